@@ -1,0 +1,209 @@
+"""What a relational database is, for us: frozen values that every layer shares.
+
+Keys are tuples throughout: a single-column key is a tuple of one. Everything in here is *public* by declaration
+(`docs/privacy.md`): names, types, keys, declared domains, public tables and the bounds on children per parent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from math import prod
+
+from privbench_core.errors import InternalError, SpecError, did_you_mean
+
+Scalar = str | int | float | bool
+
+
+class ColumnType(StrEnum):
+    """Logical column types; the physical (Arrow, SQL) ones follow from these."""
+
+    INTEGER = "integer"
+    DECIMAL = "decimal"
+    FLOAT = "float"
+    BOOLEAN = "boolean"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    CATEGORY = "category"  # text with a declared or learned list of values
+    TEXT = "text"  # opaque text: only its length is modelled
+
+    @property
+    def ordered(self) -> bool:
+        """Whether a range makes sense as a domain."""
+        return self in {ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.FLOAT, ColumnType.DATE, ColumnType.TIMESTAMP}
+
+
+@dataclass(frozen=True)
+class Range:
+    """A declared interval, ends included.
+
+    Dates and timestamps stand as ISO 8601 text here, decimals as text or numbers.
+
+    Attributes:
+        low: Smallest value of the domain.
+        high: Largest value of the domain.
+        cells: How many equal cells the interval is measured in; None picks a default from the width.
+    """
+
+    low: Scalar
+    high: Scalar
+    cells: int | None = None
+
+
+@dataclass(frozen=True)
+class Values:
+    """A declared list of values, in their natural order where they have one."""
+
+    values: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True)
+class Learn:
+    """The domain is learned under differential privacy, and paid for."""
+
+
+Domain = Range | Values | Learn
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    Attributes:
+        name: Name in the source.
+        type: Logical type.
+        domain: Declared domain; None for key columns, booleans and opaque text.
+        nullable: Whether NULL may occur.
+        precision, scale: Of a decimal.
+        max_length: Declared bound on the length of opaque text, in characters.
+    """
+
+    name: str
+    type: ColumnType
+    domain: Domain | None = None
+    nullable: bool = False
+    precision: int | None = None
+    scale: int | None = None
+    max_length: int = 64
+
+
+@dataclass(frozen=True)
+class ForeignKey:
+    """A reference from ``child(columns)`` to ``parent(parent_columns)``.
+
+    Attributes:
+        max_children: τ, the declared bound on rows per parent. Enforced along the ownership path, else only declared.
+        owner: Whether this key is the child's step on its ownership path to the privacy unit.
+        optional: Whether the key may be NULL (the SQL meaning: any of its columns is NULL).
+    """
+
+    child: str
+    columns: tuple[str, ...]
+    parent: str
+    parent_columns: tuple[str, ...]
+    max_children: int | None = None
+    owner: bool = False
+    optional: bool = False
+
+    @property
+    def name(self) -> str:
+        """``child.column`` or ``child.(a,b)``: how messages and step keys call this key."""
+        inside = self.columns[0] if len(self.columns) == 1 else f"({','.join(self.columns)})"
+        return f"{self.child}.{inside}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: columns in source order, keys as tuples of column names."""
+
+    name: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    public: bool = False
+    unique: tuple[tuple[str, ...], ...] = ()
+
+    def column(self, name: str) -> Column:
+        """The column of that name; SpecError with a hint if there is none."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise SpecError(f"{self.name}.{name}: no such column; {did_you_mean(name, (c.name for c in self.columns))}")
+
+    @property
+    def key_columns(self) -> frozenset[str]:
+        """Columns of the primary key or of a foreign key: made anew, never modelled."""
+        return frozenset(self.primary_key).union(*(fk.columns for fk in self.foreign_keys))
+
+    @property
+    def attributes(self) -> tuple[Column, ...]:
+        """The modelled columns, in source order."""
+        return tuple(c for c in self.columns if c.name not in self.key_columns)
+
+    @property
+    def owner_key(self) -> ForeignKey | None:
+        """The foreign key on this table's ownership path, None for the unit table and public tables."""
+        return next((fk for fk in self.foreign_keys if fk.owner), None)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A database: its tables and the privacy unit's table.
+
+    Attributes:
+        name: Name of the database: asset group, ledger account, bundle title.
+        tables: Tables in spec order.
+        unit: Name of the primary private table; one of its rows, with all that depends on it, is the privacy unit.
+    """
+
+    name: str
+    tables: tuple[Table, ...]
+    unit: str
+
+    @cached_property
+    def by_name(self) -> dict[str, Table]:
+        """Tables by name."""
+        return {table.name: table for table in self.tables}
+
+    def table(self, name: str) -> Table:
+        """The table of that name; SpecError with a hint if there is none."""
+        if name not in self.by_name:
+            raise SpecError(f"{name}: no such table; {did_you_mean(name, self.by_name)}")
+        return self.by_name[name]
+
+    @property
+    def private_tables(self) -> tuple[Table, ...]:
+        """All tables that are not public."""
+        return tuple(t for t in self.tables if not t.public)
+
+    def ownership_path(self, table: str) -> tuple[ForeignKey, ...]:
+        """The foreign keys from a private table up to the unit; empty for the unit itself."""
+        path: list[ForeignKey] = []
+        here = self.table(table)
+        while here.name != self.unit:
+            key = here.owner_key
+            if key is None or len(path) > len(self.tables):
+                raise InternalError(f"{here.name}: no ownership path to {self.unit} in a validated schema")
+            path.append(key)
+            here = self.table(key.parent)
+        return tuple(path)
+
+    def max_rows_per_unit(self, table: str) -> int:
+        """The enforced bound on rows of ``table`` that one unit owns: the product of τ along the ownership path."""
+        return prod(key.max_children or 1 for key in self.ownership_path(table))
+
+    @cached_property
+    def sampling_order(self) -> tuple[Table, ...]:
+        """Tables such that every referenced table comes before the tables that refer to it (public ones first)."""
+        done: list[Table] = []
+        names: set[str] = set()
+        waiting = sorted(self.tables, key=lambda t: not t.public)
+        while waiting:
+            ready = [t for t in waiting if all(k.parent in names or k.parent == t.name for k in t.foreign_keys)]
+            if not ready:
+                raise InternalError("a cycle of foreign keys in a validated schema")
+            done += ready
+            names |= {t.name for t in ready}
+            waiting = [t for t in waiting if t.name not in names]
+        return tuple(done)
