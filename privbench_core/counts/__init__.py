@@ -1,0 +1,1 @@
+"""Weighted contingency counts of coded columns."""

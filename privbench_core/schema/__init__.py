@@ -1,0 +1,36 @@
+"""What a database is and what its owner declared about it: values, spec file, reflection of a live source, DDL."""
+
+from privbench_core.schema.ddl import create_keys_sql, create_primary_keys_sql, create_schema_sql, create_tables_sql
+from privbench_core.schema.model import (
+    Column,
+    ColumnType,
+    Domain,
+    ForeignKey,
+    Learn,
+    Range,
+    Scalar,
+    Schema,
+    Table,
+    Values,
+)
+from privbench_core.schema.spec import Spec, dump_spec, load_spec
+
+__all__ = [
+    "Column",
+    "ColumnType",
+    "Domain",
+    "ForeignKey",
+    "Learn",
+    "Range",
+    "Scalar",
+    "Schema",
+    "Spec",
+    "Table",
+    "Values",
+    "create_keys_sql",
+    "create_primary_keys_sql",
+    "create_schema_sql",
+    "create_tables_sql",
+    "dump_spec",
+    "load_spec",
+]

@@ -193,6 +193,11 @@ class Schema:
         """The enforced bound on rows of ``table`` that one unit owns: the product of τ along the ownership path."""
         return prod(key.max_children or 1 for key in self.ownership_path(table))
 
+    def grouping_tables(self, table: str) -> tuple[str, ...]:
+        """The tables whose rows decide how rows of ``table`` are grouped by unit: itself and its parents below the unit."""
+        between = [key.parent for key in self.ownership_path(table) if key.parent != self.unit]
+        return (table, *between)
+
     @cached_property
     def sampling_order(self) -> tuple[Table, ...]:
         """Tables such that every referenced table comes before the tables that refer to it (public ones first)."""

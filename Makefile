@@ -1,0 +1,81 @@
+# privbench: `make help` lists the targets. Needs make and Python 3.11 or 3.12 with venv; everything else goes into .venv.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+HOME_OF_DAGSTER := $(CURDIR)/.dagster_home
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+.PHONY: demo
+demo: $(VENV)/.runtime ## Run the whole pipeline on the example database and say where the bundle is.
+	@$(BIN)/privbench demo
+
+.PHONY: test
+test: lint ## Lint, types, layers, then all tests with coverage.
+	@$(BIN)/python -m pytest --cov --cov-report=term
+
+.PHONY: lint
+lint: $(VENV)/.dev ## Check style, formatting, types and the layers of the packages.
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+.PHONY: fmt
+fmt: $(VENV)/.dev ## Format the code and mend what can be mended without thinking.
+	@$(BIN)/ruff check --fix-only .
+	@$(BIN)/ruff format .
+
+.PHONY: ui
+ui: $(VENV)/.ui ## Open Dagster's user interface on http://127.0.0.1:3000 (another port: make ui PORT=3001).
+	@mkdir -p $(HOME_OF_DAGSTER)
+	@cp dagster.yaml $(HOME_OF_DAGSTER)/dagster.yaml
+	@DAGSTER_HOME=$(HOME_OF_DAGSTER) PATH="$(CURDIR)/$(BIN):$$PATH" \
+		$(BIN)/dagster dev --workspace workspace.yaml --host 127.0.0.1 --port $(or $(PORT),3000)
+
+.PHONY: bench
+bench: $(VENV)/.dev ## Run the benchmarks and rewrite the tables of benchmarks/README.md.
+	@$(BIN)/python -m benchmarks
+
+.PHONY: clean
+clean: ## Remove the environment, caches, the demo and the local state of Dagster; ledgers beside specs stay.
+	rm -rf $(VENV) .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist demo .dagster_home .tmp_dagster_home_*
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+# A stamp file per set of packages: installed again only when what is to be installed has changed.
+
+$(VENV)/.python:
+	@command -v $(PYTHON) > /dev/null || { echo "make: there is no $(PYTHON). Install Python 3.11, or say which one to use: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "make: $(PYTHON) is $$($(PYTHON) --version 2>&1), too old. Python 3.11 or 3.12 is needed: make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info >= (3, 13))' || \
+		{ echo "make: $(PYTHON) is $$($(PYTHON) --version 2>&1), newer than what is tested. If installing fails: make clean, then make PYTHON=python3.11" >&2; }
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV) || \
+		{ rm -rf $(VENV); echo "make: $(PYTHON) cannot make a virtual environment. On Debian: apt install python3-venv" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.runtime: $(VENV)/.python pyproject.toml constraints.txt
+	@echo "Installing privbench into $(VENV) (about a minute the first time) ..."
+	@$(PIP) install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.ui: $(VENV)/.python pyproject.toml constraints.txt
+	@echo "Installing privbench and Dagster's user interface into $(VENV) (about a minute the first time) ..."
+	@$(PIP) install --quiet --constraint constraints.txt --editable '.[ui]'
+	@touch $@ $(VENV)/.runtime
+
+$(VENV)/.dev: $(VENV)/.python pyproject.toml constraints.txt
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info >= (3, 13))' || \
+		{ echo "make: the tests need Python 3.11 or 3.12 (their embedded PostgreSQL has no build for newer ones): make clean, then make PYTHON=python3.11 test" >&2; exit 1; }
+	@echo "Installing privbench and its tools into $(VENV) (about a minute the first time) ..."
+	@$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@ $(VENV)/.runtime $(VENV)/.ui

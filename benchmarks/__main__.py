@@ -1,0 +1,52 @@
+"""Measure, and rewrite the tables of ``benchmarks/README.md``.
+
+python -m benchmarks [adult|sandag] [--data DIR] [--seeds N] [--epsilon E ...] [--delta D ...] [--methods M ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks import adult, report, sandag
+from privbench_core.errors import PrivbenchError
+
+
+def main() -> int:
+    """Run what was asked for; 0 if all of it succeeded, 1 with a line on stderr if not."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("which", nargs="?", choices=("adult", "sandag"), help="default: everything")
+    parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
+    parser.add_argument("--seeds", type=int, default=3, help="runs per figure (default 3)")
+    parser.add_argument("--epsilon", type=float, nargs="+", default=adult.EPSILONS)
+    parser.add_argument("--delta", type=float, nargs="+", default=adult.DELTAS, help="0 is pure")
+    parser.add_argument(
+        "--methods", nargs="+", default=adult.DEFAULT_METHODS, help=f"for adult, of: {' '.join(adult.methods())}"
+    )
+    parser.add_argument("--dry", action="store_true", help="print the tables, leave the README as it is")
+    given = parser.parse_args()
+    common = {"seeds": given.seeds, "epsilons": given.epsilon, "deltas": given.delta, "progress": _tell}
+    sections = {
+        "adult": lambda: adult.run(given.data, names=given.methods, **common),
+        "sandag": lambda: sandag.run(**common),
+    }
+    try:
+        for name, measure in sections.items():
+            if given.which in {None, name}:
+                text = measure()
+                print(text, flush=True)
+                if not given.dry:
+                    report.rewrite(name, text)
+    except PrivbenchError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""Adult: λ-way marginals, Q-error on the SAM workload, seconds and memory, beside peers at the same (ε, δ)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from benchmarks import histograms, subject
+from benchmarks.data import ADULT, CodedAdult, Listed, data_folder, read_table
+from benchmarks.measure import Codes, Fit, Method
+from benchmarks.peers import DPMM_METHODS, fit_dpmm
+from benchmarks.report import machine, markdown, medians, with_ratios
+from privbench_core.errors import SourceError, did_you_mean
+from privbench_core.evaluate.encode import value_codes
+from privbench_core.evaluate.marginals import column_subsets, mean_kld, mean_tvd
+from privbench_core.evaluate.queries import Query, cardinalities, load_sam_workload, q_errors
+
+EPSILONS = (0.2, 0.8, 3.2)
+DELTAS = (1e-9, 0.0)
+PEER = "histograms"
+DEFAULT_METHODS = ("privbench", PEER)
+
+
+def methods() -> dict[str, Method]:
+    """Everything that can be measured, by name."""
+    return {
+        "privbench": subject.fit_sample_single,
+        PEER: histograms.fit_sample_single,
+        **{name: partial(_dpmm, name) for name in DPMM_METHODS},
+    }
+
+
+def _dpmm(
+    name: str, codes: Codes, sizes: list[int], ordered: list[bool], epsilon: float, delta: float, seed: int
+) -> Fit:
+    return fit_dpmm(name, codes, sizes, ordered, {"epsilon": epsilon, "delta": delta, "seed": seed})
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The SAM workload on Adult.
+
+    Attributes:
+        queries: As the file has them.
+        true: Their cardinalities on the rows without missing values.
+        reproduced: How many of the file's own cardinalities were found again on the full table.
+    """
+
+    queries: tuple[Query, ...]
+    true: NDArray[np.int64]
+    reproduced: int
+
+    @classmethod
+    def load(cls, folder: Path, adult: CodedAdult) -> Workload:
+        """Read the queries, check the file's cardinalities on the full table, count again on the complete rows."""
+        queries, stated = load_sam_workload(folder / "adult" / "sam_census_test.json", list(ADULT))
+        full = read_table(folder / "adult", "adult")
+        for position, name in enumerate(full.column_names):
+            if isinstance(ADULT[name], Listed):  # the file's cardinalities take "?" as NULL
+                known = pc.not_equal(full[name], "?")
+                full = full.set_column(position, name, pc.if_else(known, full[name], None))
+        return cls(queries, cardinalities(adult.rows, queries), int((cardinalities(full, queries) == stated).sum()))
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """What every synthetic table is scored by."""
+
+    adult: CodedAdult
+    workload: Workload
+
+    @cached_property
+    def queries_in_bins(self) -> list[Query]:
+        """The workload at the resolution of the declared domain, which is all that a coded table can answer."""
+        return [self.adult.query_in_bins(query) for query in self.workload.queries]
+
+    def score(self, synthetic: Codes) -> dict[str, float]:
+        """Distances of synthetic codes, by column heading."""
+        codes, sizes = self.adult.codes, self.adult.sizes
+        triples = column_subsets(len(sizes), 3, limit=200)
+        decoded = self.adult.decode(synthetic, np.random.default_rng(0))
+        values, synthetic_values, value_sizes = value_codes(self.adult.rows, decoded, list(ADULT))
+        errors = q_errors(self.workload.true, cardinalities(self.adult.in_bins(synthetic), self.queries_in_bins))
+        return {
+            "2-way TVD": mean_tvd(codes, synthetic, sizes, 2),
+            "3-way TVD": mean_tvd(codes, synthetic, sizes, 3, triples),
+            "2-way KLD": mean_kld(codes, synthetic, sizes, 2),
+            "3-way KLD": mean_kld(codes, synthetic, sizes, 3, triples),
+            "2-way KLD, values": mean_kld(values, synthetic_values, value_sizes, 2),
+            **{f"Q-error {name}": value for name, value in errors.summary().items()},
+        }
+
+
+def run(
+    data: Path | None = None,
+    *,
+    seeds: int = 3,
+    epsilons: Sequence[float] = EPSILONS,
+    deltas: Sequence[float] = DELTAS,
+    names: Sequence[str] = DEFAULT_METHODS,
+    progress: Callable[[str], None] = print,
+) -> str:
+    """Measure and return the Markdown text for the README.
+
+    Args:
+        data: The data folder; see `data.data_folder`.
+        seeds: Runs per cell of the table.
+        epsilons: Budgets.
+        deltas: 0 is pure differential privacy; methods without a pure form are left out there.
+        names: Which of `methods`.
+        progress: Called with a line before each run.
+
+    Raises:
+        SourceError: Data is missing, or a method has an unknown name.
+    """
+    known = methods()
+    for name in names:
+        if name not in known:
+            raise SourceError(f"{name}: no such method; {did_you_mean(name, known)}")
+    folder = data_folder(data)
+    adult = CodedAdult.load(folder)
+    workload = Workload.load(folder, adult)
+    scoring = Scoring(adult, workload)
+    rows = []
+    for delta in deltas:
+        for epsilon in epsilons:
+            for name in names:
+                if delta == 0 and name in {"mst", "aim"}:
+                    continue
+                for seed in range(seeds):
+                    progress(f"adult: {name}, epsilon {epsilon:g}, delta {delta:g}, seed {seed}")
+                    synthetic, learn, sample, peak = known[name](
+                        adult.codes, adult.sizes, adult.ordered, epsilon, delta, seed
+                    )
+                    costs = {"learn s": learn, "sample s": sample, "peak MB": peak}
+                    cell = {"δ": f"{delta:g}", "ε": f"{epsilon:g}", "method": name}
+                    rows.append({**cell, **scoring.score(synthetic), **costs})
+    table = with_ratios(medians(rows, ("δ", "ε", "method")), ("δ", "ε"), PEER, ("2-way TVD", "3-way TVD"))
+    checked = f"{workload.reproduced:,} of {len(workload.queries):,} stated cardinalities reproduce on the full table."
+    return f"{machine(seeds)} {checked}\n\n{markdown(table)}"

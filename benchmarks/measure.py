@@ -1,0 +1,103 @@
+"""Run a method in a process of its own, so that its peak memory is its own and nothing is warm from the run before.
+
+python -m benchmarks.measure MODULE:FUNCTION FOLDER     (what `fit_in_child` starts)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.errors import PrivbenchError
+
+Codes = NDArray[np.integer]
+Fit = tuple[Codes, float, float, float]
+"""Synthetic codes, seconds to learn, seconds to sample, peak memory of the process in MB."""
+
+Method = Callable[[Codes, list[int], list[bool], float, float, int], Fit]
+"""``method(codes, sizes, ordered, epsilon, delta, seed)``."""
+
+_PROJECT = Path(__file__).resolve().parents[1]
+
+
+def call_in_child(target: str, arguments: dict[str, Any]) -> tuple[Any, float]:
+    """Call ``MODULE:FUNCTION`` with JSON-able keyword arguments in a new process.
+
+    Returns:
+        Its JSON-able result, and the peak memory of the process in MB.
+
+    Raises:
+        PrivbenchError: The process failed; the end of its stderr is in the message.
+    """
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "arguments.json").write_text(json.dumps(arguments), encoding="utf-8")
+        run_child([sys.executable, "-m", "benchmarks.measure", target, folder])
+        answer = json.loads((Path(folder) / "answer.json").read_text(encoding="utf-8"))
+    return answer["result"], answer["peak_mb"]
+
+
+def fit_in_child(
+    command: Sequence[str], codes: Codes, sizes: list[int], ordered: list[bool], parameters: dict[str, Any]
+) -> Fit:
+    """Start ``command FOLDER``, which reads ``in.npz`` and ``parameters.json`` there and writes ``out.npz``.
+
+    ``in.npz`` holds codes, sizes and ordered; ``out.npz`` codes, seconds_learn, seconds_sample and peak_mb.
+    """
+    with TemporaryDirectory() as folder:
+        np.savez(Path(folder) / "in.npz", codes=codes, sizes=np.array(sizes), ordered=np.array(ordered))
+        (Path(folder) / "parameters.json").write_text(json.dumps(parameters), encoding="utf-8")
+        run_child([*command, folder])
+        with np.load(Path(folder) / "out.npz") as out:
+            return out["codes"], float(out["seconds_learn"]), float(out["seconds_sample"]), float(out["peak_mb"])
+
+
+def fit_target_in_child(
+    target: str, codes: Codes, sizes: list[int], ordered: list[bool], parameters: dict[str, Any]
+) -> Fit:
+    """`fit_in_child` for a function of this interpreter: returns (codes, seconds to learn, seconds to sample)."""
+    return fit_in_child([sys.executable, "-m", "benchmarks.measure", target], codes, sizes, ordered, parameters)
+
+
+def run_child(command: Sequence[str]) -> None:
+    """Run a command in the project folder; PrivbenchError with the end of its stderr if it fails."""
+    done = subprocess.run(command, cwd=_PROJECT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise PrivbenchError(f"{' '.join(command[1:4])} failed:\n{done.stderr.strip()[-2000:]}")
+
+
+def peak_mb() -> float:
+    """Peak resident memory of this process (Linux).
+
+    Not getrusage: its figure survives exec, so a child would start with the peak of its parent.
+    """
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(found.group(1)) / 1024 if found else float("nan")
+
+
+def _main(target: str, folder: Path) -> None:
+    module, function = target.split(":")
+    method = getattr(import_module(module), function)
+    if (folder / "arguments.json").exists():
+        result = method(**json.loads((folder / "arguments.json").read_text(encoding="utf-8")))
+        (folder / "answer.json").write_text(json.dumps({"result": result, "peak_mb": peak_mb()}), encoding="utf-8")
+        return
+    with np.load(folder / "in.npz") as given:
+        codes, sizes, ordered = given["codes"], given["sizes"].tolist(), given["ordered"].tolist()
+    parameters = json.loads((folder / "parameters.json").read_text(encoding="utf-8"))
+    synthetic, learn, sample = method(codes, sizes, ordered, **parameters)
+    np.savez(folder / "out.npz", codes=synthetic, seconds_learn=learn, seconds_sample=sample, peak_mb=peak_mb())
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1], Path(sys.argv[2]))

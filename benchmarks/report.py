@@ -1,0 +1,76 @@
+"""Medians over seeds as Markdown tables, written between markers of ``benchmarks/README.md``."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+from privbench_core.errors import InternalError
+
+README = Path(__file__).with_name("README.md")
+Row = Mapping[str, str | float]
+
+
+def medians(rows: Sequence[Row], keys: Sequence[str]) -> list[dict[str, str | float]]:
+    """One row per combination of ``keys``, in order of appearance, with the median of every other column."""
+    groups: dict[tuple[str | float, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return [
+        dict(zip(keys, group, strict=True))
+        | {name: median(float(row[name]) for row in members) for name in members[0] if name not in keys}
+        for group, members in groups.items()
+    ]
+
+
+def with_ratios(
+    rows: Sequence[Row], keys: Sequence[str], peer: str, columns: Sequence[str]
+) -> list[dict[str, str | float]]:
+    """Add ``<column> / peer``: each row's figure over that of the row with the same ``keys`` and method ``peer``."""
+    of_peer = {tuple(row[key] for key in keys): row for row in rows if row["method"] == peer}
+    result = []
+    for row in rows:
+        beside = of_peer.get(tuple(row[key] for key in keys))
+        ratios = {f"{c} / peer": float(row[c]) / float(beside[c]) for c in columns if c in row} if beside else {}
+        result.append({**row, **ratios})
+    return result
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """A Markdown table with the columns of the rows, in order of first appearance; figures get three digits."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    lines = [f"| {' | '.join(columns)} |", f"|{'|'.join('---' for _ in columns)}|"]
+    lines += [f"| {' | '.join(_cell(row.get(name, '')) for name in columns)} |" for row in rows]
+    return "\n".join(lines)
+
+
+def machine(seeds: int) -> str:
+    """One line on what the figures were measured with."""
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "pyarrow", "opendp"))
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    return (
+        f"Medians of {seeds} run{'' if seeds == 1 else 's'}, {datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores ({platform.machine()}),"
+        f" Python {python}, {packages}."
+    )
+
+
+def rewrite(section: str, text: str, path: Path = README) -> None:
+    """Replace what stands between ``<!-- section:begin -->`` and ``<!-- section:end -->``."""
+    begin, end = f"<!-- {section}:begin -->", f"<!-- {section}:end -->"
+    content = path.read_text(encoding="utf-8")
+    if content.count(begin) != 1 or content.count(end) != 1:
+        raise InternalError(f"{path.name}: the markers {begin} and {end} must each stand there once")
+    before, rest = content.split(begin)
+    path.write_text(f"{before}{begin}\n\n{text.strip()}\n\n{end}{rest.split(end)[1]}", encoding="utf-8")
+
+
+def _cell(value: str | float) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -1,0 +1,130 @@
+"""Assets: one per step of the plan, the same for every synthesizer. Running a step is core's work; here it is named and shown."""
+
+# No postponed annotations here: Dagster looks at the type of `context` itself.
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+
+import dagster as dg
+
+from privbench_core.pipeline.receipt import receipt_for
+from privbench_core.schema.spec import Spec
+from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
+
+from privbench_assets.automation import refresh_condition
+from privbench_assets.checks import check_results, check_specs, refuse_failures
+from privbench_assets.failures import nothing_private
+from privbench_assets.io_managers import Made
+from privbench_assets.keys import group, identifier, source_key, step_key
+from privbench_assets.metadata import price_table, step_metadata
+from privbench_assets.resources import Session, session_key
+from privbench_assets.sources import trail
+
+IO_MANAGER = "releases"
+_WORK = {
+    StepKind.PROFILE: "Learns domains and sizes of {what}",
+    StepKind.MODEL: "Models the rows of {what}",
+    StepKind.FANOUT: "Models how many rows of {what} a parent row has, and which",
+    StepKind.SAMPLE: "Draws the synthetic rows of {what}",
+    StepKind.VALIDATE: "Checks the synthetic rows of {what}",
+    StepKind.PUBLISH: "Writes the bundle of {what}",
+}
+
+
+def step_asset(
+    spec: Spec, plans: Mapping[str, Plan], step: Step, epsilons: dg.PartitionsDefinition, looks: Sequence[str]
+) -> dg.AssetsDefinition:
+    """The asset of one step, partitioned by ε.
+
+    Args:
+        spec: The spec.
+        plans: The plan of every partition; they differ in prices, not in steps.
+        step: The step, as any of the plans has it.
+        epsilons: The partitions.
+        looks: Source tables whose assets this one depends on.
+    """
+    schema, resource = spec.schema, session_key(spec)
+    key = step_key(schema.name, step.key)
+    inputs = {f"input_{number}": before for number, before in enumerate(step.inputs)}
+
+    def run(context: dg.AssetExecutionContext, **given: Made) -> dg.MaterializeResult:
+        session: Session = getattr(context.resources, resource)
+        epsilon = context.partition_key
+        with nothing_private(key.to_user_string(), spec.state):
+            made = _execute(session, epsilon, step.key, {inputs[name]: value for name, value in given.items()})
+            release = made.release
+            priced = plans[epsilon].step(step.key)
+            context.log.info("reused, nothing paid" if release.reused else f"paid {release.paid or 'nothing'}")
+            return dg.MaterializeResult(
+                asset_key=key,
+                value=made,
+                data_version=dg.DataVersion(release.digest),
+                metadata=step_metadata(session, epsilon, priced, release),
+                check_results=list(check_results(schema, priced, key, release.artifact)),
+            )
+
+    asset = dg.multi_asset(
+        name=identifier(schema.name, *step.key),
+        description=_description(plans, step, schema.name),
+        outs={
+            "release": dg.AssetOut(
+                key=key,
+                dagster_type=dg.Any,
+                description=_description(plans, step, schema.name),
+                io_manager_key=identifier(schema.name, IO_MANAGER),
+                code_version=_code_version(next(iter(plans.values())), step),
+                automation_condition=refresh_condition(first=not step.inputs),
+                group_name=group(schema.name, step.table),
+                kinds={str(step.kind), "parquet" if step.kind is StepKind.PUBLISH else _kind(plans)},
+                tags=_tags(step),
+            )
+        },
+        ins={name: dg.AssetIn(key=step_key(schema.name, before)) for name, before in inputs.items()},
+        deps=[source_key(schema.name, table) for table in looks],
+        partitions_def=epsilons,
+        check_specs=check_specs(schema, step, key, epsilons),
+        required_resource_keys={resource},
+    )(run)
+    return asset
+
+
+def _execute(session: Session, epsilon: str, key: Key, made: Mapping[Key, Made]) -> Made:
+    """Run one step on what was made before it, if it was made from one state of the source and may be published."""
+    runner = session.runner(epsilon)
+    step = runner.plan.step(key)
+    sources = trail(session.spec, step, made, runner.snapshot.fingerprint)
+    releases = {before: value.release for before, value in made.items()}
+    refuse_failures(step, {before: release.artifact for before, release in releases.items()})
+    receipt = None
+    if step.kind is StepKind.PUBLISH:
+        receipt = receipt_for(session.spec, runner.plan, session.workspace.ledger, runner.run)
+    release = runner.execute(step, releases, receipt)
+    return Made(release, sources, {"/".join(before): value.digest for before, value in releases.items()})
+
+
+def _description(plans: Mapping[str, Plan], step: Step, database: str) -> str:
+    what = step.table or database
+    if step.kind is StepKind.FANOUT and len(step.key) > 1:
+        what = step.key[-1]
+    work = _WORK[step.kind].format(what=what)
+    if not step.reads:
+        redraw = " Depends on the run's seed and scale, which are free to change." if step.depends else ""
+        return f"{work}. Free: looks at no private row, only at what was released.{redraw}"
+    tables = ", ".join(step.reads)
+    return f"{work}. Looks at the private rows of {tables}, and costs {price_table(plans, step)}; what was bought once is never paid again."
+
+
+def _tags(step: Step) -> dict[str, str]:
+    tags = {"privbench/stage": str(step.kind), "privbench/private": "yes" if step.reads else "no"}
+    return {**tags, "privbench/table": identifier(step.table)[:63]} if step.table else tags
+
+
+def _kind(plans: Mapping[str, Plan]) -> str:
+    return identifier(next(iter(plans.values())).synthesizer).lower()
+
+
+def _code_version(plan: Plan, step: Step) -> str:
+    """Changes with the step's code and with what the spec asks of it, so that the UI can say that a result is of yesterday's spec."""
+    identity = json.dumps([plan.synthesizer, step.version, dict(step.parameters)], sort_keys=True, default=str)
+    return f"{step.version}-{blake2b(identity.encode(), digest_size=4).hexdigest()}"

@@ -1,0 +1,68 @@
+"""Build: from one spec to the definitions of one database. Nothing is opened or read before a run starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from privbench_core.errors import InternalError
+from privbench_core.pipeline.run import plan_for
+from privbench_core.schema.spec import Spec, load_spec
+from privbench_core.synthesizers.contract import Plan
+
+from privbench_assets.assets import IO_MANAGER, step_asset
+from privbench_assets.automation import automation_sensor
+from privbench_assets.io_managers import release_io_manager
+from privbench_assets.jobs import observe_job, observe_schedule, refresh_job, refresh_schedule
+from privbench_assets.keys import identifier
+from privbench_assets.partitions import epsilon_name, epsilon_partitions
+from privbench_assets.resources import session_key, session_resource
+from privbench_assets.sources import first_looks, source_assets
+from privbench_assets.status import benchmark_status
+
+
+def build_defs(spec: Spec | Path, *, resource_overrides: Mapping[str, Any] | None = None) -> dg.Definitions:
+    """All definitions of one database.
+
+    Args:
+        spec: A validated spec, or the file of one.
+        resource_overrides: Resources to use instead of the database's own, by resource key (``<database>__session``,
+            ``<database>__releases``): for tests, and for deployments that keep manifests elsewhere.
+
+    Raises:
+        SpecError: The spec, or the synthesizer's options in it, are wrong.
+        UnsupportedBudgetError: The synthesizer has no form for the spec's δ.
+    """
+    spec = spec if isinstance(spec, Spec) else load_spec(spec)
+    plans = {epsilon_name(epsilon): plan_for(spec, epsilon) for epsilon in spec.epsilons}
+    plan = _common_steps(plans)
+    partitions, looks = epsilon_partitions(spec), first_looks(spec, plan)
+    sources = source_assets(spec)
+    steps = [step_asset(spec, plans, step, partitions, looks[step.key]) for step in plan.steps]
+    status = benchmark_status(spec, plans)
+    refresh = refresh_job(spec, dg.AssetSelection.assets(*steps))
+    observe = observe_job(spec, dg.AssetSelection.assets(*sources.keys))
+    own = {
+        session_key(spec): session_resource(spec, plans),
+        identifier(spec.schema.name, IO_MANAGER): release_io_manager(session_key(spec)),
+    }
+    return dg.Definitions(
+        assets=[sources, *steps, status],
+        jobs=[refresh, observe],
+        schedules=[refresh_schedule(spec, refresh), observe_schedule(spec, observe)],
+        sensors=[automation_sensor(spec)],
+        resources={**own, **(resource_overrides or {})},
+        executor=dg.in_process_executor,
+    )
+
+
+def _common_steps(plans: Mapping[str, Plan]) -> Plan:
+    """The plan of the first ε, whose steps stand for those of all; InternalError if another ε has other steps."""
+    first, *others = plans.values()
+    shape = [(step.key, step.kind, step.inputs, step.reads) for step in first.steps]
+    if any([(step.key, step.kind, step.inputs, step.reads) for step in plan.steps] != shape for plan in others):
+        raise InternalError(f"synthesizer {first.synthesizer}: its steps depend on ε; only their prices may")
+    return first

@@ -1,0 +1,138 @@
+"""Checks: what the validate steps found, as blocking asset checks per table and ε.
+
+The expectations were evaluated by core, inside the validate step, whose artifact carries the outcomes. Shown are names and counts of
+synthetic rows and distances with their limits, never a value. A failed check stops its run before the publish step, and the
+publish step refuses a failed validation by itself too, for a run that starts there.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from privbench_core.errors import InternalError, ValidationError
+from privbench_core.schema.model import Schema
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key, Step, StepKind
+
+from privbench_assets.keys import identifier
+
+SUITES = {
+    "integrity": "Keys, references, types, NULLs and declared domains of the synthetic table hold.",
+    "fidelity": "Distances between the synthetic table and what was released about the source are below their limits.",
+}
+_SHOWN = 100
+
+
+def check_specs(schema: Schema, step: Step, asset: dg.AssetKey, epsilons: dg.PartitionsDefinition) -> list[dg.AssetCheckSpec]:
+    """The checks of a validate step: a blocking one per suite and table it covers. No other step has any."""
+    if step.kind is not StepKind.VALIDATE:
+        return []
+    with warnings.catch_warnings():  # partitioned checks are new in Dagster, and announced as such for each of them
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        return [
+            dg.AssetCheckSpec(
+                check_name(step, table, suite),
+                asset=asset,
+                description=f"{table}: {about}",
+                blocking=True,
+                partitions_def=epsilons,
+            )
+            for table in _tables(schema, step)
+            for suite, about in SUITES.items()
+        ]
+
+
+def check_results(schema: Schema, step: Step, asset: dg.AssetKey, artifact: Artifact) -> Iterator[dg.AssetCheckResult]:
+    """The outcome of every check of a validate step.
+
+    Raises:
+        InternalError: An expectation about a table or of a suite that the step has no check for.
+    """
+    if step.kind is not StepKind.VALIDATE:
+        return
+    outcomes: Sequence[Mapping[str, Any]] = artifact.data.get("expectations", ())
+    tables = _tables(schema, step)
+    stray = {f"{o['table']}/{o['suite']}" for o in outcomes if o["table"] not in tables or o["suite"] not in SUITES}
+    if stray:
+        raise InternalError(f"{'/'.join(step.key)}: expectations without a check: {', '.join(sorted(stray))}")
+    for table in tables:
+        for suite in SUITES:
+            of_check = [o for o in outcomes if (o["table"], o["suite"]) == (table, suite)]
+            yield _result(check_name(step, table, suite), asset, of_check)
+
+
+def refuse_failures(step: Step, inputs: Mapping[Key, Artifact]) -> None:
+    """Keep a publish step from publishing what failed its validation.
+
+    Raises:
+        ValidationError: Says which expectations do not hold.
+    """
+    if step.kind is not StepKind.PUBLISH:
+        return
+    failed = [o for artifact in inputs.values() for o in artifact.data.get("expectations", ()) if not o["success"]]
+    if failed:
+        lines = [f"{_where(o)}: {o['name']} fails" for o in failed[:_SHOWN]]
+        message = f"nothing was published, because {len(failed)} expectations do not hold; see the checks of the validate asset"
+        raise ValidationError("\n".join([message, *lines]))
+
+
+def check_name(step: Step, table: str, suite: str) -> str:
+    """``integrity`` on a table's own validate step, ``person__integrity`` on one that covers the whole database."""
+    return suite if step.table == table else identifier(table, suite)
+
+
+def _tables(schema: Schema, step: Step) -> tuple[str, ...]:
+    return (step.table,) if step.table else tuple(table.name for table in schema.tables)
+
+
+def _result(name: str, asset: dg.AssetKey, outcomes: Sequence[Mapping[str, Any]]) -> dg.AssetCheckResult:
+    failed = [o for o in outcomes if not o["success"]]
+    metadata: dict[str, Any] = {"expectations": len(outcomes), "failed": len(failed)}
+    if outcomes:
+        metadata["outcomes"] = dg.MetadataValue.table([_record(o) for o in [*failed, *_passed(outcomes)][:_SHOWN]], _COLUMNS)
+    if failed:
+        said = f"{len(failed)} of {len(outcomes)} expectations do not hold: " + "; ".join(f"{_where(o)}: {o['name']}" for o in failed[:5])
+    else:
+        said = f"all {len(outcomes)} expectations hold" if outcomes else "nothing to check"
+    return dg.AssetCheckResult(passed=not failed, asset_key=asset, check_name=name, metadata=metadata, description=said)
+
+
+_COLUMNS = dg.TableSchema(
+    [
+        dg.TableColumn("holds", "bool"),
+        dg.TableColumn("expectation"),
+        dg.TableColumn("column"),
+        dg.TableColumn("rows against it", "int"),
+        dg.TableColumn("distance", "float"),
+        dg.TableColumn("limit", "float"),
+    ]
+)
+
+
+def _passed(outcomes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [o for o in outcomes if o["success"]]
+
+
+def _record(outcome: Mapping[str, Any]) -> dg.TableRecord:
+    def number(name: str) -> float | int | str:
+        found = outcome.get(name)
+        return "" if found is None else int(found) if float(found).is_integer() and name == "unexpected_count" else round(float(found), 6)
+
+    return dg.TableRecord(
+        {
+            "holds": bool(outcome["success"]),
+            "expectation": str(outcome["name"]),
+            "column": str(outcome.get("column") or ""),
+            "rows against it": number("unexpected_count"),
+            "distance": number("value"),
+            "limit": number("limit"),
+        }
+    )
+
+
+def _where(outcome: Mapping[str, Any]) -> str:
+    return f"{outcome['table']}.{outcome['column']}" if outcome.get("column") else str(outcome["table"])

@@ -1,0 +1,65 @@
+"""Jobs and schedules: refresh a whole database, observe its source. Both schedules are off until somebody turns them on."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from privbench_core.schema.spec import Spec
+
+from privbench_assets.keys import identifier
+from privbench_assets.partitions import epsilon_name
+
+WEEKLY = "0 3 * * 1"
+HOURLY = "0 * * * *"
+
+
+def refresh_job(spec: Spec, assets: dg.AssetSelection) -> dg.UnresolvedAssetJobDefinition:
+    """Everything from profile to bundle, for one ε or several."""
+    return dg.define_asset_job(
+        identifier(spec.schema.name, "refresh"),
+        selection=assets,
+        description=(
+            f"The whole pipeline of {spec.schema.name} at one ε: profile, model, sample, validate, publish. Steps whose inputs did not"
+            " change are reused and cost nothing."
+        ),
+        executor_def=dg.in_process_executor,
+    )
+
+
+def observe_job(spec: Spec, sources: dg.AssetSelection) -> dg.UnresolvedAssetJobDefinition:
+    """A look at the fingerprints of the source."""
+    return dg.define_asset_job(
+        identifier(spec.schema.name, "observe"),
+        selection=sources,
+        description=f"Takes the fingerprints of the source tables of {spec.schema.name}. Costs no budget.",
+        executor_def=dg.in_process_executor,
+    )
+
+
+def refresh_schedule(spec: Spec, job: dg.UnresolvedAssetJobDefinition) -> dg.ScheduleDefinition:
+    """Refresh every ε when the spec says so, weekly if it says nothing."""
+
+    @dg.schedule(
+        name=identifier(spec.schema.name, "refresh_schedule"),
+        cron_schedule=spec.schedule or WEEKLY,
+        job=job,
+        description=f"Runs {job.name} for every ε. If the source changed since, each ε is paid for again.",
+        default_status=dg.DefaultScheduleStatus.STOPPED,
+    )
+    def refresh(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest]:
+        tick = context.scheduled_execution_time.isoformat()
+        names = [epsilon_name(epsilon) for epsilon in spec.epsilons]
+        return [dg.RunRequest(run_key=f"{tick} ε={name}", partition_key=name) for name in names]
+
+    return refresh
+
+
+def observe_schedule(spec: Spec, job: dg.UnresolvedAssetJobDefinition) -> dg.ScheduleDefinition:
+    """Observe the source every hour."""
+    return dg.ScheduleDefinition(
+        name=identifier(spec.schema.name, "observe_schedule"),
+        cron_schedule=HOURLY,
+        job=job,
+        description=f"Runs {job.name} every hour, so that the refresh_on_change sensor notices a change.",
+        default_status=dg.DefaultScheduleStatus.STOPPED,
+    )

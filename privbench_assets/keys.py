@@ -1,0 +1,53 @@
+"""Names that Dagster accepts: asset keys, group names and identifiers made from what a spec calls things.
+
+Names of tables and keys are free text in a spec, while Dagster wants letters, digits and underscores nearly everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+
+import dagster as dg
+
+from privbench_core.synthesizers.contract import Key
+
+_KEY_PART = re.compile(r"[A-Za-z0-9_.-]+")
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_]+")
+
+
+def step_key(database: str, key: Key) -> dg.AssetKey:
+    """The asset of a step: ``[database, stage, table or foreign key]``."""
+    return dg.AssetKey([_legal(word, _KEY_PART) for word in (database, *key)])
+
+
+def source_key(database: str, table: str) -> dg.AssetKey:
+    """The asset that stands for a table of the source."""
+    return step_key(database, ("source", table))
+
+
+def status_key(database: str) -> dg.AssetKey:
+    """The asset that shows the state of every table at every ε."""
+    return step_key(database, ("benchmark_status",))
+
+
+def identifier(*words: str) -> str:
+    """A name for an op, a resource, a job or a check, different for different words.
+
+    >>> identifier("households", "model", "person")
+    'households__model__person'
+    """
+    return "__".join(_legal(word, _IDENTIFIER) for word in words)
+
+
+def group(database: str, table: str) -> str:
+    """The asset group of a table, inside its database's group; the database's own group for ``table == ""``."""
+    return "/".join(_legal(word, _IDENTIFIER) for word in (database, table) if word)
+
+
+def _legal(text: str, allowed: re.Pattern[str]) -> str:
+    """``text`` if it is allowed as it is, else its allowed characters and a short hash that keeps names apart."""
+    if allowed.fullmatch(text):
+        return text
+    kept = "_".join(allowed.findall(text)) or "x"
+    return f"{kept}_{blake2b(text.encode(), digest_size=3).hexdigest()}"

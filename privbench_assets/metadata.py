@@ -1,0 +1,106 @@
+"""What an asset shows in the UI about what it made. Only prices, released numbers, and facts about synthetic rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+import numpy as np
+
+from privbench_core.pipeline.runner import Release
+from privbench_core.privacy.budget import Measure
+from privbench_core.privacy.ledger import Ledger
+from privbench_core.schema.model import Column, Schema, Table
+from privbench_core.synthesizers.contract import Plan, Step, StepKind
+
+from privbench_assets import plots
+from privbench_assets.resources import Session
+
+SYMBOL = {Measure.PURE: "ε", Measure.ZCDP: "ρ"}
+
+
+def step_metadata(session: Session, epsilon: str, step: Step, release: Release) -> dict[str, Any]:
+    """All that is shown about one step at one ε."""
+    shown = {
+        "ε": float(epsilon),
+        **_payment(step, release),
+        **_ledger(session.workspace.ledger),
+        **_rows(session.spec.schema, step, release),
+        **_summary(step, release.artifact.data.get("summary", {})),
+    }
+    return {**shown, **_bundle(session, epsilon)} if step.kind is StepKind.PUBLISH else shown
+
+
+def price_table(plans: Mapping[str, Plan], step: Step) -> str:
+    """The price of a step at every ε, as a line of Markdown: "at ε=0.8: ρ=0.0012, at ε=3.2: ρ=0.019"."""
+    return ", ".join(f"at ε={epsilon}: {plan.step(step.key).price}" for epsilon, plan in plans.items())
+
+
+def _payment(step: Step, release: Release) -> dict[str, Any]:
+    if not step.reads:
+        return {"price": "free: looks at no private row"}
+    symbol = SYMBOL[step.price.measure]
+    paid = 0.0 if release.paid is None else float(release.paid.amount)
+    said = "reused: bought before, nothing paid" if release.reused else f"{release.paid}"
+    return {"price": str(step.price), "paid by this run": said, f"paid {symbol}": paid}
+
+
+def _ledger(ledger: Ledger) -> dict[str, Any]:
+    balance = ledger.balance()
+    return {"lifetime ε spent": round(float(balance.spent), 6), "lifetime ε left": round(float(balance.left), 6)}
+
+
+def _rows(schema: Schema, step: Step, release: Release) -> dict[str, Any]:
+    rows = release.artifact.table
+    if step.kind is not StepKind.SAMPLE or rows is None or step.table not in schema.by_name:
+        return {}
+    table = schema.table(step.table)
+    known = {column.name: column for column in table.columns}
+    columns = [
+        _column(table, known[name]) if name in known else dg.TableColumn(name, str(rows.schema.field(name).type))
+        for name in rows.column_names
+    ]
+    return {"dagster/row_count": int(rows.num_rows), "dagster/column_schema": dg.TableSchema(columns)}
+
+
+def _column(table: Table, column: Column) -> dg.TableColumn:
+    unique = table.primary_key == (column.name,) or (column.name,) in table.unique
+    said = [f"references {key.parent}({','.join(key.parent_columns)})" for key in table.foreign_keys if column.name in key.columns]
+    if column.name in table.primary_key:
+        said.insert(0, "primary key")
+    constraints = dg.TableColumnConstraints(nullable=column.nullable, unique=unique)
+    return dg.TableColumn(column.name, str(column.type), "; ".join(said) or None, constraints)
+
+
+def _summary(step: Step, summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Released facts that a step chose to show, as they are."""
+    shown = {str(label): _shown(value) for label, value in summary.items() if label != "bars"}
+    if summary.get("bars"):
+        shown["distributions"] = plots.bars(f"Noisy counts of {step.table or 'the database'}", summary["bars"])
+    return shown
+
+
+def _shown(value: object) -> Any:
+    plain = _plain(value)
+    return dg.MetadataValue.json(plain) if isinstance(plain, dict | list) else plain
+
+
+def _plain(value: object) -> Any:
+    """Numbers of numpy's kind as Python's own, which is all that Dagster stores."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _bundle(session: Session, epsilon: str) -> dict[str, Any]:
+    folder = session.bundle(epsilon)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    records = [dg.TableRecord({"file": str(path.relative_to(folder)), "bytes": path.stat().st_size}) for path in files]
+    schema = dg.TableSchema([dg.TableColumn("file"), dg.TableColumn("bytes", "int")])
+    listed = {"files": dg.MetadataValue.table(records, schema)} if records else {}
+    return {"bundle": dg.MetadataValue.path(str(folder)), **listed}

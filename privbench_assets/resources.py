@@ -1,0 +1,88 @@
+"""Resources: what the assets of one database share within a run.
+
+A run opens the workspace once and looks at the source once, so all its steps see the same rows. Everything is opened on first
+use, by an asset, whose errors are then told in words that hold nothing private (`failures`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+
+import dagster as dg
+
+from privbench_core.pipeline.runner import Run, Runner, Snapshot
+from privbench_core.pipeline.workspace import Workspace
+from privbench_core.schema.spec import Spec
+from privbench_core.synthesizers.contract import Plan
+
+from privbench_assets.keys import identifier
+
+BUNDLES = "bundles"
+
+
+class Session:
+    """Workspace, plans and one look at the source.
+
+    Args:
+        spec: The validated spec.
+        plans: A plan per ε partition.
+        seed: Of sampling; costs nothing to change.
+        scale: Size of the synthetic database relative to the source; costs nothing to change.
+    """
+
+    def __init__(self, spec: Spec, plans: Mapping[str, Plan], seed: int = 0, scale: float = 1.0) -> None:
+        self.spec = spec
+        self.plans = plans
+        self.seed = seed
+        self.scale = scale
+        self._runners: dict[str, Runner] = {}
+
+    @cached_property
+    def workspace(self) -> Workspace:
+        """Ledger and releases."""
+        return Workspace(self.spec)
+
+    def runner(self, epsilon: str) -> Runner:
+        """The runner of one ε partition, always the same within a session."""
+        if epsilon not in self._runners:
+            run = Run(f"epsilon={epsilon}", self.seed, self.scale, self.bundle(epsilon))
+            self._runners[epsilon] = Runner(self.workspace, self.plans[epsilon], run)
+        return self._runners[epsilon]
+
+    def fingerprints(self) -> dict[str, str]:
+        """Keyed fingerprints of all tables of the source, as it is now."""
+        return dict(Snapshot(self.workspace).fingerprints)
+
+    def bundle(self, epsilon: str) -> Path:
+        """Folder of the bundle of one ε partition."""
+        return self.spec.state / BUNDLES / epsilon
+
+    def close(self) -> None:
+        """Close the ledger, if it was opened."""
+        if "workspace" in self.__dict__:
+            self.workspace.close()
+
+
+def session_key(spec: Spec) -> str:
+    """Resource key of a database's session: several databases share one code location."""
+    return identifier(spec.schema.name, "session")
+
+
+def session_resource(spec: Spec, plans: Mapping[str, Plan]) -> dg.ResourceDefinition:
+    """The session of each run; ``seed`` and ``scale`` can be set when a run is launched."""
+    options = {
+        "seed": dg.Field(int, default_value=0, description="Seed of sampling. Another seed draws another database, at no cost."),
+        "scale": dg.Field(float, default_value=1.0, description="Size relative to the source: 10 draws ten times as many rows."),
+    }
+
+    @dg.resource(config_schema=options, description=f"Workspace and source of {spec.schema.name}.")
+    def session(context: dg.InitResourceContext) -> Iterator[Session]:
+        opened = Session(spec, plans, context.resource_config["seed"], context.resource_config["scale"])
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    return session

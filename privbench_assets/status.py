@@ -1,0 +1,165 @@
+"""`benchmark_status`: one place that shows how far every table is at every ε, what it cost, and what is left to spend."""
+
+# No postponed annotations here: Dagster looks at the type of `context` itself.
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+
+from privbench_core.privacy.budget import Budget, Measure, epsilon_for, rho_for
+from privbench_core.privacy.ledger import Balance, Entry
+from privbench_core.schema.spec import Spec
+from privbench_core.synthesizers.contract import Plan, Step, StepKind
+
+from privbench_assets import plots
+from privbench_assets.automation import status_condition
+from privbench_assets.failures import nothing_private
+from privbench_assets.io_managers import Manifest, manifest_path, read_manifest
+from privbench_assets.keys import group, source_key, status_key, step_key
+from privbench_assets.resources import Session, session_key
+from privbench_assets.sources import observed_fingerprint
+
+DATABASE = "whole database"
+_REACHED = {
+    StepKind.PROFILE: "profiled",
+    StepKind.MODEL: "modelled",
+    StepKind.FANOUT: "linked",
+    StepKind.SAMPLE: "sampled",
+    StepKind.VALIDATE: "validated",
+    StepKind.PUBLISH: "published",
+}
+
+
+def benchmark_status(spec: Spec, plans: Mapping[str, Plan]) -> dg.AssetsDefinition:
+    """The unpartitioned asset that gathers all of it. It looks at manifests and the ledger, never at rows."""
+    name, resource = spec.schema.name, session_key(spec)
+    last = [step for step in next(iter(plans.values())).steps if step.kind is StepKind.PUBLISH]
+
+    @dg.asset(
+        key=status_key(name),
+        deps=[step_key(name, step.key) for step in last],
+        group_name=group(name, ""),
+        kinds={"table"},
+        tags={"privbench/stage": "status", "privbench/private": "no"},
+        automation_condition=status_condition(),
+        required_resource_keys={resource},
+        description=(
+            f"How far every table of {name} is at every ε, what was spent and what is left. The ε add up: whoever holds several"
+            " bundles has learned as much as all of them together tell."
+        ),
+    )
+    def status(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        session: Session = getattr(context.resources, resource)
+        with nothing_private(f"{name}/benchmark_status", spec.state):
+            observed = {t.name: observed_fingerprint(context.instance, source_key(name, t.name)) for t in spec.schema.tables}
+            reached = {epsilon: table_states(spec, plan, epsilon, observed) for epsilon, plan in plans.items()}
+            ledger = session.workspace.ledger
+            return dg.MaterializeResult(metadata=_metadata(session, reached, ledger.entries(), ledger.balance()))
+
+    return status
+
+
+def table_states(spec: Spec, plan: Plan, epsilon: str, observed: Mapping[str, str | None]) -> dict[str, str]:
+    """How far each table is, and the whole database: the last step made, and whether what it was made from is still so.
+
+    Args:
+        spec: The spec.
+        plan: The plan at this ε.
+        epsilon: The partition.
+        observed: Last observed fingerprint of each source table, None where it was never observed.
+    """
+    manifests = {
+        step.key: read_manifest(manifest_path(spec.state, step_key(spec.schema.name, step.key), epsilon)) for step in plan.steps
+    }
+    digests = {"/".join(key): manifest.digest for key, manifest in manifests.items() if manifest}
+    states = {}
+    for table in (*(table.name for table in spec.schema.tables), ""):
+        steps = [step for step in plan.steps if step.table == table]
+        if steps:
+            states[table or DATABASE] = _state([(step, manifests[step.key]) for step in steps], digests, observed)
+    return states
+
+
+def _state(
+    steps: list[tuple[Step, Manifest | None]], digests: Mapping[str, str], observed: Mapping[str, str | None]
+) -> str:
+    made = [(step, manifest) for step, manifest in steps if manifest is not None]
+    if not made:
+        return "not made"
+    reached = _REACHED[made[-1][0].kind]
+    old = {t for _, manifest in made for t, seen in manifest.sources.items() if observed.get(t) not in {None, seen}}
+    if old:
+        return f"{reached}; source changed since ({', '.join(sorted(old))})"
+    if any(digests.get(key) != digest for _, manifest in made for key, digest in manifest.inputs.items()):
+        return f"{reached}; out of date"
+    return reached
+
+
+def _metadata(
+    session: Session, reached: Mapping[str, Mapping[str, str]], entries: list[Entry], balance: Balance
+) -> dict[str, Any]:
+    spec = session.spec
+    shares = {f"ε={epsilon}": _share(spec, _of(entries, epsilon)) for epsilon in reached}
+    other = _share(spec, entries) - sum(shares.values())
+    if other > 1e-9:
+        shares["others"] = other
+    return {
+        "state": dg.MetadataValue.md(_state_table(reached)),
+        "spending": dg.MetadataValue.md(_spending_table(session, entries)),
+        "lifetime budget": plots.budget("Lifetime budget", shares, max(0.0, 1 - sum(shares.values()))),
+        "lifetime ε": float(spec.lifetime_epsilon),
+        "lifetime δ": float(spec.lifetime_delta),
+        "lifetime ε spent": round(float(balance.spent), 6),
+        "lifetime ε left": round(float(balance.left), 6),
+    }
+
+
+def _state_table(reached: Mapping[str, Mapping[str, str]]) -> str:
+    epsilons = list(reached)
+    tables = list(dict.fromkeys(table for states in reached.values() for table in states))
+    lines = ["| table | " + " | ".join(f"ε={epsilon}" for epsilon in epsilons) + " |", "|---" * (len(epsilons) + 1) + "|"]
+    lines += [f"| {table} | " + " | ".join(reached[epsilon].get(table, "") for epsilon in epsilons) + " |" for table in tables]
+    return "\n".join(lines)
+
+
+def _spending_table(session: Session, entries: list[Entry]) -> str:
+    lines = ["| ε | price of one refresh | spent so far | last spent | bundle |", "|---|---|---|---|---|"]
+    for epsilon, plan in session.plans.items():
+        mine = _of(entries, epsilon)
+        price = plan.steps[0].price.share(0)
+        for step in plan.steps:
+            price += step.price
+        folder = session.bundle(epsilon)
+        at = _age(max(entry.at for entry in mine)) if mine else "never"
+        bundle = f"`{folder.name}`" if folder.exists() else "none"
+        lines.append(f"| {epsilon} | {price} | {_epsilon_spent(session.spec, mine)} | {at} | {bundle} |")
+    return "\n".join(lines)
+
+
+def _of(entries: list[Entry], epsilon: str) -> list[Entry]:
+    """Entries of one partition; the runner calls its runs by their ε."""
+    return [entry for entry in entries if entry.run == f"epsilon={epsilon}"]
+
+
+def _epsilon_spent(spec: Spec, entries: list[Entry]) -> str:
+    """What some entries alone amount to, as ε at the spec's δ where they are not pure."""
+    if not entries:
+        return "nothing"
+    if all(entry.price.measure is Measure.PURE for entry in entries):
+        return f"ε={sum(entry.price.amount for entry in entries):.4g}"
+    rho, delta = sum(entry.price.rho for entry in entries), spec.delta or spec.lifetime_delta
+    return f"ρ={rho:.4g} (ε={epsilon_for(rho, delta):.4g} at δ={delta:.2g})"
+
+
+def _share(spec: Spec, entries: list[Entry]) -> float:
+    """The part of the lifetime budget that some entries take: of ε if it is pure, of ρ otherwise."""
+    life = Budget(spec.lifetime_epsilon, spec.lifetime_delta)
+    if life.measure is Measure.PURE:
+        return sum(entry.price.amount for entry in entries) / life.epsilon
+    return sum(entry.price.rho for entry in entries) / rho_for(life.epsilon, life.delta / 2)
+
+
+def _age(at: str) -> str:
+    return datetime.fromisoformat(at).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,145 @@
+"""The command line: what each command is called and takes. What it does is in `privbench_core.commands`.
+
+Scripts depend on these names, options and exit codes (0 ok, 1 refused or failed, 2 usage). Commands are imported when
+they run, so that ``--help`` does not pay for Arrow, DuckDB and the rest.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privbench_core import __version__
+from privbench_core.commands.failure import one_clear_line
+
+app = typer.Typer(
+    name="privbench",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # they print local variables, and those may be private rows
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec file (YAML).", show_default=False)]
+BundleFolder = Annotated[Path, typer.Argument(metavar="BUNDLE", help="Folder of a bundle.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"privbench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def privbench(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Turn a private relational database into a differentially private benchmark that can be given away."""
+
+
+@app.command()
+def init(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A database URL, a DuckDB file or a folder.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The spec file to write.", show_default=False)],
+) -> None:
+    """Reflect a source into a spec to edit. Looks at the catalogue, not at the rows."""
+    with one_clear_line():
+        from privbench_core.commands.init import write_spec
+
+        write_spec(source, out)
+
+
+@app.command()
+def plan(
+    spec: SpecFile,
+    epsilon: Annotated[
+        float | None, typer.Option(help="ε of the run; all of the spec's if left out.", show_default=False)
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show the steps and their prices. Reads no row."""
+    with one_clear_line():
+        from privbench_core.commands.plan import show_plans
+
+        show_plans(spec, epsilon, as_json=json)
+
+
+@app.command()
+def run(
+    spec: SpecFile,
+    epsilon: Annotated[float, typer.Option(help="ε this run may spend.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Folder of the bundle; replaced if it holds one.", show_default=False)],
+    synthesizer: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Instead of the spec's synthesizer.", show_default=False)
+    ] = None,
+    delta: Annotated[float | None, typer.Option(help="Instead of the spec's δ.", show_default=False)] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of sampling; never of the privacy noise.")] = 0,
+    scale: Annotated[float, typer.Option(help="Size relative to the source; costs no budget.")] = 1.0,
+    json: Json = False,
+) -> None:
+    """Run the whole plan and write a bundle. What was released before is not paid for again."""
+    with one_clear_line():
+        from privbench_core.commands.run import Options, run_and_tell
+
+        run_and_tell(spec, Options(epsilon, out, synthesizer, delta, seed, scale), as_json=json)
+
+
+@app.command()
+def evaluate(
+    spec: SpecFile,
+    bundle: BundleFolder,
+    out: Annotated[Path, typer.Option(help="Folder for metrics.json and report.html.", show_default=False)],
+    workload: Annotated[
+        Path | None, typer.Option(metavar="FILE.sql", help="SELECT COUNT(*) queries to compare.", show_default=False)
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Compare a bundle with its source. The report is internal: it is not differentially private."""
+    with one_clear_line():
+        from privbench_core.commands.evaluate import write_report
+
+        write_report(spec, bundle, out, workload, as_json=json)
+
+
+@app.command()
+def publish(
+    bundle: BundleFolder,
+    target: Annotated[str, typer.Argument(metavar="TARGET_URL", help="A PostgreSQL URL or a DuckDB file.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Drop tables of the same names first.")] = False,
+    json: Json = False,
+) -> None:
+    """Load a bundle into a database: create, load, index, analyze; all or nothing."""
+    with one_clear_line():
+        from privbench_core.commands.publish import load
+
+        load(bundle, target, replace=replace, as_json=json)
+
+
+@app.command()
+def ledger(spec: SpecFile, json: Json = False) -> None:
+    """Show what is spent, reserved and left of the lifetime budget, by run and step."""
+    with one_clear_line():
+        from privbench_core.commands.ledger import show_ledger
+
+        show_ledger(spec, as_json=json)
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Option("--dir", help="Where to put the example and its bundle.")] = Path("demo"),
+) -> None:
+    """Run the full pipeline on the bundled example."""
+    with one_clear_line():
+        from privbench_core.commands.demo import run_demo
+
+        run_demo(folder)
+
+
+def main() -> None:
+    """The entry point of the ``privbench`` script."""
+    app()

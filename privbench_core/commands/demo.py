@@ -1,0 +1,58 @@
+"""``privbench demo``: the bundled example through the full pipeline, in a folder of its own."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import privbench_core
+from privbench_core.commands.evaluate import read_both, show_fidelity
+from privbench_core.commands.run import Options, run_with_progress, tell
+from privbench_core.commands.terminal import say
+from privbench_core.errors import PublishError, SourceError
+from privbench_core.report.comparison import compare
+from privbench_core.schema.spec import load_spec
+
+EPSILON = 0.8
+_FILES = ("spec.yaml", "household.parquet", "person.parquet", "LICENSE.activitysim.txt", "README.md")
+
+
+def run_demo(folder: Path) -> None:
+    """Copy the example to ``folder``, run it at ε = 0.8, and say where the bundle is and what it cost.
+
+    Files that are there already are kept, so that the example can be edited and run again; a second run pays nothing.
+
+    Raises:
+        PublishError: ``folder`` holds something else.
+    """
+    example = find_example()
+    if folder.exists() and not (folder.is_dir() and ((folder / "spec.yaml").exists() or not any(folder.iterdir()))):
+        raise PublishError(f"{folder}: holds something else than the demo; choose another place with --dir")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in _FILES:
+        if not (folder / name).exists():
+            shutil.copyfile(example / name, folder / name)
+    say(f"The example: households and persons of San Diego, in {folder}/. Running it at ε={EPSILON:g}.")
+    path, bundle = folder / "spec.yaml", folder / "bundle"
+    spec = load_spec(path)
+    tell(spec, run_with_progress(spec, Options(EPSILON, bundle)))
+    say()
+    show_fidelity(compare(read_both(spec, bundle).pair, orders=(1, 2)))
+    say("Next:")
+    say("  a report on how close it is (internal)")
+    say(f"    privbench evaluate {path} {bundle} --out {folder / 'report'}")
+    say("  a database ten times as large, from the same releases, at no cost")
+    say(f"    privbench run {path} --epsilon {EPSILON:g} --scale 10 --out {folder / 'bundle-x10'}")
+
+
+def find_example() -> Path:
+    """The folder of the example: beside the package in a clone, inside of it when installed from a wheel.
+
+    Raises:
+        SourceError: Neither is there.
+    """
+    package = Path(privbench_core.__file__).parent
+    for folder in (package.parent / "examples" / "households", package / "examples" / "households"):
+        if (folder / "spec.yaml").exists():
+            return folder
+    raise SourceError("the example is not installed; run privbench demo from a clone of the project")

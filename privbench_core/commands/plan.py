@@ -1,0 +1,106 @@
+"""``privbench plan``: steps, prices and guarantee, before any row is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from privbench_core.commands.lifetime import Account, account_of, balance_after
+from privbench_core.commands.terminal import finite, print_json, say, show
+from privbench_core.pipeline.run import plan_for
+from privbench_core.privacy.budget import Budget, Measure
+from privbench_core.schema.spec import Spec, load_spec
+from privbench_core.synthesizers.contract import Plan, Step
+
+
+def show_plans(path: Path, epsilon: float | None, *, as_json: bool) -> None:
+    """Print the plan at ``epsilon``, or at each ε of the spec."""
+    spec = load_spec(path)
+    plans = [plan_for(spec, e) for e in ((epsilon,) if epsilon is not None else spec.epsilons)]
+    account = account_of(spec)
+    if as_json:
+        print_json({
+            "database": spec.schema.name,
+            "unit": unit_in_words(spec),
+            "plans": [_as_data(spec, account, plan) for plan in plans],
+        })  # fmt: skip
+        return
+    title = f"{spec.schema.name}: what {plans[0].synthesizer} will do"
+    headers = ["stage", "table or key", *(f">ε={plan.budget.epsilon:g}" for plan in plans)]
+    rows = [
+        [str(step.kind), subject(step), *(_price(plan, plan.step(step.key)) for plan in plans)]
+        for step in plans[0].steps
+    ]
+    show(title, headers, rows, footer=["total", "", *(str(plan.budget.total()) for plan in plans)])
+    show(
+        f"What it guarantees, for {unit_in_words(spec)}",
+        [">run", ">add or remove one", ">replace one", ">lifetime ε spent after the run"],
+        [_terms(spec, account, plan) for plan in plans],
+    )
+    life, spent = account.balance.lifetime, account.balance.spent
+    say(f"Lifetime budget: {budget_in_words(life)}, of which ε={spent:.4g} is spent. No row was read.")
+    say("Steps that were released before, from the same rows, are not paid for again.")
+
+
+def unit_in_words(spec: Spec) -> str:
+    """What one unit of privacy is."""
+    return f"one row of {spec.schema.unit} and all rows that depend on it"
+
+
+def budget_in_words(budget: Budget) -> str:
+    """ε, and δ if there is one."""
+    return f"ε={budget.epsilon:.4g}" + (f", δ={budget.delta:.2g}" if budget.delta else ", δ=0")
+
+
+def subject(step: Step) -> str:
+    """The table, key or part that a step is about."""
+    return "/".join(step.key[1:]) or step.table
+
+
+def _price(plan: Plan, step: Step) -> str:
+    if not step.reads:
+        return "free"
+    symbol = "ε" if step.price.measure is Measure.PURE else "ρ"
+    return f"{symbol}={step.price.amount:.3g} {step.price.amount / plan.budget.total().amount:6.1%}"
+
+
+def _terms(spec: Spec, account: Account, plan: Plan) -> list[str]:
+    after = balance_after(spec, account, plan)
+    life = f"{after.spent:.4g} of {after.lifetime.epsilon:g}" if after else "too little is left"
+    budget = plan.budget
+    return [f"ε={budget.epsilon:g}", budget_in_words(budget), budget_in_words(budget.replace_one()), life]
+
+
+def _as_data(spec: Spec, account: Account, plan: Plan) -> dict[str, Any]:
+    budget, total = plan.budget, plan.budget.total()
+    swap = budget.replace_one()
+    after = balance_after(spec, account, plan)
+    return {
+        "synthesizer": plan.synthesizer,
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "guarantee": {
+            "add_or_remove_one_unit": {"epsilon": budget.epsilon, "delta": budget.delta},
+            "replace_one_unit": {"epsilon": swap.epsilon, "delta": swap.delta},
+        },
+        "total": {"measure": str(total.measure), "amount": total.amount, "delta": total.delta},
+        "steps": [
+            {
+                "key": list(step.key),
+                "stage": str(step.kind),
+                "table": step.table,
+                "inputs": [list(key) for key in step.inputs],
+                "reads": list(step.reads),
+                "price": {"amount": step.price.amount, "delta": step.price.delta},
+                "share": step.price.amount / total.amount,
+            }
+            for step in plan.steps
+        ],
+        "lifetime": {
+            "epsilon": account.balance.lifetime.epsilon,
+            "delta": account.balance.lifetime.delta,
+            "spent": finite(account.balance.spent),
+            "affordable": after is not None,
+            "spent_after": finite(after.spent) if after else None,
+        },
+    }

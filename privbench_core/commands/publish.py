@@ -1,0 +1,22 @@
+"""``privbench publish``: a bundle into a database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from privbench_core.commands.terminal import print_json, say, show
+from privbench_core.publish.load import load_bundle
+
+
+def load(bundle: Path, target: str, *, replace: bool, as_json: bool) -> None:
+    """Load ``bundle`` into ``target`` and print the rows per table.
+
+    Raises:
+        PublishError: The bundle is damaged, or the target refuses; the target is then as it was.
+    """
+    rows = load_bundle(bundle, target, replace=replace)
+    if as_json:
+        print_json({"bundle": str(bundle), "rows": rows})
+        return
+    show("Loaded", ["table", ">rows"], [[name, f"{count:,}"] for name, count in rows.items()])
+    say("Keys, indexes and statistics are in place.")

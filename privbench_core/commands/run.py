@@ -1,0 +1,148 @@
+"""``privbench run``: the whole plan in one process, a bundle at the end, and what it cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from privbench_core.commands.plan import budget_in_words, subject, unit_in_words
+from privbench_core.commands.terminal import console, finite, print_json, say, show
+from privbench_core.errors import SpecError
+from privbench_core.pipeline.run import RunResult, run_spec
+from privbench_core.pipeline.workspace import Workspace
+from privbench_core.privacy.budget import zero
+from privbench_core.privacy.ledger import Balance
+from privbench_core.publish.bundle import read_bundle
+from privbench_core.schema.spec import Spec, load_spec
+from privbench_core.synthesizers.contract import Step
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says about a run; None leaves the choice to the spec."""
+
+    epsilon: float
+    out: Path
+    synthesizer: str | None = None
+    delta: float | None = None
+    seed: int = 0
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run left.
+
+    Attributes:
+        result: Plan and releases.
+        balance: Of the ledger, afterwards.
+        rows: Per table of the bundle.
+    """
+
+    result: RunResult
+    balance: Balance
+    rows: dict[str, int]
+
+    @property
+    def reused(self) -> float:
+        """Price of the steps that had been released before, in the plan's currency."""
+        releases = self.result.releases
+        return sum(step.price.amount for step in self.result.plan.steps if releases[step.key].reused)
+
+
+def run_and_tell(path: Path, options: Options, *, as_json: bool) -> None:
+    """Run the plan of a spec and print where the bundle is and what it cost."""
+    spec = load_spec(path)
+    outcome = run_with_progress(spec, options)
+    if as_json:
+        print_json(_as_data(spec, outcome))
+    else:
+        tell(spec, outcome)
+
+
+def run_with_progress(spec: Spec, options: Options) -> Outcome:
+    """Run the plan, with a progress bar on a terminal."""
+    if options.out.exists() and not options.out.is_dir():
+        raise SpecError(f"{options.out}: is a file; name a folder for the bundle")
+    workspace = Workspace(spec)
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console(stderr=True),
+        transient=True,
+        disable=not console(stderr=True).is_terminal,
+    )
+    try:
+        with bar:
+            task = bar.add_task("reading", total=None)
+
+            def progress(number: int, steps: int, step: Step) -> None:
+                bar.update(task, description=f"{step.kind} {subject(step)}", completed=number - 1, total=steps)
+
+            result = run_spec(
+                spec,
+                options.epsilon,
+                out=options.out,
+                delta=options.delta,
+                synthesizer=options.synthesizer,
+                seed=options.seed,
+                scale=options.scale,
+                progress=progress,
+                workspace=workspace,
+            )
+        rows = {name: int(facts["rows"]) for name, facts in read_bundle(options.out).manifest["tables"].items()}
+        return Outcome(result, workspace.ledger.balance(), rows)
+    finally:
+        workspace.close()
+
+
+def tell(spec: Spec, outcome: Outcome) -> None:
+    """Print where the bundle is, what is in it, and what it cost."""
+    result, balance = outcome.result, outcome.balance
+    show(f"Bundle: {result.out}", ["table", ">rows"], [[name, f"{rows:,}"] for name, rows in outcome.rows.items()])
+    budget = result.plan.budget
+    say(f"Unit:       {unit_in_words(spec)}")
+    say(f"Guarantee:  {budget_in_words(budget)} for adding or removing a unit")
+    say(f"            {budget_in_words(budget.replace_one())} for replacing one")
+    say(f"This run:   {_cost(outcome)}")
+    life = balance.lifetime
+    at = f" (at δ={life.delta:.2g})" if life.delta else ""
+    say(f"Lifetime:   ε={balance.spent:.4g} of {life.epsilon:g} spent, {balance.left:.4g} left{at}")
+
+
+def _cost(outcome: Outcome) -> str:
+    plan = outcome.result.plan
+    symbol = str(zero(plan.budget.measure)).partition("=")[0]
+    paid, reused = outcome.result.paid, outcome.reused
+    if not paid:
+        return f"nothing was paid again: an earlier run bought these releases for {symbol}={reused:.4g}"
+    return f"paid {symbol}={paid:.4g}" + (f"; {symbol}={reused:.4g} was not paid again" if reused else "")
+
+
+def _as_data(spec: Spec, outcome: Outcome) -> dict[str, Any]:
+    result, balance = outcome.result, outcome.balance
+    budget = result.plan.budget
+    swap = budget.replace_one()
+    return {
+        "database": spec.schema.name,
+        "synthesizer": result.plan.synthesizer,
+        "bundle": str(result.out),
+        "rows": outcome.rows,
+        "guarantee": {
+            "unit": unit_in_words(spec),
+            "add_or_remove_one_unit": {"epsilon": budget.epsilon, "delta": budget.delta},
+            "replace_one_unit": {"epsilon": swap.epsilon, "delta": swap.delta},
+        },
+        "cost": {"measure": str(budget.measure), "paid": result.paid, "reused": outcome.reused},
+        "lifetime": {
+            "epsilon": balance.lifetime.epsilon,
+            "delta": balance.lifetime.delta,
+            "spent": finite(balance.spent),
+            "left": balance.left,
+        },
+    }

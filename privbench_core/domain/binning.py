@@ -1,0 +1,193 @@
+"""Merging cells into fewer codes, by what was released about them.
+
+Many cells of a column hold next to nothing, and a model that kept them apart would mostly fit noise. A `Binning` merges
+them, from noisy counts alone: post-processing, so it costs no budget and may be looked at freely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.domain.codec import Codec, Codes
+from privbench_core.domain.merging import merge_smallest, merge_until_significant, segment_sums
+from privbench_core.errors import InternalError
+
+Floats = NDArray[np.float64]
+
+SIGNIFICANT = 3.0
+"""A cell is told apart from noise where its noisy count exceeds this many standard deviations."""
+
+_RARE_PRIOR = 0.2
+"""What each rare value weighs at least, in standard deviations: a noisy count below zero does not rule it out."""
+
+
+@dataclass(frozen=True)
+class Binning:
+    """Cells -> codes, and how the rows of a code spread over its cells.
+
+    Attributes:
+        code_of: The code of each cell; codes are dense, 0 to ``size - 1``.
+        weights: The share of each cell within its code; they sum to 1 per code.
+        ordered: How many leading codes are intervals, in order, so that neighbours may be merged further; 0 for lists.
+    """
+
+    code_of: tuple[int, ...]
+    weights: tuple[float, ...]
+    ordered: int = 0
+
+    @cached_property
+    def size(self) -> int:
+        """Number of codes."""
+        return max(self.code_of) + 1
+
+    def codes(self, cells: Codes) -> Codes:
+        """The code of each cell, shape (n,)."""
+        return self._code_array[cells]
+
+    def expand(self, codes: Codes, rng: np.random.Generator) -> Codes:
+        """A cell for each code, shape (n,).
+
+        Low variance: each code's rows are spread over its cells by systematic sampling, so a cell's count differs from
+        the expected one by less than one; which row gets which cell is random.
+        """
+        cells, cumulated = self._cumulated
+        n = len(codes)
+        # Shuffled first, so that the order within a code, which the points below follow, is random.
+        rows = rng.permutation(n)
+        rows = rows[np.argsort(_narrow(codes[rows]), kind="stable")]
+        counts = np.bincount(codes, minlength=self.size)
+        starts = np.cumsum(counts) - counts
+        per_row = codes[rows]
+        rank = np.arange(n) - starts[per_row]
+        point = per_row + (rank + rng.random(self.size)[per_row]) / counts[per_row]
+        # Rounding may carry a point to the next code's first cell.
+        point = np.minimum(point, np.nextafter(per_row + 1.0, 0))
+        expanded = np.empty(n, np.int32)
+        expanded[rows] = cells[np.searchsorted(cumulated, point, side="right")]
+        return expanded
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able description."""
+        return {"code_of": list(self.code_of), "weights": list(self.weights), "ordered": self.ordered}
+
+    @classmethod
+    def from_dict(cls, description: Mapping[str, Any]) -> Binning:
+        """The inverse of `to_dict`."""
+        return cls(tuple(description["code_of"]), tuple(description["weights"]), description["ordered"])
+
+    @cached_property
+    def _code_array(self) -> Codes:
+        return np.array(self.code_of, np.int32)
+
+    @cached_property
+    def _cumulated(self) -> tuple[Codes, Floats]:
+        """Cells of positive weight, by code, and their codes plus cumulated weights: one CDF after the other."""
+        weights = np.array(self.weights)
+        cells = np.flatnonzero(weights > 0)
+        cells = cells[np.argsort(self._code_array[cells], kind="stable")]
+        code = self._code_array[cells]
+        total = np.cumsum(weights[cells])
+        first = np.searchsorted(code, np.arange(self.size))
+        before = np.append(0.0, total)[first]
+        cumulated = code + (total - before[code])
+        cumulated[np.append(first[1:], len(cells)) - 1] = np.arange(self.size) + 1.0
+        return cells.astype(np.int32), cumulated
+
+
+def merge_cells(noisy: Floats, codec: Codec, sigma: float, max_codes: int) -> Binning:
+    """Merge cells that released counts cannot tell from noise.
+
+    Lists of values: values with a noisy count of at most ``SIGNIFICANT`` * ``sigma`` become one rare code. Ordered
+    domains: neighbouring cells are merged until each group's count is significant for its width. NULL and cells of
+    values outside of the domain keep a code of their own if they are significant; else they join another code with
+    weight 0, that is, they are never drawn.
+
+    Args:
+        noisy: A released count per cell of ``codec``, shape (codec.size,).
+        codec: Says which cells are ordered, outside of the domain, or NULL.
+        sigma: Standard deviation of the counts' noise; 0 for exact (public) counts.
+        max_codes: Bound on the codes of the domain proper; at most three more hold values outside of it and NULL.
+
+    Returns:
+        Every cell in exactly one code, and no code without weight.
+
+    Raises:
+        InternalError: The counts do not fit the codec, or there may be no code at all.
+    """
+    if noisy.shape != (codec.size,) or max_codes < 1:
+        raise InternalError(f"{noisy.shape} noisy counts for {codec.size} cells, to be merged into {max_codes} codes")
+    special = [*codec.outside, *(() if codec.null is None else (codec.null,))]
+    proper = codec.size - len(special)
+    merged = _merge_ordered if codec.ordered else _merge_list
+    code_of = np.empty(codec.size, np.int64)
+    weights = np.zeros(codec.size)
+    code_of[:proper], weights[:proper] = merged(noisy[:proper], sigma, max_codes)
+    ordered = groups = int(code_of[:proper].max()) + 1
+    counts = np.bincount(code_of[:proper], noisy[:proper], groups)
+    size = groups
+    for cell in special:
+        if noisy[cell] > SIGNIFICANT * sigma:
+            code_of[cell], weights[cell] = size, 1.0
+            size += 1
+        elif codec.ordered:
+            code_of[cell] = _nearest_interval(cell, codec, counts)
+        else:
+            all_alone = groups == proper and bool((noisy[:proper] > SIGNIFICANT * sigma).all())
+            # The rare code is the last one; where there is none, the smallest code is disturbed least.
+            code_of[cell] = counts.argmin() if all_alone else groups - 1
+    weights /= np.bincount(code_of, weights, size)[code_of]
+    return Binning(tuple(code_of.tolist()), tuple(weights.tolist()), ordered if codec.ordered else 0)
+
+
+def _merge_list(noisy: Floats, sigma: float, max_codes: int) -> tuple[NDArray[np.int64], Floats]:
+    """Codes and unnormalised weights of listed values: significant ones in order, then the rare code, if there is one."""
+    own = noisy > SIGNIFICANT * sigma
+    if own.sum() > max_codes or (own.sum() == max_codes and not own.all()):
+        kept = np.argsort(-noisy, kind="stable")[: max_codes - 1]
+        own = np.zeros(len(noisy), bool)
+        own[kept] = True
+    code_of = np.where(own, np.cumsum(own) - 1, own.sum())
+    weights = np.where(own, 1.0, np.maximum(noisy, 0) + _RARE_PRIOR * sigma)
+    if not own.all() and not weights[~own].any():
+        weights[~own] = 1.0
+    return code_of, weights
+
+
+def _merge_ordered(noisy: Floats, sigma: float, max_codes: int) -> tuple[NDArray[np.int64], Floats]:
+    """Codes and unnormalised weights of interval cells: groups of neighbours, in order."""
+    starts = merge_until_significant(noisy, SIGNIFICANT * sigma)
+    weights = np.concatenate([_spread(part, sigma) for part in np.split(noisy, starts[1:])])
+    final = starts[merge_smallest(segment_sums(noisy, starts), max_codes)]
+    code_of = np.repeat(np.arange(len(final)), np.diff(np.append(final, len(noisy))))
+    empty = np.bincount(code_of, weights) <= 0
+    weights[empty[code_of]] = 1.0
+    return code_of, weights
+
+
+def _spread(noisy: Floats, sigma: float) -> Floats:
+    """Estimated counts of the cells of one group: significant ones their own, the others equal shares of what is left.
+
+    A share of what is left is the mean of noisy counts, so the noise of single cells does not become structure.
+    """
+    heavy = noisy > SIGNIFICANT * sigma
+    rest = noisy[~heavy]
+    return np.where(heavy, noisy, max(float(rest.mean()), 0.0) if len(rest) else 0.0)
+
+
+def _nearest_interval(cell: int, codec: Codec, counts: NDArray[Any]) -> int:
+    """The group that an insignificant special cell of an ordered domain joins; NULL goes where it disturbs least."""
+    if cell == codec.null:
+        return int(counts.argmax())
+    below = len(codec.outside) > 1 and cell == codec.outside[0]
+    return 0 if below else len(counts) - 1
+
+
+def _narrow(codes: Codes) -> NDArray[np.integer[Any]]:
+    """Codes in 16 bits where they fit: NumPy sorts those in linear time."""
+    return codes.astype(np.uint16) if len(codes) and codes.max() < 2**16 else codes

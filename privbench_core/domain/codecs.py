@@ -1,0 +1,82 @@
+"""Which codec a column gets, and codecs from their stored descriptions.
+
+A codec follows from the declared domain alone. A column whose domain is to be learned has no codec until a profile step
+has paid for one: on the public grid of `LearnedMagnitude` for ranges, by a stability threshold for lists of values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from privbench_core.domain.codec import Codec
+from privbench_core.domain.grid import qualified
+from privbench_core.domain.group_sizes import GroupSizeCodec
+from privbench_core.domain.intervals import IntervalCodec, interval_codec
+from privbench_core.domain.lengths import LengthCodec, length_codec
+from privbench_core.domain.lists import ListCodec, list_codec
+from privbench_core.domain.magnitude import LearnedMagnitude
+from privbench_core.errors import InternalError, ReleaseError
+from privbench_core.schema.model import Column, ColumnType, Learn, Range, Values
+
+__all__ = [
+    "IntervalCodec",
+    "LearnedMagnitude",
+    "LengthCodec",
+    "ListCodec",
+    "codec_for",
+    "codec_from_dict",
+    "interval_codec",
+    "length_codec",
+    "list_codec",
+]
+
+_READERS: dict[str, Callable[[dict[str, Any]], Codec]] = {
+    "interval": IntervalCodec.from_dict,
+    "list": ListCodec.from_dict,
+    "length": LengthCodec.from_dict,
+    "magnitude": LearnedMagnitude.from_dict,
+    "group size": GroupSizeCodec.from_dict,
+}
+
+
+def codec_for(column: Column, *, table: str = "") -> Codec:
+    """The codec of a column with a declared domain (or of a type that needs none).
+
+    Args:
+        column: An attribute.
+        table: Its table, for messages.
+
+    Raises:
+        SpecError: The domain does not fit the type.
+        InternalError: The domain is still to be learned, or the column is a key and has none.
+    """
+    where = qualified(column, table)
+    match column.domain:
+        case Range(low, high, cells):
+            return interval_codec(column, low, high, cells, table=table)
+        case Values(values):
+            return list_codec(column, values, table=table)
+        case Learn():
+            raise InternalError(f"{where}: the domain is to be learned, and no profile step has replaced it yet")
+        case _ if column.type is ColumnType.BOOLEAN:
+            return list_codec(column, (), table=table)
+        case _ if column.type is ColumnType.TEXT:
+            return length_codec(column, table=table)
+        case _:
+            raise InternalError(f"{where}: a {column.type} column without a domain has no codec; keys are made anew")
+
+
+def codec_from_dict(description: dict[str, Any]) -> Codec:
+    """The codec that `to_dict` described; ReleaseError if it is none that this version knows.
+
+    >>> codec = codec_for(Column("age", ColumnType.INTEGER, Range(0, 110)))
+    >>> codec_from_dict(codec.to_dict()) == codec
+    True
+    """
+    reader = _READERS.get(description.get("codec", ""))
+    if reader is None:
+        raise ReleaseError(
+            f"a stored codec is of kind {description.get('codec')!r}; known: {', '.join(sorted(_READERS))}"
+        )
+    return reader(description)

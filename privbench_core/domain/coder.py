@@ -1,0 +1,56 @@
+"""A coder: a codec and, where a profile merged its cells, a binning. Values -> codes and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privbench_core.domain.binning import Binning
+from privbench_core.domain.codec import Codec, Codes
+from privbench_core.domain.codecs import codec_from_dict
+
+
+@dataclass(frozen=True)
+class Coder:
+    """Values <-> codes of one column; released, so public.
+
+    Attributes:
+        codec: Values <-> cells.
+        binning: Cells <-> codes, None where each cell is a code.
+    """
+
+    codec: Codec
+    binning: Binning | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of codes."""
+        return self.codec.size if self.binning is None else self.binning.size
+
+    def encode(self, values: pa.ChunkedArray) -> Codes:
+        """Codes of ``values``, shape (n,)."""
+        cells = self.codec.encode(values)
+        return cells if self.binning is None else self.binning.codes(cells)
+
+    def encode_numbers(self, numbers: NDArray[np.int64]) -> Codes:
+        """Codes of plain integers that never were a column (group sizes, row positions)."""
+        return self.encode(pa.chunked_array([pa.array(numbers)]))
+
+    def decode(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
+        """Values for ``codes``: cells by their released weights, uniform inside a cell."""
+        cells = codes if self.binning is None else self.binning.expand(codes, rng)
+        return self.codec.decode(cells, rng)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able description."""
+        return {"codec": self.codec.to_dict(), "binning": None if self.binning is None else self.binning.to_dict()}
+
+    @classmethod
+    def from_dict(cls, description: dict[str, Any]) -> Coder:
+        """The inverse of `to_dict`."""
+        binning = description["binning"]
+        return cls(codec_from_dict(description["codec"]), None if binning is None else Binning.from_dict(binning))

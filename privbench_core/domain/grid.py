@@ -1,0 +1,229 @@
+"""Values of ordered types as numbers on a grid, exactly.
+
+Integers stand for themselves, decimals for the integer without their point, dates for days and timestamps for
+microseconds since 1970-01-01, floats for themselves. So one arithmetic serves all ordered codecs, and it is exact:
+nothing passes through a float that is not one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from privbench_core.errors import InternalError, SourceError, SpecError
+from privbench_core.schema.model import Column, ColumnType, Scalar
+from privbench_core.source.arrow_types import arrow_type
+
+Numbers = NDArray[np.int64] | NDArray[np.float64]
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+_DAY_ZERO = date(1970, 1, 1)
+_TIME_ZERO = datetime.fromisoformat("1970-01-01")
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The number line of one ordered column.
+
+    Attributes:
+        where: ``table.column`` (or just the column), for messages.
+        type: An ordered column type.
+        precision, scale: Of a decimal.
+    """
+
+    where: str
+    type: ColumnType
+    precision: int | None = None
+    scale: int | None = None
+
+    @classmethod
+    def of(cls, column: Column, table: str = "") -> Grid:
+        """The grid of a column; InternalError if its type has no order."""
+        if not column.type.ordered:
+            raise InternalError(f"{qualified(column, table)}: a {column.type} column has no number line")
+        return cls(qualified(column, table), column.type, column.precision, column.scale)
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """The canonical Arrow type of the column."""
+        return arrow_type(Column(self.where, self.type, precision=self.precision, scale=self.scale))
+
+    @property
+    def continuous(self) -> bool:
+        """Whether the grid is that of floats rather than of whole numbers."""
+        return self.type is ColumnType.FLOAT
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Smallest and largest number of a whole-number grid that the column's type can hold."""
+        match self.type:
+            case ColumnType.DECIMAL:
+                largest = min(10 ** (self.precision or 38) - 1, INT64_MAX)
+                return -largest, largest
+            case ColumnType.DATE:
+                return _days("0001-01-01"), _days("9999-12-31")
+            case ColumnType.TIMESTAMP:
+                return _microseconds("0001-01-01"), _microseconds("9999-12-31T23:59:59.999999")
+            case _:
+                return INT64_MIN, INT64_MAX
+
+    def number(self, value: Scalar) -> int | float:
+        """The number of a declared value; SpecError if it is not a value of the column's type."""
+        try:
+            number = self._number(value)
+        except (ValueError, OverflowError, InvalidOperation, TypeError):
+            raise SpecError(
+                f"{self.where}: {value!r} is not a value of type {self._type_text}; correct the domain"
+            ) from None
+        if not self.continuous and not self.extent[0] <= number <= self.extent[1]:
+            raise SpecError(f"{self.where}: {value!r} does not fit type {self._type_text}; correct the domain")
+        return number
+
+    def scalar(self, number: float) -> Scalar:
+        """The inverse of `number`: a value as `Range` and `Values` hold it."""
+        match self.type:
+            case ColumnType.FLOAT:
+                return float(number)
+            case ColumnType.DECIMAL:
+                return format(Decimal(int(number)).scaleb(-(self.scale or 0)), "f")
+            case ColumnType.DATE:
+                return (_DAY_ZERO + timedelta(days=int(number))).isoformat()
+            case ColumnType.TIMESTAMP:
+                return (_TIME_ZERO + int(number) * _MICROSECOND).isoformat()
+            case _:
+                return int(number)
+
+    def numbers(self, values: pa.ChunkedArray) -> tuple[Numbers, NDArray[np.bool_]]:
+        """Numbers of ``values`` and where they are NULL (NaN counts as NULL), both of shape (n,).
+
+        Decimals beyond 64 bits are clamped to the largest number there is; they are outside of any domain anyway.
+
+        Raises:
+            SourceError: The values are of another type.
+        """
+        if not self._takes(values.type):
+            found = f"declared {self.type}, found {values.type}"
+            raise SourceError(f"{self.where}: {found}; correct the type in the spec or fix the source")
+        try:
+            array = pc.cast(values, self._exchange_type, safe=not pa.types.is_timestamp(values.type))
+        except pa.ArrowInvalid:
+            # Arrow's own message quotes the value, so it must not travel on.
+            found = f"holds values that {self._type_text} cannot represent"
+            raise SourceError(f"{self.where}: {found}; correct the type in the spec or fix the source") from None
+        array = array.combine_chunks()
+        null = pc.is_null(array, nan_is_null=True).to_numpy(zero_copy_only=False)
+        if self.type is ColumnType.DECIMAL:
+            return _decimal_numbers(array, null), null
+        if self.type is ColumnType.DATE:
+            array = array.view(pa.int32())
+        elif self.type is ColumnType.TIMESTAMP:
+            array = array.view(pa.int64())
+        dtype = np.float64 if self.continuous else np.int64
+        numbers = array.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype, copy=False)
+        # Adding zero makes -0.0 the same value as 0.0 for lists of values too.
+        return (np.where(null, 0.0, numbers) + 0.0 if self.continuous else numbers), null
+
+    def array(self, numbers: Numbers, null: NDArray[np.bool_] | None = None) -> pa.Array:
+        """Values of the column's Arrow type for ``numbers``, NULL where ``null`` says so."""
+        match self.type:
+            case ColumnType.DECIMAL:
+                words = np.empty((len(numbers), 2), np.int64)
+                words[:, 0] = numbers
+                words[:, 1] = words[:, 0] >> 63  # the upper half of 128 bits is the sign
+                array = pa.Array.from_buffers(self.arrow_type, len(numbers), [None, pa.py_buffer(words.tobytes())])
+            case ColumnType.DATE:
+                array = pa.array(numbers.astype(np.int32)).view(self.arrow_type)
+            case ColumnType.TIMESTAMP:
+                array = pa.array(numbers.astype(np.int64)).view(self.arrow_type)
+            case _:
+                array = pa.array(numbers)
+        if null is None or not null.any():
+            return array
+        return pc.if_else(pa.array(null), pa.scalar(None, self.arrow_type), array)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The grid's part of a codec's description."""
+        return {"where": self.where, "type": str(self.type), "precision": self.precision, "scale": self.scale}
+
+    @classmethod
+    def from_dict(cls, description: dict[str, Any]) -> Grid:
+        """The inverse of `to_dict`; further entries are ignored."""
+        kind = ColumnType(description["type"])
+        return cls(description["where"], kind, description["precision"], description["scale"])
+
+    @property
+    def _type_text(self) -> str:
+        return f"decimal({self.precision}, {self.scale})" if self.type is ColumnType.DECIMAL else str(self.type)
+
+    def _number(self, value: Scalar) -> int | float:
+        if isinstance(value, bool):
+            raise ValueError
+        match self.type:
+            case ColumnType.FLOAT:
+                number = float(value)
+                if not np.isfinite(number):
+                    raise ValueError
+                return number + 0.0
+            case ColumnType.DATE:
+                return _days(str(value))
+            case ColumnType.TIMESTAMP:
+                return _microseconds(str(value))
+            case _:
+                scaled = Decimal(str(value)).scaleb(self.scale or 0)
+                if scaled != scaled.to_integral_value():
+                    raise ValueError
+                return int(scaled)
+
+    def _takes(self, found: pa.DataType) -> bool:
+        """Whether an Arrow type can hold values of the column's type."""
+        match self.type:
+            case ColumnType.FLOAT:
+                kinds = [pa.types.is_floating, pa.types.is_integer]
+            case ColumnType.DECIMAL:
+                kinds = [pa.types.is_decimal, pa.types.is_integer]
+            case ColumnType.DATE:
+                kinds = [pa.types.is_date]
+            case ColumnType.TIMESTAMP:
+                kinds = [_is_local_time]
+            case _:
+                kinds = [pa.types.is_integer]
+        return any(kind(found) for kind in [pa.types.is_null, *kinds])
+
+    @property
+    def _exchange_type(self) -> pa.DataType:
+        """The Arrow type whose buffer `numbers` reads: the canonical one, with room to spare for decimals."""
+        return pa.decimal128(38, self.scale or 0) if self.type is ColumnType.DECIMAL else self.arrow_type
+
+
+def qualified(column: Column, table: str) -> str:
+    """``table.column`` as messages have it; the column alone where the table is not known."""
+    return f"{table}.{column.name}" if table else column.name
+
+
+def _is_local_time(found: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(found)) and found.tz is None
+
+
+def _days(text: str) -> int:
+    return (date.fromisoformat(text) - _DAY_ZERO).days
+
+
+def _microseconds(text: str) -> int:
+    return (datetime.fromisoformat(text) - _TIME_ZERO) // _MICROSECOND
+
+
+def _decimal_numbers(array: pa.Array, null: NDArray[np.bool_]) -> NDArray[np.int64]:
+    if len(array) == 0:
+        return np.empty(0, np.int64)
+    words = np.frombuffer(array.buffers()[1], np.int64, 2 * len(array), 16 * array.offset).reshape(-1, 2)
+    low, high = words[:, 0], words[:, 1]
+    clamped = np.where(high < 0, np.int64(INT64_MIN), np.int64(INT64_MAX))
+    return np.where(null, 0, np.where(high == low >> 63, low, clamped))

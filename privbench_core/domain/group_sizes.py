@@ -1,0 +1,79 @@
+"""A codec for numbers of children: 0, 1, 2, ... each in a cell of its own, then cells that widen geometrically up to τ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privbench_core.domain.codec import Codes
+
+_SINGLES = 16
+_GROWTH = 1.2
+
+
+@dataclass(frozen=True)
+class GroupSizeCodec:
+    """Numbers 0..``bound`` <-> cells; numbers above the bound are clamped (truncation has made them impossible).
+
+    >>> GroupSizeCodec(3).size
+    4
+    """
+
+    bound: int
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """First number of each cell."""
+        starts = list(range(min(self.bound, _SINGLES) + 1))
+        while starts[-1] < self.bound:
+            starts.append(min(self.bound + 1, max(starts[-1] + 1, int(starts[-1] * _GROWTH))))
+        return np.array([start for start in starts if start <= self.bound], dtype=np.int64)
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return len(self.starts)
+
+    @property
+    def ordered(self) -> int:
+        """All cells are ordered."""
+        return self.size
+
+    @property
+    def null(self) -> int | None:
+        """There is no NULL."""
+        return None
+
+    @property
+    def outside(self) -> tuple[int, ...]:
+        """There is nothing outside."""
+        return ()
+
+    def encode(self, values: pa.ChunkedArray) -> Codes:
+        """Cells of numbers, shape (n,)."""
+        numbers = np.clip(values.to_numpy(), 0, self.bound)
+        return (np.searchsorted(self.starts, numbers, side="right") - 1).astype(np.int32)
+
+    def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
+        """Whole numbers, uniform inside a cell."""
+        ends = np.append(self.starts[1:], self.bound + 1)
+        return pa.array(rng.integers(self.starts[cells], ends[cells]))
+
+    def labels(self) -> list[str]:
+        """"5" or "19-22"."""
+        ends = np.append(self.starts[1:], self.bound + 1) - 1
+        return [str(a) if a == b else f"{a}-{b}" for a, b in zip(self.starts, ends, strict=True)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able description."""
+        return {"codec": "group size", "bound": self.bound}
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> GroupSizeCodec:
+        """The inverse of `to_dict`."""
+        return cls(stored["bound"])

@@ -1,0 +1,214 @@
+"""What must hold of a synthetic database, as Great Expectations suites.
+
+Suites are built from the schema; what takes a join to see comes as extra columns from `derived`. Results carry names
+and counts, never values. Great Expectations is slow to import, so it is imported only when a suite is
+built, and it is kept from showing progress bars and from reporting its use to anyone.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from privbench_core.evaluate.derived import integrity_frame, reference_column, siblings_column, type_column
+from privbench_core.schema.model import Column, ColumnType, Range, Scalar, Schema, Table, Values
+
+if TYPE_CHECKING:
+    from great_expectations.expectations.expectation import Expectation
+
+
+@dataclass(frozen=True)
+class ExpectationResult:
+    """The outcome of one expectation.
+
+    Attributes:
+        name: The expectation, in Great Expectations' words: ``expect_column_values_to_not_be_null``.
+        column: Column or columns it is about, derived ones included; None for the table as a whole.
+        success: Whether it holds.
+        unexpected_count: Rows that break it; None where no rows could be counted.
+    """
+
+    name: str
+    column: str | None
+    success: bool
+    unexpected_count: int | None
+
+
+def check_integrity(
+    schema: Schema, tables: Mapping[str, pa.Table], *, allow_empty: bool = True
+) -> dict[str, list[ExpectationResult]]:
+    """Check every table of a synthetic database against its schema; all failures are collected.
+
+    Args:
+        schema: What must hold.
+        tables: All tables of the schema, public ones included.
+        allow_empty: Whether a table may have no rows.
+
+    Returns:
+        Results by table name, in schema order.
+    """
+    return {
+        table.name: run_suite(
+            table.name,
+            integrity_frame(table, tables),
+            integrity_suite(table, allow_empty=allow_empty),
+        )
+        for table in schema.tables
+    }
+
+
+def failures(results: Mapping[str, Sequence[ExpectationResult]]) -> list[str]:
+    """A line for each expectation that does not hold: where, which one, how many rows of the synthetic table."""
+    return [
+        f"{table}{f'.{result.column}' if result.column else ''}: {result.name} fails"
+        + ("" if result.unexpected_count is None else f" for {result.unexpected_count:,} rows")
+        for table, of_table in results.items()
+        for result in of_table
+        if not result.success
+    ]
+
+
+def integrity_suite(table: Table, *, allow_empty: bool = True) -> list[Expectation]:
+    """What must hold of one synthetic table, for the frame that `integrity_frame` makes.
+
+    Primary and other unique keys, NOT NULL, types, declared domains, references along every foreign key, and at most
+    ``max_children`` rows per parent along the ownership path.
+    """
+    gxe = _expectations()
+    suite: list[Expectation] = [_true(gxe, type_column(c)) for c in table.columns]
+    suite += [_unique(gxe, key) for key in (table.primary_key, *table.unique)]
+    required = {c.name for c in table.columns if not c.nullable} | set(table.primary_key)
+    required -= {name for key in table.foreign_keys if key.optional for name in key.columns} - set(table.primary_key)
+    suite += [gxe.ExpectColumnValuesToNotBeNull(column=c.name) for c in table.columns if c.name in required]
+    suite += [expectation for c in table.attributes for expectation in _domain(gxe, c)]
+    for key in table.foreign_keys:
+        suite.append(_true(gxe, reference_column(key)))
+        if key.owner and key.max_children is not None:
+            suite.append(gxe.ExpectColumnValuesToBeBetween(column=siblings_column(key), max_value=key.max_children))
+    if not allow_empty:
+        suite.append(gxe.ExpectTableRowCountToBeBetween(min_value=1))
+    return suite
+
+
+def fidelity_suite(metrics: pd.DataFrame) -> list[Expectation]:
+    """Upper limits on distances between the synthetic and the source database, for `fidelity_frame`'s frame.
+
+    Args:
+        metrics: Columns ``table``, ``metric``, ``value`` and ``limit``, a row per measured distance.
+    """
+    gxe = _expectations()
+    suite: list[Expectation] = []
+    for name, limit in zip(_metric_names(metrics), metrics["limit"], strict=True):
+        suite.append(gxe.ExpectColumnValuesToNotBeNull(column=name))
+        suite.append(gxe.ExpectColumnValuesToBeBetween(column=name, max_value=float(limit)))
+    return suite
+
+
+def fidelity_frame(metrics: pd.DataFrame) -> pd.DataFrame:
+    """One row with a column ``table: metric`` for each row of ``metrics``."""
+    return pd.DataFrame([metrics["value"].to_numpy(np.float64)], columns=_metric_names(metrics))
+
+
+def run_suite(name: str, frame: pd.DataFrame, suite: Iterable[Expectation]) -> list[ExpectationResult]:
+    """Run all expectations on ``frame``; one that cannot be evaluated counts as failed.
+
+    Args:
+        name: What the suite is called.
+        frame: The rows.
+        suite: Expectations, as `integrity_suite` and `fidelity_suite` build them.
+
+    Returns:
+        One result per expectation, in the order of the suite.
+    """
+    expectations = list(suite)
+    if not expectations:
+        return []
+    gx = _great_expectations()
+    context = gx.get_context(mode="ephemeral")
+    context.enable_analytics(False)
+    context.variables.progress_bars = gx.data_context.types.base.ProgressBarsConfig(globally=False)
+    whole = context.data_sources.add_pandas(name).add_dataframe_asset(name).add_batch_definition_whole_dataframe(name)
+    batch = whole.get_batch({"dataframe": frame})
+    # Results come back grouped by column, so each expectation carries its position along.
+    for position, expectation in enumerate(expectations):
+        expectation.meta = {"position": position}
+    outcome = batch.validate(
+        gx.ExpectationSuite(name=name, expectations=expectations),
+        result_format={"result_format": "BASIC", "partial_unexpected_count": 0},
+    )
+    by_position: dict[int, Any] = {result.expectation_config.meta["position"]: result for result in outcome.results}
+    results = []
+    for position, expectation in enumerate(expectations):
+        config, result = expectation.configuration, by_position[position]
+        column = config.kwargs.get("column") or ",".join(config.kwargs.get("column_list", ())) or None
+        count = result.result.get("unexpected_count")
+        results.append(ExpectationResult(config.type, column, bool(result.success), count))
+    return results
+
+
+def _great_expectations() -> ModuleType:
+    os.environ["GX_ANALYTICS_ENABLED"] = "False"  # read once, when the package is imported
+    # Failures come back as results; the package's own log would repeat them beside the values it saw.
+    log = logging.getLogger("great_expectations")
+    log.propagate = False
+    if not log.handlers:
+        log.addHandler(logging.NullHandler())
+    import great_expectations as gx  # noqa: PLC0415  (slow)
+
+    return gx
+
+
+def _expectations() -> ModuleType:
+    _great_expectations()
+    import great_expectations.expectations as gxe  # noqa: PLC0415  (slow)
+
+    return gxe
+
+
+def _unique(gxe: ModuleType, key: tuple[str, ...]) -> Expectation:
+    """Uniqueness of a key; as in SQL, rows with a NULL in it are all different."""
+    expectation: Expectation
+    if len(key) == 1:
+        expectation = gxe.ExpectColumnValuesToBeUnique(column=key[0])
+    else:
+        expectation = gxe.ExpectCompoundColumnsToBeUnique(column_list=list(key), ignore_row_if="any_value_is_missing")
+    return expectation
+
+
+def _true(gxe: ModuleType, column: str) -> Expectation:
+    expectation: Expectation = gxe.ExpectColumnValuesToBeInSet(column=column, value_set=[True])
+    return expectation
+
+
+def _domain(gxe: ModuleType, column: Column) -> list[Expectation]:
+    if isinstance(column.domain, Range):
+        low, high = (_bound(column, value) for value in (column.domain.low, column.domain.high))
+        return [gxe.ExpectColumnValuesToBeBetween(column=column.name, min_value=low, max_value=high)]
+    if isinstance(column.domain, Values):
+        values = [_bound(column, value) for value in column.domain.values]
+        return [gxe.ExpectColumnValuesToBeInSet(column=column.name, value_set=values)]
+    if column.type is ColumnType.TEXT:
+        return [gxe.ExpectColumnValueLengthsToBeBetween(column=column.name, max_value=column.max_length)]
+    return []
+
+
+def _bound(column: Column, value: Scalar) -> Scalar | dt.datetime:
+    """A declared value as it compares with the values of the frame."""
+    if column.type in {ColumnType.DATE, ColumnType.TIMESTAMP}:
+        return dt.datetime.fromisoformat(str(value))
+    if column.type in {ColumnType.DECIMAL, ColumnType.FLOAT}:
+        return float(value)
+    return str(value) if column.type is ColumnType.CATEGORY else value
+
+
+def _metric_names(metrics: pd.DataFrame) -> list[str]:
+    return [f"{table}: {metric}" for table, metric in zip(metrics["table"], metrics["metric"], strict=True)]

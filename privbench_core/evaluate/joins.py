@@ -1,0 +1,125 @@
+"""How well a join survives along one foreign key: parent-child marginals and fanout.
+
+The baseline to beat is `random_linking`: every parent keeps its number of children, but the children are dealt out
+at random, so nothing about a child depends on its parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privbench_core.evaluate.encode import Coded
+from privbench_core.evaluate.marginals import CodeTable, tvd
+from privbench_core.schema.model import ForeignKey
+
+NO_PARENT = -1
+"""Position of the parent of a child whose key is NULL or matches nothing."""
+
+
+@dataclass(frozen=True)
+class Linked:
+    """A parent table, a child table and the links between them, as codes.
+
+    Attributes:
+        parent: Codes of the parent's attributes, shape (parents, columns).
+        parent_sizes: Domain size per parent column.
+        child: Codes of the child's attributes, shape (children, columns).
+        child_sizes: Domain size per child column.
+        links: Row of the parent for each child, `NO_PARENT` where there is none, shape (children,).
+    """
+
+    parent: CodeTable
+    parent_sizes: tuple[int, ...]
+    child: CodeTable
+    child_sizes: tuple[int, ...]
+    links: NDArray[np.int64]
+
+    @property
+    def fanout(self) -> NDArray[np.int64]:
+        """Number of children of every parent, shape (parents,)."""
+        return np.bincount(self.links[self.links != NO_PARENT], minlength=len(self.parent)).astype(np.int64)
+
+    def relinked(self, rng: np.random.Generator) -> Linked:
+        """The same rows and fanouts with children dealt out at random."""
+        return replace(self, links=random_linking(self.links, rng))
+
+
+def link_tables(key: ForeignKey, tables: Mapping[str, pa.Table], coded: Mapping[str, Coded]) -> Linked:
+    """Rows and codes of the two tables of a foreign key, with the links between them."""
+    parent, child = coded[key.parent], coded[key.child]
+    links = parent_rows(tables[key.parent], tables[key.child], key)
+    return Linked(parent.codes, parent.sizes, child.codes, child.sizes, links)
+
+
+def random_linking(child_links: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Shuffle which child goes to which parent; every parent keeps its number of children."""
+    return rng.permutation(child_links)
+
+
+def parent_rows(parent: pa.Table, child: pa.Table, key: ForeignKey) -> NDArray[np.int64]:
+    """The row of the parent that each child refers to, `NO_PARENT` for NULL keys and keys without a match.
+
+    Key values are compared column by column in the parent's type. Parents must have unique keys.
+
+    Returns:
+        Row positions, shape (child rows,).
+    """
+    rows = parent.num_rows + child.num_rows
+    index = np.zeros(rows, np.int64)
+    has_key = np.ones(rows, bool)
+    for mine, theirs in zip(key.columns, key.parent_columns, strict=True):
+        type_ = parent.schema.field(theirs).type
+        both = pa.chunked_array([*parent[theirs].chunks, *child[mine].cast(type_).chunks], type=type_)
+        has_key &= both.is_valid().to_numpy()
+        values = both.combine_chunks().dictionary_encode()
+        codes = values.indices.fill_null(0).to_numpy()
+        index = np.unique(index * max(len(values.dictionary), 1) + codes, return_inverse=True)[1].astype(np.int64)
+    row_of = np.full(int(index.max()) + 1 if rows else 0, NO_PARENT, np.int64)
+    of_parents = np.flatnonzero(has_key[: parent.num_rows])
+    row_of[index[of_parents]] = of_parents
+    return np.where(has_key, row_of[index], NO_PARENT)[parent.num_rows :]
+
+
+def joint_tvd(true: Linked, synthetic: Linked) -> NDArray[np.float64]:
+    """TVD of each joint marginal (one parent attribute, one child attribute) over the joined rows.
+
+    Returns:
+        Shape (parent columns, child columns); children without a parent are left out, as an inner join does.
+    """
+    a, b = _joined(true), _joined(synthetic)
+    sizes = true.parent_sizes + true.child_sizes
+    parents = len(true.parent_sizes)
+    return np.array(
+        [[tvd(a, b, (i, parents + j), sizes) for j in range(len(true.child_sizes))] for i in range(parents)]
+    ).reshape(parents, len(true.child_sizes))
+
+
+def _joined(linked: Linked) -> CodeTable:
+    has_parent = linked.links != NO_PARENT
+    return np.asfortranarray(np.hstack([linked.parent[linked.links[has_parent]], linked.child[has_parent]]))
+
+
+@dataclass(frozen=True)
+class FanoutDistance:
+    """Distances between two distributions of children per parent.
+
+    Attributes:
+        tvd: Total variation, in [0, 1].
+        wasserstein: Earth mover's distance, in children.
+    """
+
+    tvd: float
+    wasserstein: float
+
+
+def fanout_distance(true: NDArray[np.integer], synthetic: NDArray[np.integer]) -> FanoutDistance:
+    """Compare children per parent (one entry per parent, zeros included); the numbers of parents may differ."""
+    size = int(max(true.max(initial=0), synthetic.max(initial=0))) + 1
+    distance = tvd(true[:, None], synthetic[:, None], (0,), (size,))
+    shares = [np.bincount(x, minlength=size) / max(len(x), 1) for x in (true, synthetic)]
+    return FanoutDistance(distance, float(np.abs(np.cumsum(shares[0] - shares[1])).sum()))

@@ -1,0 +1,187 @@
+"""Fanout along an ownership key: how many children a parent has, and how children's attributes follow the parent's.
+
+PrivBench's Algorithm 6 releases one noisy count per key value, which is mostly noise and forgets which parent it belongs to.
+Here two small sets of joints are released instead, both with the stability of one unit:
+
+- (number of children, attribute of the parent), over parents;
+- (attribute of the parent or group size, attribute of the child), over children weighted by 1/(group size).
+
+Children are then drawn given their parent's row, so a join on the synthetic database shows parents and children
+correlating, and every child has a parent, of which no one has more than τ children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.domain.binning import merge_cells
+from privbench_core.domain.coder import Coder
+from privbench_core.domain.group_sizes import GroupSizeCodec
+from privbench_core.models.estimate import onto_simplex
+from privbench_core.models.nodes import REGION, Node, Sum
+from privbench_core.models.pairwise import OneWay, PairwiseFit
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.door import Door
+from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.views import Children, Feature, OfParent, Own, Siblings, ViewSpec
+from privbench_core.schema.model import ForeignKey
+
+Array = NDArray[np.float64]
+CHILDREN = "#children"
+SIBLINGS = "#siblings"
+_PARENT = "parent."
+_MAX_SIZE_CODES = 40
+
+
+@dataclass(frozen=True)
+class FanoutFit:
+    """How a fanout step spends its price; public constants.
+
+    Attributes:
+        count_share: Part of the price for the number of children, the rest is for ties between attributes.
+        margin_share: Part of each of the two for one-way marginals.
+        region_share: Part of the ties' price for the parts of a sum node, where the child's model has one.
+        pairs: How joints are chosen and measured.
+    """
+
+    count_share: float = 0.3
+    margin_share: float = 0.2
+    region_share: float = 0.15
+    pairs: PairwiseFit = PairwiseFit()
+
+
+@dataclass(frozen=True)
+class Fanout:
+    """Released: the link along one ownership key.
+
+    Attributes:
+        sizes: Coder of the numbers of children.
+        counts: Probabilities of the number of children, shape (codes of ``sizes``,).
+        count_ties: Parent's column -> joint (parent's column, number of children).
+        ties: (context column, child's column) -> joint; context columns are "parent.<column>" and `SIBLINGS`.
+    """
+
+    sizes: Coder
+    counts: Array
+    count_ties: Mapping[str, Array]
+    ties: Mapping[tuple[str, str], Array]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A description that `Artifact` can store."""
+        return {
+            "sizes": self.sizes.to_dict(),
+            "counts": self.counts,
+            "count_ties": [[name, joint] for name, joint in self.count_ties.items()],
+            "ties": [[context, column, joint] for (context, column), joint in self.ties.items()],
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Fanout:
+        """The inverse of `to_dict`."""
+        ties = {(context, column): joint for context, column, joint in stored["ties"]}
+        return cls(Coder.from_dict(stored["sizes"]), stored["counts"], dict(stored["count_ties"]), ties)
+
+
+def parent_column(name: str) -> str:
+    """How a parent's column is called in the context of its children."""
+    return f"{_PARENT}{name}"
+
+
+def fit_fanout(
+    door: Door,
+    key: ForeignKey,
+    parent: tuple[Mapping[str, Coder], OneWay],
+    child: tuple[Mapping[str, Coder], OneWay],
+    model: Node,
+    price: Price,
+    fit: FanoutFit,
+) -> Fanout:
+    """Measure the link along an ownership key, for at most ``price``.
+
+    Args:
+        door: Open for the step.
+        key: The ownership key.
+        parent: Coders and released one-way counts of the parent's attributes.
+        child: The same of the child's.
+        model: The child's model: the parts of a root sum node are tied to the context too.
+        price: Of everything here.
+        fit: How to spend it.
+    """
+    sizes, counts, count_ties = _counts(door, key, parent, price.share(fit.count_share), fit)
+    ties = _ties(door, key, parent[0], child, sizes, model, price.share(1 - fit.count_share), fit)
+    return Fanout(sizes, counts, count_ties, ties)
+
+
+def _counts(
+    door: Door, key: ForeignKey, parent: tuple[Mapping[str, Coder], OneWay], price: Price, fit: FanoutFit
+) -> tuple[Coder, Array, dict[str, Array]]:
+    """The number of children of each parent, and which of the parent's attributes it depends on."""
+    coders, one_way = parent
+    codec = GroupSizeCodec(key.max_children or 1)
+    cells = door.view(ViewSpec(key.parent, {CHILDREN: (Children(key), Coder(codec))}), "fanout")
+    share = fit.margin_share if coders else 1.0
+    measured = cells.measure("children", [Marginal((CHILDREN,))], price.share(share))
+    binning = merge_cells(measured.values[0], codec, measured.sigma, _MAX_SIZE_CODES)
+    sizes = Coder(codec, binning)
+    noisy = np.bincount(binning.codes(np.arange(codec.size, dtype=np.int32)), weights=measured.values[0])
+    if not coders:
+        total = max(1.0, float(noisy.sum()))
+        return sizes, onto_simplex(noisy, total) / total, {}
+    clean = one_way.clean()
+    counts = onto_simplex(noisy, one_way.total)
+    features: dict[str, tuple[Feature, Coder]] = {name: (Own(name), coder) for name, coder in coders.items()}
+    view = door.view(ViewSpec(key.parent, {**features, CHILDREN: (Children(key), sizes)}), "fanout by parent")
+    joints = fit.pairs.fit_pairs(
+        view, {**clean, CHILDREN: counts}, [(name, CHILDREN) for name in coders], price.share(1 - share)
+    )
+    return sizes, counts / counts.sum(), {name: joint for (name, _), joint in joints.items()}
+
+
+def _ties(
+    door: Door,
+    key: ForeignKey,
+    parent: Mapping[str, Coder],
+    child: tuple[Mapping[str, Coder], OneWay],
+    sizes: Coder,
+    model: Node,
+    price: Price,
+    fit: FanoutFit,
+) -> dict[tuple[str, str], Array]:
+    """Joints of context columns and child's columns, over children of weight 1/(group size)."""
+    coders, one_way = child
+    context: dict[str, tuple[Feature, Coder]] = {SIBLINGS: (Siblings(key), sizes)}
+    context |= {parent_column(name): (OfParent(key, name), coder) for name, coder in parent.items()}
+    own: dict[str, tuple[Feature, Coder]] = {name: (Own(name), coder) for name, coder in coders.items()}
+    if not own:
+        return {}
+    view = door.view(ViewSpec(key.child, {**context, **own}), "ties")
+    margins = view.measure("context", [Marginal((name,)) for name in context], price.share(fit.margin_share))
+    total = one_way.total
+    clean = {name: onto_simplex(counts, total) for name, counts in zip(context, margins.values, strict=True)}
+    clean |= one_way.clean()
+    price = price.share(1 - fit.margin_share)
+    regions: dict[tuple[str, str], Array] = {}
+    if isinstance(model, Sum):
+        regions = _region_ties(view, model, {name: clean[name] for name in context}, price.share(fit.region_share))
+        price = price.share(1 - fit.region_share)
+    candidates = [(name, column) for name in context for column in own]
+    return {**regions, **fit.pairs.fit_pairs(view, clean, candidates, price)}
+
+
+def _region_ties(
+    view: Curator, model: Sum, context: Mapping[str, Array], price: Price
+) -> dict[tuple[str, str], Array]:
+    """Joints of context columns and the parts of the root sum node: context marginals inside each part."""
+    parts = [part.measure("context of part", [Marginal((name,)) for name in context], price) for part in view.split(model.rule)]
+    ties = {}
+    for index, (name, counts) in enumerate(context.items()):
+        joint = np.stack([part.values[index] for part in parts], axis=1)
+        total = max(1.0, float(counts.sum()))
+        ties[name, REGION] = onto_simplex(joint, total) / total
+    return ties

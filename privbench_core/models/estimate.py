@@ -1,0 +1,56 @@
+"""Small estimators on released counts: projection, fitting to margins, dependence. Post-processing only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def onto_simplex(noisy: Array, total: float) -> Array:
+    """The nearest (L2) array of non-negative numbers that add up to ``total``, same shape.
+
+    >>> onto_simplex(np.array([3.0, -1.0, 1.0]), 2.0)
+    array([2., 0., 0.])
+    """
+    descending = np.sort(noisy.ravel())[::-1]
+    excess = (np.cumsum(descending) - total) / np.arange(1, descending.size + 1)
+    shift = excess[np.flatnonzero(descending > excess)[-1]]
+    return np.maximum(noisy - shift, 0.0)
+
+
+def fit_margins(joint: Array, margins: Sequence[tuple[tuple[int, ...], Array]], rounds: int) -> Array:
+    """Iterative proportional fitting of ``joint`` to the given marginals.
+
+    Args:
+        joint: Starting point, any shape; its zeros stay.
+        margins: (axes in ascending order, target of these axes' shape), fitted in turn.
+        rounds: Sweeps over all margins.
+    """
+    fitted = joint.copy()
+    for _ in range(rounds):
+        for axes, target in margins:
+            others = tuple(axis for axis in range(fitted.ndim) if axis not in axes)
+            current = fitted.sum(axis=others) if others else fitted
+            ratio = np.divide(target, current, out=np.zeros_like(target), where=current > 1e-300)
+            fitted *= np.expand_dims(np.minimum(ratio, 1e9), others)
+    return fitted
+
+
+def mutual_information(joint: Array) -> float:
+    """Mutual information of a two-way table of probabilities, in nats."""
+    joint = joint / joint.sum()
+    product = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
+    seen = joint > 0
+    return float(max(0.0, (joint[seen] * np.log(joint[seen] / product[seen])).sum()))
+
+
+def combine(first: Array, sigma_first: float, second: Array, sigma_second: float) -> tuple[Array, float]:
+    """Inverse-variance average of two noisy measurements of the same counts, and its standard deviation."""
+    if sigma_first == 0 or sigma_second == 0:
+        return (first, 0.0) if sigma_first == 0 else (second, 0.0)
+    a, b = sigma_first**-2, sigma_second**-2
+    return (a * first + b * second) / (a + b), float((a + b) ** -0.5)

@@ -1,0 +1,91 @@
+"""The receipt: what a bundle says about its own privacy, for both notions of neighbours, with every step's price."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from privbench_core import __version__
+from privbench_core.pipeline.runner import Run
+from privbench_core.privacy.budget import Budget
+from privbench_core.privacy.ledger import Ledger
+from privbench_core.privacy.relations import stability
+from privbench_core.schema.model import Learn, Range, Schema, Values
+from privbench_core.schema.spec import Spec
+from privbench_core.synthesizers.contract import Plan
+
+
+def receipt_for(spec: Spec, plan: Plan, ledger: Ledger, run: Run) -> dict[str, Any]:
+    """Guarantee, unit, spend tree and what counted as public; nothing in it depends on private rows.
+
+    The dates of the ledger are left out, so that the same releases give the same bundle.
+    """
+    schema = spec.schema
+    budget = plan.budget
+    swap = budget.replace_one()
+    return {
+        "software": {"name": "privbench", "version": __version__, "synthesizer": plan.synthesizer},
+        "guarantee": {
+            "unit": f"one row of {schema.unit} and all rows that depend on it",
+            "add_or_remove_one_unit": {"epsilon": budget.epsilon, "delta": budget.delta},
+            "replace_one_unit": {"epsilon": swap.epsilon, "delta": swap.delta},
+            "note": "holds for this bundle alone; further releases on the same people add up",
+            "all_releases_so_far": _cumulative(ledger),
+        },
+        "spend": [
+            {
+                "step": "/".join(step.key),
+                "measure": str(step.price.measure),
+                "amount": step.price.amount,
+                "delta": step.price.delta,
+            }
+            for step in plan.steps
+            if step.reads
+        ],
+        "tables": {table.name: _table_terms(schema, table.name) for table in schema.tables},
+        "public": _public(schema),
+        "sampling": {"seed": run.seed, "scale": run.scale},
+    }
+
+
+def _cumulative(ledger: Ledger) -> dict[str, float]:
+    spent: Budget = ledger.lifetime
+    return {"epsilon_at_most": round(ledger.balance().spent, 9), "delta": spent.delta}
+
+
+def _table_terms(schema: Schema, name: str) -> dict[str, Any]:
+    table = schema.table(name)
+    if table.public:
+        return {"protection": "public: published as it is"}
+    path = schema.ownership_path(name)
+    others = [
+        {"key": key.name, "parent": key.parent, "declared_max_children": key.max_children}
+        for key in table.foreign_keys
+        if not key.owner and not schema.table(key.parent).public
+    ]
+    terms: dict[str, Any] = {
+        "protection": "enforced",
+        "ownership_path": [key.name for key in path],
+        "max_rows_per_unit": schema.max_rows_per_unit(name),
+        "stability": stability(schema, name),
+    }
+    if others:
+        terms["protected_only_by_the_declared_bound"] = others
+    return terms
+
+
+def _public(schema: Schema) -> dict[str, Any]:
+    """What the owner declared public, and what was learned and paid for instead."""
+    declared, learned = [], []
+    for table in schema.private_tables:
+        for column in table.attributes:
+            where = f"{table.name}.{column.name}"
+            if isinstance(column.domain, Range | Values):
+                declared.append(where)
+            elif isinstance(column.domain, Learn):
+                learned.append(where)
+    return {
+        "schema": "names, types, keys, nullability and bounds on children per parent of all tables",
+        "tables": [table.name for table in schema.tables if table.public],
+        "declared_domains": declared,
+        "learned_domains_paid_for": learned,
+    }

@@ -1,0 +1,104 @@
+"""A full run without an orchestrator: plan, then every step in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from privbench_core.errors import SpecError
+from privbench_core.pipeline.receipt import receipt_for
+from privbench_core.pipeline.runner import Release, Run, Runner
+from privbench_core.pipeline.workspace import Workspace
+from privbench_core.privacy.budget import Budget
+from privbench_core.privacy.noise import NoiseSource
+from privbench_core.schema.spec import Spec
+from privbench_core.synthesizers.contract import Key, Plan, Step
+from privbench_core.synthesizers.registry import load_synthesizer
+
+Progress = Callable[[int, int, Step], None]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run left behind.
+
+    Attributes:
+        plan: The plan that was run.
+        releases: Every step's release.
+        out: Folder of the bundle.
+        paid: Price amount spent by this run, in the plan's currency: 0 if everything had been released before.
+    """
+
+    plan: Plan
+    releases: Mapping[Key, Release]
+    out: Path
+    paid: float
+
+
+def plan_for(
+    spec: Spec, epsilon: float, *, delta: float | None = None, synthesizer: str | None = None
+) -> Plan:
+    """The plan of a spec at one ε, without reading a row.
+
+    Args:
+        spec: The validated spec.
+        epsilon: Budget of this run.
+        delta: Overrides the spec's δ.
+        synthesizer: Overrides the spec's synthesizer; the spec's options then do not apply.
+    """
+    name = synthesizer or spec.synthesizer
+    options: Mapping[str, Any] = spec.options if name == spec.synthesizer else {}
+    if not epsilon > 0:
+        raise SpecError(f"epsilon: {epsilon} is not positive; give the ε this run may spend, say 0.8")
+    return load_synthesizer(name).plan(spec.schema, Budget(epsilon, spec.delta if delta is None else delta), options)
+
+
+def run_spec(
+    spec: Spec,
+    epsilon: float,
+    *,
+    out: Path,
+    delta: float | None = None,
+    synthesizer: str | None = None,
+    seed: int = 0,
+    scale: float = 1.0,
+    noise: NoiseSource | None = None,
+    progress: Progress | None = None,
+    workspace: Workspace | None = None,
+) -> RunResult:
+    """Run the whole plan of ``spec`` at ``epsilon`` and write the bundle to ``out``.
+
+    Args:
+        spec: The validated spec.
+        epsilon: Budget of this run.
+        out: Folder of the bundle, replaced if it holds one.
+        delta: Overrides the spec's δ.
+        synthesizer: Overrides the spec's synthesizer.
+        seed: Of sampling; the same seed and releases give the same bundle.
+        scale: Size of the synthetic database relative to the source; costs nothing.
+        noise: Injected by tests, refused by a durable ledger.
+        progress: Called before each step with its number, the number of steps and the step.
+        workspace: An open workspace to use; else the spec's own is opened and closed.
+
+    Raises:
+        PrivbenchError: Any of its kinds; a later run does not pay again for the steps that were released.
+    """
+    if not scale > 0:
+        raise SpecError(f"scale: {scale} is not positive; 1 is the size of the source, 10 ten times as large")
+    plan = plan_for(spec, epsilon, delta=delta, synthesizer=synthesizer)
+    here = workspace or Workspace(spec)
+    try:
+        runner = Runner(here, plan, Run(f"epsilon={epsilon:g}", seed, scale, Path(out)), noise)
+        releases: dict[Key, Release] = {}
+        for number, step in enumerate(plan.steps, start=1):
+            if progress is not None:
+                progress(number, len(plan.steps), step)
+            receipt = receipt_for(spec, plan, here.ledger, runner.run) if step.kind == "publish" else None
+            releases[step.key] = runner.execute(step, releases, receipt)
+        paid = sum(release.paid.amount for release in releases.values() if release.paid is not None)
+        return RunResult(plan, releases, Path(out), paid)
+    finally:
+        if workspace is None:
+            here.close()

@@ -1,0 +1,180 @@
+"""Runs one step, and pays for it at most once.
+
+A step's result is determined by what its `release_key` hashes: step, parameters, version, price, the fingerprints of the private
+tables it reads, the digests of its inputs, and seed and scale where it depends on them. If the ledger already holds that release,
+the stored bytes are returned and nothing is spent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from privbench_core.errors import SourceChangedError
+from privbench_core.pipeline.workspace import Workspace
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.door import open_door
+from privbench_core.privacy.noise import NoiseSource, OpenDPNoise
+from privbench_core.privacy.relations import PrivateDatabase
+from privbench_core.source import open_source
+from privbench_core.source.integrity import check_rows
+from privbench_core.synthesizers.artifact import Artifact, digest_of
+from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is fixed for all steps of one run.
+
+    Attributes:
+        name: Shown in the ledger, say "epsilon=0.8".
+        seed: Of sampling.
+        scale: Of the synthetic database.
+        out: Folder of the bundle, for the publish step.
+    """
+
+    name: str
+    seed: int = 0
+    scale: float = 1.0
+    out: Path | None = None
+
+
+@dataclass(frozen=True)
+class Release:
+    """A step's stored result.
+
+    Attributes:
+        key: Where it is stored.
+        digest: Checksum of its bytes: a data version.
+        artifact: The content.
+        paid: What this call spent: nothing if it was released before.
+        reused: Whether it was.
+    """
+
+    key: str
+    digest: str
+    artifact: Artifact
+    paid: Price | None
+    reused: bool
+
+
+class Snapshot:
+    """The source as one run sees it: each table read at most once, fingerprinted, checked, never changing under the steps."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._spec = workspace.spec
+        self._source = open_source(self._spec)
+
+    def fingerprint(self, table: str) -> str:
+        """Keyed fingerprint of a table: changes iff the rows do, says nothing about them."""
+        return self.fingerprints[table]
+
+    @cached_property
+    def fingerprints(self) -> dict[str, str]:
+        """Keyed fingerprints of all tables."""
+        keyed = self._workspace.keyed
+        return {table.name: keyed(self._source.fingerprint(table)) for table in self._spec.schema.tables}
+
+    @cached_property
+    def tables(self) -> dict[str, pa.Table]:
+        """All tables, integrity checked; SourceChangedError if the source changed while it was read."""
+        before = self.fingerprints
+        read = {table.name: self._source.read(table) for table in self._spec.schema.tables}
+        keyed = self._workspace.keyed
+        after = {table.name: keyed(self._source.fingerprint(table)) for table in self._spec.schema.tables}
+        changed = [name for name in before if before[name] != after[name]]
+        if changed:
+            raise SourceChangedError(f"{', '.join(changed)}: changed while being read; run again when the source is quiet")
+        return check_rows(self._spec.schema, read, self._spec.orphans)
+
+    @cached_property
+    def private(self) -> PrivateDatabase:
+        """The rows behind the door."""
+        return PrivateDatabase(self._spec.schema, self.tables, self._workspace.secret)
+
+    @cached_property
+    def public(self) -> dict[str, pa.Table]:
+        """The public tables."""
+        return {table.name: self.tables[table.name] for table in self._spec.schema.tables if table.public}
+
+
+class Runner:
+    """Runs the steps of a plan against a workspace.
+
+    Args:
+        workspace: Ledger and releases.
+        plan: Made by a synthesizer.
+        run: What all steps share.
+        noise: Source of privacy noise; anything but `OpenDPNoise` is refused by a durable ledger.
+    """
+
+    def __init__(self, workspace: Workspace, plan: Plan, run: Run, noise: NoiseSource | None = None) -> None:
+        self.workspace = workspace
+        self.plan = plan
+        self.run = run
+        self.snapshot = Snapshot(workspace)
+        self._noise = noise or OpenDPNoise()
+
+    def release_key(self, step: Step, inputs: Mapping[Key, Release]) -> str:
+        """What determines the step's result, hashed with the workspace's secret."""
+        public = [t.name for t in self.workspace.spec.schema.tables if t.public]
+        identity: dict[str, Any] = {
+            "database": self.workspace.spec.schema.name,
+            "synthesizer": self.plan.synthesizer,
+            "step": step.key,
+            "version": step.version,
+            "parameters": dict(step.parameters),
+            "price": [step.price.measure, step.price.amount, step.price.delta],
+            "sources": {name: self.snapshot.fingerprint(name) for name in sorted({*step.reads, *public})},
+            "inputs": {"/".join(key): inputs[key].digest for key in step.inputs},
+            "seed": self.run.seed if "seed" in step.depends else None,
+            "scale": self.run.scale if "scale" in step.depends else None,
+        }
+        return self.workspace.keyed(json.dumps(identity, sort_keys=True, default=str))
+
+    def execute(self, step: Step, inputs: Mapping[Key, Release], receipt: Mapping[str, Any] | None = None) -> Release:
+        """The step's release: from the store if it was bought before, else run, stored and entered.
+
+        Raises:
+            BudgetExhaustedError: The lifetime budget cannot pay for it; nothing was looked at.
+            ReleaseError: The stored result is damaged.
+        """
+        key = self.release_key(step, inputs)
+        known = self._stored(step, key)
+        if known is not None:
+            return known
+        artifacts = {name: inputs[name].artifact for name in step.inputs}
+        door = reservation = None
+        if step.reads:
+            private = self.snapshot.private
+            door, reservation = open_door(
+                private, self.workspace.ledger, self._noise, release=key, step="/".join(step.key), run=self.run.name, price=step.price
+            )
+        context = StepContext(
+            artifacts, door, self.snapshot.public, self.run.seed, self.run.scale, self.run.out, receipt or {}
+        )
+        artifact = step.run(context)
+        stored = artifact.to_bytes()
+        digest = self.workspace.releases.put(key, stored)
+        if reservation is not None:
+            self.workspace.ledger.release(reservation, digest)
+        return Release(key, digest, Artifact.from_bytes(stored), step.price if reservation is not None else None, reused=False)
+
+    def _stored(self, step: Step, key: str) -> Release | None:
+        """A release bought or made before; publish steps always run, because their result is the folder they write."""
+        if step.kind == "publish":
+            return None
+        digest = self.workspace.ledger.released(key) if step.reads else None
+        if step.reads and digest is None:
+            return None
+        stored = self.workspace.releases.get(key, digest)
+        if stored is None:
+            return None
+        return Release(key, digest_of(stored), Artifact.from_bytes(stored), None, reused=True)

@@ -1,0 +1,101 @@
+"""The state folder of a database: ledger, release store and the secret that keys hashes. Private; never published."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from hashlib import blake2b
+from pathlib import Path
+
+from privbench_core.errors import ReleaseError
+from privbench_core.privacy.budget import Budget
+from privbench_core.privacy.ledger import Ledger
+from privbench_core.schema.spec import Spec
+from privbench_core.synthesizers.artifact import digest_of
+
+
+class Workspace:
+    """Ledger, releases and secret of one spec.
+
+    Args:
+        spec: The spec whose state folder this is; made on first use, readable by its owner only.
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.folder = spec.state
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.secret = _secret(self.folder / "secret.key")
+        lifetime = Budget(spec.lifetime_epsilon, spec.lifetime_delta)
+        unit = f"one row of {spec.schema.unit} and all rows that depend on it"
+        self.ledger = Ledger(self.folder / "ledger.sqlite", spec.schema.name, unit, lifetime)
+        self.releases = ReleaseStore(self.folder / "releases")
+
+    def keyed(self, text: str) -> str:
+        """A hash of ``text`` that says nothing to whoever does not hold the secret (for fingerprints in logs)."""
+        return blake2b(text.encode(), key=self.secret, digest_size=16).hexdigest()
+
+    def close(self) -> None:
+        """Close the ledger."""
+        self.ledger.close()
+
+
+class ReleaseStore:
+    """Bytes of released artifacts by key, checked against the digest that the ledger or a caller remembers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def path(self, key: str) -> Path:
+        """Where the artifact of ``key`` lies."""
+        return self.folder / key[:2] / f"{key}.bin"
+
+    def put(self, key: str, stored: bytes) -> str:
+        """Store durably: written beside, synced, renamed. Returns the digest."""
+        target = self.path(key)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, beside = tempfile.mkstemp(dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(stored)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(beside).replace(target)
+        except OSError as error:
+            Path(beside).unlink(missing_ok=True)
+            raise ReleaseError(f"the result of a step could not be stored: {error.strerror}") from error
+        return digest_of(stored)
+
+    def get(self, key: str, digest: str | None = None) -> bytes | None:
+        """The stored bytes, None if there are none.
+
+        Raises:
+            ReleaseError: They do not match ``digest``: the file was damaged after it was released.
+        """
+        path = self.path(key)
+        if not path.exists():
+            return None
+        stored = path.read_bytes()
+        if digest is not None and digest_of(stored) != digest:
+            message = (
+                f"the stored release {key[:12]} is damaged (checksum). Restore {path.name} from a backup, or delete it:"
+                " the step then runs, and is paid for, again."
+            )
+            raise ReleaseError(message)
+        return stored
+
+
+def _secret(path: Path) -> bytes:
+    """16 random bytes, made once."""
+    if not path.exists():
+        handle, beside = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(secrets.token_bytes(16))
+        try:
+            os.link(beside, path)  # whoever comes first makes the secret; nobody replaces it
+        except FileExistsError:
+            pass
+        Path(beside).unlink()
+    return path.read_bytes()

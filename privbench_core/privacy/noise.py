@@ -1,0 +1,122 @@
+"""The only place where privacy noise is drawn.
+
+Every draw goes through a `NoiseSource`, which is handed the exact integer vector, its declared sensitivity and the price;
+it calibrates the noise itself, so no caller can get a scale wrong. Production uses `OpenDPNoise` (discrete Laplace,
+discrete Gaussian, and the exponential mechanism as permute-and-flip or Gumbel noise, all exact). OpenDP cannot be seeded; tests inject a source of their own, which a durable ledger refuses (`door.open_door`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.errors import InternalError, UnsupportedBudgetError
+from privbench_core.privacy.budget import Measure, Price
+
+Counts = NDArray[np.int64]
+_ROUND_UP = 1 + 1e-9  # scales are rounded up, so that float rounding can only add noise
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How far one unit can move a vector of integers, in L1 and in L2 norm."""
+
+    l1: float
+    l2: float
+
+
+class NoiseSource(Protocol):
+    """Where noise comes from.
+
+    Attributes:
+        secure: Whether draws are cryptographically random; a durable ledger insists on it.
+    """
+
+    @property
+    def secure(self) -> bool: ...
+
+    def add(self, site: str, exact: Counts, sensitivity: Sensitivity, price: Price) -> Counts:
+        """``exact`` plus noise worth ``price``, same shape."""
+        ...
+
+    def choose(self, site: str, scores: Counts, sensitivity: int, price: Price) -> int:
+        """Index of a noisily largest score; one unit moves each score by at most ``sensitivity``."""
+        ...
+
+    def keep(self, site: str, exact: dict[str, int], sensitivity: Sensitivity, price: Price, touched: int) -> dict[str, int]:
+        """Noisy counts of those keys that stand out of a stability threshold; one unit touches at most ``touched`` keys."""
+        ...
+
+
+def noise_scale(sensitivity: Sensitivity, price: Price) -> float:
+    """Laplace scale b = L1/ε, or Gaussian σ = L2/√(2ρ) (Dwork and Roth 2014, Theorem 3.6; Canonne et al. 2020, Theorem 4)."""
+    if price.amount <= 0:
+        raise InternalError("noise of no budget was asked for")
+    if price.measure is Measure.PURE:
+        return sensitivity.l1 / price.amount * _ROUND_UP
+    return sensitivity.l2 / math.sqrt(2 * price.amount) * _ROUND_UP
+
+
+def noise_std(sensitivity: Sensitivity, price: Price) -> float:
+    """Standard deviation of one draw of that noise."""
+    return noise_scale(sensitivity, price) * (math.sqrt(2) if price.measure is Measure.PURE else 1.0)
+
+
+def threshold(sensitivity: Sensitivity, price: Price, touched: int) -> float:
+    """Count above which a key may be named, failing with probability at most ``price.delta``.
+
+    A key that only one unit holds has a count of at most the L2 (= L∞ bound) sensitivity; each of the ``touched`` keys of
+    a unit may stand out with probability δ/touched. The discrete Gaussian is sub-Gaussian: P[X ≥ t] ≤ exp(-t²/2σ²).
+    """
+    if price.measure is Measure.PURE or price.delta <= 0:
+        message = "a list of values can only be learned with delta > 0 (stability threshold); declare the values instead"
+        raise UnsupportedBudgetError(message)
+    sigma = noise_scale(sensitivity, price)
+    return sensitivity.l1 + sigma * math.sqrt(2 * math.log(touched / price.delta))
+
+
+class OpenDPNoise:
+    """Discrete, exact noise from the OpenDP library (0.14.2 or newer, where its samplers are unbiased)."""
+
+    secure = True
+
+    def add(self, site: str, exact: Counts, sensitivity: Sensitivity, price: Price) -> Counts:
+        """See `NoiseSource.add`. One call draws the whole vector."""
+        import opendp.prelude as dp  # noqa: PLC0415 - half a second that only noisy steps should pay
+
+        dp.enable_features("contrib")
+        scale = noise_scale(sensitivity, price)
+        domain = dp.vector_domain(dp.atom_domain(T="i64"))
+        if price.measure is Measure.PURE:
+            mechanism = dp.m.make_laplace(domain, dp.l1_distance(T="f64"), scale=scale)
+        else:
+            mechanism = dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=scale)
+        noisy = mechanism(np.asarray(exact, dtype=np.int64).ravel().tolist())
+        return np.asarray(noisy, dtype=np.int64).reshape(exact.shape)
+
+    def choose(self, site: str, scores: Counts, sensitivity: int, price: Price) -> int:
+        """Exponential mechanism: ε-DP at scale 2Δ/ε, ε²/8-zCDP by bounded range (Cesar and Rogers 2021)."""
+        import opendp.prelude as dp  # noqa: PLC0415
+
+        dp.enable_features("contrib")
+        epsilon = price.amount if price.measure is Measure.PURE else math.sqrt(8 * price.amount)
+        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
+        measure = dp.max_divergence() if price.measure is Measure.PURE else dp.zero_concentrated_divergence()
+        mechanism = dp.m.make_noisy_max(*space, measure, scale=2 * sensitivity / epsilon * _ROUND_UP)
+        cost = float(mechanism.map(sensitivity))
+        if cost > price.amount * _ROUND_UP:
+            raise InternalError(f"{site}: the selection would cost {cost:.6g}, priced at {price.amount:.6g}")
+        return int(mechanism(np.asarray(scores, dtype=np.int64).tolist()))
+
+    def keep(self, site: str, exact: dict[str, int], sensitivity: Sensitivity, price: Price, touched: int) -> dict[str, int]:
+        """See `NoiseSource.keep`."""
+        bar = threshold(sensitivity, price, touched)
+        keys = sorted(exact)
+        if not keys:
+            return {}
+        noisy = self.add(site, np.array([exact[k] for k in keys], dtype=np.int64), sensitivity, price)
+        return {key: int(count) for key, count in zip(keys, noisy, strict=True) if count >= bar}

@@ -1,0 +1,134 @@
+"""What may be asked of a coded view: a closed list of integer-valued queries, each with a proven sensitivity.
+
+A view's rows carry integer weights; adding or removing one unit moves a total weight of at most ``s`` (the view's
+stability, in units of 1/unit). Each query says how far its answer then moves in L1 and in L2; the proofs stand in
+``docs/privacy.md`` and the record-and-replay tests check them on every synthesizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.counts.contingency import contingency
+from privbench_core.privacy.noise import Counts
+from privbench_core.privacy.rules import Centres
+from privbench_core.privacy.views import CodedView
+
+class Query(Protocol):
+    """A question with a known sensitivity."""
+
+    def evaluate(self, view: CodedView) -> Counts:
+        """The exact answer: private."""
+        ...
+
+    def moves(self, view: CodedView) -> tuple[float, float]:
+        """(L1, L2²) by which one unit moves the answer, in integer units of the answer."""
+        ...
+
+    def scale(self, view: CodedView) -> int:
+        """The integer that stands for a count of 1."""
+        ...
+
+
+def exact_counts(view: CodedView, columns: Sequence[str]) -> Counts:
+    """Weighted counts of a view over ``columns`` (none: the total, a scalar): private."""
+    if not columns:
+        return np.array(view.rows if view.weights is None else view.weights.sum(), dtype=np.int64)
+    return contingency(view.codes, view.sizes, columns, view.weights)
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """Weighted counts over all combinations of ``columns``. One unit moves ``s`` in L1 and at most ``s`` in L2."""
+
+    columns: tuple[str, ...]
+
+    def evaluate(self, view: CodedView) -> Counts:
+        """Counts, shape (sizes of the columns)."""
+        return exact_counts(view, self.columns)
+
+    def moves(self, view: CodedView) -> tuple[float, float]:
+        """L1 ≤ s; L2 ≤ L1."""
+        return float(view.stability), float(view.stability) ** 2
+
+    def scale(self, view: CodedView) -> int:
+        """The weight unit."""
+        return view.unit
+
+
+@dataclass(frozen=True)
+class Distances:
+    """L1 distances of marginals to *released* reference counts, summed in groups.
+
+    ``groups[g]`` lists (columns, reference); the answer's entry ``g`` is Σ over the group of ‖marginal - reference‖₁. By the
+    triangle inequality one unit moves each distance by at most ``s``, whatever the reference: the R-score of PrivMRF and
+    PrivPetal against released one-way marginals has sensitivity s instead of the 2s (up to a constant) of the
+    score against exact ones, and no dependence on n.
+    """
+
+    groups: tuple[tuple[tuple[tuple[str, ...], NDArray[np.float64]], ...], ...]
+
+    def evaluate(self, view: CodedView) -> Counts:
+        """One sum of distances per group, shape (groups,)."""
+        totals = np.zeros(len(self.groups), dtype=np.int64)
+        for index, group in enumerate(self.groups):
+            for columns, reference in group:
+                public = np.rint(np.asarray(reference) * view.unit).astype(np.int64)
+                totals[index] += int(np.abs(exact_counts(view, columns) - public).sum())
+        return totals
+
+    def moves(self, view: CodedView) -> tuple[float, float]:
+        """Entry g moves by at most s·|group g|."""
+        lengths = [len(group) for group in self.groups]
+        s = float(view.stability)
+        return s * sum(lengths), s**2 * sum(k * k for k in lengths)
+
+    def scale(self, view: CodedView) -> int:
+        """The weight unit."""
+        return view.unit
+
+
+@dataclass(frozen=True)
+class CentreSums:
+    """Per cluster of released centres: its weight, and the sum of its points minus ½ (DPLloyd's question).
+
+    Coordinates are in [0, 1] on a grid of 1/`GRID`; ordered columns give one coordinate x - ½ in [-½, ½], lists of values
+    one 0/1 coordinate per value, of which exactly one is 1. A row of weight 1 therefore contributes at most
+    1 + d_ordered/2 + d_lists in L1 and √(1 + d_ordered/4 + d_lists) in L2, to one cluster only.
+    """
+
+    centres: Centres
+    GRID = 1024
+
+    def evaluate(self, view: CodedView) -> Counts:
+        """Shape (clusters, 1 + coordinates), scaled by unit·GRID."""
+        assigned = self.centres.assign(view.codes)
+        weights = np.ones(view.rows, dtype=np.int64) if view.weights is None else view.weights
+        clusters = len(self.centres.points)
+        columns = [self.GRID * np.bincount(assigned, weights=weights, minlength=clusters)]
+        for name, kind in self.centres.columns:
+            size = view.sizes[name]
+            if kind == "ordered":
+                grid = np.rint((np.arange(size) / max(size - 1, 1) - 0.5) * self.GRID)
+                columns.append(np.bincount(assigned, weights=weights * grid[view.codes[name]], minlength=clusters))
+            else:
+                cells = assigned * size + view.codes[name]
+                table = np.bincount(cells, weights=weights * self.GRID, minlength=clusters * size)
+                columns += list(table.reshape(clusters, size).T)
+        return np.stack(columns, axis=1).astype(np.int64)
+
+    def moves(self, view: CodedView) -> tuple[float, float]:
+        """See the class; times s·GRID."""
+        ordered = sum(kind == "ordered" for _, kind in self.centres.columns)
+        lists = len(self.centres.columns) - ordered
+        s = float(view.stability) * self.GRID
+        return s * (1 + ordered / 2 + lists), s**2 * (1 + ordered / 4 + lists)
+
+    def scale(self, view: CodedView) -> int:
+        """The weight unit times the grid."""
+        return view.unit * self.GRID

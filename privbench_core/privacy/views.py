@@ -1,0 +1,143 @@
+"""Coded views of private rows: the only form in which a synthesizer's queries meet them.
+
+A view is described in public words (`ViewSpec`): which table, and for each of its columns where the value comes from and
+by which released `Coder` it becomes a code. Each of these sources is a function of rows of the same unit, so a view has the
+stability of its table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privbench_core.domain.coder import Coder
+from privbench_core.domain.codec import Codes
+from privbench_core.privacy.relations import WEIGHT_UNIT, PrivateDatabase, stability
+from privbench_core.schema.model import ForeignKey
+
+
+@dataclass(frozen=True)
+class Own:
+    """A column of the row itself."""
+
+    column: str
+
+
+@dataclass(frozen=True)
+class OfParent:
+    """A column of the row that ``key`` refers to; an optional key adds one code, the last, for "refers to none"."""
+
+    key: ForeignKey
+    column: str
+
+
+@dataclass(frozen=True)
+class ParentRow:
+    """Which row of a *public* parent the key refers to, as its position in the public table."""
+
+    key: ForeignKey
+
+
+@dataclass(frozen=True)
+class Siblings:
+    """Size of the row's group along its owner key (itself included)."""
+
+    key: ForeignKey
+
+
+@dataclass(frozen=True)
+class Children:
+    """Number of kept children of the row along an owner key of another table."""
+
+    key: ForeignKey
+
+
+Feature = Own | OfParent | ParentRow | Siblings | Children
+
+
+@dataclass(frozen=True)
+class ViewSpec:
+    """A public description of a view: ``features`` maps column names to (source, coder)."""
+
+    table: str
+    features: dict[str, tuple[Feature, Coder]]
+
+
+@dataclass(frozen=True)
+class CodedView:
+    """Coded private rows with integer weights.
+
+    Attributes:
+        codes: Column name -> codes, each of shape (n,).
+        sizes: Column name -> number of codes.
+        weights: Integer weights, shape (n,), or None where every row counts 1.
+        unit: The weight that stands for 1.
+        stability: Largest total weight that one unit moves, in multiples of 1/unit.
+        touched: Largest number of rows of one unit.
+        rows: Exact number of rows: private.
+    """
+
+    codes: dict[str, Codes]
+    sizes: dict[str, int]
+    weights: NDArray[np.int64] | None
+    unit: int
+    stability: int
+    touched: int
+    rows: int
+
+    def take(self, mask: NDArray[np.bool_]) -> CodedView:
+        """The rows where ``mask`` holds."""
+        codes = {name: values[mask] for name, values in self.codes.items()}
+        weights = None if self.weights is None else self.weights[mask]
+        return CodedView(codes, self.sizes, weights, self.unit, self.stability, self.touched, int(mask.sum()))
+
+
+def feature_size(feature: Feature, coder: Coder) -> int:
+    """Number of codes of a view's column."""
+    return coder.size + int(isinstance(feature, OfParent) and feature.key.optional)
+
+
+def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
+    """Encode the kept rows of a table as ``spec`` says."""
+    schema = database.schema
+    owned = len(schema.ownership_path(spec.table)) > 0
+    rows = np.flatnonzero(database.kept(spec.table))
+    codes = {name: _feature(database, spec.table, rows, *how) for name, how in spec.features.items()}
+    sizes = {name: feature_size(*how) for name, how in spec.features.items()}
+    unit = WEIGHT_UNIT if owned else 1
+    weights = database.weights(spec.table)[rows] if owned else None
+    moved = max(
+        [stability(schema, spec.table)]
+        + [stability(schema, feature.key.child) for feature, _ in spec.features.values() if isinstance(feature, Children)]
+    )
+    touched = int(schema.max_rows_per_unit(spec.table) * moved)
+    return CodedView(codes, sizes, weights, unit, int(np.ceil(moved * unit)), touched, len(rows))
+
+
+def _feature(database: PrivateDatabase, table: str, rows: NDArray[np.int64], feature: Feature, coder: Coder) -> Codes:
+    if isinstance(feature, Own):
+        return coder.encode(database.values(table, feature.column))[rows]
+    if isinstance(feature, Children):
+        return coder.encode_numbers(database.group_sizes(feature.key)[rows])
+    parents = database.parent_rows(feature.key)[rows]
+    if isinstance(feature, Siblings):
+        return coder.encode_numbers(database.group_sizes(feature.key)[parents])
+    if isinstance(feature, ParentRow):
+        return coder.encode_numbers(parents)
+    encoded = coder.encode(database.values(feature.key.parent, feature.column))
+    return np.append(encoded, np.int32(coder.size))[parents]  # position -1, no parent, takes the last entry
+
+
+def distinct_weights(database: PrivateDatabase, table: str, column: str) -> tuple[dict[str, int], CodedView]:
+    """Total weight of every distinct text in a column, and the empty view that carries unit and stability."""
+    view = build_view(database, ViewSpec(table, {}))
+    rows = np.flatnonzero(database.kept(table))
+    encoded = database.values(table, column).combine_chunks().cast(pa.string()).dictionary_encode().take(pa.array(rows))
+    indices = encoded.indices.to_numpy(zero_copy_only=False)
+    present = encoded.is_valid().to_numpy(zero_copy_only=False)
+    weights = np.ones(len(rows)) if view.weights is None else view.weights.astype(float)
+    totals = np.bincount(indices[present].astype(np.int64), weights=weights[present], minlength=len(encoded.dictionary))
+    return dict(zip(encoded.dictionary.to_pylist(), totals.astype(np.int64).tolist(), strict=True)), view

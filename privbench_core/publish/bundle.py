@@ -1,0 +1,214 @@
+"""The bundle: the folder that is given away.
+
+    data/<table>.parquet    the rows
+    schema.sql              tables, then keys and indexes
+    workload/<name>.sql     queries, where there are any
+    MANIFEST.json           what is in the folder, with checksums, and the privacy receipt
+    README.md               for whoever gets the folder
+
+The same inputs give the same bytes. A bundle is there as a whole or not at all: it is written beside its place, then
+renamed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from privbench_core.errors import InternalError, PublishError, did_you_mean
+from privbench_core.publish.folder import replace_folder
+from privbench_core.publish.readme import consumer_readme
+from privbench_core.schema.ddl import create_schema_sql
+from privbench_core.schema.model import Schema, Table
+from privbench_core.source.arrow_types import arrow_schema
+
+FORMAT = "privbench-bundle"
+FORMAT_VERSION = 1
+MANIFEST = "MANIFEST.json"
+SCHEMA_SQL = "schema.sql"
+README = "README.md"
+
+_ROW_GROUP = 1 << 20
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle on disk whose files match its manifest; made by `read_bundle`.
+
+    Attributes:
+        path: The folder.
+        manifest: Content of MANIFEST.json.
+    """
+
+    path: Path
+    manifest: Mapping[str, Any]
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables, each after those it refers to."""
+        return tuple(self.manifest["tables"])
+
+    def table(self, name: str) -> pa.Table:
+        """The rows of a table, read now; PublishError if there is no such table."""
+        if name not in self.manifest["tables"]:
+            raise PublishError(f"{self.path.name}: no table {name}; {did_you_mean(name, self.tables)}")
+        return pq.read_table(self.file(name))
+
+    def file(self, table: str) -> Path:
+        """The Parquet file of a table."""
+        return self.path / str(self.manifest["tables"][table]["file"])
+
+    @cached_property
+    def schema_sql(self) -> str:
+        """Content of schema.sql."""
+        return (self.path / SCHEMA_SQL).read_text(encoding="utf-8")
+
+    @cached_property
+    def workload(self) -> dict[str, str]:
+        """The queries of the workload by name."""
+        files = [PurePosixPath(name) for name in self.manifest["files"] if name.startswith("workload/")]
+        return {file.stem: (self.path / file).read_text(encoding="utf-8") for file in files}
+
+
+def write_bundle(
+    out: Path,
+    schema: Schema,
+    tables: Mapping[str, pa.Table],
+    receipt: Mapping[str, Any],
+    workload: Mapping[str, str] | None = None,
+) -> Path:
+    """Write a bundle to ``out``, whole or not at all.
+
+    Args:
+        out: Its folder: new, empty, or a bundle, which is replaced.
+        schema: The database.
+        tables: The rows of every table of the schema.
+        receipt: JSON-able facts about privacy, kept as they are under ``privacy``. A ``created`` date in it becomes the
+            bundle's, and the README quotes a ``guarantee`` as the pipeline writes it.
+        workload: SQL text by name.
+
+    Returns:
+        The folder.
+
+    Raises:
+        PublishError: ``out`` holds something else, or it could not be written (disk full); nothing is left behind then.
+    """
+    ordered = schema.sampling_order
+    workload = workload or {}
+    for name in [*(table.name for table in ordered), *workload]:
+        _check_file_name(name)
+    missing = [table.name for table in ordered if table.name not in tables]
+    if missing:
+        raise InternalError(f"{', '.join(missing)}: no rows were given for the bundle")
+
+    def write(folder: Path) -> None:
+        (folder / "data").mkdir()
+        described = {table.name: _write_table(folder, table, tables[table.name]) for table in ordered}
+        texts = {SCHEMA_SQL: create_schema_sql(schema), README: consumer_readme(schema, described, receipt, workload)}
+        texts |= {f"workload/{name}.sql": sql for name, sql in sorted(workload.items())}
+        for name, text in texts.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+        manifest = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "database": schema.name,
+            "created": receipt.get("created"),
+            "tables": described,
+            "files": {name: {"sha256": _sha256(folder / name)} for name in texts},
+            "privacy": dict(receipt),
+        }
+        try:
+            text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise InternalError(f"the receipt of {schema.name} cannot be written as JSON: {error}") from error
+        (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+    return replace_folder(Path(out), write, replaceable=is_bundle)
+
+
+def read_bundle(path: Path) -> Bundle:
+    """Open a bundle and verify the checksum of every file it lists.
+
+    Raises:
+        PublishError: No bundle, of a newer format, or a file is missing or changed.
+    """
+    folder = Path(path)
+    if not is_bundle(folder):
+        raise PublishError(f"{folder}: not a bundle; expected a folder with a {MANIFEST} that privbench run wrote")
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    if manifest.get("format_version") != FORMAT_VERSION:
+        found = manifest.get("format_version")
+        raise PublishError(
+            f"{folder}: bundle format {found}, but this privbench reads {FORMAT_VERSION}; use the version that wrote it"
+        )
+    try:
+        expected = {entry["file"]: entry["sha256"] for entry in manifest["tables"].values()}
+        expected |= {name: entry["sha256"] for name, entry in manifest["files"].items()}
+        expected[SCHEMA_SQL]
+    except (KeyError, TypeError, AttributeError):
+        raise PublishError(f"{folder / MANIFEST}: lacks the list of tables and files; run privbench again") from None
+    for name, digest in expected.items():
+        _verify(folder, PurePosixPath(name), digest)
+    return Bundle(folder, manifest)
+
+
+def is_bundle(folder: Path) -> bool:
+    """Whether a folder has the manifest of a bundle."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(manifest, dict) and manifest.get("format") == FORMAT
+
+
+def _write_table(folder: Path, table: Table, rows: pa.Table) -> dict[str, Any]:
+    names = [column.name for column in table.columns]
+    if sorted(rows.column_names) != sorted(names):
+        raise InternalError(f"{table.name}: columns {rows.column_names} were given for the bundle; expected {names}")
+    file = f"data/{table.name}.parquet"
+    try:
+        canonical = rows.select(names).cast(arrow_schema(table))
+    except ValueError as error:
+        raise InternalError(f"{table.name}: the rows for the bundle do not fit their columns: {error}") from error
+    # One chunk and no metadata of other programs: pages, and so the bytes, then depend on the rows alone.
+    plain = canonical.combine_chunks()
+    pq.write_table(plain, folder / file, compression="zstd", row_group_size=_ROW_GROUP)
+    return {
+        "file": file,
+        "rows": rows.num_rows,
+        "columns": [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in table.columns],
+        "primary_key": list(table.primary_key),
+        "sha256": _sha256(folder / file),
+    }
+
+
+def _verify(folder: Path, name: PurePosixPath, digest: str) -> None:
+    """PublishError unless the file is inside of the bundle, there, and what the manifest says it is."""
+    if name.is_absolute() or ".." in name.parts:
+        raise PublishError(f"{folder / MANIFEST}: lists {name}, which is outside of the bundle; do not trust it")
+    if not (folder / name).is_file():
+        raise PublishError(f"{folder / name}: missing; copy the bundle again or run privbench again")
+    if _sha256(folder / name) != digest:
+        raise PublishError(
+            f"{folder / name}: does not match its checksum; copy the bundle again or run privbench again"
+        )
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _check_file_name(name: str) -> None:
+    if not name or name.startswith(".") or "\0" in name or any(mark in name for mark in {os.sep, "/", "\\"}):
+        raise PublishError(f"{name!r}: cannot be the name of a file in a bundle; rename it in the spec")

@@ -1,0 +1,127 @@
+"""README.md of a bundle: for a person who gets the folder and knows nothing of privbench."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from privbench_core.schema.ddl import quote_identifier
+from privbench_core.schema.model import Schema
+
+
+def consumer_readme(
+    schema: Schema, tables: Mapping[str, Mapping[str, Any]], receipt: Mapping[str, Any], workload: Mapping[str, str]
+) -> str:
+    """What the folder is, what it promises, what it holds and how to load it.
+
+    Args:
+        schema: The database.
+        tables: The manifest's entries by table name, each after those it refers to.
+        receipt: The manifest's ``privacy``.
+        workload: SQL text by name.
+    """
+    parts = [
+        f"# {schema.name}: a synthetic database",
+        _summary(schema),
+        _guarantee(schema, receipt),
+        _contents(schema, tables, workload),
+        _loading(tables),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _summary(schema: Schema) -> str:
+    public = [table.name for table in schema.tables if table.public]
+    kept = f" The public tables ({', '.join(public)}) are those of the original." if public else ""
+    return (
+        "The rows in here are made up. They were drawn from a model of a private database that was learned under "
+        "differential privacy: same tables, columns, types and keys, similar distributions and joins. Keys are new, so "
+        f"no row stands for a person or thing of the original.{kept} Use it to test, to benchmark and to demonstrate."
+    )
+
+
+def _guarantee(schema: Schema, receipt: Mapping[str, Any]) -> str:
+    lines = ["## What is promised", ""]
+    public = [table.name for table in schema.tables if table.public]
+    stated = receipt.get("guarantee")
+    guarantee = stated if isinstance(stated, Mapping) else {}
+    unit = guarantee.get("unit", f"one row of {schema.unit} and all rows that depend on it")
+    lines.append(
+        f"The unit of protection is {unit}. Whatever anyone computes from this folder, with whatever else they know, "
+        "its probability would have been nearly the same without that unit in the original: it changes by a factor of at "
+        "most exp(ε), but for a part of at most δ."
+    )
+    figures = [
+        ("a unit is added or removed", guarantee.get("add_or_remove_one_unit")),
+        ("a unit is replaced by another", guarantee.get("replace_one_unit")),
+    ]
+    known = [(when, figure) for when, figure in figures if isinstance(figure, Mapping)]
+    if known:
+        lines += ["", "| when | ε | δ |", "|---|---|---|"]
+        lines += [f"| {when} | {figure.get('epsilon')} | {figure.get('delta')} |" for when, figure in known]
+    lines += [
+        "",
+        "Further releases about the same units add to this. `MANIFEST.json` has the full receipt under `privacy`.",
+    ]
+    if public:
+        lines += ["", f"Not protected, because the owner declared them public: {', '.join(public)}."]
+    return "\n".join(lines)
+
+
+def _contents(schema: Schema, tables: Mapping[str, Mapping[str, Any]], workload: Mapping[str, str]) -> str:
+    lines = ["## What is in it", "", "| table | rows | columns | key |", "|---|---:|---|---|"]
+    for name, entry in tables.items():
+        columns = ", ".join(column["name"] for column in entry["columns"])
+        lines.append(f"| {name} | {entry['rows']:,} | {columns} | {', '.join(entry['primary_key'])} |")
+    keys = [
+        f"- {key.name} refers to {key.parent}({', '.join(key.parent_columns)})"
+        for table in schema.sampling_order
+        for key in table.foreign_keys
+    ]
+    lines += ["", *keys] if keys else []
+    lines += ["", "`schema.sql` is the schema for PostgreSQL; `MANIFEST.json` has the SHA-256 of every file."]
+    if workload:
+        lines += [f"`workload/` holds {len(workload)} queries."]
+    return "\n".join(lines)
+
+
+def _loading(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """Commands that work in this folder, in the order of references."""
+    first = next(iter(tables.values()))["file"] if tables else "data/table.parquet"
+    copies = []
+    for name, entry in tables.items():
+        read = f"COPY (FROM {_sql_text(entry['file'])}) TO '/dev/stdout' (FORMAT csv, HEADER false)"
+        load = f"\\copy {quote_identifier(name)} FROM STDIN (FORMAT csv)"
+        copies.append(f'duckdb -c {shlex.quote(read)} | psql "$URL" -c {shlex.quote(load)}')
+    return "\n".join(
+        [
+            "## Loading it",
+            "",
+            "With privbench, into PostgreSQL or a DuckDB file, keys and indexes included:",
+            "",
+            "```sh",
+            "privbench publish . postgresql://user@host/database",
+            "privbench publish . benchmark.duckdb",
+            "```",
+            "",
+            "With DuckDB alone, where it lies:",
+            "",
+            "```sh",
+            f"duckdb -c {shlex.quote(f'SELECT count(*) FROM {_sql_text(first)}')}",
+            "```",
+            "",
+            "With psql (and DuckDB to read Parquet):",
+            "",
+            "```sh",
+            'psql "$URL" -f schema.sql',
+            *copies,
+            'psql "$URL" -c ANALYZE',
+            "```",
+        ]
+    )
+
+
+def _sql_text(text: str) -> str:
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"

@@ -1,0 +1,149 @@
+"""Reading the fields of a mapping while collecting what is wrong with them.
+
+Nothing here raises: a field that cannot be used is reported once and read as None, so that one pass over a spec file
+finds every mistake in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from reprlib import repr as short_repr
+from typing import Any
+
+from privbench_core.errors import did_you_mean
+
+MAX_COUNT = 2**31 - 1
+"""The largest count a spec may declare: of children, cells or characters."""
+
+UNDECIDED = "CHOOSE"
+"""What `privbench init` writes where only the owner can decide."""
+
+
+@dataclass
+class Problems:
+    """The mistakes found so far.
+
+    Attributes:
+        lines: One sentence per mistake: where, what was found, what to do.
+        broken: Places (``table`` or ``table.column``) already reported; later checks stay quiet about them.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
+
+    def add(self, where: str, found: str, todo: str) -> None:
+        """Report one mistake."""
+        self.lines.append(f"{where}: {found}; {todo}")
+        self.broken.add(where)
+
+
+def as_integer(value: object) -> int | None:
+    """An integer written as a number or as numeric text (``1e6`` too); None for anything else."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    number = as_number(value)
+    if isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
+        return int(value)  # exact beyond 2^53, where the way through a float is not
+    return int(number) if number is not None and number.is_integer() else None
+
+
+def as_number(value: object) -> float | None:
+    """A finite number written as a number or as numeric text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def as_name(value: object) -> str | None:
+    """A name: text, or a number that stands for text; None for anything else."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) and value.strip() and value != UNDECIDED else None
+
+
+@dataclass(frozen=True)
+class Node:
+    """One mapping of the spec file.
+
+    Attributes:
+        where: How messages call it: ``privacy``, ``person``, ``person.age``.
+        fields: Its keys and values.
+        problems: Where mistakes go.
+    """
+
+    where: str
+    fields: Mapping[str, Any]
+    problems: Problems
+
+    def wrong(self, key: str, todo: str) -> None:
+        """Report the value of ``key``, or that there is none."""
+        value = self.fields.get(key)
+        unread = {None: "is missing", UNDECIDED: "is not decided yet"}
+        found = unread.get(value) if isinstance(value, str | None) else None
+        self.problems.add(self.where, f"{key} {found or f'is {short_repr(value)}'}", todo)
+
+    def only(self, *known: str) -> None:
+        """Report every key that is not known."""
+        for key in self.fields:
+            if key not in known:
+                self.problems.add(self.where, f"unknown key {key!r}", did_you_mean(key, known))
+
+    def has(self, key: str) -> bool:
+        """Whether the key is there with a value."""
+        return self.fields.get(key) is not None
+
+    def name(self, key: str, todo: str) -> str | None:
+        """A required name."""
+        value = as_name(self.fields.get(key))
+        if value is None:
+            self.wrong(key, todo)
+        return value
+
+    def names(self, key: str, todo: str) -> tuple[str, ...] | None:
+        """A required name or list of distinct names, as a tuple."""
+        value = self.fields.get(key)
+        found = [as_name(item) for item in (value if isinstance(value, list) else [value])]
+        names = tuple(name for name in found if name is not None)
+        if not names or len(names) != len(found) or len(set(names)) != len(names):
+            self.wrong(key, todo)
+            return None
+        return names
+
+    def number(self, key: str, todo: str) -> float | None:
+        """A required finite number."""
+        value = as_number(self.fields.get(key))
+        if value is None:
+            self.wrong(key, todo)
+        return value
+
+    def count(self, key: str, low: int, high: int, todo: str) -> int | None:
+        """An optional integer from ``low`` to ``high``; None if absent or wrong."""
+        if not self.has(key):
+            return None
+        value = as_integer(self.fields[key])
+        if value is None or not low <= value <= high:
+            self.wrong(key, todo)
+            return None
+        return value
+
+    def flag(self, key: str) -> bool:
+        """An optional true or false, false if absent."""
+        value = self.fields.get(key, False)
+        if not isinstance(value, bool):
+            self.wrong(key, "write true or false")
+            return False
+        return value
+
+    def mapping(self, key: str, todo: str) -> Node | None:
+        """A required mapping, called by its key in messages."""
+        value = self.fields.get(key)
+        if not isinstance(value, dict) or not value:
+            self.wrong(key, todo)
+            return None
+        return Node(key, value, self.problems)

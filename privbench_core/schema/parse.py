@@ -1,0 +1,146 @@
+"""The ``tables`` part of a spec: mappings in, `Table` values out, every mistake reported.
+
+What holds for one field is checked here; what holds between columns, keys and tables is checked in `validate`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from privbench_core.errors import did_you_mean
+from privbench_core.schema.columns import parse_column
+from privbench_core.schema.fields import MAX_COUNT, Node, Problems, as_name
+from privbench_core.schema.model import ForeignKey, Table
+
+
+@dataclass(frozen=True)
+class ParsedTables:
+    """What the ``tables`` part says.
+
+    Attributes:
+        tables: In spec order, without those too broken to stand.
+        orphans: ``refuse`` or ``drop`` per `ForeignKey.name`.
+    """
+
+    tables: tuple[Table, ...]
+    orphans: dict[str, str]
+
+
+def parse_tables(node: Node) -> ParsedTables:
+    """Read all tables; foreign keys last, because they lean on the primary keys of their parents."""
+    drafts = {name: _table(name, raw, node.problems) for name, raw in node.fields.items()}
+    tables = {name: table for name, table in drafts.items() if table is not None}
+    orphans: dict[str, str] = {}
+    for table in tuple(tables.values()):
+        keys = _foreign_keys(table, node.fields[table.name], tables, orphans, node.problems)
+        tables[table.name] = _with_keys(table, keys)
+    return ParsedTables(tuple(tables.values()), orphans)
+
+
+def _table(name: str, raw: object, problems: Problems) -> Table | None:
+    if not isinstance(raw, dict):
+        problems.add(name, "the table has no content", "give it a primary_key and columns")
+        return None
+    node = Node(name, raw, problems)
+    node.only("primary_key", "columns", "foreign_keys", "unique", "public")
+    key = node.names("primary_key", "name its column, or [a, b] for several distinct ones")
+    columns = node.mapping("columns", "list them as name: type")
+    if columns is None:
+        return None
+    parsed = tuple(parse_column(name, column, value, problems) for column, value in columns.fields.items())
+    table = Table(name, parsed, key or (), public=node.flag("public"), unique=_unique(node))
+    for group in (table.primary_key, *table.unique):
+        _known_columns(group, table, problems)
+    return table
+
+
+def _unique(node: Node) -> tuple[tuple[str, ...], ...]:
+    raw = node.fields.get("unique") or []
+    groups = raw if isinstance(raw, list) else [None]
+    items = [Node(node.where, {"unique": group}, node.problems) for group in groups]
+    found = [item.names("unique", "write a list of lists of column names, like [[a, b], [c]]") for item in items]
+    return tuple(group for group in found if group is not None)
+
+
+def _known_columns(names: tuple[str, ...], table: Table, problems: Problems) -> bool:
+    known = [column.name for column in table.columns]
+    unknown = [name for name in names if name not in known]
+    for name in unknown:
+        problems.add(f"{table.name}.{name}", "no such column", did_you_mean(name, known))
+    return not unknown
+
+
+def _foreign_keys(
+    table: Table, raw: object, tables: dict[str, Table], orphans: dict[str, str], problems: Problems
+) -> tuple[ForeignKey, ...]:
+    listed = raw.get("foreign_keys") or [] if isinstance(raw, dict) else []
+    items = listed if isinstance(listed, list) else [listed]
+    keys: list[ForeignKey] = []
+    for item in items:
+        if not isinstance(item, dict):
+            problems.add(table.name, "a foreign key is not a mapping", "write {columns:, references:, max_children:}")
+            problems.broken.add(f"{table.name}.foreign_keys")
+            continue
+        key = _foreign_key(Node(table.name, item, problems), table, tables)
+        if key is None:
+            named = item.get("columns")
+            problems.broken |= {f"{table.name}.{column}" for column in (named if isinstance(named, list) else [named])}
+            problems.broken.add(f"{table.name}.foreign_keys")
+            continue
+        if any(key.columns == other.columns for other in keys):
+            problems.add(key.name, "two foreign keys on the same columns", "keep one of them")
+            continue
+        policy = item.get("on_orphan", "refuse")
+        if policy not in {"refuse", "drop"}:
+            problems.add(key.name, f"on_orphan is {policy!r}", "write refuse or drop")
+            policy = "refuse"
+        orphans[key.name] = policy
+        keys.append(key)
+    return tuple(keys)
+
+
+def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignKey | None:
+    columns = bare.names("columns", "name the foreign key's column, or [a, b] for several")
+    if columns is None or not _known_columns(columns, table, bare.problems):
+        return None
+    name = ForeignKey(table.name, columns, "", ()).name
+    node = Node(name, bare.fields, bare.problems)
+    node.only("columns", "references", "max_children", "owner", "optional", "on_orphan")
+    children = node.count("max_children", 1, MAX_COUNT, "declare the most rows one parent row may have, 1 or more")
+    if node.has("max_children") and children is None:
+        children = 1  # reported already: `validate` need not find it missing as well
+    owner, optional = node.flag("owner"), node.flag("optional")
+    target = node.fields.get("references")
+    inner = Node(name, target if isinstance(target, dict) else {"table": target}, node.problems)
+    inner.only("table", "columns")
+    parent = as_name(inner.fields.get("table"))
+    if parent is None:
+        node.wrong("references", "name the parent table")
+        return None
+    if parent not in tables:
+        if parent not in node.problems.broken:  # else the table stands in the spec, and its own mistake is reported
+            node.problems.add(name, f"references {parent!r}, which is no table", did_you_mean(parent, tables))
+        return None
+    key = tables[parent].primary_key
+    wanted = inner.names("columns", "name the parent's columns") if inner.has("columns") else key
+    if not wanted or not key or not _known_columns(wanted, tables[parent], node.problems):
+        return None
+    if len(wanted) != len(columns):
+        found = f"{len(columns)} column(s) refer to {len(wanted)} column(s) of {parent}"
+        node.problems.add(name, found, f"list one column for each of ({', '.join(wanted)})")
+        return None
+    # One order for everybody: that of the parent's primary key.
+    pairs = sorted(zip(wanted, columns, strict=True), key=lambda pair: key.index(pair[0]) if pair[0] in key else -1)
+    wanted, columns = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
+    return ForeignKey(table.name, columns, parent, wanted, children, owner, optional)
+
+
+def _with_keys(table: Table, keys: tuple[ForeignKey, ...]) -> Table:
+    """The table with its foreign keys; the columns of an optional one become nullable if none is declared so."""
+    fixed = set(table.primary_key).union(*(key.columns for key in keys if not key.optional))
+    nullable = {column.name for column in table.columns if column.nullable}
+    for key in keys:
+        if key.optional and nullable.isdisjoint(key.columns):
+            nullable |= set(key.columns) - fixed
+    columns = tuple(replace(column, nullable=column.name in nullable) for column in table.columns)
+    return replace(table, columns=columns, foreign_keys=keys)

@@ -1,0 +1,237 @@
+"""The spec file: everything the owner decides, and with it everything that is public.
+
+`load_spec` reads it and `dump_spec` writes it. Both go through the same frozen `Spec`, so a spec made by a program is
+as good as one written by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from privbench_core.errors import SpecError
+from privbench_core.schema.fields import Node, Problems, as_number
+from privbench_core.schema.location import relative, resolve
+from privbench_core.schema.model import Column, ForeignKey, Learn, Range, Schema, Table, Values
+from privbench_core.schema.parse import parse_tables
+from privbench_core.schema.validate import find_problems, infer_owners
+from privbench_core.schema.yaml_io import read_yaml, write_yaml
+
+_DEFAULT_SYNTHESIZER = "privbench"
+_DEFAULT_STATE = ".privbench"
+_CRON_FIELDS = 5
+_CRON_FIELD = re.compile(r"[\d*/,\-A-Za-z?#]+")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A validated spec.
+
+    Attributes:
+        schema: Tables, keys, declared domains and the privacy unit.
+        source: Absolute path of a folder or file, or a URL as written (``${VARIABLE}`` not yet expanded).
+        path: The spec file.
+        epsilons: ε of every release to make; all above 0.
+        delta: δ of each release; 0 asks for pure ε-DP.
+        lifetime_epsilon: Largest total ε of all releases there will ever be.
+        lifetime_delta: δ that goes with it.
+        synthesizer: Name of the synthesizer.
+        options: Its parameters; public, so never chosen by looking at the data.
+        state: Folder of the ledger and the releases.
+        orphans: ``refuse`` or ``drop`` per `ForeignKey.name`.
+        schedule: Cron expression of the refresh, or None.
+    """
+
+    schema: Schema
+    source: str = field(repr=False)  # may hold a password, and representations end in logs
+    path: Path
+    epsilons: tuple[float, ...]
+    delta: float
+    lifetime_epsilon: float
+    lifetime_delta: float
+    synthesizer: str = _DEFAULT_SYNTHESIZER
+    options: Mapping[str, Any] = field(default_factory=dict)
+    state: Path = Path(_DEFAULT_STATE)
+    orphans: Mapping[str, str] = field(default_factory=dict)
+    schedule: str | None = None
+
+
+def load_spec(path: str | Path) -> Spec:
+    """Read and validate a spec file.
+
+    Raises:
+        SpecError: With every problem found; each line names the place, what was found and what to do.
+    """
+    path = Path(path).absolute()
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise SpecError(f"{path.name}: not UTF-8 text; save it as UTF-8") from None
+    except OSError as error:
+        raise SpecError(f"{path.name}: cannot be read ({error.strerror}); check the path") from None
+    content, duplicates = read_yaml(text)
+    problems = Problems(lines=duplicates)
+    if not isinstance(content, dict):
+        raise SpecError([*duplicates, "spec: holds no keys; start from privbench init SOURCE -o spec.yaml"])
+    spec = _spec(Node("spec", content, problems), path)
+    if problems.lines or spec is None:
+        raise SpecError(problems.lines)
+    return spec
+
+
+def _spec(node: Node, path: Path) -> Spec | None:
+    node.only("database", "source", "privacy", "synthesizer", "schedule", "state", "tables")
+    database = node.name("database", "name the database")
+    source = node.name("source", "write a folder, a DuckDB file or a database URL")
+    state = node.name("state", "write a folder") if node.has("state") else _DEFAULT_STATE
+    synthesizer, options = _synthesizer(node)
+    schedule = _schedule(node)
+    privacy = node.mapping("privacy", "declare unit, delta, epsilons and lifetime")
+    unit = privacy.name("unit", "name the table whose rows are protected") if privacy else None
+    budget = _budget(privacy) if privacy else None
+    tables = node.mapping("tables", "list them as name: {primary_key:, columns:}")
+    if tables is None:
+        return None
+    parsed = parse_tables(tables)
+    schema = infer_owners(Schema(database or "database", parsed.tables, unit or ""))
+    # A broken delta is reported already: assume one that allows everything.
+    delta = budget["delta"] if budget else 1.0
+    node.problems.lines += find_problems(schema, delta=delta, broken=frozenset(node.problems.broken))
+    if source is None or state is None or budget is None:
+        return None
+    folder = path.parent
+    return Spec(
+        schema, resolve(source, folder), path, **budget, synthesizer=synthesizer, options=options,
+        state=Path(resolve(state, folder)), orphans=parsed.orphans, schedule=schedule,
+    )  # fmt: skip
+
+
+def _synthesizer(node: Node) -> tuple[str, dict[str, Any]]:
+    raw = node.fields.get("synthesizer") or _DEFAULT_SYNTHESIZER
+    inner = Node("synthesizer", raw if isinstance(raw, dict) else {"name": raw}, node.problems)
+    inner.only("name", "options")
+    options = inner.fields.get("options") or {}
+    if not isinstance(options, dict):
+        inner.wrong("options", "write a mapping of parameters")
+        options = {}
+    return inner.name("name", "name a synthesizer, like privbench") or _DEFAULT_SYNTHESIZER, options
+
+
+def _schedule(node: Node) -> str | None:
+    raw = node.fields.get("schedule")
+    if raw is None:
+        return None
+    parts = raw.split() if isinstance(raw, str) else []
+    if len(parts) != _CRON_FIELDS or not all(_CRON_FIELD.fullmatch(part) for part in parts):
+        node.wrong("schedule", 'write five cron fields in quotes, like "0 3 * * 1"')
+        return None
+    return " ".join(parts)
+
+
+def _budget(node: Node) -> dict[str, Any] | None:
+    """The budget fields of `Spec`, or None if one of them is missing or wrong."""
+    node.only("unit", "delta", "epsilons", "lifetime")
+    delta = _delta(node, "write 0 for pure differential privacy, or a small number like 1.0e-9")
+    epsilons = _epsilons(node)
+    raw = node.fields.get("lifetime")
+    lifetime = Node("privacy.lifetime", raw if isinstance(raw, dict) else {"epsilon": raw}, node.problems)
+    lifetime.only("epsilon", "delta")
+    total = lifetime.number("epsilon", "declare the largest total of all releases there will ever be")
+    total_delta = delta
+    if lifetime.has("delta"):
+        total_delta = _delta(lifetime, "write a number from 0 to below 1, at least privacy.delta")
+    if delta is None or total is None or total_delta is None or not epsilons:
+        return None
+    if total_delta < delta:
+        lifetime.wrong("delta", f"it cannot be below privacy.delta {delta!r}")
+    if total < min(epsilons):
+        lifetime.wrong("epsilon", f"it cannot pay for the smallest release, {min(epsilons)!r}; raise it")
+    return {"epsilons": epsilons, "delta": delta, "lifetime_epsilon": total, "lifetime_delta": total_delta}
+
+
+def _delta(node: Node, todo: str) -> float | None:
+    delta = as_number(node.fields.get("delta"))
+    if delta is None or not 0 <= delta < 1:
+        node.wrong("delta", todo)
+        return None
+    return delta
+
+
+def _epsilons(node: Node) -> tuple[float, ...]:
+    raw = node.fields.get("epsilons")
+    found = [as_number(item) for item in raw] if isinstance(raw, list) else []
+    epsilons = tuple(number for number in found if number is not None and number > 0)
+    repeated = [number for number, count in Counter(epsilons).items() if count > 1]
+    if not epsilons or len(epsilons) < len(found):
+        node.wrong("epsilons", "list at least one number, all above 0, like [0.8, 1.6, 3.2]")
+    elif repeated:
+        node.wrong("epsilons", f"{repeated[0]!r} stands twice; list every value once")
+    return epsilons
+
+
+def dump_spec(spec: Spec) -> str:
+    """The spec as YAML; `load_spec` of it, saved at ``spec.path``, gives an equal spec."""
+    folder = spec.path.parent
+    privacy = {
+        "unit": spec.schema.unit,
+        "delta": spec.delta,
+        "epsilons": list(spec.epsilons),
+        "lifetime": {"epsilon": spec.lifetime_epsilon, "delta": spec.lifetime_delta},
+    }
+    named = {"name": spec.synthesizer, "options": dict(spec.options)}
+    content: dict[str, Any] = {"database": spec.schema.name, "source": relative(spec.source, folder)}
+    content |= {"privacy": privacy, "synthesizer": named if spec.options else spec.synthesizer}
+    if spec.schedule:
+        content["schedule"] = spec.schedule
+    content["state"] = relative(str(spec.state), folder)
+    content["tables"] = {table.name: _dump_table(table, spec) for table in spec.schema.tables}
+    return write_yaml(content)
+
+
+def _dump_table(table: Table, spec: Spec) -> dict[str, Any]:
+    content: dict[str, Any] = {"public": True} if table.public else {}
+    content["primary_key"] = _one_or_list(table.primary_key)
+    if table.foreign_keys:
+        content["foreign_keys"] = [_dump_key(key, spec) for key in table.foreign_keys]
+    if table.unique:
+        content["unique"] = [list(group) for group in table.unique]
+    content["columns"] = {column.name: _dump_column(column) for column in table.columns}
+    return content
+
+
+def _dump_key(key: ForeignKey, spec: Spec) -> dict[str, Any]:
+    content: dict[str, Any] = {"columns": _one_or_list(key.columns), "references": key.parent}
+    if key.parent_columns != spec.schema.table(key.parent).primary_key:
+        content["references"] = {"table": key.parent, "columns": list(key.parent_columns)}
+    if key.max_children is not None:
+        content["max_children"] = key.max_children
+    flags = {"owner": key.owner, "optional": key.optional}
+    content |= {name: True for name, value in flags.items() if value}
+    policy = spec.orphans.get(key.name, "refuse")
+    return content if policy == "refuse" else content | {"on_orphan": policy}
+
+
+def _dump_column(column: Column) -> str | dict[str, Any]:
+    content: dict[str, Any] = {"type": str(column.type)}
+    if column.precision is not None:
+        content |= {"precision": column.precision, "scale": column.scale}
+    if column.max_length != Column.max_length:
+        content["max_length"] = column.max_length
+    match column.domain:
+        case Learn():
+            content["domain"] = "learn"
+        case Values(values):
+            content["domain"] = {"values": list(values)}
+        case Range(low, high, cells):
+            content["domain"] = {"min": low, "max": high} | ({} if cells is None else {"cells": cells})
+    if column.nullable:
+        content["nullable"] = True
+    return content if len(content) > 1 else str(column.type)
+
+
+def _one_or_list(names: tuple[str, ...]) -> str | list[str]:
+    return names[0] if len(names) == 1 else list(names)

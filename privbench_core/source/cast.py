@@ -1,0 +1,99 @@
+"""From whatever a source stores to the canonical Arrow types, without loss or with an error.
+
+Arrow's errors quote the value they stumble over, so none of them may leave this module: they are replaced by one that
+names the column and the two types.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privbench_core.errors import SourceError
+from privbench_core.schema.model import Column, Table
+from privbench_core.source.arrow_types import arrow_schema, arrow_type
+
+
+def canonical_table(table: Table, rows: pa.Table) -> pa.Table:
+    """The declared columns of ``rows``, cast, in spec order.
+
+    Args:
+        table: What the spec declares.
+        rows: At least the declared columns, each once.
+
+    Raises:
+        SourceError: Some columns do not fit their types; one line for each, without a value.
+    """
+    arrays: list[pa.ChunkedArray] = []
+    problems: list[str] = []
+    for column in table.columns:
+        values = rows.column(column.name)
+        try:
+            arrays.append(_cast(values, arrow_type(column)))
+        except pa.ArrowException:
+            problems.append(_misfit(table, column, values.type))
+    if problems:
+        raise SourceError("\n".join(problems))
+    # Whether NULLs are there although none are declared is `integrity`'s question: here every field admits them.
+    schema = pa.schema([field.with_nullable(True) for field in arrow_schema(table)])
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _misfit(table: Table, column: Column, found: pa.DataType) -> str:
+    declared = f"{column.type}({column.precision},{column.scale})" if column.precision is not None else str(column.type)
+    what = f"not every value of the source's type {found} is a {declared}"
+    return f"{table.name}.{column.name}: {what}; declare another type, or fix the source"
+
+
+def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        return _from_text(values, target)
+    if pa.types.is_floating(values.type) and not pa.types.is_floating(target):
+        # pandas stores integers with gaps as floats, the gaps being NaN.
+        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+    if pa.types.is_decimal(target) and pa.types.is_integer(values.type):
+        return values.cast(pa.string()).cast(target)  # Arrow insists on 19 digits in the direct way
+    if pa.types.is_boolean(target) and pa.types.is_integer(values.type):
+        return _exactly(values, target)
+    if pa.types.is_date(target) and pa.types.is_timestamp(values.type):
+        return _exactly(_without_zone(values), target)
+    if pa.types.is_timestamp(target) and pa.types.is_timestamp(values.type):
+        # Below a microsecond nothing is kept; that is no loss worth an error.
+        options = pc.CastOptions(target, allow_time_truncate=True)
+        return pc.cast(_without_zone(values), options=options)
+    return values.cast(target)
+
+
+def _from_text(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_string(target):
+        return values.cast(target)
+    values = pc.utf8_trim_whitespace(values)
+    values = pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)  # no number, no date: nothing
+    if pa.types.is_integer(target):
+        values = pc.replace_substring_regex(values, r"^([-+]?\d+)\.0*$", r"\1")  # integers with gaps, again
+    if pa.types.is_integer(target) or pa.types.is_decimal(target):
+        values = pc.replace_substring_regex(values, r"^\+", "")
+    if pa.types.is_date(target):
+        values = pc.replace_substring_regex(values, r"^(\d{4}-\d\d-\d\d)[T ]00:00(:00(\.0*)?)?$", r"\1")
+    if not pa.types.is_timestamp(target):
+        return values.cast(target)
+    values = pc.replace_substring_regex(values, r"(\.\d{6})\d+", r"\1")
+    try:
+        return values.cast(target)
+    except pa.ArrowInvalid:  # Arrow reads text with a zone only into a type with a zone
+        return values.cast(pa.timestamp("us", "UTC")).cast(target)
+
+
+def _without_zone(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Timestamps with a zone as naive ones in UTC."""
+    return values if values.type.tz is None else values.cast(pa.timestamp(values.type.unit))
+
+
+def _exactly(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    """Cast, and refuse what does not come back: Arrow itself makes 2 a true, and noon a day."""
+    result = values.cast(target)
+    if not result.cast(values.type).equals(values):
+        raise pa.ArrowInvalid("lossy")
+    return result

@@ -1,0 +1,95 @@
+"""Any database SQLAlchemy speaks to; PostgreSQL through psycopg.
+
+Tables are those of the connection's default schema; another one is chosen in the URL, for PostgreSQL with
+``?options=-csearch_path%3Dname``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from privbench_core.errors import SourceError
+from privbench_core.schema.location import describe, open_engine, parse_url
+from privbench_core.schema.model import ColumnType, Table
+from privbench_core.source.base import check_columns, check_table
+from privbench_core.source.cast import canonical_table
+from privbench_core.source.fingerprint import fingerprint_rows
+
+_CHUNK = 50_000  # rows fetched at a time: the only ones that stand as Python objects
+_TEXTUAL = frozenset({ColumnType.CATEGORY, ColumnType.TEXT})
+
+
+@dataclass(frozen=True)
+class DatabaseSource:
+    """A database behind a URL (variables already expanded)."""
+
+    url: str = field(repr=False)
+
+    def tables(self) -> list[str]:
+        """Names of tables and views in the default schema."""
+        with self._connect() as connection:
+            return _tables(connection)
+
+    def read(self, table: Table) -> pa.Table:
+        """See `Source.read`. Rows come in chunks through a server-side cursor where the database has one."""
+        with self._connect() as connection:
+            check_table(table.name, _tables(connection))
+            found = {column["name"]: column["type"] for column in sa.inspect(connection).get_columns(table.name)}
+            check_columns(table, found)
+            statement = sa.select(*_selected(table, found)).select_from(sa.table(table.name))
+            streamed = connection.execution_options(stream_results=True, yield_per=_CHUNK).execute(statement)
+            chunks = [_chunk(table, part) for part in streamed.partitions()]
+        # A table without rows still has its columns.
+        return pa.concat_tables(chunks or [_chunk(table, [])])
+
+    def fingerprint(self, table: Table) -> str:
+        """See `Source.fingerprint`."""
+        return fingerprint_rows(table, self.read(table))
+
+    @contextmanager
+    def _connect(self) -> Iterator[sa.Connection]:
+        url = parse_url(self.url)
+        engine = open_engine(url)
+        try:
+            with engine.connect() as connection:
+                yield connection
+        except sa.exc.SQLAlchemyError as error:  # its text may quote values, and the URL
+            kind = type(getattr(error, "orig", None) or error).__name__
+            raise SourceError(f"source: reading {describe(url)} failed ({kind}); check rights and views") from None
+        finally:
+            engine.dispose()
+
+
+def _tables(connection: sa.Connection) -> list[str]:
+    inspector = sa.inspect(connection)
+    return sorted({*inspector.get_table_names(), *inspector.get_view_names()})
+
+
+def _selected(table: Table, found: dict[str, sa.types.TypeEngine[Any]]) -> list[sa.Label[Any]]:
+    """The declared columns, untyped; what is read as text but is none (UUID, enum, number) is cast by the server."""
+    selected = []
+    for column in table.columns:
+        plain: sa.ColumnElement[Any] = sa.column(column.name)
+        foreign = column.type in _TEXTUAL and not isinstance(found[column.name], sa.String)
+        selected.append((sa.cast(plain, sa.Text) if foreign else plain).label(column.name))
+    return selected
+
+
+def _chunk(table: Table, rows: Sequence[Sequence[object]]) -> pa.Table:
+    columns: list[tuple[object, ...]] = list(zip(*rows, strict=True)) or [()] * len(table.columns)
+    named = zip(table.columns, columns, strict=True)
+    return canonical_table(table, pa.table({column.name: _array(values) for column, values in named}))
+
+
+def _array(values: tuple[object, ...]) -> pa.Array:
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        # SQLite mixes types in a column, and drivers have types of their own: text says what they all mean.
+        return pa.array([None if value is None else str(value) for value in values], pa.string())

@@ -1,0 +1,68 @@
+"""A digest of a table's content.
+
+It names what a release was paid for, so it must change exactly when the content does. Files are therefore not hashed
+as bytes: a rewritten Parquet file with the same rows, another order of rows (PostgreSQL promises none) or a column the
+spec leaves out would make the owner pay twice for the same data. Canonical rows in primary-key order are hashed.
+The digest is as private as the rows themselves; whoever keeps it outside of the ledger must key it first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privbench_core.schema.model import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BLOCK = 1 << 16  # rows hashed together; fixed, so that chunking does not matter
+_DIGEST = 16  # bytes
+
+
+def fingerprint_rows(table: Table, rows: pa.Table) -> str:
+    """The digest of canonical rows.
+
+    Args:
+        table: What the spec declares; its primary key gives the order of hashing.
+        rows: As `Source.read` returns them, in any order and chunking.
+
+    Returns:
+        32 hexadecimal characters that change iff a value, a column's name or type or the set of rows changes.
+    """
+    digest = hashlib.blake2b(digest_size=_DIGEST)
+    head = [table.name, *table.primary_key, *(f"{field.name}\0{field.type}" for field in rows.schema)]
+    digest.update("\0\0".join(head).encode() + rows.num_rows.to_bytes(8, "little"))
+    order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in table.primary_key])
+    for start in range(0, rows.num_rows, _BLOCK):
+        block = rows.take(order.slice(start, _BLOCK))
+        for column in block.columns:
+            for part in _parts(column.combine_chunks()):
+                digest.update(part)
+    return digest.hexdigest()
+
+
+def _parts(values: pa.Array) -> Iterator[bytes]:
+    """Bytes that determine a column's values and are determined by them, which those of NULL slots are not."""
+    yield np.packbits(pc.is_null(values).to_numpy(zero_copy_only=False)).tobytes()
+    if pa.types.is_string(values.type):
+        yield pc.fill_null(pc.binary_length(values), 0).to_numpy().astype("<i4").tobytes()
+        yield "".join(text for text in values.drop_null().to_pylist()).encode()
+    elif pa.types.is_floating(values.type):
+        numbers = pc.fill_null(values, 0.0).to_numpy() + 0.0  # one zero
+        yield np.where(np.isnan(numbers), np.nan, numbers).tobytes()  # one NaN
+    elif pa.types.is_boolean(values.type):
+        yield np.packbits(pc.fill_null(values, False).to_numpy(zero_copy_only=False)).tobytes()
+    else:
+        yield _fixed_width(values)
+
+
+def _fixed_width(values: pa.Array) -> bytes:
+    width = values.type.bit_width // 8
+    filled = pc.if_else(pc.is_valid(values), values, pa.scalar(0).cast(pa.int64()).cast(values.type))
+    start = filled.offset * width
+    return bytes(memoryview(filled.buffers()[1])[start : start + len(filled) * width])

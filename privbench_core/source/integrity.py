@@ -1,0 +1,109 @@
+"""Do the rows keep what the spec declares? Keys, NULLs and references, before anybody builds on them.
+
+Whole columns at a time, in Arrow. All problems come in one error. Its message names places only; how many rows offend
+is private and goes into ``private_detail``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from privbench_core.errors import SourceError
+from privbench_core.schema.model import ForeignKey, Schema, Table
+
+_ROW = "\0row"  # no column is called so
+
+
+@dataclass
+class _Findings:
+    public: list[str] = field(default_factory=list)
+    private: list[str] = field(default_factory=list)
+
+    def add(self, where: str, found: str, todo: str, rows: int, total: int) -> None:
+        self.public.append(f"{where}: {found}; {todo}")
+        self.private.append(f"{where}: {rows:,} of {total:,} rows")
+
+
+def check_rows(schema: Schema, tables: Mapping[str, pa.Table], orphans: Mapping[str, str]) -> dict[str, pa.Table]:
+    """Check all rows of a database, and drop the orphans the owner wants dropped.
+
+    Args:
+        schema: What the spec declares.
+        tables: Canonical rows by table name (see `Source.read`); none is changed. A table may have no rows.
+        orphans: ``refuse`` or ``drop`` per `ForeignKey.name`; refuse where none is named. Rows below a dropped row are
+            dropped with it, whatever their own key says, as the database itself would do (ON DELETE CASCADE).
+
+    Returns:
+        The rows to work with: NaN has become NULL, and every foreign key finds its parent.
+
+    Raises:
+        SourceError: Rows break the spec; one line per problem, counts only in ``private_detail``.
+    """
+    findings = _Findings()
+    clean: dict[str, pa.Table] = {}
+    for table in schema.tables:
+        clean[table.name] = _nan_to_null(tables[table.name])
+        _check_nulls(table, clean[table.name], findings)
+        _check_unique(table, clean[table.name], findings)
+    kept: dict[str, pa.Table] = {}
+    for table in schema.sampling_order:
+        stays = np.ones(clean[table.name].num_rows, dtype=bool)
+        for key in table.foreign_keys:
+            lost = _orphans(key, clean[table.name], clean[key.parent])
+            if lost.size and orphans.get(key.name, "refuse") != "drop":
+                found = f"rows without a match in {key.parent}({', '.join(key.parent_columns)})"
+                todo = "declare on_orphan: drop for this key, or fix the source"
+                findings.add(key.name, found, todo, lost.size, len(stays))
+            stays[lost] = False
+            stays[_orphans(key, clean[table.name], kept[key.parent])] = False
+        kept[table.name] = clean[table.name] if stays.all() else clean[table.name].filter(pa.array(stays))
+    if findings.public:
+        raise SourceError("\n".join(findings.public), private_detail="\n".join(findings.private))
+    return {table.name: kept[table.name] for table in schema.tables}
+
+
+def _nan_to_null(rows: pa.Table) -> pa.Table:
+    for index, column in enumerate(rows.schema):
+        if pa.types.is_floating(column.type):
+            values = rows.column(index)
+            cleaned = pc.if_else(pc.is_nan(values), pa.scalar(None, column.type), values)
+            rows = rows.set_column(index, column, cleaned)
+    return rows
+
+
+def _check_nulls(table: Table, rows: pa.Table, findings: _Findings) -> None:
+    for column in table.columns:
+        nulls = rows.column(column.name).null_count
+        if not nulls or (column.nullable and column.name not in table.primary_key):
+            continue
+        if column.name in table.primary_key:
+            found, todo = "NULL in a primary key", "fix the source, or choose another key"
+        else:
+            found, todo = "NULL (or NaN) in a column that is not nullable", "declare nullable: true, or fix the source"
+        findings.add(f"{table.name}.{column.name}", found, todo, nulls, rows.num_rows)
+
+
+def _check_unique(table: Table, rows: pa.Table, findings: _Findings) -> None:
+    groups = dict.fromkeys(table.unique, "declared unique") | {table.primary_key: "primary key"}
+    for columns, what in groups.items():
+        complete = rows.select(list(columns)).drop_null()  # as in SQL, NULL is unlike any NULL
+        repeated = complete.num_rows - complete.group_by(list(columns)).aggregate([]).num_rows
+        if repeated:
+            name = columns[0] if len(columns) == 1 else f"({','.join(columns)})"
+            found = f"duplicate values ({what})"
+            findings.add(f"{table.name}.{name}", found, "fix the source", repeated, rows.num_rows)
+
+
+def _orphans(key: ForeignKey, child: pa.Table, parent: pa.Table) -> NDArray[np.int64]:
+    """Row numbers of ``child`` whose complete key has no match in ``parent``."""
+    columns = list(key.columns)
+    keyed = child.select(columns).append_column(_ROW, pa.array(np.arange(child.num_rows))).drop_null()
+    known = parent.select(list(key.parent_columns)).rename_columns(columns)
+    lost = keyed.join(known, keys=columns, join_type="left anti")
+    return np.sort(lost.column(_ROW).to_numpy()).astype(np.int64)

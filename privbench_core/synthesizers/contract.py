@@ -1,0 +1,147 @@
+"""The contract between synthesizers and whatever runs them.
+
+A synthesizer reads no rows to make its plan: a directed acyclic graph of `Step`s, each with a price known in advance. The command line
+runs the steps in order; Dagster draws one asset per step and runs the same functions. Neither knows one synthesizer from another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from privbench_core.errors import InternalError
+from privbench_core.privacy.budget import Budget, Price
+from privbench_core.privacy.door import Door
+from privbench_core.schema.model import Schema
+from privbench_core.synthesizers.artifact import Artifact
+
+Key = tuple[str, ...]
+
+
+class StepKind(StrEnum):
+    """The stages of the pipeline, in order."""
+
+    PROFILE = "profile"
+    MODEL = "model"
+    FANOUT = "fanout"
+    SAMPLE = "sample"
+    VALIDATE = "validate"
+    PUBLISH = "publish"
+
+
+@dataclass(frozen=True)
+class StepContext:
+    """What a step gets to work with.
+
+    Attributes:
+        inputs: Artifacts of the steps it names as inputs.
+        door: The way to private rows, open for exactly the step's price; None for steps that cost nothing.
+        public: The public tables, as they are.
+        seed: Seed of the run: for sampling and for structure, which are not privacy noise.
+        scale: Size of the synthetic database relative to the source.
+        out: Where a publish step writes the bundle.
+        receipt: Facts about the whole run that a publish step puts into the bundle (guarantee, spend).
+    """
+
+    inputs: Mapping[Key, Artifact]
+    door: Door | None
+    public: Mapping[str, pa.Table]
+    seed: int
+    scale: float = 1.0
+    out: Path | None = None
+    receipt: Mapping[str, Any] = field(default_factory=dict)
+
+    def rng(self, *salt: str) -> np.random.Generator:
+        """A generator for sampling, determined by the run's seed and ``salt``; never used for privacy noise."""
+        word = int.from_bytes(blake2b("\x1f".join(salt).encode(), digest_size=8).digest(), "little")
+        return np.random.default_rng([self.seed, word])
+
+    def opened(self) -> Door:
+        """The door; InternalError if this step was not given one."""
+        if self.door is None:
+            raise InternalError("a step without a price asked for private rows")
+        return self.door
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a plan.
+
+    Attributes:
+        key: (stage, table) or (stage, foreign key): unique in the plan, stable over runs.
+        kind: Stage.
+        table: The table it belongs to, "" for the whole database.
+        inputs: Keys of the steps whose artifacts it needs.
+        reads: Private tables it may look at; empty if it opens no door. Their fingerprints are part of what it releases.
+        price: Cost, known before any row is read.
+        run: The work.
+        parameters: All else that determines the result, JSON-able: part of the release's identity.
+        version: Changed by hand when the code of the step changes what it releases.
+        depends: What of the run it depends on beside its inputs: any of "seed", "scale".
+    """
+
+    key: Key
+    kind: StepKind
+    table: str
+    inputs: tuple[Key, ...]
+    reads: tuple[str, ...]
+    price: Price
+    run: Callable[[StepContext], Artifact]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    version: str = "1"
+    depends: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Steps in an order in which they can run, and the budget they share.
+
+    Attributes:
+        synthesizer: Name of the synthesizer that made it.
+        budget: The guarantee of the whole plan.
+        steps: Inputs before the steps that use them.
+    """
+
+    synthesizer: str
+    budget: Budget
+    steps: tuple[Step, ...]
+
+    def __post_init__(self) -> None:
+        seen: set[Key] = set()
+        total = 0.0
+        for step in self.steps:
+            missing = [key for key in step.inputs if key not in seen]
+            if missing or step.key in seen:
+                raise InternalError(f"{step.key}: runs before its inputs {missing}, or twice")
+            if bool(step.reads) != (step.price.amount > 0):
+                raise InternalError(f"{step.key}: a step reads private rows exactly if it has a price")
+            seen.add(step.key)
+            total += step.price.amount
+        if total > self.budget.total().amount * (1 + 1e-9):
+            raise InternalError(f"the plan costs {total:.6g}, more than its budget {self.budget.total()}")
+
+    def step(self, key: Key) -> Step:
+        """The step of that key."""
+        return next(step for step in self.steps if step.key == key)
+
+
+class Synthesizer(Protocol):
+    """A way to make synthetic databases. A new one is a module and an entry point."""
+
+    name: str
+
+    def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
+        """The steps and their prices, without reading a row.
+
+        Raises:
+            SpecError: Options that this synthesizer does not know, or values out of range.
+            UnsupportedBudgetError: The synthesizer has no form for this budget (say, δ = 0).
+        """
+        ...

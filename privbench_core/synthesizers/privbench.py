@@ -1,0 +1,206 @@
+"""PrivBench: a private sum-product network per table, fanouts along the keys, then sampling (Algorithm 1).
+
+Budget, as in section 4.3 of the paper but with every view's stability at one unit, so that no table pays for its τ: a share γ goes to
+tables (profile and model) and 1 - γ to foreign keys, each shared out by the number of attributes involved; a small share is
+kept for validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from privbench_core.errors import SpecError, UnsupportedBudgetError, did_you_mean
+from privbench_core.linking.fanout import FanoutFit, fit_fanout
+from privbench_core.linking.lookup import fit_lookup
+from privbench_core.models.nodes import Leaf, Node, count_nodes, node_from_dict, node_to_dict
+from privbench_core.models.privspn import HistogramSPN, PairwiseSPN
+from privbench_core.privacy.budget import Budget, Price, zero
+from privbench_core.privacy.views import Own, ViewSpec
+from privbench_core.schema.model import ForeignKey, Schema, Table
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
+from privbench_core.synthesizers.stages.profile import Profile, lists_to_learn, profile_step
+from privbench_core.synthesizers.stages.publish import publish_step
+from privbench_core.synthesizers.stages.sample import fanout_key, public_step, sample_step
+from privbench_core.synthesizers.stages.validate import FidelityLimits, public_validate_step, validate_step
+
+_LEAVES = ("pairwise", "histogram")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Public parameters of PrivBench; the names of the paper where it has them.
+
+    Attributes:
+        leaf: "pairwise" (default) or "histogram", the paper's own leaves.
+        gamma: γ, the share of tables; the rest is for foreign keys. The paper has 0.9 with one noisy count per key.
+        profile: Share of a table's budget for its profile (one-way marginals, learned domains).
+        validation: Share of the whole budget for the fidelity figures.
+        alpha, beta, gamma1, gamma2, iterations: α, β, γ1, γ2, J of Algorithms 3 to 5 (β also with pairwise leaves).
+        max_one_way, max_two_way, max_join: Largest mean total variation distances that are published.
+    """
+
+    leaf: str = "pairwise"
+    gamma: float = 0.7
+    profile: float = 0.4
+    validation: float = 0.02
+    alpha: float = 0.1
+    beta: float = 10_000
+    gamma1: float = 0.5
+    gamma2: float = 0.5
+    iterations: int = 2
+    max_one_way: float = 0.25
+    max_two_way: float = 0.45
+    max_join: float = 0.45
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any]) -> Options:
+        """Options from a spec; every unknown name and bad value in one SpecError."""
+        known = {field.name: field for field in fields(cls)}
+        problems = [f"synthesizer.options.{name}: unknown; {did_you_mean(name, known)}" for name in given if name not in known]
+        values: dict[str, Any] = {}
+        for name in known.keys() & given.keys():
+            value, default = given[name], known[name].default
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if isinstance(default, str):
+                if value not in _LEAVES:
+                    problems.append(f"synthesizer.options.{name}: {value!r} is not one of {', '.join(_LEAVES)}")
+            elif not number or value < 0:
+                problems.append(f"synthesizer.options.{name}: {value!r} is not a number of at least 0")
+            elif name in {"gamma", "profile", "validation", "gamma1", "gamma2"} and not 0 < value < 1:
+                problems.append(f"synthesizer.options.{name}: {value} is not a share strictly between 0 and 1")
+            elif name in {"beta", "iterations"} and value < 1:
+                problems.append(f"synthesizer.options.{name}: {value} is less than 1")
+            values[name] = int(value) if name == "iterations" and number else value
+        if problems:
+            raise SpecError(sorted(problems))
+        return replace(cls(), **values)
+
+
+class PrivBench:
+    """The default synthesizer. Pure (δ = 0) and zCDP (δ > 0)."""
+
+    name = "privbench"
+
+    def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
+        """See `Synthesizer.plan`."""
+        chosen = Options.parse(options)
+        _refuse(schema, budget)
+        total = budget.total()
+        spendable = Price(total.measure, total.amount)
+        free = zero(total.measure)
+        private = schema.private_tables
+        keys = [key for table in private for key in table.foreign_keys]
+        links = {key: _link_size(schema, key) for key in keys}
+        tables = {table.name: len(table.attributes) + 1 for table in private}
+        gamma = chosen.gamma if keys else 1.0
+        core = spendable.share(1 - chosen.validation)
+        learners = [table for table in private if lists_to_learn(table)]
+        steps: list[Step] = []
+        for table in private:
+            price = core.share(gamma * tables[table.name] / sum(tables.values()))
+            modelled = bool(table.attributes)
+            profile_price = price.share(chosen.profile if modelled else 1.0)
+            if table in learners:
+                profile_price = profile_price.with_delta(total.delta / len(learners))
+            steps.append(profile_step(schema, table, profile_price))
+            steps.append(model_step(schema, table, price.share(1 - chosen.profile) if modelled else free, chosen))
+        for key in keys:
+            price = core.share((1 - gamma) * links[key] / sum(links.values()))
+            steps.append(fanout_step(schema, key, price))
+        for table in schema.sampling_order:
+            steps.append(public_step(table, free) if table.public else sample_step(schema, table, free))
+        limits = FidelityLimits(chosen.max_one_way, chosen.max_two_way, chosen.max_join)
+        for table in schema.sampling_order:
+            if table.public:
+                parents = tuple(sorted({key.parent for key in table.foreign_keys}))
+                steps.append(public_validate_step(table, parents, free))
+            else:
+                steps.append(validate_step(schema, table, spendable.share(chosen.validation / len(private)), limits))
+        steps.append(publish_step(schema, free))
+        return Plan(self.name, budget, tuple(steps))
+
+
+def model_step(schema: Schema, table: Table, price: Price, options: Options) -> Step:
+    """The step that grows a table's sum-product network; a table of keys alone has nothing to model."""
+    profile_of: Key = ("profile", table.name)
+
+    def run(context: StepContext) -> Artifact:
+        profile = Profile.from_dict(context.inputs[profile_of].data["profile"])
+        node = build_model(context, table, profile, price, options) if table.attributes else Leaf(profile.total, {})
+        return Artifact({"model": node_to_dict(node), "summary": count_nodes(node)})
+
+    reads = schema.grouping_tables(table.name) if table.attributes else ()
+    parameters = {"options": repr(options), "keys": repr(table.foreign_keys)}
+    depends = ("seed",) if options.leaf == "histogram" else ()
+    return Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), reads, price, run, parameters, depends=depends)
+
+
+def build_model(context: StepContext, table: Table, profile: Profile, price: Price, options: Options) -> Node:
+    """PrivSPN over a table's attributes."""
+    view = context.opened().view(_own_view(table, profile), "spn")
+    ordered = frozenset(name for name, coder in profile.coders.items() if coder.codec.ordered)
+    if options.leaf == "pairwise":
+        return PairwiseSPN(ordered, beta=options.beta).build(view, profile.one_way, price)
+    paper = HistogramSPN(ordered, options.alpha, options.beta, options.gamma1, options.gamma2, options.iterations)
+    return paper.build(view, profile.one_way, price, context.rng("structure", table.name))
+
+
+def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
+    """The step that measures the link along a foreign key."""
+    child, parent = schema.table(key.child), schema.table(key.parent)
+    inputs: list[Key] = [("profile", child.name), ("model", child.name)]
+    if not parent.public:
+        inputs.append(("profile", parent.name))
+
+    def run(context: StepContext) -> Artifact:
+        door = context.opened()
+        profile = Profile.from_dict(context.inputs["profile", child.name].data["profile"])
+        own = (profile.coders, profile.one_way)
+        if parent.public:
+            rows = context.public[parent.name].num_rows
+            lookup = fit_lookup(door, key, own, rows, price, FanoutFit().pairs)
+            return Artifact({"link": lookup.to_dict(), "summary": {"ties": len(lookup.ties)}})
+        above = Profile.from_dict(context.inputs["profile", parent.name].data["profile"])
+        if not key.owner:
+            lookup = fit_lookup(door, key, own, above.coders, price, FanoutFit().pairs)
+            return Artifact({"link": lookup.to_dict(), "summary": {"ties": len(lookup.ties)}})
+        model = node_from_dict(context.inputs["model", child.name].data["model"])
+        fanout = fit_fanout(door, key, (above.coders, above.one_way), own, model, price, FanoutFit())
+        summary = {"ties to the number of children": len(fanout.count_ties), "ties": len(fanout.ties)}
+        return Artifact({"link": fanout.to_dict(), "summary": summary})
+
+    reads = tuple(dict.fromkeys([*schema.grouping_tables(child.name), *([] if parent.public else [parent.name])]))
+    parameters = {"key": repr(key), "fit": repr(FanoutFit())}
+    return Step(fanout_key(key), StepKind.FANOUT, child.name, tuple(inputs), reads, price, run, parameters)
+
+
+def _own_view(table: Table, profile: Profile) -> ViewSpec:
+    return ViewSpec(table.name, {name: (Own(name), coder) for name, coder in profile.coders.items()})
+
+
+def _link_size(schema: Schema, key: ForeignKey) -> int:
+    """Weight of a key in sharing out 1 - γ: the attributes it may tie together."""
+    parent = schema.table(key.parent)
+    return 1 + len(schema.table(key.child).attributes) + (1 if parent.public else len(parent.attributes))
+
+
+def _refuse(schema: Schema, budget: Budget) -> None:
+    """What cannot be planned, before anything is spent."""
+    problems = []
+    for table in schema.private_tables:
+        used: dict[str, str] = {}
+        for key in table.foreign_keys:
+            for name in key.columns:
+                if name in used:
+                    problems.append(f"{table.name}.{name}: stands in {used[name]} and in {key.name}; keep it in one foreign key")
+                used[name] = key.name
+    if problems:
+        raise SpecError(problems)
+    if budget.delta == 0:
+        lists = [f"{table.name}.{column.name}" for table in schema.private_tables for column in lists_to_learn(table)]
+        if lists:
+            message = f"{', '.join(lists)}: a list of values is learned by a threshold that can fail with probability δ"
+            raise UnsupportedBudgetError(f"{message}; declare domain: {{values: [...]}}, or run with delta > 0")

@@ -1,0 +1,24 @@
+"""Synthesizers by name, found by entry point, so that a fifth one is an installed module and nothing else."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+from privbench_core.errors import SpecError, did_you_mean
+from privbench_core.synthesizers.contract import Synthesizer
+
+GROUP = "privbench.synthesizers"
+
+
+def names() -> list[str]:
+    """Names of all installed synthesizers."""
+    return sorted(point.name for point in entry_points(group=GROUP))
+
+
+def load_synthesizer(name: str) -> Synthesizer:
+    """A new instance of the synthesizer called ``name``; SpecError with a hint if there is none."""
+    for point in entry_points(group=GROUP):
+        if point.name == name:
+            made: Synthesizer = point.load()()
+            return made
+    raise SpecError(f"synthesizer '{name}': not installed; {did_you_mean(name, names())}")

@@ -1,0 +1,1 @@
+"""Steps that synthesizers share: each module makes one kind of `Step`."""

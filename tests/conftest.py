@@ -1,0 +1,145 @@
+"""Fixtures for every test: a tiny town of households and persons, in memory and as a folder with its spec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import settings
+
+from privbench_core.schema.model import Column, ColumnType, ForeignKey, Range, Schema, Table, Values
+
+# The machine is shared: how long one example takes says nothing about the code.
+settings.register_profile("privbench", deadline=None)
+settings.load_profile("privbench")
+
+MAX_PERSONS = 4
+REGIONS = ("east", "north", "west")
+
+TOWN = Schema(
+    "town",
+    (
+        Table(
+            "household",
+            (
+                Column("id", ColumnType.INTEGER),
+                Column("region", ColumnType.CATEGORY, Values(REGIONS)),
+                Column("rooms", ColumnType.INTEGER, Range(1, 8)),
+                Column("income", ColumnType.FLOAT, Range(0.0, 1000.0), nullable=True),
+            ),
+            primary_key=("id",),
+        ),
+        Table(
+            "person",
+            (
+                Column("id", ColumnType.INTEGER),
+                Column("household_id", ColumnType.INTEGER),
+                Column("age", ColumnType.INTEGER, Range(0, 110)),
+                Column("works", ColumnType.BOOLEAN, nullable=True),
+            ),
+            primary_key=("id",),
+            foreign_keys=(
+                ForeignKey("person", ("household_id",), "household", ("id",), max_children=MAX_PERSONS, owner=True),
+            ),
+        ),
+    ),
+    unit="household",
+)
+
+SPEC = """\
+database: town
+source: .
+privacy: {unit: household, delta: 1.0e-9, epsilons: [0.8, 3.2], lifetime: {epsilon: 20, delta: 1.0e-8}}
+tables:
+  household:
+    primary_key: id
+    columns:
+      id: integer
+      region: {type: category, domain: {values: [east, north, west]}}
+      rooms: {type: integer, domain: {min: 1, max: 8}}
+      income: {type: float, domain: {min: 0.0, max: 1000.0}, nullable: true}
+  person:
+    primary_key: id
+    foreign_keys:
+      - {columns: household_id, references: household, max_children: 4, owner: true}
+    columns:
+      id: integer
+      household_id: integer
+      age: {type: integer, domain: {min: 0, max: 110}}
+      works: {type: boolean, nullable: true}
+"""
+
+
+@dataclass(frozen=True)
+class Town:
+    """A tiny database.
+
+    Attributes:
+        schema: Two tables; a household with its persons is the privacy unit.
+        tables: Their rows, by table name, in the column order of the schema.
+    """
+
+    schema: Schema
+    tables: dict[str, pa.Table]
+
+
+def build_town(households: int = 60, seed: int = 0) -> Town:
+    """A town whose columns depend on each other, inside a table and along the key.
+
+    Rooms and income depend on the region, the number of persons (0 to 4) and their ages on the rooms; some incomes are
+    NULL, and whether children work always is.
+    """
+    rng = np.random.default_rng(seed)
+    ids = np.arange(households, dtype=np.int64) * 3 + 100
+    region = rng.integers(0, len(REGIONS), households)
+    rooms = np.clip(1 + 2 * region + rng.integers(0, 3, households), 1, 8)
+    income = np.clip(80.0 * rooms + rng.normal(0.0, 60.0, households), 0.0, 1000.0).round(2)
+    size = rng.binomial(MAX_PERSONS, rooms / 8.0)
+    home = np.repeat(np.arange(households), size)
+    age = np.clip(90 - 9 * rooms[home] + rng.integers(-15, 16, len(home)), 0, 110)
+    household = pa.table(
+        {
+            "id": pa.array(ids),
+            "region": pa.array(np.array(REGIONS)[region].tolist(), pa.string()),
+            "rooms": pa.array(rooms, pa.int64()),
+            "income": pa.array(income, pa.float64(), mask=rng.random(households) < 0.1),
+        }
+    )
+    person = pa.table(
+        {
+            "id": pa.array(np.arange(len(home), dtype=np.int64) + 5000),
+            "household_id": pa.array(ids[home]),
+            "age": pa.array(age, pa.int64()),
+            "works": pa.array(rng.random(len(home)) < 0.7, pa.bool_(), mask=age < 16),
+        }
+    )
+    return Town(TOWN, {"household": household, "person": person})
+
+
+@pytest.fixture
+def make_town() -> Callable[..., Town]:
+    """The builder itself: ``make_town(households=60, seed=0)``."""
+    return build_town
+
+
+@pytest.fixture
+def town() -> Town:
+    """A town of 60 households."""
+    return build_town()
+
+
+@pytest.fixture
+def town_spec(town: Town, tmp_path: Path) -> Path:
+    """The same town as a folder of Parquet files; the path of its spec file."""
+    folder = tmp_path / "town"
+    folder.mkdir()
+    for name, rows in town.tables.items():
+        pq.write_table(rows, folder / f"{name}.parquet")
+    path = folder / "spec.yaml"
+    path.write_text(SPEC, encoding="utf-8")
+    return path

@@ -1,0 +1,140 @@
+"""A synthesizer small enough to run whole pipelines in a moment: it learns how many rows there are, and draws nonsense.
+
+It has every kind of step, a price per private table, and expectations that a test can make fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from privbench_core.domain.codecs import codec_for
+from privbench_core.errors import InternalError
+from privbench_core.privacy.budget import Budget, zero
+from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.views import ViewSpec
+from privbench_core.publish.bundle import write_bundle
+from privbench_core.schema.model import Schema, Table
+from privbench_core.source.arrow_types import arrow_type
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
+
+
+@dataclass
+class FakeSynthesizer:
+    """Made for one test.
+
+    Attributes:
+        name: As a spec calls it.
+        runs: Key of every step that ran, in order.
+        broken: Keys of steps that raise, and what.
+        fails: (table, suite) of expectations that do not hold.
+    """
+
+    name: str = "fake"
+    runs: list[Key] = field(default_factory=list)
+    broken: dict[Key, Exception] = field(default_factory=dict)
+    fails: set[tuple[str, str]] = field(default_factory=set)
+
+    def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
+        """Profile and model each private table, link the keys, sample, validate and publish all."""
+        tables = schema.private_tables
+        free, price = zero(budget.measure), budget.total().share(1 / (2 * len(tables)))
+        steps: list[Step] = []
+        for table in tables:
+            name = table.name
+            steps.append(self._step(("profile", name), StepKind.PROFILE, name, (), (name,), price, self._profile))
+            steps.append(self._step(("model", name), StepKind.MODEL, name, (("profile", name),), (name,), price, self._model))
+        for table in tables:
+            for key in table.foreign_keys:
+                both = (("model", key.parent), ("model", table.name))
+                steps.append(self._step(("fanout", key.name), StepKind.FANOUT, table.name, both, (), free, _nothing))
+        samples = []
+        for table in tables:
+            before = [("model", table.name), *(("fanout", key.name) for key in table.foreign_keys)]
+            step = self._step(("sample", table.name), StepKind.SAMPLE, table.name, tuple(before), (), free, self._sample(table))
+            steps.append(step)
+            samples.append(step.key)
+        last = self._step(("validate", "all"), StepKind.VALIDATE, "", tuple(samples), (), free, self._validate(schema))
+        publish = self._step(("publish", "bundle"), StepKind.PUBLISH, "", (*samples, last.key), (), free, _publish(schema))
+        return Plan(self.name, budget, (*steps, last, publish))
+
+    def _step(self, key: Key, kind: StepKind, table: str, inputs: Any, reads: Any, price: Any, work: Any) -> Step:
+        def run(context: StepContext) -> Artifact:
+            self.runs.append(key)
+            if key in self.broken:
+                raise self.broken[key]
+            artifact: Artifact = work(context)
+            return artifact
+
+        return Step(key, kind, table, inputs, reads, price, run, depends=("seed", "scale") if kind == "sample" else ())
+
+    def _profile(self, context: StepContext) -> Artifact:
+        door = context.opened()
+        rows = door.view(ViewSpec(self.runs[-1][1], {})).measure("rows", [Marginal(())], door.budget).values[0]
+        bars = {"size": {"labels": ["all"], "counts": [float(rows)]}}
+        return Artifact({"rows": float(rows), "summary": {"noisy rows": np.float64(rows), "bars": bars}})
+
+    def _model(self, context: StepContext) -> Artifact:
+        door = context.opened()
+        table = self.runs[-1][1]
+        rows = door.view(ViewSpec(table, {})).measure("rows again", [Marginal(())], door.budget).values[0]
+        return Artifact({"rows": float(rows), "summary": {"nodes": 1, "of": {"kind": "constant"}}})
+
+    def _sample(self, table: Table) -> Any:
+        def sample(context: StepContext) -> Artifact:
+            rows = max(1, int(context.inputs["model", table.name].data["rows"] * context.scale))
+            return Artifact({}, _rows(table, rows, context.rng(table.name)))
+
+        return sample
+
+    def _validate(self, schema: Schema) -> Any:
+        def validate(context: StepContext) -> Artifact:
+            outcomes = [
+                {
+                    "name": "expect_something",
+                    "column": None if suite == "fidelity" else table.primary_key[0],
+                    "success": (table.name, suite) not in self.fails,
+                    "unexpected_count": int((table.name, suite) in self.fails),
+                    "table": table.name,
+                    "suite": suite,
+                    "value": 0.25 if suite == "fidelity" else None,
+                    "limit": 0.5 if suite == "fidelity" else None,
+                }
+                for table in schema.private_tables
+                for suite in ("integrity", "fidelity")
+            ]
+            return Artifact({"expectations": outcomes})
+
+        return validate
+
+
+def _nothing(context: StepContext) -> Artifact:
+    return Artifact({"of": sorted("/".join(key) for key in context.inputs)})
+
+
+def _rows(table: Table, rows: int, rng: np.random.Generator) -> pa.Table:
+    made = {}
+    for column in table.columns:
+        if column.name in table.key_columns:
+            values: Any = pa.array(np.arange(rows) if column.name in table.primary_key else np.zeros(rows, int)).cast(arrow_type(column))
+        else:
+            codec = codec_for(column)
+            values = codec.decode(rng.integers(0, codec.size, rows).astype(np.int32), rng)
+        made[column.name] = values
+    return pa.table(made)
+
+
+def _publish(schema: Schema) -> Any:
+    def publish(context: StepContext) -> Artifact:
+        if context.out is None:
+            raise InternalError("no place to publish to")
+        tables = {key[1]: artifact.table for key, artifact in context.inputs.items() if artifact.table is not None}
+        write_bundle(context.out, schema, tables, context.receipt)
+        return Artifact({"tables": sorted(tables)})
+
+    return publish

@@ -1,0 +1,98 @@
+"""Any valid spec survives being dumped and loaded, whatever its names and values look like to YAML."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privbench_core.schema import (
+    Column,
+    ColumnType,
+    Domain,
+    ForeignKey,
+    Learn,
+    Range,
+    Schema,
+    Spec,
+    Table,
+    Values,
+    dump_spec,
+    load_spec,
+)
+
+# Words that some version of YAML reads as something other than text, beside ordinary ones.
+TRICKY = ["no", "On", "y", "null", "~", "1e5", "007", "0x1f", "1_000", "12:30", "2020-01-01", "<<", "- a", "é ü", "a: b", "#x"]
+words = st.one_of(st.sampled_from(TRICKY), st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "Zs"]), min_size=1))
+words = words.filter(lambda word: word.strip() and word != "CHOOSE")
+
+
+def range_of(values: st.SearchStrategy[int] | st.SearchStrategy[float]) -> st.SearchStrategy[Range]:
+    cells = st.none() | st.integers(1, 500)
+    return st.tuples(values, values, cells).map(lambda t: Range(min(t[:2]), max(t[:2]), t[2]))
+
+
+def lists_of(values: st.SearchStrategy[str] | st.SearchStrategy[int]) -> st.SearchStrategy[Values]:
+    return st.lists(values, min_size=1, max_size=4, unique=True).map(lambda found: Values(tuple(found)))
+
+
+DOMAINS: dict[ColumnType, st.SearchStrategy[Domain | None]] = {
+    ColumnType.INTEGER: range_of(st.integers(-(2**63), 2**63 - 1)) | lists_of(st.integers(-9, 9)) | st.just(Learn()),
+    ColumnType.FLOAT: range_of(st.floats(allow_nan=False, allow_infinity=False)) | st.just(Learn()),
+    ColumnType.DECIMAL: range_of(st.integers(-99, 99)) | st.just(Range("-0.50", "1.25")) | st.just(Learn()),
+    ColumnType.DATE: st.dates().map(lambda day: Range(day.isoformat(), "9999-12-31")),
+    ColumnType.TIMESTAMP: st.datetimes().map(lambda time: Range("0001-01-01T00:00:00", time.isoformat())),
+    ColumnType.CATEGORY: lists_of(words) | st.just(Learn()),
+    ColumnType.BOOLEAN: st.none(),
+    ColumnType.TEXT: st.none(),
+}
+
+
+@st.composite
+def columns(draw: st.DrawFn, name: str) -> Column:
+    kind = draw(st.sampled_from(list(ColumnType)))
+    digits = (8, draw(st.integers(0, 8))) if kind is ColumnType.DECIMAL else (None, None)
+    length = draw(st.integers(1, 99)) if kind is ColumnType.TEXT else 64
+    return Column(name, kind, draw(DOMAINS[kind]), draw(st.booleans()), *digits, max_length=length)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> Spec:
+    tables: list[Table] = []
+    for level, name in enumerate(("unit", "no", "1e5")):
+        names = draw(st.lists(words, max_size=3, unique_by=str.casefold))
+        keys = {"key", "up"}
+        attributes = [draw(columns(found)) for found in names if found.casefold() not in keys]
+        up = ForeignKey(name, ("up",), tables[-1].name, ("key",), draw(st.integers(1, 9)), owner=True) if level else None
+        found = [Column("key", ColumnType.INTEGER), *([Column("up", ColumnType.INTEGER)] if up else []), *attributes]
+        tables.append(Table(name, tuple(found), ("key",), (up,) if up else ()))
+    orphans = {"no.up": draw(st.sampled_from(["refuse", "drop"])), "1e5.up": "refuse"}
+    delta = draw(st.floats(1e-30, 0.5))
+    epsilons = draw(st.lists(st.floats(1e-3, 10), min_size=1, max_size=3, unique=True))
+    options = draw(st.dictionaries(words, st.integers() | words | st.booleans(), max_size=2))
+    return Spec(
+        Schema(draw(st.sampled_from(["shop", "on", "12"])), tuple(tables), "unit"),
+        source="postgresql://u@h/d",
+        path=Path("spec.yaml"),
+        epsilons=tuple(epsilons),
+        delta=delta,
+        lifetime_epsilon=draw(st.floats(10, 100)),
+        lifetime_delta=delta,
+        options=options,
+        orphans=orphans,
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(specs())
+def test_dump_and_load_are_inverse(spec: Spec) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "spec.yaml"
+        path.write_text(dump_spec(spec), encoding="utf-8")
+        loaded = load_spec(path)
+    assert loaded.schema == spec.schema
+    assert (loaded.source, loaded.orphans, loaded.options) == (spec.source, spec.orphans, spec.options)
+    for name in ("epsilons", "delta", "lifetime_epsilon", "lifetime_delta", "synthesizer", "schedule"):
+        assert getattr(loaded, name) == getattr(spec, name)

@@ -1,0 +1,442 @@
+"""The command line: names, options, exit codes, what is printed, and what is never printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from privbench_core import __version__
+from privbench_core.cli import app
+from privbench_core.domain.codecs import codec_for
+from privbench_core.errors import InternalError, SourceError
+from privbench_core.pipeline import run as pipeline_run
+from privbench_core.privacy.budget import Budget, zero
+from privbench_core.publish.bundle import write_bundle
+from privbench_core.sampling.keys import fresh_key
+from privbench_core.schema.model import Schema, Table
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Plan, Step, StepContext, StepKind
+from typer.testing import CliRunner, Result
+
+SPEC = """\
+database: shop
+source: .
+privacy: {unit: customer, delta: 1.0e-9, epsilons: [0.5, 1], lifetime: {epsilon: 2, delta: 1.0e-8}}
+tables:
+  customer:
+    primary_key: id
+    columns:
+      id: integer
+      age: {type: integer, domain: {min: 0, max: 99}}
+      plan: {type: category, domain: {values: [free, paid]}}
+  purchase:
+    primary_key: id
+    foreign_keys: [{columns: customer_id, references: customer, max_children: 4, owner: true}]
+    columns:
+      id: integer
+      customer_id: integer
+      amount: {type: integer, domain: {min: 0, max: 500}}
+"""
+CUSTOMERS, PURCHASES = 60, 120
+
+
+@dataclass(frozen=True)
+class FakeSynthesizer:
+    """Pays a fixed share of the budget per table and samples rows that have nothing to do with the source."""
+
+    name: str = "fake"
+
+    def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
+        share = 1 / len(schema.tables)
+        steps = []
+        for table in schema.tables:
+            steps += [
+                Step(
+                    ("profile", table.name),
+                    StepKind.PROFILE,
+                    table.name,
+                    (),
+                    (table.name,),
+                    budget.total().share(share),
+                    lambda context: Artifact({"summary": {}}),
+                ),
+                Step(
+                    ("sample", table.name),
+                    StepKind.SAMPLE,
+                    table.name,
+                    (("profile", table.name),),
+                    (),
+                    zero(budget.measure),
+                    _sampler(table),
+                    depends=("seed", "scale"),
+                ),
+            ]
+        samples = tuple(("sample", table.name) for table in schema.tables)
+        publish = Step(
+            ("publish", "bundle"), StepKind.PUBLISH, "", samples, (), zero(budget.measure), _publisher(schema)
+        )
+        return Plan(self.name, budget, (*steps, publish))
+
+
+def _sampler(table: Table) -> Callable[[StepContext], Artifact]:
+    def sample(context: StepContext) -> Artifact:
+        rng = context.rng("sample", table.name)
+        rows = int((PURCHASES if table.foreign_keys else CUSTOMERS) * context.scale)
+        made = {}
+        for column in table.columns:
+            if column.name in table.primary_key:
+                made[column.name] = fresh_key(column, rows, prefix=table.name)
+            elif column.name in table.key_columns:
+                made[column.name] = pa.array(np.arange(rows) // 2 + 1)
+            else:
+                codec = codec_for(column)
+                made[column.name] = codec.decode(rng.integers(0, codec.size, rows).astype(np.int32), rng)
+        return Artifact({}, pa.table(made))
+
+    return sample
+
+
+def _publisher(schema: Schema) -> Callable[[StepContext], Artifact]:
+    def publish(context: StepContext) -> Artifact:
+        tables = {key[1]: artifact.table for key, artifact in context.inputs.items()}
+        assert context.out is not None
+        write_bundle(context.out, schema, tables, context.receipt)
+        return Artifact({"path": str(context.out)})
+
+    return publish
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A spec with its data, and the fake in place of every synthesizer."""
+    monkeypatch.setattr(pipeline_run, "load_synthesizer", lambda name: FakeSynthesizer(name))
+    monkeypatch.delenv("PRIVBENCH_DEBUG", raising=False)
+    rng = np.random.default_rng(1)
+    ids = np.arange(CUSTOMERS) + 1000
+    customer = {"id": ids, "age": rng.integers(18, 90, CUSTOMERS), "plan": rng.choice(["free", "paid"], CUSTOMERS)}
+    purchase = {"id": np.arange(PURCHASES), "customer_id": np.repeat(ids, 2), "amount": rng.integers(0, 90, PURCHASES)}
+    pq.write_table(pa.table(customer), tmp_path / "customer.parquet")
+    pq.write_table(pa.table(purchase), tmp_path / "purchase.parquet")
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC, encoding="utf-8")
+    return spec
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def data_of(*arguments: object) -> Any:
+    result = call(*arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def bundle_of(shop: Path, *options: object) -> Path:
+    out = shop.parent / "bundle"
+    result = call("run", shop, "--epsilon", 1, "--out", out, *options)
+    assert result.exit_code == 0, result.stderr
+    return out
+
+
+def test_version_and_help_name_every_command() -> None:
+    assert call("--version").stdout == f"privbench {__version__}\n"
+    shown = call("--help").stdout
+    assert all(name in shown for name in ("init", "plan", "run", "evaluate", "publish", "ledger", "demo"))
+
+
+def test_plan_prices_sum_to_the_budget_and_reads_no_row(shop: Path) -> None:
+    for file in shop.parent.glob("*.parquet"):
+        file.unlink()
+    found = data_of("plan", shop)
+    assert [plan["epsilon"] for plan in found["plans"]] == [0.5, 1.0]
+    for plan in found["plans"]:
+        assert sum(step["price"]["amount"] for step in plan["steps"]) == pytest.approx(plan["total"]["amount"])
+        assert sum(step["share"] for step in plan["steps"]) == pytest.approx(1)
+    assert found["plans"][1]["guarantee"]["replace_one_unit"]["epsilon"] == 2.0
+    assert not (shop.parent / ".privbench").exists()
+    text = call("plan", shop, "--epsilon", 1).stdout
+    assert "customer" in text
+    assert "50.0%" in text
+    assert "No row was read" in text
+
+
+def test_plan_says_when_the_lifetime_budget_cannot_pay(shop: Path) -> None:
+    affordable, too_much = (data_of("plan", shop, "--epsilon", e)["plans"][0]["lifetime"] for e in (1, 5))
+    assert affordable["affordable"]
+    assert affordable["spent"] == 0
+    assert 0 < affordable["spent_after"] <= affordable["epsilon"]
+    assert not too_much["affordable"]
+    assert "too little is left" in call("plan", shop, "--epsilon", 5).stdout
+
+
+def test_run_tells_where_the_bundle_is_and_a_second_run_pays_nothing(shop: Path) -> None:
+    out = shop.parent / "bundle"
+    first = data_of("run", shop, "--epsilon", 1, "--out", out)
+    assert first["rows"] == {"customer": CUSTOMERS, "purchase": PURCHASES}
+    assert first["cost"]["paid"] > 0
+    assert first["cost"]["reused"] == 0
+    second = data_of("run", shop, "--epsilon", 1, "--out", out, "--scale", 2, "--seed", 7)
+    assert second["rows"]["customer"] == 2 * CUSTOMERS
+    assert second["cost"] == {"measure": "zcdp", "paid": 0, "reused": pytest.approx(first["cost"]["paid"])}
+    assert second["lifetime"] == first["lifetime"]
+    text = call("run", shop, "--epsilon", 1, "--out", out)
+    assert "nothing was paid again" in text.stdout
+    assert str(out) in text.stdout
+    assert text.stderr == ""
+
+
+def test_run_in_pure_budget_prices_in_epsilon(shop: Path) -> None:
+    assert "paid ε=1" in call("run", shop, "--epsilon", 1, "--delta", 0, "--out", shop.parent / "bundle").stdout
+
+
+def test_run_refuses_what_the_lifetime_cannot_pay_and_keeps_what_it_released(shop: Path) -> None:
+    result = call("run", shop, "--epsilon", 4, "--out", shop.parent / "bundle")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("privbench: profile/")
+    assert not (shop.parent / "bundle").exists()
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "expected"),
+    [
+        (["--epsilon", "0"], 1, "not positive"),
+        (["--epsilon", "inf"], 1, "finite"),
+        (["--epsilon", "1", "--scale", "0"], 1, "scale: 0.0 is not positive"),
+        (["--epsilon", "1", "--delta", "1"], 1, "delta must be in [0, 1)"),
+        (["--epsilon", "1", "--seed", "-1"], 2, "--seed"),
+        (["--epsilon", "one"], 2, "--epsilon"),
+        ([], 2, "--epsilon"),
+    ],
+)
+def test_run_refuses_bad_options(shop: Path, options: list[str], code: int, expected: str) -> None:
+    result = call("run", shop, "--out", shop.parent / "bundle", *options)
+    assert result.exit_code == code
+    assert expected in result.stderr
+    assert not (shop.parent / "bundle").exists()
+
+
+def test_run_refuses_to_overwrite_a_file(shop: Path) -> None:
+    result = call("run", shop, "--epsilon", 1, "--out", shop)
+    assert result.exit_code == 1
+    assert "name a folder" in result.stderr
+    assert shop.read_text(encoding="utf-8") == SPEC
+
+
+def test_every_problem_of_a_spec_stands_on_a_line_of_its_own(shop: Path) -> None:
+    wrong = SPEC.replace("age: {type: integer", "age: {type: intger").replace("unit: customer", "unit: custmer")
+    shop.write_text(wrong, encoding="utf-8")
+    result = call("plan", shop)
+    assert result.exit_code == 1
+    lines = result.stderr.splitlines()
+    assert re.fullmatch(r"privbench: \d+ problems in the spec", lines[0])
+    assert any("customer.age" in line for line in lines[1:])
+    assert any("did you mean 'customer'" in line for line in lines[1:])
+
+
+def test_private_detail_is_for_the_owner_and_stands_after_the_message(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise SourceError("customer.id: is not unique; fix the source", private_detail="3 rows")
+
+    monkeypatch.setattr("privbench_core.commands.run.run_spec", refuse)
+    result = call("run", shop, "--epsilon", 1, "--out", shop.parent / "bundle")
+    assert result.exit_code == 1
+    assert result.stderr == "privbench: customer.id: is not unique; fix the source\nowner only: 3 rows\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (KeyboardInterrupt(), "stopped; what was released is kept"),
+        (OSError(28, "No space left on device", "part"), "part: No space left on device"),
+        (MemoryError(), "not enough memory"),
+        (InternalError("steps disagree"), "please report it"),
+        (KeyError("secret-value"), "unexpected KeyError"),
+    ],
+)
+def test_any_failure_is_one_line_without_traceback_or_values(
+    shop: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, expected: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("privbench_core.commands.run.run_spec", fail)
+    result = call("run", shop, "--epsilon", 1, "--out", shop.parent / "bundle")
+    assert result.exit_code == 1
+    assert expected in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert "secret-value" not in result.output
+
+
+def test_debug_shows_the_traceback(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIVBENCH_DEBUG", "1")
+    result = call("plan", shop.parent / "none.yaml")
+    assert isinstance(result.exception, Exception)
+    assert not isinstance(result.exception, SystemExit)
+
+
+def test_ledger_lists_what_runs_paid(shop: Path) -> None:
+    assert "nothing is spent" in call("ledger", shop).stdout
+    assert not (shop.parent / ".privbench").exists()
+    paid = data_of("run", shop, "--epsilon", 0.5, "--out", shop.parent / "bundle")
+    found = data_of("ledger", shop)
+    assert [entry["step"] for entry in found["entries"]] == ["profile/customer", "profile/purchase"]
+    assert sum(entry["amount"] for entry in found["entries"]) == pytest.approx(paid["cost"]["paid"])
+    assert found["spent"] + found["left"] == pytest.approx(2)
+    assert found["reserved"] == {}
+    text = call("ledger", shop).stdout
+    assert "epsilon=0.5" in text
+    assert "Reserved" not in text
+
+
+def test_ledger_shows_a_killed_step_as_reserved(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object, **__: object) -> Artifact:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Artifact, "to_bytes", killed)
+        assert call("run", shop, "--epsilon", 0.5, "--out", shop.parent / "bundle").exit_code == 1
+    assert data_of("ledger", shop)["entries"][0]["state"] == "reserved"
+    assert "Reserved: ρ=" in call("ledger", shop).stdout
+
+
+def test_ledger_adds_up_refreshes_of_the_same_step(shop: Path) -> None:
+    bundle_of(shop, "--epsilon", 0.5)
+    rows = pq.read_table(shop.parent / "customer.parquet")
+    pq.write_table(rows.slice(0, CUSTOMERS).set_column(1, "age", pa.array([30] * CUSTOMERS)), shop.parent / "customer.parquet")
+    bundle_of(shop, "--epsilon", 0.5)
+    line = next(line for line in call("ledger", shop).stdout.splitlines() if "profile/customer" in line)
+    assert re.search(r"\s2\s+released", line)
+
+
+def test_evaluate_writes_an_internal_report_outside_the_bundle(shop: Path) -> None:
+    bundle = bundle_of(shop)
+    workload = shop.parent / "queries.sql"
+    workload.write_text(
+        """-- a comment; with a semicolon
+        SELECT count(*) FROM customer WHERE age < 50;
+        SELECT count(*) FROM customer c JOIN purchase p ON p.customer_id = c.id WHERE c.plan = 'paid';
+        SELECT count(*) FROM nowhere;
+        SELECT age FROM customer;
+        DROP TABLE customer;
+        SELECT count(*) FROM read_csv('spec.yaml');
+        """,
+        encoding="utf-8",
+    )
+    out = shop.parent / "report"
+    result = call("evaluate", shop, bundle, "--workload", workload, "--out", out)
+    assert result.exit_code == 0, result.stderr
+    assert "Internal" in result.stdout
+    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    assert found["notice"].startswith("Internal")
+    assert 0 < found["tables"]["customer"]["tvd"]["2"] <= 1
+    assert found["tables"]["customer"]["tvd"]["3"] is None
+    assert found["foreign_keys"]["purchase.customer_id"]["fanout_tvd"] == 0
+    assert found["workload"]["answered"] == 2
+    assert [failure["query"] for failure in found["workload"]["failed"]] == [3, 4, 5, 6]
+    assert found["workload"]["queries"][1]["source"] <= PURCHASES
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert page.index("Do not publish") < page.index("<h1>") < page.index('class="verdict') < page.index("<svg")
+    assert not re.search(r"""(src|href)=["']?https?:""", page)
+    assert found == data_of("evaluate", shop, bundle, "--workload", workload, "--out", out)
+
+
+@pytest.mark.parametrize("inside", [".", "report", "data/deep/report"])
+def test_evaluate_refuses_to_write_into_a_bundle(shop: Path, inside: str) -> None:
+    bundle = bundle_of(shop)
+    before = sorted(bundle.rglob("*"))
+    result = call("evaluate", shop, bundle, "--out", bundle / inside)
+    assert result.exit_code == 1
+    assert "internal" in result.stderr
+    assert sorted(bundle.rglob("*")) == before
+
+
+def test_evaluate_divides_counts_by_the_scale(shop: Path) -> None:
+    bundle = bundle_of(shop, "--scale", 3)
+    workload = shop.parent / "queries.sql"
+    workload.write_text("select count(*) from customer", encoding="utf-8")
+    found = data_of("evaluate", shop, bundle, "--workload", workload, "--out", shop.parent / "report")
+    assert found["workload"]["q_error"]["max"] == 1
+    assert found["tables"]["customer"]["rows"] == [CUSTOMERS, 3 * CUSTOMERS]
+
+
+def test_evaluate_refuses_a_bundle_of_another_spec(shop: Path) -> None:
+    bundle = bundle_of(shop)
+    shop.write_text(SPEC.replace("age:", "years:"), encoding="utf-8")
+    result = call("evaluate", shop, bundle, "--out", shop.parent / "report")
+    assert result.exit_code == 1
+    assert "customer.years is missing" in result.stderr
+
+
+@pytest.mark.parametrize(("text", "expected"), [("", "holds no query"), ("select 'open", "not SQL"), (None, "cannot be read")])
+def test_evaluate_refuses_a_file_that_is_no_workload(shop: Path, text: str | None, expected: str) -> None:
+    workload = shop.parent / "queries.sql"
+    if text is not None:
+        workload.write_text(text, encoding="utf-8")
+    result = call("evaluate", shop, shop.parent, "--workload", workload, "--out", shop.parent / "report")
+    assert result.exit_code == 1
+    assert expected in result.stderr
+
+
+def test_publish_loads_a_bundle_and_replaces_only_if_told(shop: Path) -> None:
+    bundle, target = bundle_of(shop), shop.parent / "target.duckdb"
+    assert data_of("publish", bundle, target)["rows"] == {"customer": CUSTOMERS, "purchase": PURCHASES}
+    assert call("publish", bundle, target).exit_code == 1
+    assert "customer" in call("publish", bundle, target, "--replace").stdout
+    with duckdb.connect(str(target)) as connection:
+        assert connection.execute("select count(*) from purchase").fetchall() == [(PURCHASES,)]
+
+
+def test_init_writes_a_spec_and_never_overwrites_one(shop: Path) -> None:
+    out = shop.parent / "new" / "spec.yaml"
+    result = call("init", shop.parent, "-o", out)
+    assert result.exit_code == 0, result.stderr
+    assert "decide" in out.read_text(encoding="utf-8")
+    assert "customer" in out.read_text(encoding="utf-8")
+    again = call("init", shop.parent, "-o", out)
+    assert again.exit_code == 1
+    assert "exists" in again.stderr
+
+
+def test_demo_refuses_a_folder_that_holds_something_else(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
+    result = call("demo", "--dir", tmp_path)
+    assert result.exit_code == 1
+    assert "--dir" in result.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_exit_codes_and_streams_of_a_real_process(tmp_path: Path) -> None:
+    def process(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "privbench_core", *arguments]
+        here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PRIVBENCH_DEBUG": ""}
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=here, timeout=60, check=False)
+
+    assert process("--version").returncode == 0
+    failed = process("plan", "none.yaml")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr.startswith("privbench: none.yaml")
+    assert failed.stderr.count("\n") == 1
+    assert process("nonsense").returncode == 2
+
+
+def test_help_loads_no_heavy_library() -> None:
+    code = "import sys, privbench_core.cli; print([m for m in ('numpy', 'pyarrow', 'duckdb', 'opendp') if m in sys.modules])"
+    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=here, check=True)
+    assert found.stdout.strip() == "[]"

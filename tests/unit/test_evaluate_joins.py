@@ -1,0 +1,164 @@
+"""Links, joint marginals, fanout and counting queries against brute force on small databases."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.errors import InternalError
+from privbench_core.evaluate.counting import (
+    CountingQuery,
+    CountingShape,
+    Predicate,
+    answer_counting,
+    counting_errors,
+    counting_queries,
+)
+from privbench_core.evaluate.encode import Coded
+from privbench_core.evaluate.joins import (
+    NO_PARENT,
+    Linked,
+    fanout_distance,
+    joint_tvd,
+    link_tables,
+    parent_rows,
+    random_linking,
+)
+from privbench_core.schema.model import ForeignKey
+
+KEY = ForeignKey("person", ("household_id",), "household", ("id",), max_children=9, owner=True)
+
+
+def _database(rng: np.random.Generator, parents: int = 300) -> Linked:
+    """Children copy their parent's first attribute, so linking matters."""
+    parent = rng.integers(0, [3, 4], (parents, 2))
+    links = np.repeat(np.arange(parents), rng.integers(0, 5, parents))
+    child = np.stack([parent[links, 0], rng.integers(0, 5, len(links))], axis=1)
+    return Linked(parent, (3, 4), child, (3, 5), links)
+
+
+def test_parent_rows_of_simple_keys() -> None:
+    parent = pa.table({"id": [7, 3, 5]})
+    child = pa.table({"household_id": pa.array([5, 7, None, 9, 7], pa.int32())})
+    assert parent_rows(parent, child, KEY).tolist() == [2, 0, NO_PARENT, NO_PARENT, 0]
+
+
+def test_parent_rows_of_compound_keys() -> None:
+    key = ForeignKey("c", ("x", "y"), "p", ("a", "b"))
+    parent = pa.table({"a": ["u", "u", "v"], "b": [1, 2, 1]})
+    child = pa.table({"x": ["v", "u", "v", None, "u"], "y": [1, 2, 2, 1, None]})
+    assert parent_rows(parent, child, key).tolist() == [2, 1, NO_PARENT, NO_PARENT, NO_PARENT]
+
+
+def test_parent_rows_of_empty_tables() -> None:
+    parent, child = pa.table({"id": pa.array([], pa.int64())}), pa.table({"household_id": pa.array([1], pa.int64())})
+    assert parent_rows(parent, child, KEY).tolist() == [NO_PARENT]
+    assert parent_rows(parent, child.slice(0, 0), KEY).tolist() == []
+
+
+def test_link_tables_puts_codes_and_links_together() -> None:
+    tables = {"household": pa.table({"id": [1, 2]}), "person": pa.table({"household_id": [2, 2, 1]})}
+    coded = {
+        "household": Coded(("h",), np.array([[0], [1]]), (2,), (True,)),
+        "person": Coded(("p",), np.array([[0], [1], [2]]), (3,), (False,)),
+    }
+    linked = link_tables(KEY, tables, coded)
+    assert linked.links.tolist() == [1, 1, 0]
+    assert linked.fanout.tolist() == [1, 2]
+    assert linked.child_sizes == (3,)
+
+
+def test_random_linking_keeps_fanouts_and_breaks_the_joint_marginal() -> None:
+    rng = np.random.default_rng(3)
+    true = _database(rng)
+    shuffled = true.relinked(rng)
+    assert (shuffled.fanout == true.fanout).all()
+    assert (joint_tvd(true, true) == 0).all()
+    distances = joint_tvd(true, shuffled)
+    assert distances.shape == (2, 2)
+    assert distances[0, 0] > 0.5  # the copied attribute
+    assert distances[1, 1] < 0.2  # attributes that were independent anyway
+    assert sorted(random_linking(true.links, rng)) == sorted(true.links)
+
+
+def test_joint_tvd_leaves_out_children_without_a_parent() -> None:
+    true = Linked(np.array([[0], [1]]), (2,), np.array([[0], [1], [1]]), (2,), np.array([0, 1, NO_PARENT]))
+    kept = Linked(true.parent, (2,), true.child[:2], (2,), true.links[:2])
+    assert joint_tvd(true, kept).tolist() == [[0.0]]
+
+
+def test_fanout_distance_in_children() -> None:
+    assert fanout_distance(np.array([0, 2, 2, 4]), np.array([1, 3])).wasserstein == pytest.approx(1.0)
+    assert fanout_distance(np.array([1, 1]), np.array([3])).wasserstein == pytest.approx(2.0)
+    same = fanout_distance(np.array([0, 2]), np.array([2, 0, 0, 2]))
+    assert (same.tvd, same.wasserstein) == (0, 0)
+    assert fanout_distance(np.array([0, 1]), np.array([1, 1])).tvd == pytest.approx(0.5)
+
+
+def _holds(codes: np.ndarray, predicate: Predicate) -> bool:
+    return all(admitted[codes[column]] for column, admitted in predicate)
+
+
+def _brute_force(linked: Linked, query: CountingQuery) -> int:
+    """Try every ordered choice of distinct children."""
+    count = 0
+    for number, parent in enumerate(linked.parent):
+        children = linked.child[linked.links == number]
+        right_size = len(children) > 0 if query.fanout is None else len(children) == query.fanout
+        found = any(
+            all(_holds(child, p) for child, p in zip(chosen, query.children, strict=True))
+            for chosen in permutations(children, len(query.children))
+        )
+        count += right_size and found and _holds(parent, query.parent)
+    return count
+
+
+@pytest.mark.parametrize("children", [1, 2, 3])
+@pytest.mark.parametrize("max_fanout", [None, 3])
+def test_counting_queries_agree_with_brute_force(children: int, max_fanout: int | None) -> None:
+    rng = np.random.default_rng(children)
+    linked = _database(rng, parents=60)
+    shape = CountingShape(children=children, attributes=2, selectivity=0.6, max_fanout=max_fanout)
+    queries = counting_queries(linked, ((False, True), (False, True)), shape, 15, rng)
+    answers = answer_counting(linked, queries)
+    assert answers.tolist() == [_brute_force(linked, query) for query in queries]
+    assert answers.sum() > 0
+
+
+def test_one_child_cannot_stand_for_two() -> None:
+    both = ((0, np.array([True, False])),)
+    linked = Linked(np.zeros((2, 1), int), (1,), np.array([[0], [0], [0], [1]]), (2,), np.array([0, 0, 1, 1]))
+    assert answer_counting(linked, [CountingQuery(None, (), (both, both))]).tolist() == [1]
+
+
+def test_predicates_admit_equal_shares_of_the_domain() -> None:
+    linked = Linked(np.zeros((0, 1), int), (100,), np.zeros((0, 1), int), (100,), np.zeros(0, np.int64))
+    shape = CountingShape(selectivity=0.25)
+    queries = counting_queries(linked, ((True,), (False,)), shape, 20, np.random.default_rng(0))
+    for query in queries:
+        (_, run), (_, scattered) = query.parent[0], query.children[0][0]
+        assert run.sum() == scattered.sum() == 50
+        assert np.diff(np.flatnonzero(run)).max() == 1
+    assert any(np.diff(np.flatnonzero(query.children[0][0][1])).max() > 1 for query in queries)
+
+
+def test_counting_errors_scale_to_the_size_of_the_source() -> None:
+    rng = np.random.default_rng(4)
+    true = _database(rng)
+    parents = len(true.parent)
+    twice = Linked(
+        np.vstack([true.parent] * 2),
+        (3, 4),
+        np.vstack([true.child] * 2),
+        (3, 5),
+        np.r_[true.links, true.links + parents],
+    )
+    queries = counting_queries(true, ((False, False), (False, False)), CountingShape(max_fanout=None), 30, rng)
+    assert counting_errors(true, twice, queries).max() == pytest.approx(0)
+    assert counting_errors(true, true.relinked(rng), queries).mean() > 0.05
+    empty = Linked(true.parent[:0], (3, 4), true.child[:0], (3, 5), true.links[:0])
+    with pytest.raises(InternalError, match="at least one parent"):
+        counting_errors(true, empty, queries)

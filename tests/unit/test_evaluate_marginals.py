@@ -1,0 +1,92 @@
+"""Distances between marginals: against values worked out by hand, and dense against sparse counting."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import log
+
+import numpy as np
+import pytest
+
+from privbench_core.errors import InternalError
+from privbench_core.evaluate import marginals
+from privbench_core.evaluate.marginals import column_subsets, frequencies, kld, mean_kld, mean_tvd, tvd
+
+
+def test_tvd_of_a_hand_counted_pair() -> None:
+    a = np.array([[0, 0], [0, 1], [1, 1], [1, 1]])
+    b = np.array([[0, 0], [1, 1]])
+    assert tvd(a, b, (0, 1), (2, 2)) == pytest.approx(0.25)  # (.25, .25, 0, .5) against (.5, 0, 0, .5)
+    assert tvd(a, b, (0,), (2, 2)) == 0
+
+
+def test_kld_is_of_the_original_from_the_synthetic_table() -> None:
+    a, b = np.array([[0], [0], [0], [1]]), np.array([[0], [1]])
+    expected = 0.75 * log(0.75 / 0.5) + 0.25 * log(0.25 / 0.5)
+    assert kld(a, b, (0,), (2,)) == pytest.approx(expected, abs=1e-8)
+    assert kld(b, a, (0,), (2,)) != pytest.approx(expected, abs=1e-3)
+
+
+def test_kld_stays_finite_for_a_value_that_the_synthetic_table_lacks() -> None:
+    a, b = np.array([[0], [1]]), np.array([[0], [0]])
+    assert kld(a, b, (0,), (2,)) == pytest.approx(0.5 * log(0.5) + 0.5 * log(0.5 / 1e-10), rel=1e-6)
+
+
+def test_large_domains_are_counted_sparsely_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(0, 7, (500, 3)), rng.integers(0, 7, (300, 3))
+    dense = [tvd(a, b, (0, 1, 2), (7, 7, 7)), kld(a, b, (0, 1, 2), (7, 7, 7))]
+    monkeypatch.setattr(marginals, "DENSE_CELLS", 10)
+    assert [tvd(a, b, (0, 1, 2), (7, 7, 7)), kld(a, b, (0, 1, 2), (7, 7, 7))] == pytest.approx(dense)
+
+
+def test_a_product_of_sizes_beyond_64_bits_does_not_overflow() -> None:
+    size = 2**31
+    a = np.array([[size - 1] * 4, [0] * 4, [size - 1, 0, 0, 0]])
+    p, q = frequencies(a, a[:1], (0, 1, 2, 3), (size,) * 4)
+    assert sorted(p) == pytest.approx([1 / 3] * 3)
+    assert sorted(q) == [0, 0, 1]
+
+
+def test_weights_replace_row_counts() -> None:
+    a = np.array([[0], [1]])
+    assert tvd(a, a, (0,), (2,), weights=(np.array([3.0, 1.0]), None)) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(("rows_a", "rows_b", "distance"), [(0, 0, 0), (0, 3, 1), (3, 0, 1)])
+def test_empty_tables(rows_a: int, rows_b: int, distance: float) -> None:
+    assert tvd(np.zeros((rows_a, 2), int), np.zeros((rows_b, 2), int), (0, 1), (2, 2)) == distance
+
+
+def test_codes_outside_of_the_domain_are_our_bug() -> None:
+    with pytest.raises(InternalError, match="column 1"):
+        tvd(np.array([[0, 2]]), np.array([[0, 0]]), (0, 1), (2, 2))
+
+
+def test_means_are_over_all_marginals_or_the_given_ones() -> None:
+    rng = np.random.default_rng(2)
+    a, b, sizes = rng.integers(0, 3, (200, 4)), rng.integers(0, 3, (200, 4)), (3,) * 4
+    pairs = [tvd(a, b, s, sizes) for s in combinations(range(4), 2)]
+    assert mean_tvd(a, b, sizes, 2) == pytest.approx(np.mean(pairs))
+    some = column_subsets(4, 2, limit=3, seed=5)
+    assert mean_kld(a, b, sizes, 2, some) == pytest.approx(np.mean([kld(a, b, s, sizes) for s in some.subsets]))
+    assert np.isnan(mean_tvd(a[:, :1], b[:, :1], (3,), 2))
+    with pytest.raises(InternalError, match="3-way"):
+        mean_tvd(a, b, sizes, 3, some)
+
+
+def test_sampled_subsets_are_distinct_seeded_and_say_so() -> None:
+    some = column_subsets(15, 3, limit=200, seed=3)
+    assert len(set(some.subsets)) == 200
+    assert set(some.subsets) <= set(combinations(range(15), 3))
+    assert some == column_subsets(15, 3, limit=200, seed=3) != column_subsets(15, 3, limit=200, seed=4)
+    assert str(some) == "200 of 455 3-way marginals (seed 3)"
+    assert str(column_subsets(15, 2, limit=200)) == "all 105 2-way marginals"
+
+
+def test_every_rank_gives_its_subset() -> None:
+    sampled = column_subsets(6, 3, limit=19, seed=0).subsets
+    everything = list(combinations(range(6), 3))
+    assert list(sampled) == [s for s in everything if s in set(sampled)]
+    with pytest.raises(InternalError, match="at least one column"):
+        column_subsets(3, 0)

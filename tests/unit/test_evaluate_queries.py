@@ -1,0 +1,102 @@
+"""Workload cardinalities against SQL's meaning, and Q-errors."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.errors import SourceError
+from privbench_core.evaluate.queries import Condition, cardinalities, load_sam_workload, q_errors
+
+TABLE = pa.table(
+    {
+        "age": pa.array([20, 30, None, 40], pa.int64()),
+        "job": pa.array(["Ärztin", "clerk", "Clerk", None], pa.large_string()),
+        "born": pa.array([dt.date(2000, 1, 1), None, dt.date(1990, 5, 5), dt.date(1980, 1, 1)]),
+        "pay": pa.array([Decimal("1.10"), Decimal("2.20"), Decimal("3.30"), None], pa.decimal128(8, 2)),
+    }
+)
+
+
+def _write(path: Path, content: Any) -> Path:
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        ((), 4),
+        ((("age", "<=", "30"),), 2),
+        ((("age", "!=", "30"),), 2),
+        ((("job", ">=", "clerk"),), 2),  # "Clerk" sorts before, the umlaut after, NULL nowhere
+        ((("job", "=", "clerk"), ("age", ">", "20")), 1),
+        ((("born", "<", "1990-05-05"),), 1),
+        ((("pay", ">=", "2.20"),), 2),
+        ((("age", "=", "99"),), 0),
+    ],
+)
+def test_cardinalities(conditions: tuple[tuple[str, str, str], ...], expected: int) -> None:
+    assert cardinalities(TABLE, [tuple(Condition(*c) for c in conditions)]).tolist() == [expected]
+
+
+def test_cardinalities_agree_with_a_database() -> None:
+    rng = np.random.default_rng(0)
+    table = pa.table({"a": rng.integers(0, 20, 500), "b": rng.choice(["u", "v", "W", "x y"], 500)})
+    queries, sql = [], []
+    for _ in range(50):
+        low, text, op = str(rng.integers(0, 20)), str(rng.choice(["u", "v", "W"])), str(rng.choice(["<=", ">=", "="]))
+        queries.append((Condition("a", op, low), Condition("b", "<=", text)))
+        sql.append(f"SELECT COUNT(*) FROM t WHERE a {op} {low} AND b <= '{text}'")
+    with duckdb.connect() as database:
+        database.register("t", table)
+        expected = [database.execute(s).fetchone()[0] for s in sql]
+    assert cardinalities(table, queries).tolist() == expected
+
+
+def test_a_table_without_rows_answers_zero() -> None:
+    assert cardinalities(TABLE.slice(0, 0), [(Condition("job", "=", "clerk"),)]).tolist() == [0]
+
+
+def test_unknown_columns_and_values_of_the_wrong_type_are_named() -> None:
+    with pytest.raises(SourceError, match="wage: "):
+        cardinalities(TABLE, [(Condition("wage", "=", "1"),)])
+    with pytest.raises(SourceError, match=r"age: .*'old'.*int64"):
+        cardinalities(TABLE, [(Condition("age", "=", "old"),)])
+
+
+def test_a_workload_file_reads_back_and_reproduces_its_cardinalities(tmp_path: Path) -> None:
+    content = {"query_list": [[[0, 1], [">=", "="], ["20", "clerk"]], [[0], ["<="], ["20"]]], "card_list": ["1", "1"]}
+    queries, expected = load_sam_workload(_write(tmp_path / "w.json", content), TABLE.column_names)
+    assert queries[0] == (Condition("age", ">=", "20"), Condition("job", "=", "clerk"))
+    assert (cardinalities(TABLE, queries) == expected).all()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"query_list": [[[9], ["="], ["1"]]], "card_list": ["1"]},
+        {"query_list": [[[-1], ["="], ["1"]]], "card_list": ["1"]},
+        {"query_list": [[[0], ["LIKE"], ["1"]]], "card_list": ["1"]},
+        {"query_list": [[[0], ["="], ["1", "2"]]], "card_list": ["1"]},
+        {"query_list": [], "card_list": ["1"]},
+        {"queries": []},
+    ],
+)
+def test_files_that_are_no_workload_are_refused(tmp_path: Path, content: Any) -> None:
+    with pytest.raises(SourceError, match=r"w\.json: "):
+        load_sam_workload(_write(tmp_path / "w.json", content), TABLE.column_names)
+
+
+def test_q_errors_are_symmetric_and_at_least_one() -> None:
+    errors = q_errors(np.array([100, 10, 0, 5]), np.array([10, 100, 0, 0]))
+    assert errors.errors.tolist() == [10, 10, 1, 5]
+    assert errors.summary() == pytest.approx({"mean": 6.5, "median": 7.5, "75th": 10, "95th": 10, "max": 10})

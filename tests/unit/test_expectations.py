@@ -1,0 +1,239 @@
+"""Integrity and fidelity suites: a sound database passes; planted faults are found, counted and never quoted."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from privbench_core.evaluate.expectations import (
+    ExpectationResult,
+    check_integrity,
+    failures,
+    fidelity_frame,
+    fidelity_suite,
+    run_suite,
+)
+from privbench_core.schema.model import Column, ColumnType, ForeignKey, Range, Schema, Table, Values
+
+_HOME = Table(
+    "home",
+    (
+        Column("region", ColumnType.CATEGORY, nullable=False),
+        Column("number", ColumnType.INTEGER),
+        Column("kind", ColumnType.CATEGORY, Values(("flat", "house"))),
+        Column("built", ColumnType.DATE, Range("1900-01-01", "2020-12-31"), nullable=True),
+        Column("sold", ColumnType.TIMESTAMP, Range("2000-01-01T00:00:00", "2020-01-01T00:00:00"), nullable=True),
+        Column("price", ColumnType.DECIMAL, Range("0.10", "99.90"), nullable=True, precision=8, scale=2),
+        Column("area", ColumnType.FLOAT, Range(1.0, 500.0)),
+        Column("note", ColumnType.TEXT, nullable=True, max_length=5),
+    ),
+    primary_key=("region", "number"),
+)
+_PERSON = Table(
+    "person",
+    (
+        Column("id", ColumnType.INTEGER),
+        Column("home_region", ColumnType.CATEGORY),
+        Column("home_number", ColumnType.INTEGER),
+        Column("friend", ColumnType.INTEGER, nullable=True),
+        Column("age", ColumnType.INTEGER, Range(0, 110), nullable=True),
+        Column("sex", ColumnType.INTEGER, Values((1, 2))),
+        Column("works", ColumnType.BOOLEAN, nullable=True),
+        Column("badge", ColumnType.INTEGER, Range(0, 9), nullable=True),
+    ),
+    primary_key=("id",),
+    foreign_keys=(
+        ForeignKey("person", ("home_region", "home_number"), "home", ("region", "number"), max_children=2, owner=True),
+        ForeignKey("person", ("friend",), "person", ("id",), max_children=9, optional=True),
+    ),
+    unique=(("badge", "sex"),),
+)
+SCHEMA = Schema("town", (_HOME, _PERSON), "home")
+
+
+def _tables() -> dict[str, pa.Table]:
+    home: dict[str, Any] = {
+        "region": ["n", "n", "s"],
+        "number": [1, 2, 1],
+        "kind": ["flat", "house", "flat"],
+        "built": [dt.date(1900, 1, 1), None, dt.date(2020, 12, 31)],
+        "sold": pa.array([dt.datetime(2000, 1, 1), None, dt.datetime(2020, 1, 1)], pa.timestamp("us")),
+        "price": pa.array([Decimal("0.10"), None, Decimal("99.90")], pa.decimal128(8, 2)),
+        "area": [1.0, 20.5, 500.0],
+        "note": ["", None, "abcde"],
+    }
+    person: dict[str, Any] = {
+        "id": [1, 2, 3],
+        "home_region": ["n", "n", "s"],
+        "home_number": [1, 1, 1],
+        "friend": [2, None, 1],
+        "age": [0, None, 110],
+        "sex": [1, 2, 1],
+        "works": [True, None, False],
+        "badge": [None, None, 4],
+    }
+    return {"home": pa.table(home), "person": pa.table(person)}
+
+
+def _with(table: str, column: str, values: Any) -> dict[str, pa.Table]:
+    """The sound database with one column replaced."""
+    tables = _tables()
+    position = tables[table].column_names.index(column)
+    array = values if isinstance(values, pa.Array) else pa.array(values, tables[table].schema.field(column).type)
+    tables[table] = tables[table].set_column(position, column, array)
+    return tables
+
+
+def _failed(table: str, tables: dict[str, pa.Table]) -> set[tuple[str, str | None, int | None]]:
+    """What fails of one table (the other one is only referred to)."""
+    only = replace(SCHEMA, tables=(SCHEMA.table(table),))
+    return {
+        (result.name.removeprefix("expect_"), result.column, result.unexpected_count)
+        for result in check_integrity(only, tables)[table]
+        if not result.success
+    }
+
+
+def test_a_sound_database_passes_every_expectation(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    results = check_integrity(SCHEMA, _tables(), allow_empty=False)
+    assert failures(results) == []
+    # types, unique keys, NOT NULL, domains, references and siblings, row count
+    assert len(results["home"]) == 8 + 1 + 4 + 6 + 0 + 1
+    assert len(results["person"]) == 8 + 2 + 4 + 3 + 3 + 1
+    assert capfd.readouterr() == ("", "")  # no progress bar
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "values", "expected"),
+    [
+        ("person", "id", [1, 1, 3], ("column_values_to_be_unique", "id", 2)),
+        ("home", "number", [1, 1, 1], ("compound_columns_to_be_unique", "region,number", 2)),
+        ("person", "sex", [1, None, 1], ("column_values_to_not_be_null", "sex", 1)),
+        ("person", "id", [1, None, 3], ("column_values_to_not_be_null", "id", 1)),
+        ("home", "kind", ["flat", "castle", "hut"], ("column_values_to_be_in_set", "kind", 2)),
+        ("person", "sex", [1, 3, 1], ("column_values_to_be_in_set", "sex", 1)),
+        ("person", "age", [-1, None, 111], ("column_values_to_be_between", "age", 2)),
+        (
+            "home",
+            "built",
+            [dt.date(1899, 12, 31), None, None],
+            ("column_values_to_be_between", "built", 1),
+        ),
+        (
+            "home",
+            "sold",
+            [dt.datetime(2020, 1, 1, 0, 0, 0, 1), None, None],
+            ("column_values_to_be_between", "sold", 1),
+        ),
+        (
+            "home",
+            "price",
+            [Decimal("99.91"), None, Decimal("0.09")],
+            ("column_values_to_be_between", "price", 2),
+        ),
+        ("home", "area", [0.5, float("inf"), 2.0], ("column_values_to_be_between", "area", 2)),
+        ("home", "area", [float("nan"), 1.0, 2.0], ("column_values_to_not_be_null", "area", 1)),
+        ("home", "note", ["abcdef", None, ""], ("column_value_lengths_to_be_between", "note", 1)),
+        (
+            "person",
+            "home_number",
+            [1, 9, 1],
+            ("column_values_to_be_in_set", "home_region,home_number refers to home", 1),
+        ),
+        ("person", "friend", [8, None, 1], ("column_values_to_be_in_set", "friend refers to person", 1)),
+        (
+            "person",
+            "home_region",
+            ["n", "n", "n"],
+            ("column_values_to_be_between", "home_region,home_number rows of the same home", 3),
+        ),
+        ("person", "badge", [4, None, 4], ("compound_columns_to_be_unique", "badge,sex", 2)),
+        (
+            "person",
+            "age",
+            pa.array([1.0, None, 2.0]),
+            ("column_values_to_be_in_set", "age has its type", 3),
+        ),
+    ],
+)
+def test_a_planted_fault_is_found_and_counted(
+    table: str, column: str, values: Any, expected: tuple[str, str, int]
+) -> None:
+    assert expected in _failed(table, _with(table, column, values))
+
+
+def test_all_faults_are_collected_and_values_are_never_quoted() -> None:
+    tables = _with("home", "kind", ["flat", "canary-castle", None])
+    tables["person"] = _with("person", "age", [777777, None, 5])["person"].drop_columns(["works", "friend"])
+    lines = failures(check_integrity(SCHEMA, tables))
+    assert "home.kind: expect_column_values_to_be_in_set fails for 1 rows" in lines
+    assert "home.kind: expect_column_values_to_not_be_null fails for 1 rows" in lines
+    assert "person.age: expect_column_values_to_be_between fails for 1 rows" in lines
+    assert "person.works has its type: expect_column_values_to_be_in_set fails for 3 rows" in lines
+    assert "person.friend refers to person: expect_column_values_to_be_in_set fails" in lines
+    assert len(lines) == 6
+    assert not any(value in "".join(lines) for value in ("castle", "777777"))
+
+
+def test_a_nullable_integer_beyond_float_precision_is_still_compared_exactly() -> None:
+    exact = 2**60
+    column = Column("big", ColumnType.INTEGER, Range(0, exact), nullable=True)
+    schema = Schema("s", (Table("t", (Column("id", ColumnType.INTEGER), column), ("id",)),), "t")
+    tables = {"t": pa.table({"id": [1, 2, 3], "big": pa.array([exact, exact + 1, None])})}
+    results = check_integrity(schema, tables)["t"]
+    assert [(r.column, r.unexpected_count) for r in results if not r.success] == [("big", 1)]
+
+
+def test_empty_tables_pass_unless_rows_are_asked_for() -> None:
+    tables = {name: table.slice(0, 0) for name, table in _tables().items()}
+    assert failures(check_integrity(SCHEMA, tables)) == []
+    lines = failures(check_integrity(SCHEMA, tables, allow_empty=False))
+    assert lines == [f"{name}: expect_table_row_count_to_be_between fails" for name in ("home", "person")]
+
+
+def test_a_learned_domain_sets_no_bounds() -> None:
+    columns = tuple(replace(c, domain=None) if c.name == "age" else c for c in _PERSON.columns)
+    schema = replace(SCHEMA, tables=(_HOME, replace(_PERSON, columns=columns)))
+    assert failures(check_integrity(schema, _with("person", "age", [-5, None, 1000]))) == []
+
+
+@pytest.fixture
+def metrics() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "table": ["home", "person", "person"],
+            "metric": ["2-way TVD", "2-way TVD", "fanout TVD"],
+            "value": [0.03, 0.2, float("nan")],
+            "limit": [0.05, 0.1, 0.1],
+        }
+    )
+
+
+def test_fidelity_limits_hold_fail_and_do_not_pass_for_want_of_a_figure(metrics: pd.DataFrame) -> None:
+    results = run_suite("fidelity", fidelity_frame(metrics), fidelity_suite(metrics))
+    assert [(r.column, r.name.split("_")[-1], r.success) for r in results] == [
+        ("home: 2-way TVD", "null", True),
+        ("home: 2-way TVD", "between", True),
+        ("person: 2-way TVD", "null", True),
+        ("person: 2-way TVD", "between", False),
+        ("person: fanout TVD", "null", False),
+        ("person: fanout TVD", "between", True),
+    ]
+
+
+def test_an_empty_suite_has_no_results() -> None:
+    assert run_suite("nothing", pd.DataFrame({"a": [1]}), []) == []
+
+
+def test_failures_name_table_and_column() -> None:
+    results = {"t": [ExpectationResult("expect_x", "c", False, 1200), ExpectationResult("expect_y", None, True, 0)]}
+    assert failures(results) == ["t.c: expect_x fails for 1,200 rows"]

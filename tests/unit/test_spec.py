@@ -1,0 +1,283 @@
+"""The spec file: what it means, and that every mistake in it is found and explained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from privbench_core.errors import SpecError
+from privbench_core.schema import Column, ColumnType, ForeignKey, Learn, Range, Spec, Values, dump_spec, load_spec
+
+SHOP = """
+database: shop
+source: data
+privacy: {unit: customer, delta: 1e-9, epsilons: [0.8, 3.2], lifetime: {epsilon: 20}}
+tables:
+  customer:
+    primary_key: id
+    foreign_keys:
+      - {columns: region, references: region}
+    columns:
+      id: integer
+      region: text
+      age: {type: integer, domain: {min: 0, max: 120, cells: 60}, nullable: true}
+      answer: {type: category, domain: {values: [NO, yes, 02134]}}
+      since: {type: date, domain: {min: 2000-01-01, max: 2030-12-31}}
+      member: boolean
+      note: {type: text, max_length: 80}
+  order:
+    primary_key: [customer, line]
+    foreign_keys:
+      - {columns: customer, references: customer, max_children: 10, on_orphan: drop}
+    unique: [[price, seen]]
+    columns:
+      customer: integer
+      line: integer
+      price: {type: decimal, precision: 8, scale: 2, domain: {min: 0, max: 99.5}}
+      seen: {type: timestamp, domain: {min: "2020-01-01", max: "2021-01-01 12:00"}}
+      weight: {type: float, domain: learn}
+  region:
+    public: true
+    primary_key: code
+    columns:
+      code: {type: text}
+      label: text
+"""
+
+
+def load(folder: Path, text: str) -> Spec:
+    path = folder / "spec.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load_spec(path)
+
+
+def problems(folder: Path, text: str) -> tuple[str, ...]:
+    with pytest.raises(SpecError) as caught:
+        load(folder, text)
+    return caught.value.problems
+
+
+def changed(old: str, new: str) -> str:
+    assert SHOP.count(old) == 1, old
+    return SHOP.replace(old, new)
+
+
+def test_a_spec_is_read_as_it_is_meant(tmp_path: Path) -> None:
+    spec = load(tmp_path, SHOP)
+    assert spec.source == str(tmp_path / "data")
+    assert spec.state == tmp_path / ".privbench"
+    assert (spec.epsilons, spec.delta, spec.lifetime_epsilon, spec.lifetime_delta) == ((0.8, 3.2), 1e-9, 20.0, 1e-9)
+    assert (spec.synthesizer, spec.options, spec.schedule) == ("privbench", {}, None)
+    assert spec.orphans == {"customer.region": "refuse", "order.customer": "drop"}
+    customer, order = spec.schema.table("customer"), spec.schema.table("order")
+    assert customer.column("age") == Column("age", ColumnType.INTEGER, Range(0, 120, 60), nullable=True)
+    # YAML 1.1 would read False, True and 1116 here.
+    assert customer.column("answer").domain == Values(("NO", "yes", "02134"))
+    assert customer.column("since").domain == Range("2000-01-01", "2030-12-31")
+    assert customer.column("note").max_length == 80
+    assert customer.owner_key is None
+    assert order.owner_key == ForeignKey("order", ("customer",), "customer", ("id",), 10, owner=True)
+    assert order.column("price") == Column("price", ColumnType.DECIMAL, Range(0, "99.5"), precision=8, scale=2)
+    assert order.column("seen").domain == Range("2020-01-01T00:00:00", "2021-01-01T12:00:00")
+    assert order.column("weight").domain == Learn()
+    assert order.primary_key == ("customer", "line")
+    assert order.unique == (("price", "seen"),)
+    assert [table.name for table in spec.schema.sampling_order] == ["region", "customer", "order"]
+
+
+def test_dumped_and_loaded_is_the_same(tmp_path: Path) -> None:
+    text = changed("source: data", 'source: data\nschedule: "0 3 * * 1"\nsynthesizer: {name: other, options: {beta: 5}}')
+    spec = load(tmp_path, text)
+    assert (spec.synthesizer, spec.options, spec.schedule) == ("other", {"beta": 5}, "0 3 * * 1")
+    assert load(tmp_path, dump_spec(spec)) == spec
+    assert yaml.safe_load(dump_spec(spec))["source"] == "data"  # stays relative: the project can be moved
+
+
+def test_urls_and_variables_stay_as_written_and_out_of_the_representation(tmp_path: Path) -> None:
+    for source in ("postgresql://u:hunter2@h/db", "${DATABASE_URL}", "postgresql://u:${SECRET}@h/db"):
+        spec = load(tmp_path, changed("source: data", f"source: {source}"))
+        assert spec.source == source
+        assert source not in repr(spec)
+
+
+def test_an_optional_key_makes_its_columns_nullable(tmp_path: Path) -> None:
+    spec = load(tmp_path, changed("references: region}", "references: region, optional: true}"))
+    assert spec.schema.table("customer").column("region").nullable
+    assert spec.schema.table("customer").foreign_keys[0].optional
+
+
+def test_composite_keys_follow_the_order_of_the_parents_key(tmp_path: Path) -> None:
+    extra = """
+  part:
+    primary_key: id
+    foreign_keys:
+      - {columns: [l, c], references: {table: order, columns: [line, customer]}, max_children: 3}
+    columns: {id: integer, l: integer, c: integer}
+"""
+    key = load(tmp_path, SHOP + extra).schema.table("part").foreign_keys[0]
+    assert (key.columns, key.parent_columns, key.owner) == (("c", "l"), ("customer", "line"), True)
+
+
+def test_eight_mistakes_are_eight_problems(tmp_path: Path) -> None:
+    text = SHOP
+    for old, new in {
+        "source: data": "sorce: data",  # 1: unknown key, and so 2: the source is missing
+        "delta: 1e-9": "delta: 1.5",  # 3
+        "age: {type: integer": "age: {type: integr",  # 4
+        "min: 2000-01-01": "min: 2031-01-01",  # 5
+        "max_children: 10": "max_children: 0",  # 6
+        "precision: 8, ": "",  # 7
+        "code: {type: text}": "code: {type: text, nullabel: true}",  # 8
+    }.items():
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    found = problems(tmp_path, text)
+    starts = [
+        "spec: unknown key 'sorce'; did you mean 'source'?",
+        "spec: source is missing; ",
+        "privacy: delta is 1.5; ",
+        "customer.age: type is 'integr'; did you mean 'integer'?",
+        "customer.since: min '2031-01-01' is above max '2030-12-31'; ",
+        "order.customer: max_children is 0; ",
+        "order.price: a decimal without precision and scale; ",
+        "region.code: unknown key 'nullabel'; did you mean 'nullable'?",
+    ]
+    assert len(found) == 8, "\n".join(found)
+    for start in starts:
+        assert any(line.startswith(start) for line in found), (start, found)
+    assert str(SpecError(found)) == "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("unit: customer", "unit: custmer", "privacy: unit 'custmer' is no table; did you mean 'customer'?"),
+        ("unit: customer, ", "", "privacy: unit is missing"),
+        ("unit: customer", "unit: CHOOSE", "privacy: unit is not decided yet"),
+        ("unit: customer", "unit: region", "region: the privacy unit is a public table"),
+        ("unit: customer", "unit: order", "order.customer: the privacy unit depends on the private table customer"),
+        ("[0.8, 3.2]", "[]", "privacy: epsilons is []"),
+        ("[0.8, 3.2]", "[0.8, -1]", "privacy: epsilons is [0.8, -1]"),
+        ("[0.8, 3.2]", "[0.8, 0.8]", "privacy: epsilons is [0.8, 0.8]; 0.8 stands twice"),
+        ("[0.8, 3.2]", "[.inf]", "privacy: epsilons is [inf]"),
+        (", lifetime: {epsilon: 20}", "", "privacy.lifetime: epsilon is missing"),
+        ("{epsilon: 20}", "{epsilon: 0.5}", "privacy.lifetime: epsilon is 0.5; it cannot pay"),
+        ("{epsilon: 20}", "{epsilon: 20, delta: 1e-12}", "privacy.lifetime: delta is 1e-12; it cannot be below"),
+        ("delta: 1e-9", "delta: -1", "privacy: delta is -1"),
+        ("source: data", 'source: data\nschedule: "daily"', "spec: schedule is 'daily'"),
+        ("source: data", "source: data\nsynthesizer: {options: {}}", "synthesizer: name is missing"),
+        ("database: shop", "database: a/b", "'a/b': this name becomes part of file names"),
+        ("  region:\n", "  Customer:\n", "customer, Customer: tables differ only by case"),
+        ("note: {", "AGE: boolean\n      note: {", "customer: the columns age, AGE differ only by case"),
+        ("max: 120, cells: 60", "max: 120, cells: 0", "customer.age: cells is 0"),
+        ("max: 120, cells: 60", "cells: 60", "customer.age: max is missing"),
+        ("max: 120, cells: 60", "max: 1.5", "customer.age: max is 1.5; write an integer"),
+        ("max: 120, cells: 60", "max: -5", "customer.age: min 0 is above max -5"),
+        ("[NO, yes, 02134]", "[]", "customer.answer: values is []"),
+        ("[NO, yes, 02134]", "[a, b, a]", "customer.answer: values holds 'a' twice"),
+        ("[NO, yes, 02134]", "[a, null]", "customer.answer: values holds None; each must be text"),
+        ("[NO, yes, 02134]", "[true]", "customer.answer: values holds True; each must be text"),
+        (", domain: {values: [NO, yes, 02134]}", "", "customer.answer: a column of type category without a domain"),
+        ("member: boolean", "member: {type: boolean, domain: learn}", "customer.member: a domain on a column of type"),
+        ("member: boolean", "member: {type: boolean, scale: 2}", "customer.member: scale on a column of type boolean"),
+        ("member: boolean", "member: {type: float, domain: {values: [1]}}", "customer.member: a list of values for"),
+        ("member: boolean", "member: integer", "customer.member: a column of type integer without a domain; declare"),
+        ("      id: integer", "      id: {type: integer, domain: learn}", "customer.id: a domain on a key column"),
+        ("      id: integer", "      id: {type: integer, nullable: true}", "customer.id: a primary key that may be"),
+        ("      id: integer", "      id: {type: integer, nullable: yes}", "customer.id: nullable is 'yes'; write true"),
+        ("      id: integer", "      id: float", "customer.id: a key of type float"),
+        ("      id: integer", "      id: text", "order.customer: type integer, but customer.id is text"),
+        ("primary_key: id\n", "primary_key: idd\n", "customer.idd: no such column; did you mean 'id'?"),
+        ("primary_key: id\n", "primary_key: [id, id]\n", "customer: primary_key is ['id', 'id']"),
+        ("scale: 2, ", "scale: 9, ", "order.price: scale is 9"),
+        ("columns: customer,", "columns: custmer,", "order.custmer: no such column; did you mean 'customer'?"),
+        ("columns: customer,", "columns: [customer, line],", "order.(customer,line): 2 column(s) refer to 1 column(s)"),
+        ("references: customer,", "references: customr,", "order.customer: references 'customr', which is no table; did"),
+        ("references: customer,", "references: {table: customer, columns: age},", "order.customer: refers to customer(age)"),
+        (", max_children: 10", "", "order.customer: max_children is missing; declare the most order rows one customer"),
+        ("on_orphan: drop", "on_orphan: ignore", "order.customer: on_orphan is 'ignore'"),
+        ("on_orphan: drop", "owner: true, optional: true", "order.customer: the owner key is optional"),
+        ("references: region}", "references: region, owner: true}", "customer.region: owner: true in the privacy unit"),
+        ("    public: true\n", "", "region: a private table with no path to the privacy unit; add a foreign key"),
+        ("    unique: [[price, seen]]", "    unique: [[price, sen]]", "order.sen: no such column; did you mean 'seen'?"),
+        ("  region:\n    public: true", "  region:\n    public: maybe", "region: public is 'maybe'"),
+        ("  order:\n", "  order:\n    public: true\n", "order.customer: a public table refers to the private table"),
+    ],
+)
+def test_each_mistake_is_explained(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    found = problems(tmp_path, changed(old, new))
+    assert any(line.startswith(expected) for line in found), "\n".join(found)
+    assert all(": " in line and "; " in line for line in found)  # where, what was found; what to do
+
+
+@pytest.mark.parametrize(
+    "old_new",
+    [
+        ("      id: integer", "      id: integr"),
+        ("columns: customer,", "columns: custmer,"),
+        ("max_children: 10", "max_children: 0"),
+        ("unit: customer", "unit: CHOOSE"),
+    ],
+)
+def test_one_mistake_is_one_problem(tmp_path: Path, old_new: tuple[str, str]) -> None:
+    assert len(problems(tmp_path, changed(*old_new))) == 1
+
+
+def test_learned_categories_need_a_delta(tmp_path: Path) -> None:
+    learned = SHOP.replace("domain: {values: [NO, yes, 02134]}", "domain: learn")
+    assert load(tmp_path, learned).delta == 1e-9
+    found = problems(tmp_path, learned.replace("delta: 1e-9", "delta: 0"))
+    assert found == (
+        "customer.answer: a list of values cannot be learned with delta 0; list the values, or declare delta above 0",
+    )
+
+
+def test_cycles_are_refused_by_name(tmp_path: Path) -> None:
+    myself = changed("references: region}", "references: customer, max_children: 2}").replace("region: text", "region: integer")
+    assert any(line.startswith("customer: refers to itself") for line in problems(tmp_path, myself))
+    loop = """
+  a: {primary_key: id, columns: {id: integer, b: integer}, foreign_keys: [{columns: b, references: b, max_children: 1}]}
+  b:
+    primary_key: id
+    columns: {id: integer, a: integer, c: integer}
+    foreign_keys:
+      - {columns: a, references: a, max_children: 1}
+      - {columns: c, references: customer, max_children: 1, owner: true}
+"""
+    found = problems(tmp_path, SHOP + loop)
+    assert found == ("a: a cycle of foreign keys (a -> b -> a); leave one of these keys out of the spec",)
+
+
+def test_several_paths_need_a_marked_owner(tmp_path: Path) -> None:
+    two = """
+  visit:
+    primary_key: id
+    foreign_keys:
+      - {columns: host, references: customer, max_children: 5}
+      - {columns: guest, references: customer, max_children: 5}
+    columns: {id: integer, host: integer, guest: integer}
+"""
+    expected = "visit: several paths lead to the privacy unit; mark one of visit.host, visit.guest with owner: true"
+    assert problems(tmp_path, SHOP + two) == (expected,)
+    marked = (SHOP + two).replace("{columns: host,", "{owner: true, columns: host,")
+    assert load(tmp_path, marked).schema.ownership_path("visit")[0].columns == ("host",)
+    both = marked.replace("{columns: guest,", "{owner: true, columns: guest,")
+    assert problems(tmp_path, both)[0].startswith("visit: several keys are marked owner: true (visit.host, visit.guest)")
+
+
+def test_yaml_mistakes_give_a_line(tmp_path: Path) -> None:
+    assert problems(tmp_path, "database: [\n  a: b\n")[0].startswith("line 3, column 1: not valid YAML")
+    assert problems(tmp_path, "")[0].startswith("spec: holds no keys")
+    twice = changed("      member: boolean", "      member: boolean\n      age: integer")
+    assert problems(tmp_path, twice)[0] == "line 17: the key 'age' stands twice in one mapping; remove one"
+    (tmp_path / "spec.yaml").write_bytes(b"database: \xff\xfe")
+    with pytest.raises(SpecError, match="spec.yaml: not UTF-8 text"):
+        load_spec(tmp_path / "spec.yaml")
+    with pytest.raises(SpecError, match="none.yaml: cannot be read"):
+        load_spec(tmp_path / "none.yaml")
+
+
+def test_yaml_makes_no_objects(tmp_path: Path) -> None:
+    assert "not valid YAML" in problems(tmp_path, "database: !!python/object/apply:os.getcwd []")[0]
