@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from benchmarks import adult, report, sandag
@@ -27,9 +29,9 @@ def main() -> int:
     parser.add_argument("--dry", action="store_true", help="print the tables, leave the README as it is")
     given = parser.parse_args()
     common = {"seeds": given.seeds, "epsilons": given.epsilon, "deltas": given.delta, "progress": _tell}
-    sections = {
-        "adult": lambda: adult.run(given.data, names=given.methods, **common),
-        "sandag": lambda: sandag.run(**common),
+    sections: dict[str, Callable[[], str]] = {
+        "adult": partial(adult.run, given.data, names=given.methods, **common),
+        "sandag": partial(sandag.run, **common),
     }
     try:
         for name, measure in sections.items():

@@ -15,7 +15,7 @@ from benchmarks import histograms, subject
 from benchmarks.data import ADULT, CodedAdult, Listed, data_folder, read_table
 from benchmarks.measure import Codes, Fit, Method
 from benchmarks.peers import DPMM_METHODS, fit_dpmm
-from benchmarks.report import machine, markdown, medians, with_ratios
+from benchmarks.report import Row, machine, markdown, medians, with_ratios
 from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.evaluate.encode import value_codes
 from privbench_core.evaluate.marginals import column_subsets, mean_kld, mean_tvd
@@ -127,7 +127,7 @@ def run(
     adult = CodedAdult.load(folder)
     workload = Workload.load(folder, adult)
     scoring = Scoring(adult, workload)
-    rows = []
+    rows: list[Row] = []
     for delta in deltas:
         for epsilon in epsilons:
             for name in names:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from privbench_core.errors import SourceError
 from privbench_core.evaluate.queries import Query
 
-Codes = NDArray[np.int64]
+Codes = NDArray[np.integer]
 
 
 def data_folder(option: Path | None = None) -> Path:
@@ -57,7 +57,8 @@ class Bins:
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
         """Bins of ``values``, clamped into the domain."""
-        return np.clip((values.to_numpy() - self.low) // self.width, 0, self.size - 1)
+        bins: Codes = np.clip((values.to_numpy() - self.low) // self.width, 0, self.size - 1)
+        return bins
 
     def decode(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
         """Whole numbers, uniform inside each bin."""
@@ -86,10 +87,11 @@ class Listed:
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
         """Positions in the list; SourceError for a value that is not in it."""
-        codes = pc.index_in(values.cast(pa.string()), pa.array(self.values))
-        if codes.null_count:
+        found = pc.index_in(values.cast(pa.string()), pa.array(self.values))
+        if found.null_count:
             raise SourceError(f"Adult holds a value outside of the codebook's list {', '.join(self.values[:3])}, ...")
-        return codes.to_numpy().astype(np.int64)
+        codes: Codes = found.to_numpy().astype(np.int64)
+        return codes
 
     def decode(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
         """The values (nothing is drawn)."""

@@ -54,8 +54,9 @@ def machine(seeds: int) -> str:
     """One line on what the figures were measured with."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "pyarrow", "opendp"))
     python = ".".join(str(part) for part in sys.version_info[:3])
+    runs = "1 run" if seeds == 1 else f"{seeds} runs"
     return (
-        f"Medians of {seeds} run{'' if seeds == 1 else 's'}, {datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores ({platform.machine()}),"
+        f"Medians of {runs}, {datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores ({platform.machine()}),"
         f" Python {python}, {packages}."
     )
 

@@ -44,7 +44,7 @@ def run_privbench(epsilon: float, delta: float, seed: int, out: str) -> float:
     Ledger and releases go to a folder of their own with a lifetime budget that never ends: the example's own budget is
     not touched, and no run is handed the releases of an earlier one.
     """
-    from privbench_core.pipeline.run import run_spec  # noqa: PLC0415  (only the child process pays for it)
+    from privbench_core.pipeline.run import run_spec  # only the child process pays for it
 
     spec = replace(load_spec(SPEC), state=Path(out) / "state", lifetime_epsilon=1e6, lifetime_delta=0.5)
     start = perf_counter()

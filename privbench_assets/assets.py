@@ -9,14 +9,15 @@ from hashlib import blake2b
 import dagster as dg
 
 from privbench_core.pipeline.receipt import receipt_for
+from privbench_core.pipeline.runner import Release
 from privbench_core.schema.spec import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 
-from privbench_assets.automation import refresh_condition
+from privbench_assets.automation import first_step_condition, next_step_condition
 from privbench_assets.checks import check_results, check_specs, refuse_failures
 from privbench_assets.failures import nothing_private
 from privbench_assets.io_managers import Made
-from privbench_assets.keys import group, identifier, source_key, step_key
+from privbench_assets.keys import group, identifier, op_name, source_key, step_key
 from privbench_assets.metadata import price_table, step_metadata
 from privbench_assets.resources import Session, session_key
 from privbench_assets.sources import trail
@@ -59,13 +60,13 @@ def step_asset(
             return dg.MaterializeResult(
                 asset_key=key,
                 value=made,
-                data_version=dg.DataVersion(release.digest),
+                data_version=dg.DataVersion(_version(priced, release)),
                 metadata=step_metadata(session, epsilon, priced, release),
                 check_results=list(check_results(schema, priced, key, release.artifact)),
             )
 
     asset = dg.multi_asset(
-        name=identifier(schema.name, *step.key),
+        name=op_name(schema.name, step.key),
         description=_description(plans, step, schema.name),
         outs={
             "release": dg.AssetOut(
@@ -74,7 +75,7 @@ def step_asset(
                 description=_description(plans, step, schema.name),
                 io_manager_key=identifier(schema.name, IO_MANAGER),
                 code_version=_code_version(next(iter(plans.values())), step),
-                automation_condition=refresh_condition(first=not step.inputs),
+                automation_condition=next_step_condition() if step.inputs else first_step_condition(),
                 group_name=group(schema.name, step.table),
                 kinds={str(step.kind), "parquet" if step.kind is StepKind.PUBLISH else _kind(plans)},
                 tags=_tags(step),
@@ -103,13 +104,18 @@ def _execute(session: Session, epsilon: str, key: Key, made: Mapping[Key, Made])
     return Made(release, sources, {"/".join(before): value.digest for before, value in releases.items()})
 
 
+def _version(step: Step, release: Release) -> str:
+    """What tells two results apart: the bytes, or for a bundle, which is a folder, all that it was made from."""
+    return release.key if step.kind is StepKind.PUBLISH else release.digest
+
+
 def _description(plans: Mapping[str, Plan], step: Step, database: str) -> str:
     what = step.table or database
     if step.kind is StepKind.FANOUT and len(step.key) > 1:
         what = step.key[-1]
     work = _WORK[step.kind].format(what=what)
     if not step.reads:
-        redraw = " Depends on the run's seed and scale, which are free to change." if step.depends else ""
+        redraw = f" Depends on the {' and the '.join(step.depends)} of the run." if step.depends else ""
         return f"{work}. Free: looks at no private row, only at what was released.{redraw}"
     tables = ", ".join(step.reads)
     return f"{work}. Looks at the private rows of {tables}, and costs {price_table(plans, step)}; what was bought once is never paid again."

@@ -7,6 +7,8 @@ data versions (digests), not times. No condition looks at code versions: an edit
 
 from __future__ import annotations
 
+import warnings
+
 import dagster as dg
 
 from privbench_core.schema.spec import Spec
@@ -16,8 +18,13 @@ from privbench_assets.keys import identifier, step_key
 Condition = dg.AutomationCondition
 
 
+def content_changed() -> dg.AutomationCondition:
+    """What this depends on has another content than at the last tick: a table of the source other rows, say."""
+    return Condition.any_deps_match(Condition.data_version_changed()).with_label("content_changed")
+
+
 def input_changed() -> dg.AutomationCondition:
-    """A table of the source, or a step before, has another content than at the last tick, or is about to run."""
+    """A step before, or a table of the source, has another content than at the last tick, or is about to run."""
     return Condition.any_deps_match(Condition.data_version_changed() | Condition.will_be_requested()).with_label("input_changed")
 
 
@@ -30,6 +37,16 @@ def failed_first() -> dg.AutomationCondition:
     return Condition.execution_failed().since(Condition.newly_updated()).newly_true().with_label("failed_first")
 
 
+def until_requested(trigger: dg.AutomationCondition) -> dg.AutomationCondition:
+    """``trigger``, remembered until it was answered by a request.
+
+    A request made at one tick is seen at the next. What triggers in between (the source changed again, the run failed at once)
+    came after the request, so it is not what the request answered, and is kept.
+    """
+    answered = Condition.newly_requested() & ~trigger
+    return trigger.since(answered | Condition.initial_evaluation())
+
+
 def inputs_ready() -> dg.AutomationCondition:
     """All steps before have been made or are about to be, none is at work, and none failed a blocking check."""
     return (
@@ -37,22 +54,28 @@ def inputs_ready() -> dg.AutomationCondition:
     ).with_label("inputs_ready")
 
 
-def refresh_condition(*, first: bool) -> dg.AutomationCondition:
-    """When a step runs by itself: latched, so that a change seen while the step could not run is not forgotten.
+def first_step_condition() -> dg.AutomationCondition:
+    """When a step that only the source comes before runs by itself.
 
-    Args:
-        first: Whether no step comes before it, only the source. Such a step is refreshed, never started: the first release at an ε
-            is a decision to spend, and stays with a person or a schedule.
+    It is refreshed, never started: the first release at an ε is a decision to spend, and stays with a person or a schedule. A
+    change that is seen while it runs makes it run again, which costs nothing if that run had seen the change already.
     """
-    wanted = (input_changed() | failed_first()).since_last_handled()
-    ready = ~Condition.missing() if first else inputs_ready()
-    return wanted & ready & ~Condition.in_progress()
+    wanted = until_requested(content_changed() & ~Condition.missing()) | until_requested(failed_first())
+    return wanted & ~Condition.in_progress()
+
+
+def next_step_condition() -> dg.AutomationCondition:
+    """When a step behind another one runs by itself.
+
+    Its own update answers a change too: in a run of the whole line each step follows the one before, and is done with it.
+    """
+    wanted = input_changed().since_last_handled() | until_requested(failed_first())
+    return wanted & inputs_ready() & ~Condition.in_progress()
 
 
 def status_condition() -> dg.AutomationCondition:
-    """The status follows whatever was published or observed."""
-    changed = Condition.any_deps_match(Condition.newly_updated() | Condition.data_version_changed())
-    return changed.since_last_handled() & ~Condition.in_progress()
+    """When the status is gathered again: another bundle at some ε, or other rows in the source."""
+    return until_requested(content_changed()) & ~Condition.in_progress()
 
 
 def automation_sensor(spec: Spec) -> dg.AutomationConditionSensorDefinition:
@@ -61,9 +84,12 @@ def automation_sensor(spec: Spec) -> dg.AutomationConditionSensorDefinition:
     The sources are part of its selection: conditions can see the versions of what is evaluated only.
     """
     name = spec.schema.name
+    with warnings.catch_warnings():  # the parameter is called a beta feature
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        everything = dg.AssetSelection.key_prefixes(step_key(name, ()).path, include_sources=True)
     return dg.AutomationConditionSensorDefinition(
         identifier(name, "refresh_on_change"),
-        target=dg.AssetSelection.key_prefixes(step_key(name, ()).path, include_sources=True),
+        target=everything,
         description=(
             f"Refreshes the benchmark of {name} at every ε at which it was made before, when an observation of the source shows"
             " a change. Each refresh is charged to the lifetime budget. Turn on the schedule that observes the source as well."

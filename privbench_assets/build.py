@@ -43,7 +43,7 @@ def build_defs(spec: Spec | Path, *, resource_overrides: Mapping[str, Any] | Non
     sources = source_assets(spec)
     steps = [step_asset(spec, plans, step, partitions, looks[step.key]) for step in plan.steps]
     status = benchmark_status(spec, plans)
-    refresh = refresh_job(spec, dg.AssetSelection.assets(*steps))
+    refresh = refresh_job(spec, dg.AssetSelection.assets(*steps, status))
     observe = observe_job(spec, dg.AssetSelection.assets(*sources.keys))
     own = {
         session_key(spec): session_resource(spec, plans),

@@ -97,7 +97,7 @@ def _result(name: str, asset: dg.AssetKey, outcomes: Sequence[Mapping[str, Any]]
     if failed:
         said = f"{len(failed)} of {len(outcomes)} expectations do not hold: " + "; ".join(f"{_where(o)}: {o['name']}" for o in failed[:5])
     else:
-        said = f"all {len(outcomes)} expectations hold" if outcomes else "nothing to check"
+        said = f"all expectations hold ({len(outcomes)})" if outcomes else "nothing to check"
     return dg.AssetCheckResult(passed=not failed, asset_key=asset, check_name=name, metadata=metadata, description=said)
 
 

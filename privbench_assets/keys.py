@@ -13,7 +13,7 @@ import dagster as dg
 from privbench_core.synthesizers.contract import Key
 
 _KEY_PART = re.compile(r"[A-Za-z0-9_.-]+")
-_IDENTIFIER = re.compile(r"[A-Za-z0-9_]+")
+_WORD = re.compile(r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)*")  # no double underscore, which separates words
 
 
 def step_key(database: str, key: Key) -> dg.AssetKey:
@@ -37,17 +37,22 @@ def identifier(*words: str) -> str:
     >>> identifier("households", "model", "person")
     'households__model__person'
     """
-    return "__".join(_legal(word, _IDENTIFIER) for word in words)
+    return "__".join(_legal(word, _WORD) for word in words)
+
+
+def op_name(database: str, key: Key) -> str:
+    """What a step is called inside a run; a foreign key, "person.household_id", counts as two words."""
+    return identifier(database, *(word for part in key for word in part.split(".") if word))
 
 
 def group(database: str, table: str) -> str:
     """The asset group of a table, inside its database's group; the database's own group for ``table == ""``."""
-    return "/".join(_legal(word, _IDENTIFIER) for word in (database, table) if word)
+    return "/".join(_legal(word, _WORD) for word in (database, table) if word)
 
 
 def _legal(text: str, allowed: re.Pattern[str]) -> str:
     """``text`` if it is allowed as it is, else its allowed characters and a short hash that keeps names apart."""
     if allowed.fullmatch(text):
         return text
-    kept = "_".join(allowed.findall(text)) or "x"
+    kept = "_".join(re.findall(r"[A-Za-z0-9]+", text)) or "x"
     return f"{kept}_{blake2b(text.encode(), digest_size=3).hexdigest()}"

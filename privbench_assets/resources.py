@@ -28,8 +28,8 @@ class Session:
     Args:
         spec: The validated spec.
         plans: A plan per ε partition.
-        seed: Of sampling; costs nothing to change.
-        scale: Size of the synthetic database relative to the source; costs nothing to change.
+        seed: Of sampling.
+        scale: Size of the synthetic database relative to the source.
     """
 
     def __init__(self, spec: Spec, plans: Mapping[str, Plan], seed: int = 0, scale: float = 1.0) -> None:
@@ -73,7 +73,7 @@ def session_key(spec: Spec) -> str:
 def session_resource(spec: Spec, plans: Mapping[str, Plan]) -> dg.ResourceDefinition:
     """The session of each run; ``seed`` and ``scale`` can be set when a run is launched."""
     options = {
-        "seed": dg.Field(int, default_value=0, description="Seed of sampling. Another seed draws another database, at no cost."),
+        "seed": dg.Field(int, default_value=0, description="Seed of sampling: another seed draws another database."),
         "scale": dg.Field(float, default_value=1.0, description="Size relative to the source: 10 draws ten times as many rows."),
     }
 

@@ -8,6 +8,7 @@ themselves is compared with what was profiled.
 
 # No postponed annotations here: Dagster looks at the type of `context` itself.
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -43,9 +44,6 @@ def source_assets(spec: Spec) -> dg.AssetsDefinition:
         for key, table in keys.items()
     ]
 
-    @dg.multi_observable_source_asset(
-        specs=specs, name=identifier(schema.name, "source"), can_subset=True, required_resource_keys={resource}
-    )
     def observe(context: dg.AssetExecutionContext) -> Iterator[dg.ObserveResult]:
         session: Session = getattr(context.resources, resource)
         with nothing_private(f"{schema.name}/source", spec.state):
@@ -55,7 +53,12 @@ def source_assets(spec: Spec) -> dg.AssetsDefinition:
                 found = fingerprints[table.name]
                 yield dg.ObserveResult(asset_key=key, data_version=dg.DataVersion(found), metadata={FINGERPRINT: found})
 
-    return observe
+    with warnings.catch_warnings():  # the decorator is called a beta feature, at every use
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        decorate = dg.multi_observable_source_asset(
+            specs=specs, name=identifier(schema.name, "source"), can_subset=True, required_resource_keys={resource}
+        )
+        return decorate(observe)
 
 
 def observed_fingerprint(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:

@@ -51,7 +51,7 @@ def write_report(path: Path, bundle: Path, out: Path, workload: Path | None, *, 
     if as_json:
         print_json(content)
         return
-    verdict = judge(comparison)
+    verdict = judge(comparison, answers)
     say(verdict.summary, style="bold")
     show_fidelity(comparison)
     if answers is not None:
@@ -106,9 +106,9 @@ def _tell_workload(answers: WorkloadFigures) -> None:
     summary = str(answers.errors) if answers.errors else "none"
     say(f"Q-error of {len(answers.answers)} queries: {summary}")
     if answers.failed:
-        numbers = ", ".join(str(number) for number, _ in answers.failed[:_NAMED])
+        numbers = ", ".join(f"query {number}" for number, _ in answers.failed[:_NAMED])
         more = ", ..." if len(answers.failed) > _NAMED else ""
-        say(f"Left out: {len(answers.failed)} queries that could not be answered ({numbers}{more}: see the report)")
+        say(f"Left out, because they could not be answered: {numbers}{more} (the report says why)")
 
 
 def _keep_apart(out: Path) -> None:

@@ -70,10 +70,10 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
         say(f"{spec.schema.name}: nothing is spent; the lifetime budget is {budget_in_words(life)}.")
         return
     rows = [
-        [line.run, line.step, str(line.price), str(line.times), line.state, line.at[:16].replace("T", " ")]
+        [line.run.replace("epsilon=", "ε="), line.step, str(line.price), str(line.times), line.state, line.at.partition("T")[0]]
         for line in _lines(account.entries)
     ]
-    headers = ["run", "step", ">price", ">times", "state", "last (UTC)"]
+    headers = ["run", "step", ">price", ">times", "state", "last"]
     show(f"{spec.schema.name}: paid for {unit_in_words(spec)}", headers, rows)
     say(f"Lifetime: {budget_in_words(life)}")
     say(f"Spent:    ε={balance.spent:.4g} at δ={life.delta:.2g} ({_sums(account.entries)})")

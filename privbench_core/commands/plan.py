@@ -8,7 +8,7 @@ from typing import Any
 from privbench_core.commands.lifetime import Account, account_of, balance_after
 from privbench_core.commands.terminal import finite, print_json, say, show
 from privbench_core.pipeline.run import plan_for
-from privbench_core.privacy.budget import Budget, Measure
+from privbench_core.privacy.budget import Budget, zero
 from privbench_core.schema.spec import Spec, load_spec
 from privbench_core.synthesizers.contract import Plan, Step
 
@@ -25,13 +25,14 @@ def show_plans(path: Path, epsilon: float | None, *, as_json: bool) -> None:
             "plans": [_as_data(spec, account, plan) for plan in plans],
         })  # fmt: skip
         return
-    title = f"{spec.schema.name}: what {plans[0].synthesizer} will do"
+    currency = str(zero(plans[0].budget.measure)).partition("=")[0]
+    title = f"{spec.schema.name}: what {plans[0].synthesizer} will do, and the price of each step in {currency}"
     headers = ["stage", "table or key", *(f">ε={plan.budget.epsilon:g}" for plan in plans)]
     rows = [
         [str(step.kind), subject(step), *(_price(plan, plan.step(step.key)) for plan in plans)]
         for step in plans[0].steps
     ]
-    show(title, headers, rows, footer=["total", "", *(str(plan.budget.total()) for plan in plans)])
+    show(title, headers, rows, footer=["budget", "", *(f"{plan.budget.total().amount:.3g} 100%" for plan in plans)])
     show(
         f"What it guarantees, for {unit_in_words(spec)}",
         [">run", ">add or remove one", ">replace one", ">lifetime ε spent after the run"],
@@ -60,8 +61,7 @@ def subject(step: Step) -> str:
 def _price(plan: Plan, step: Step) -> str:
     if not step.reads:
         return "free"
-    symbol = "ε" if step.price.measure is Measure.PURE else "ρ"
-    return f"{symbol}={step.price.amount:.3g} {step.price.amount / plan.budget.total().amount:6.1%}"
+    return f"{step.price.amount:.3g} {step.price.amount / plan.budget.total().amount:4.0%}"
 
 
 def _terms(spec: Spec, account: Account, plan: Plan) -> list[str]:

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -34,7 +34,8 @@ def show(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], *, f
     grid = Grid(box=SIMPLE_HEAD, pad_edge=False, show_footer=bool(footer))
     for position, header in enumerate(headers):
         last = Text(footer[position] if footer else "")
-        grid.add_column(header.lstrip(">"), footer=last, justify="right" if header.startswith(">") else "left")
+        justify: Literal["left", "right"] = "right" if header.startswith(">") else "left"
+        grid.add_column(header.lstrip(">"), footer=last, justify=justify, overflow="fold")
     for row in rows:
         grid.add_row(*(Text(cell) for cell in row))
     console().print(grid)

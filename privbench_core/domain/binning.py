@@ -146,7 +146,7 @@ def merge_cells(noisy: Floats, codec: Codec, sigma: float, max_codes: int) -> Bi
 
 
 def _merge_list(noisy: Floats, sigma: float, max_codes: int) -> tuple[NDArray[np.int64], Floats]:
-    """Codes and unnormalised weights of listed values: significant ones in order, then the rare code, if there is one."""
+    """Codes and unnormalised weights of listed values: significant ones in order, then a rare code, if need be."""
     own = noisy > SIGNIFICANT * sigma
     if own.sum() > max_codes or (own.sum() == max_codes and not own.all()):
         kept = np.argsort(-noisy, kind="stable")[: max_codes - 1]

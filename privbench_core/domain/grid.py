@@ -93,7 +93,7 @@ class Grid:
             case ColumnType.FLOAT:
                 return float(number)
             case ColumnType.DECIMAL:
-                return format(Decimal(int(number)).scaleb(-(self.scale or 0)), "f")
+                return format(Decimal(int(number)).scaleb(-self._places), "f")
             case ColumnType.DATE:
                 return (_DAY_ZERO + timedelta(days=int(number))).isoformat()
             case ColumnType.TIMESTAMP:
@@ -160,6 +160,11 @@ class Grid:
         return cls(description["where"], kind, description["precision"], description["scale"])
 
     @property
+    def _places(self) -> int:
+        """Digits after the point: other types than decimals have none, whatever the column declares."""
+        return (self.scale or 0) if self.type is ColumnType.DECIMAL else 0
+
+    @property
     def _type_text(self) -> str:
         return f"decimal({self.precision}, {self.scale})" if self.type is ColumnType.DECIMAL else str(self.type)
 
@@ -177,7 +182,7 @@ class Grid:
             case ColumnType.TIMESTAMP:
                 return _microseconds(str(value))
             case _:
-                scaled = Decimal(str(value)).scaleb(self.scale or 0)
+                scaled = Decimal(str(value)).scaleb(self._places)
                 if scaled != scaled.to_integral_value():
                     raise ValueError
                 return int(scaled)
@@ -200,7 +205,7 @@ class Grid:
     @property
     def _exchange_type(self) -> pa.DataType:
         """The Arrow type whose buffer `numbers` reads: the canonical one, with room to spare for decimals."""
-        return pa.decimal128(38, self.scale or 0) if self.type is ColumnType.DECIMAL else self.arrow_type
+        return pa.decimal128(38, self._places) if self.type is ColumnType.DECIMAL else self.arrow_type
 
 
 def qualified(column: Column, table: str) -> str:

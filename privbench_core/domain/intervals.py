@@ -185,7 +185,7 @@ class IntervalCodec(OrderedCodec):
         guess = np.minimum(offset * (self.cells / points), self.cells - 1).astype(np.int32)
         guess -= numbers < self.starts[guess]
         guess += numbers > self.ends[guess]
-        return guess
+        return np.asarray(guess, np.int32)
 
 
 def interval_codec(

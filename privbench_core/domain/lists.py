@@ -69,7 +69,7 @@ class ListCodec:
         """
         if self._grid is not None:
             numbers, null = self._grid.numbers(values)
-            found = pc.index_in(pa.array(numbers), value_set=pa.array(self.values, numbers.dtype))
+            found = pc.index_in(pa.array(numbers), value_set=pa.array(np.array(self.values, numbers.dtype)))
         else:
             known = self._arrow_values
             array = self._checked(values).cast(known.type).combine_chunks()
@@ -88,8 +88,8 @@ class ListCodec:
         null = cells == self.null if self.nullable else None
         indices = pa.array(places, mask=null)
         if self._grid is not None:
-            numbers = np.array(self.values, np.float64 if self._grid.continuous else np.int64)
-            return self._grid.array(numbers).take(indices)
+            listed = np.array(self.values, np.float64) if self._grid.continuous else np.array(self.values, np.int64)
+            return self._grid.array(listed).take(indices)
         return self._arrow_values.take(indices)
 
     def labels(self) -> list[str]:

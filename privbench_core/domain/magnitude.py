@@ -1,4 +1,4 @@
-"""The public grid on which a range is learned: it covers all that a type can hold, coarsely, and depends on nothing else."""
+"""The public grid on which a range is learned: it covers all that a type can hold, coarsely, and knows no data."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _FLOAT_EXPONENTS = range(-32, 129)
 class LearnedMagnitude(OrderedCodec):
     """A public grid over all that a type can hold, on which a range is learned under differential privacy.
 
-    Integers, decimals and floats: powers of two of either sign around zero (floats from 2^-32 to 2^128; smaller ones count
-    as zero). Dates and timestamps: calendar years 1900 to 2100, one cell before and one after.
+    Integers, decimals and floats: powers of two of either sign around zero (floats from 2^-32 to 2^128; smaller ones
+    count as zero). Dates and timestamps: calendar years 1900 to 2100, one cell before and one after.
     """
 
     @classmethod

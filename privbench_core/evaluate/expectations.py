@@ -162,14 +162,14 @@ def _great_expectations() -> ModuleType:
     log.propagate = False
     if not log.handlers:
         log.addHandler(logging.NullHandler())
-    import great_expectations as gx  # noqa: PLC0415  (slow)
+    import great_expectations as gx  # slow
 
     return gx
 
 
 def _expectations() -> ModuleType:
     _great_expectations()
-    import great_expectations.expectations as gxe  # noqa: PLC0415  (slow)
+    import great_expectations.expectations as gxe  # slow
 
     return gxe
 

@@ -49,8 +49,8 @@ def _guarantee(schema: Schema, receipt: Mapping[str, Any]) -> str:
     unit = guarantee.get("unit", f"one row of {schema.unit} and all rows that depend on it")
     lines.append(
         f"The unit of protection is {unit}. Whatever anyone computes from this folder, with whatever else they know, "
-        "its probability would have been nearly the same without that unit in the original: it changes by a factor of at "
-        "most exp(ε), but for a part of at most δ."
+        "its probability would have been nearly the same without that unit in the original: it changes by a factor of "
+        "at most exp(ε), but for a part of at most δ."
     )
     figures = [
         ("a unit is added or removed", guarantee.get("add_or_remove_one_unit")),
@@ -93,7 +93,7 @@ def _loading(tables: Mapping[str, Mapping[str, Any]]) -> str:
     for name, entry in tables.items():
         read = f"COPY (FROM {_sql_text(entry['file'])}) TO '/dev/stdout' (FORMAT csv, HEADER false)"
         load = f"\\copy {quote_identifier(name)} FROM STDIN (FORMAT csv)"
-        copies.append(f'duckdb -c {shlex.quote(read)} | psql "$URL" -c {shlex.quote(load)}')
+        copies.append(f'duckdb -c {_shell(read)} | psql "$URL" -c {_shell(load)}')
     return "\n".join(
         [
             "## Loading it",
@@ -108,7 +108,7 @@ def _loading(tables: Mapping[str, Mapping[str, Any]]) -> str:
             "With DuckDB alone, where it lies:",
             "",
             "```sh",
-            f"duckdb -c {shlex.quote(f'SELECT count(*) FROM {_sql_text(first)}')}",
+            f"duckdb -c {_shell(f'SELECT count(*) FROM {_sql_text(first)}')}",
             "```",
             "",
             "With psql (and DuckDB to read Parquet):",
@@ -120,6 +120,11 @@ def _loading(tables: Mapping[str, Mapping[str, Any]]) -> str:
             "```",
         ]
     )
+
+
+def _shell(text: str) -> str:
+    """``text`` as one word of a shell command, in the quotes that leave it readable."""
+    return shlex.quote(text) if "'" not in text or set(text) & set('"$`\\!') else f'"{text}"'
 
 
 def _sql_text(text: str) -> str:

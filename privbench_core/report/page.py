@@ -49,7 +49,7 @@ def subject_of(bundle: str, manifest: Mapping[str, Any]) -> Subject:
 
 def metrics(subject: Subject, comparison: Comparison, workload: WorkloadFigures | None) -> dict[str, Any]:
     """The content of metrics.json."""
-    verdict = judge(comparison)
+    verdict = judge(comparison, workload)
     return {
         "notice": INTERNAL,
         "database": subject.database,
@@ -79,7 +79,7 @@ def render(subject: Subject, pair: Pair, comparison: Comparison, workload: Workl
     return _template().render(
         notice=INTERNAL,
         subject=subject,
-        verdict=judge(comparison),
+        verdict=judge(comparison, workload),
         tables=tables,
         joins=joins,
         public=[table.name for table in pair.schema.tables if table.public],

@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from privbench_core.report.comparison import Comparison
+from privbench_core.report.comparison import Comparison, KeyFigures, TableFigures
+from privbench_core.report.workload import WorkloadFigures
 
 CLOSE = 0.10
 """Mean 2-way and joined distances up to this count as close: on average 10% of the rows sit in another cell."""
 ROUGH = 0.25
 """Up to this, shapes and large groups hold and details do not."""
+CLOSE_Q_ERROR = 2.0
+"""The same for the median Q-error of a workload."""
+ROUGH_Q_ERROR = 5.0
+"""Likewise."""
 
 
 class Level(StrEnum):
@@ -26,6 +31,7 @@ _MEANING = {
     Level.ROUGH: "Rough: shapes and large groups hold, details do not. A larger ε or coarser domains would help.",
     Level.FAR: "Far: do not rely on it. Raise ε, declare coarser domains, or use a larger source.",
 }
+_WORSE = (Level.CLOSE, Level.ROUGH, Level.FAR)
 
 
 @dataclass(frozen=True)
@@ -33,9 +39,9 @@ class Verdict:
     """The verdict.
 
     Attributes:
-        level: The worst of all tables and joins.
+        level: The worst of all tables, joins and the workload.
         summary: What that means.
-        remarks: One sentence per table and key.
+        remarks: One sentence per table, key and workload.
     """
 
     level: Level
@@ -43,24 +49,37 @@ class Verdict:
     remarks: tuple[str, ...]
 
 
-def judge(comparison: Comparison) -> Verdict:
-    """Put the figures into words; the rule is `CLOSE` and `ROUGH`, applied to the worst table or join."""
-    distances: list[float] = []
-    remarks: list[str] = []
-    for name, table in comparison.tables.items():
-        found = table.tvd.get(2) if table.tvd.get(2) is not None else table.tvd.get(1)
-        if found is None:
-            remarks.append(f"{name}: has no attributes to compare.")
-            continue
-        distances.append(found)
-        against = f"; with columns shuffled it would be {table.shuffled:.3f}" if table.shuffled is not None else ""
-        remarks.append(f"{name}: pairs of columns are {found:.3f} from the source on average{against}.")
-    for name, key in comparison.keys.items():
-        if key.joint is None or key.shuffled is None:
-            continue
-        distances.append(key.joint)
-        lost = "" if key.joint < key.shuffled else ": the link between parents and children is lost"
-        remarks.append(f"{name}: joined pairs are {key.joint:.3f}; with children shuffled {key.shuffled:.3f}{lost}.")
-    worst = max(distances, default=0.0)
-    level = Level.CLOSE if worst <= CLOSE else Level.ROUGH if worst <= ROUGH else Level.FAR
-    return Verdict(level, _MEANING[level], tuple(remarks))
+def judge(comparison: Comparison, workload: WorkloadFigures | None = None) -> Verdict:
+    """Put the figures into words; the limits above are applied to the worst of them."""
+    found = [_table(name, figures) for name, figures in comparison.tables.items()]
+    found += [_key(name, figures) for name, figures in comparison.keys.items()]
+    if workload is not None and workload.errors is not None:
+        errors = workload.errors
+        level = _level(errors.percentile(50), CLOSE_Q_ERROR, ROUGH_Q_ERROR)
+        found.append((level, f"Workload: Q-error {errors}."))
+    worst = max((level for level, _ in found), key=_WORSE.index, default=Level.CLOSE)
+    return Verdict(worst, _MEANING[worst], tuple(remark for _, remark in found))
+
+
+def _table(name: str, figures: TableFigures) -> tuple[Level, str]:
+    pairs, single = figures.tvd.get(2), figures.tvd.get(1)
+    if pairs is not None and figures.shuffled is not None:
+        lost = "" if pairs < figures.shuffled else ": the correlations are lost"
+        remark = f"{name}: pairs of columns are {pairs:.3f} from the source; shuffled columns {figures.shuffled:.3f}{lost}."
+        return _level(pairs, CLOSE, ROUGH), remark
+    if single is not None:
+        return _level(single, CLOSE, ROUGH), f"{name}: columns are {single:.3f} from the source."
+    return Level.CLOSE, f"{name}: has no attributes to compare."
+
+
+def _key(name: str, figures: KeyFigures) -> tuple[Level, str]:
+    if figures.joint is None or figures.shuffled is None:
+        level = _level(figures.fanout_tvd, CLOSE, ROUGH)
+        return level, f"{name}: children per parent are {figures.fanout_tvd:.3f} from the source."
+    lost = "" if figures.joint < figures.shuffled else ": the link between parents and children is lost"
+    remark = f"{name}: joined pairs are {figures.joint:.3f} from the source; shuffled children {figures.shuffled:.3f}{lost}."
+    return _level(figures.joint, CLOSE, ROUGH), remark
+
+
+def _level(value: float, close: float, rough: float) -> Level:
+    return Level.CLOSE if value <= close else Level.ROUGH if value <= rough else Level.FAR

@@ -76,7 +76,9 @@ def _selected(table: Table, found: dict[str, sa.types.TypeEngine[Any]]) -> list[
     selected = []
     for column in table.columns:
         plain: sa.ColumnElement[Any] = sa.column(column.name)
-        foreign = column.type in _TEXTUAL and not isinstance(found[column.name], sa.String)
+        stored = found[column.name]
+        # CHAR(n) as well: casting it takes off the blanks it is padded with, which mean nothing.
+        foreign = column.type in _TEXTUAL and (not isinstance(stored, sa.String) or isinstance(stored, sa.CHAR))
         selected.append((sa.cast(plain, sa.Text) if foreign else plain).label(column.name))
     return selected
 

@@ -49,20 +49,16 @@ def fingerprint_rows(table: Table, rows: pa.Table) -> str:
 def _parts(values: pa.Array) -> Iterator[bytes]:
     """Bytes that determine a column's values and are determined by them, which those of NULL slots are not."""
     yield np.packbits(pc.is_null(values).to_numpy(zero_copy_only=False)).tobytes()
+    present = values.drop_null()
     if pa.types.is_string(values.type):
-        yield pc.fill_null(pc.binary_length(values), 0).to_numpy().astype("<i4").tobytes()
-        yield "".join(text for text in values.drop_null().to_pylist()).encode()
+        yield pc.binary_length(present).to_numpy().astype("<i4").tobytes()
+        yield "".join(present.to_pylist()).encode()
     elif pa.types.is_floating(values.type):
-        numbers = pc.fill_null(values, 0.0).to_numpy() + 0.0  # one zero
+        numbers = present.to_numpy() + 0.0  # one zero
         yield np.where(np.isnan(numbers), np.nan, numbers).tobytes()  # one NaN
     elif pa.types.is_boolean(values.type):
-        yield np.packbits(pc.fill_null(values, False).to_numpy(zero_copy_only=False)).tobytes()
+        yield np.packbits(present.to_numpy(zero_copy_only=False)).tobytes()
     else:
-        yield _fixed_width(values)
-
-
-def _fixed_width(values: pa.Array) -> bytes:
-    width = values.type.bit_width // 8
-    filled = pc.if_else(pc.is_valid(values), values, pa.scalar(0).cast(pa.int64()).cast(values.type))
-    start = filled.offset * width
-    return bytes(memoryview(filled.buffers()[1])[start : start + len(filled) * width])
+        width = present.type.bit_width // 8
+        start = present.offset * width
+        yield present.buffers()[1].to_pybytes()[start : start + len(present) * width]

@@ -88,7 +88,8 @@ def test_a_spec_is_read_as_it_is_meant(tmp_path: Path) -> None:
 
 
 def test_dumped_and_loaded_is_the_same(tmp_path: Path) -> None:
-    text = changed("source: data", 'source: data\nschedule: "0 3 * * 1"\nsynthesizer: {name: other, options: {beta: 5}}')
+    more = 'source: data\nschedule: "0 3 * * 1"\nsynthesizer: {name: other, options: {beta: 5}}'
+    text = changed("source: data", more)
     spec = load(tmp_path, text)
     assert (spec.synthesizer, spec.options, spec.schedule) == ("other", {"beta": 5}, "0 3 * * 1")
     assert load(tmp_path, dump_spec(spec)) == spec
@@ -193,10 +194,23 @@ def test_eight_mistakes_are_eight_problems(tmp_path: Path) -> None:
         ("primary_key: id\n", "primary_key: [id, id]\n", "customer: primary_key is ['id', 'id']"),
         ("scale: 2, ", "scale: 9, ", "order.price: scale is 9"),
         ("columns: customer,", "columns: custmer,", "order.custmer: no such column; did you mean 'customer'?"),
-        ("columns: customer,", "columns: [customer, line],", "order.(customer,line): 2 column(s) refer to 1 column(s)"),
-        ("references: customer,", "references: customr,", "order.customer: references 'customr', which is no table; did"),
-        ("references: customer,", "references: {table: customer, columns: age},", "order.customer: refers to customer(age)"),
-        (", max_children: 10", "", "order.customer: max_children is missing; declare the most order rows one customer"),
+        ("columns: customer,", "columns: [customer, line],", "order.(customer,line): 2 column(s) refer to 1"),
+        ("references: customer,", "references: customr,", "order.customer: references 'customr', which is no"),
+        ("references: customer,", "references: {table: customer, columns: age},", "order.customer: refers to customer("),
+        ("references: customer,", "", "order.customer: references is missing; name the parent table"),
+        ("references: customer,", "references: region,", "order: a private table with no path to the privacy unit"),
+        ("references: customer,", "references: region, owner: true,", "order.customer: owner: true on a key to a public"),
+        (", max_children: 10", "", "order.customer: max_children is missing; declare the most order rows one"),
+        ("      - {columns: customer,", "      - customer\n      - {columns: customer,", "order: a foreign key is not a mapping"),
+        ("on_orphan: drop}", "on_orphan: drop}\n      - {columns: customer, references: region}", "order.customer: two foreign"),
+        ("columns: customer, ref", "optional: true, columns: line, ref", "order.line: optional, but none of its columns"),
+        ("customer: integer", "customer: {type: integer, nullable: true}", "order.customer: a nullable column in a"),
+        ("code: {type: text}", "code: {}", "region.code: type is missing"),
+        ("    unique: [[price, seen]]", "    unique: price", "order: unique is missing; write a list of lists"),
+        ("    unique: [[price, seen]]", "    colums: {}", "order: unknown key 'colums'; did you mean 'columns'?"),
+        ("  region:\n", "  a/b:\n", "'a/b': this name becomes part of file names; remove path separators"),
+        ("  region:\n", "  empty:\n  region:\n", "empty: the table has no content; give it a primary_key and columns"),
+        ("  region:\n", "  bare: {primary_key: id}\n  region:\n", "bare: columns is missing; list them as name: type"),
         ("on_orphan: drop", "on_orphan: ignore", "order.customer: on_orphan is 'ignore'"),
         ("on_orphan: drop", "owner: true, optional: true", "order.customer: the owner key is optional"),
         ("references: region}", "references: region, owner: true}", "customer.region: owner: true in the privacy unit"),
@@ -235,7 +249,7 @@ def test_learned_categories_need_a_delta(tmp_path: Path) -> None:
 
 
 def test_cycles_are_refused_by_name(tmp_path: Path) -> None:
-    myself = changed("references: region}", "references: customer, max_children: 2}").replace("region: text", "region: integer")
+    myself = changed("references: region}", "references: customer, max_children: 2}")
     assert any(line.startswith("customer: refers to itself") for line in problems(tmp_path, myself))
     loop = """
   a: {primary_key: id, columns: {id: integer, b: integer}, foreign_keys: [{columns: b, references: b, max_children: 1}]}
@@ -264,7 +278,9 @@ def test_several_paths_need_a_marked_owner(tmp_path: Path) -> None:
     marked = (SHOP + two).replace("{columns: host,", "{owner: true, columns: host,")
     assert load(tmp_path, marked).schema.ownership_path("visit")[0].columns == ("host",)
     both = marked.replace("{columns: guest,", "{owner: true, columns: guest,")
-    assert problems(tmp_path, both)[0].startswith("visit: several keys are marked owner: true (visit.host, visit.guest)")
+    assert problems(tmp_path, both) == (
+        "visit: several keys are marked owner: true (visit.host, visit.guest); keep it on one",
+    )
 
 
 def test_yaml_mistakes_give_a_line(tmp_path: Path) -> None:
@@ -273,9 +289,9 @@ def test_yaml_mistakes_give_a_line(tmp_path: Path) -> None:
     twice = changed("      member: boolean", "      member: boolean\n      age: integer")
     assert problems(tmp_path, twice)[0] == "line 17: the key 'age' stands twice in one mapping; remove one"
     (tmp_path / "spec.yaml").write_bytes(b"database: \xff\xfe")
-    with pytest.raises(SpecError, match="spec.yaml: not UTF-8 text"):
+    with pytest.raises(SpecError, match=r"spec\.yaml: not UTF-8 text"):
         load_spec(tmp_path / "spec.yaml")
-    with pytest.raises(SpecError, match="none.yaml: cannot be read"):
+    with pytest.raises(SpecError, match=r"none\.yaml: cannot be read"):
         load_spec(tmp_path / "none.yaml")
 
 

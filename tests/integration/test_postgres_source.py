@@ -1,0 +1,196 @@
+"""PostgreSQL as a source and as a target of the DDL, on a real server."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+
+from privbench_core.errors import SourceError
+from privbench_core.schema import (
+    Column,
+    ColumnType,
+    ForeignKey,
+    Learn,
+    Schema,
+    Spec,
+    Table,
+    create_schema_sql,
+    load_spec,
+)
+from privbench_core.schema.reflect import reflect
+from privbench_core.source import database, open_source
+from privbench_core.source.arrow_types import arrow_schema
+from privbench_core.source.fingerprint import fingerprint_rows
+
+pgserver = pytest.importorskip("pgserver", reason="there is no wheel of pgserver for this Python")
+
+T = ColumnType
+PERSON = Table(
+    "Person",
+    (
+        Column("id", T.INTEGER),
+        Column("mail", T.TEXT),
+        Column("kind", T.CATEGORY, Learn()),
+        Column("pay", T.DECIMAL, Learn(), nullable=True, precision=10, scale=2),
+        Column("height", T.FLOAT, Learn(), nullable=True),
+        Column("here", T.BOOLEAN, nullable=True),
+        Column("born", T.DATE, Learn(), nullable=True),
+        Column("seen", T.TIMESTAMP, Learn(), nullable=True),
+    ),
+    ("id",),
+    unique=(("mail", "kind"),),
+)
+VISIT = Table(
+    "visit",
+    (Column("person", T.INTEGER), Column("no", T.INTEGER), Column("zone", T.TEXT, nullable=True)),
+    ("person", "no"),
+    (
+        ForeignKey("visit", ("person",), "Person", ("id",), 9, owner=True),
+        ForeignKey("visit", ("zone",), "zone", ("code",), optional=True),
+    ),
+)
+ZONE = Table("zone", (Column("code", T.TEXT),), ("code",), public=True)
+SCHEMA = Schema("clinic", (VISIT, PERSON, ZONE), "Person")
+ROWS = [
+    (1, "é@x", "a", Decimal("12345678.90"), 0.1, True, dt.date(2020, 2, 29), dt.datetime(2020, 1, 2, 3, 4, 5, 678901)),
+    (2, "雪", "b", None, None, None, None, None),
+    (3, "", "b", Decimal("-0.01"), -1e300, False, dt.date(1, 1, 1), dt.datetime(1969, 12, 31, 23, 59, 59)),
+]
+
+
+@pytest.fixture(scope="session")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PostgreSQL server with the schema and its rows in it."""
+    server = pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="stop")
+    where = server.get_uri()
+    engine = sa.create_engine(where.replace("postgresql://", "postgresql+psycopg://"), poolclass=sa.pool.NullPool)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(create_schema_sql(SCHEMA))
+        connection.exec_driver_sql("INSERT INTO zone VALUES ('north')")
+        for row in ROWS:
+            connection.exec_driver_sql('INSERT INTO "Person" VALUES (%s, %s, %s, %s, %s, %s, %s, %s)', row)
+        connection.exec_driver_sql("INSERT INTO visit VALUES (1, 1, 'north'), (1, 2, NULL), (3, 1, 'north')")
+        connection.exec_driver_sql(
+            "CREATE TYPE mood AS ENUM ('calm', 'cross');"
+            "CREATE TABLE odd AS SELECT 7::numeric(9, 0) AS id, 'cross'::mood AS mood, 5 AS code,"
+            " '00000000-0000-0000-0000-000000000001'::uuid AS token, 'ab'::char(5) AS padded,"
+            " '2020-07-01 12:00+02'::timestamptz AS at, 'secret' AS word;"
+            "CREATE VIEW failing AS SELECT word::integer AS id FROM odd"
+        )
+    engine.dispose()
+    yield where
+    server.cleanup()
+
+
+def spec(source: str) -> Spec:
+    return Spec(SCHEMA, source, Path("spec.yaml").absolute(), (1.0,), 0.0, 1.0, 0.0)
+
+
+def test_rows_come_back_as_they_went_in(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = open_source(spec(url))
+    assert source.tables() == ["Person", "failing", "odd", "visit", "zone"]
+    whole = source.read(PERSON)
+    assert whole.schema.types == arrow_schema(PERSON).types
+    assert [tuple(row.values()) for row in whole.to_pylist()] == ROWS
+    monkeypatch.setattr(database, "_CHUNK", 1)  # NULL alone in a chunk has no type of its own
+    chunked = source.read(PERSON)
+    assert chunked.column("pay").num_chunks == 3
+    assert chunked.equals(whole)
+    assert source.fingerprint(PERSON) == fingerprint_rows(PERSON, whole)
+
+
+def test_the_fingerprint_follows_the_content_and_nothing_else(url: str) -> None:
+    source = open_source(spec(url))
+    before = source.fingerprint(PERSON)
+    engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"), poolclass=sa.pool.NullPool)
+    with engine.begin() as connection:  # an update moves the row to the end of the heap
+        connection.exec_driver_sql("""UPDATE "Person" SET kind = 'a' WHERE id = 1""")
+    assert source.read(PERSON)["id"].to_pylist() == [2, 3, 1]
+    assert source.fingerprint(PERSON) == before
+    with engine.begin() as connection:
+        connection.exec_driver_sql("""UPDATE "Person" SET kind = 'c' WHERE id = 1""")
+    assert source.fingerprint(PERSON) != before
+    with engine.begin() as connection:
+        connection.exec_driver_sql("""UPDATE "Person" SET kind = 'a' WHERE id = 1""")
+    engine.dispose()
+
+
+def test_types_of_postgres_that_stand_for_ours(url: str) -> None:
+    columns = (Column("id", T.INTEGER), Column("at", T.TIMESTAMP))
+    texts = tuple(Column(name, T.CATEGORY) for name in ("mood", "code", "token", "padded"))
+    row = open_source(spec(url)).read(Table("odd", columns + texts, ("id",))).to_pylist()[0]
+    assert row == {
+        "id": 7,
+        "at": dt.datetime(2020, 7, 1, 10),
+        "mood": "cross",
+        "code": "5",
+        "token": "00000000-0000-0000-0000-000000000001",
+        "padded": "ab",
+    }
+
+
+def test_errors_tell_neither_values_nor_passwords(url: str) -> None:
+    source = open_source(spec(url))
+    with pytest.raises(SourceError, match=r"^odd\.word: not every value") as misfit:
+        source.read(Table("odd", (Column("word", T.INTEGER),), ("word",)))
+    with pytest.raises(SourceError, match=r"failed \(InvalidTextRepresentation\)") as failing:
+        source.read(Table("failing", (Column("id", T.INTEGER),), ("id",)))
+    assert "secret" not in str(misfit.value) + str(failing.value)
+    elsewhere = sa.make_url(url).set(password="hunter2", database="nowhere").render_as_string(hide_password=False)
+    with pytest.raises(SourceError, match="cannot connect to postgresql database nowhere") as missing:
+        open_source(spec(elsewhere)).tables()
+    assert "does not exist" in str(missing.value)
+    assert "hunter2" not in str(missing.value)
+    with pytest.raises(SourceError, match="visits: the source has no such table; did you mean 'visit'"):
+        source.read(Table("visits", VISIT.columns, VISIT.primary_key))
+
+
+def test_a_table_without_rows(url: str) -> None:
+    engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"), poolclass=sa.pool.NullPool)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE nothing (id bigint PRIMARY KEY, kind text)")
+    rows = open_source(spec(url)).read(Table("nothing", (Column("id", T.INTEGER), Column("kind", T.TEXT)), ("id",)))
+    assert (rows.num_rows, rows.schema.types) == (0, [pa.int64(), pa.string()])
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE nothing")
+    engine.dispose()
+
+
+def test_the_ddl_is_kept_by_the_server(url: str) -> None:
+    engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"), poolclass=sa.pool.NullPool)
+    inspector = sa.inspect(engine)
+    assert inspector.get_pk_constraint("visit")["constrained_columns"] == ["person", "no"]
+    assert {key["referred_table"] for key in inspector.get_foreign_keys("visit")} == {"Person", "zone"}
+    assert [index["column_names"] for index in inspector.get_indexes("visit")] == [["zone"]]
+    assert inspector.get_unique_constraints("Person")[0]["column_names"] == ["mail", "kind"]
+    with pytest.raises(sa.exc.IntegrityError), engine.begin() as connection:
+        connection.exec_driver_sql("INSERT INTO visit VALUES (99, 1, NULL)")
+    engine.dispose()
+
+
+def test_a_draft_of_the_database_loads_once_decided(url: str, tmp_path: Path) -> None:
+    draft = reflect(url, "clinic")
+    assert "unit: CHOOSE" in draft  # Person and zone have one dependant each
+    assert "mood: {type: category, domain: learn, nullable: true}" in draft
+    cut = draft[: draft.index("  odd:")] + draft[draft.index("  visit:") :]
+    for old, new in {
+        "unit: CHOOSE": "unit: Person",
+        "epsilons: CHOOSE": "epsilons: [1]",
+        "epsilon: CHOOSE": "epsilon: 3",
+        "  zone:\n": "  zone:\n    public: true\n",
+        "max_children: CHOOSE": "max_children: 9",
+        "code: {type: category, domain: learn}": "code: text",
+    }.items():
+        cut = cut.replace(old, new)
+    (tmp_path / "spec.yaml").write_text(cut, encoding="utf-8")
+    loaded = load_spec(tmp_path / "spec.yaml")
+    assert loaded.schema.table("visit").primary_key == ("person", "no")
+    assert loaded.schema.table("Person").column("pay").precision == 10
+    assert loaded.schema.ownership_path("visit")[0].parent == "Person"
+    assert open_source(loaded).read(loaded.schema.table("Person")).num_rows == 3

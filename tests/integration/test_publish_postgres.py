@@ -1,0 +1,132 @@
+"""Loading a bundle into a real PostgreSQL: keys enforced, all or nothing, passwords kept."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from privbench_core.errors import PublishError
+from privbench_core.publish.bundle import write_bundle
+from privbench_core.publish.load import load_bundle
+from privbench_core.schema.model import Column, ColumnType, ForeignKey, Schema, Table
+
+pgserver = pytest.importorskip("pgserver", reason="there is no wheel of PostgreSQL for this Python")
+
+T = ColumnType
+SCHEMA = Schema(
+    "shop",
+    (
+        Table(
+            "Customer",
+            (
+                Column("id", T.INTEGER),
+                Column('a, "b"', T.TEXT, nullable=True),
+                Column("paid", T.DECIMAL, nullable=True, precision=8, scale=2),
+                Column("share", T.FLOAT, nullable=True),
+                Column("active", T.BOOLEAN, nullable=True),
+                Column("born", T.DATE, nullable=True),
+                Column("seen", T.TIMESTAMP, nullable=True),
+            ),
+            ("id",),
+        ),
+        Table(
+            "orders",
+            (Column("id", T.INTEGER), Column("customer", T.INTEGER)),
+            ("id",),
+            (ForeignKey("orders", ("customer",), "Customer", ("id",), max_children=5, owner=True),),
+        ),
+    ),
+    unit="Customer",
+)
+ROW = (1, 'q" ,\n\\.', Decimal("-0.05"), 0.1, True, date(1969, 2, 28), datetime(2020, 2, 29, 23, 59, 59, 999_999))
+
+
+def shop(orders=(1, 1, 2)):
+    customers = [ROW, (2, "", *[None] * 5), (3, *[None] * 6)]
+    types = [pa.int64(), pa.string(), pa.decimal128(8, 2), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us")]
+    columns = [pa.array(values, kind) for values, kind in zip(zip(*customers, strict=True), types, strict=True)]
+    customer = pa.table(columns, names=[column.name for column in SCHEMA.table("Customer").columns])
+    return {"Customer": customer, "orders": pa.table({"id": range(1, len(orders) + 1), "customer": list(orders)})}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop") as running:
+        yield running
+
+
+@pytest.fixture
+def url(server, request):
+    """The URL of a database of its own."""
+    name = f"t{abs(hash(request.node.name))}"
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return server.get_uri(database=name)
+
+
+def rows(url, query):
+    with psycopg.connect(url) as connection:
+        return connection.execute(query).fetchall()
+
+
+def tables_in(url):
+    return {name for (name,) in rows(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'")}
+
+
+def test_rows_keys_indexes_and_statistics_arrive(url, tmp_path):
+    bundle = write_bundle(tmp_path / "shop", SCHEMA, shop(), {})
+    assert load_bundle(bundle, url.replace("postgresql://", "postgresql+psycopg://")) == {"Customer": 3, "orders": 3}
+    assert rows(url, 'SELECT * FROM "Customer" ORDER BY id') == [ROW, (2, "", *[None] * 5), (3, *[None] * 6)]
+    assert rows(url, "SELECT count(*) FROM orders") == [(3,)]
+    assert rows(url, "SELECT count(*) FROM pg_indexes WHERE tablename = 'orders'") == [(2,)]
+    assert rows(url, "SELECT reltuples FROM pg_class WHERE relname = 'orders'") == [(3.0,)]
+    with pytest.raises(psycopg.errors.ForeignKeyViolation):
+        rows(url, "INSERT INTO orders VALUES (9, 99) RETURNING id")
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        rows(url, "INSERT INTO orders VALUES (1, 1) RETURNING id")
+
+
+def test_existing_tables_are_kept_unless_replaced(url, tmp_path):
+    load_bundle(write_bundle(tmp_path / "a", SCHEMA, shop(), {}), url)
+    smaller = write_bundle(tmp_path / "b", SCHEMA, shop(orders=[3]), {})
+    with pytest.raises(PublishError, match="has Customer, orders already; pass --replace"):
+        load_bundle(smaller, url)
+    assert rows(url, "SELECT count(*) FROM orders") == [(3,)]
+    assert load_bundle(smaller, url, replace=True)["orders"] == 1
+    assert rows(url, "SELECT customer FROM orders") == [(3,)]
+
+
+def test_what_depends_on_a_replaced_table_is_not_dropped(url, tmp_path):
+    bundle = write_bundle(tmp_path / "a", SCHEMA, shop(), {})
+    load_bundle(bundle, url)
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE VIEW big AS SELECT * FROM orders")
+    with pytest.raises(PublishError, match="nothing was changed: cannot drop"):
+        load_bundle(bundle, url, replace=True)
+    assert rows(url, "SELECT count(*) FROM big") == [(3,)]
+
+
+def test_a_failing_load_leaves_nothing_behind(url, tmp_path):
+    orphan = write_bundle(tmp_path / "a", SCHEMA, shop(orders=[1, 77]), {})
+    with pytest.raises(PublishError, match=r"refused the bundle, and nothing was changed: .*foreign key"):
+        load_bundle(orphan, url)
+    assert tables_in(url) == set()
+
+
+def test_passwords_stay_out_of_messages(tmp_path):
+    bundle = write_bundle(tmp_path / "a", SCHEMA, shop(), {})
+    for target in (
+        "postgresql://u:hunter2@127.0.0.1:1/d?connect_timeout=2",
+        "postgresql://u:hunter2@127.0.0.1:port/d",
+        "postgresql://u:hunter2%zz@127.0.0.1:1/d",
+        "postgresql://127.0.0.1:1/d?password=hunter2",
+        "postgresql://u:x@127.0.0.1:1/d?hunter2=1&password=hunter2",
+    ):
+        with pytest.raises(PublishError, match=r"cannot connect|not a database URL") as caught:
+            load_bundle(bundle, target)
+        assert "hunter2" not in str(caught.value)
+        assert caught.value.__cause__ is None

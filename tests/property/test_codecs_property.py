@@ -1,0 +1,157 @@
+"""What holds for every codec and every value."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privbench_core.domain.binning import merge_cells
+from privbench_core.domain.codecs import LearnedMagnitude, codec_for
+from privbench_core.schema.model import Column, ColumnType, Range, Values
+from privbench_core.source.arrow_types import arrow_type
+
+T = ColumnType
+INT64 = st.integers(-(2**63), 2**63 - 1)
+DECIMALS = st.integers(-(10**9) + 1, 10**9 - 1).map(lambda n: Decimal(n).scaleb(-3))
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+TIMES = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31))
+VALUES = {T.INTEGER: INT64, T.DECIMAL: DECIMALS, T.FLOAT: FLOATS, T.DATE: st.dates(), T.TIMESTAMP: TIMES}
+
+
+def as_declared(value):
+    match value:
+        case date():
+            return value.isoformat()
+        case Decimal():
+            return str(value)
+        case _:
+            return value
+
+
+@st.composite
+def ordered_columns(draw):
+    """A column with a range, values (NULL included) that may lie outside of it, and the ends of the range."""
+    kind = draw(st.sampled_from(sorted(VALUES)))
+    low, high = sorted([draw(VALUES[kind]), draw(VALUES[kind])])
+    cells = draw(st.none() | st.integers(1, 40))
+    domain = Range(as_declared(low), as_declared(high), cells)
+    inside = VALUES[kind].filter(lambda value: low <= value <= high) if draw(st.booleans()) else VALUES[kind]
+    near = st.sampled_from([low, high]) | inside
+    values = draw(st.lists(st.none() | near, max_size=20))
+    return Column("x", kind, domain, nullable=True, precision=9, scale=3), values, low, high
+
+
+def arrow(column, values):
+    return pa.chunked_array([pa.array(values, arrow_type(column))])
+
+
+@given(ordered_columns(), st.integers(0, 2**32))
+@settings(max_examples=300, deadline=None)
+def test_values_come_back_in_their_cell_and_outside_ones_clamped(case, seed):
+    column, values, low, high = case
+    codec = codec_for(column)
+    cells = codec.encode(arrow(column, values))
+    assert cells.dtype == np.int32
+    back = codec.decode(cells, np.random.default_rng(seed))
+    back.validate(full=True)
+    assert back.type == arrow_type(column)
+    again = codec.encode(pa.chunked_array([back]))
+    for value, cell, returned, cell_again in zip(values, cells, back.to_pylist(), again, strict=True):
+        if value is None:
+            assert cell == codec.null
+            assert returned is None
+        elif value < low:
+            assert cell == codec.below
+            assert returned == low
+        elif value > high:
+            assert cell == codec.above
+            assert returned == high
+        else:
+            assert cell < codec.ordered
+            assert cell == cell_again
+            assert low <= returned <= high
+
+
+@given(ordered_columns(), st.integers(0, 2**32))
+@settings(max_examples=150, deadline=None)
+def test_every_cell_decodes_into_itself_and_its_edges(case, seed):
+    column = case[0]
+    for codec in (codec_for(column), LearnedMagnitude.of(column)):
+        cells = np.array([*range(codec.ordered), codec.null], np.int32)
+        values = codec.decode(cells, np.random.default_rng(seed))
+        assert (codec.encode(pa.chunked_array([values])) == cells).all()
+        assert (np.diff(codec.starts) > 0).all()
+        assert codec.starts[-1] <= codec.last
+
+
+@given(ordered_columns())
+@settings(max_examples=100, deadline=None)
+def test_a_cell_does_not_depend_on_other_rows(case):
+    column, values, _, _ = case
+    codec = codec_for(column)
+    together = codec.encode(arrow(column, values)).tolist()
+    assert together == [int(codec.encode(arrow(column, [value]))[0]) for value in values]
+
+
+@given(
+    st.lists(st.text(), min_size=1, max_size=6, unique=True),
+    st.lists(st.none() | st.text(), max_size=20),
+    st.integers(0, 9),
+)
+@settings(max_examples=150, deadline=None)
+def test_listed_values_come_back_as_they_are(listed, values, seed):
+    column = Column("s", T.CATEGORY, Values(tuple(listed)), nullable=True)
+    codec = codec_for(column)
+    cells = codec.encode(arrow(column, values))
+    back = codec.decode(cells, np.random.default_rng(seed)).to_pylist()
+    for value, returned in zip(values, back, strict=True):
+        assert returned == value if value is None or value in listed else returned in listed
+
+
+@given(st.lists(st.none() | st.text(), max_size=20), st.integers(0, 200), st.integers(0, 9))
+@settings(max_examples=150, deadline=None)
+def test_text_comes_back_in_its_cell_of_lengths(values, max_length, seed):
+    column = Column("s", T.TEXT, nullable=True, max_length=max_length)
+    codec = codec_for(column)
+    cells = codec.encode(arrow(column, values))
+    back = codec.decode(cells, np.random.default_rng(seed))
+    back.validate(full=True)
+    inside = cells != codec.outside[0]
+    assert (codec.encode(pa.chunked_array([back]))[inside] == cells[inside]).all()
+    assert all(len(text) == max_length for text in back.filter(pa.array(~inside)).to_pylist())
+
+
+@given(
+    st.integers(1, 60),
+    st.booleans(),
+    st.sampled_from([0.0, 1.0, 25.0]),
+    st.integers(1, 70),
+    st.lists(st.floats(-100, 1000), min_size=1, max_size=8),
+    st.integers(0, 2**32),
+)
+@settings(max_examples=300, deadline=None)
+def test_a_binning_covers_every_cell_and_expands_within_codes(cells, ordered, sigma, max_codes, levels, seed):
+    rng = np.random.default_rng(seed)
+    domain = Range(1, cells) if ordered else Values(tuple(range(cells)))
+    codec = codec_for(Column("x", T.INTEGER, domain, nullable=True))
+    noisy = rng.choice(levels, codec.size) + rng.normal(0, 1, codec.size) * sigma
+    binning = merge_cells(noisy, codec, sigma, max_codes)
+    assert set(binning.code_of) == set(range(binning.size))
+    assert binning.size <= max_codes + 3
+    weights = np.array(binning.weights)
+    assert (weights >= 0).all()
+    np.testing.assert_allclose(np.bincount(binning.code_of, weights), 1.0)
+    if ordered:
+        proper = np.array(binning.code_of[:cells])
+        assert set(np.diff(proper)) <= {0, 1}
+        assert binning.ordered == proper.max() + 1
+    codes = rng.integers(0, binning.size, 500).astype(np.int32)
+    expanded = binning.expand(codes, rng)
+    assert (binning.codes(expanded) == codes).all()
+    expected = weights * np.bincount(codes, minlength=binning.size)[list(binning.code_of)]
+    assert np.abs(np.bincount(expanded, minlength=codec.size) - expected).max() < 1 + 1e-6

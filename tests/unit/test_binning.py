@@ -1,0 +1,126 @@
+"""Merging cells by released counts, and spreading codes over cells again."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from privbench_core.domain.binning import Binning, merge_cells
+from privbench_core.domain.codecs import codec_for
+from privbench_core.domain.merging import merge_smallest, merge_until_significant
+from privbench_core.errors import InternalError
+from privbench_core.schema.model import Column, ColumnType, Range, Values
+
+
+def a_list(n, *, nullable=False):
+    return codec_for(Column("x", ColumnType.INTEGER, Values(tuple(range(n))), nullable=nullable))
+
+
+def a_range(n, *, nullable=False):
+    return codec_for(Column("x", ColumnType.INTEGER, Range(1, n, cells=n), nullable=nullable))
+
+
+def merged(noisy, codec, sigma=10.0, max_codes=100):
+    return merge_cells(np.array(noisy, float), codec, sigma, max_codes)
+
+
+def test_rare_values_become_one_code():
+    binning = merged([500, 20, 400, 5, -5, 0], a_list(5))
+    assert binning.code_of == (0, 2, 1, 2, 2, 2)
+    assert binning.ordered == 0
+    # Noisy counts, none below zero, and a fifth of a standard deviation each; other values were not significant.
+    np.testing.assert_allclose(np.array(binning.weights)[[1, 3, 4, 5]], np.array([22, 7, 2, 0]) / 31)
+
+
+def test_frequent_other_values_and_nulls_keep_their_codes():
+    binning = merged([500, 400, 100, 90], a_list(2, nullable=True))
+    assert binning.code_of == (0, 1, 2, 3)
+
+
+def test_insignificant_null_is_never_drawn():
+    binning = merged([500, 400, 3, 3], a_list(2, nullable=True))
+    assert binning.code_of == (0, 1, 1, 1)  # no rare code, so the smaller one takes them
+    rows = binning.expand(np.array([0, 1] * 5000, np.int32), np.random.default_rng(0))
+    assert set(rows.tolist()) == {0, 1}
+
+
+def test_lists_keep_to_the_bound_on_codes():
+    binning = merged([500, 400, 300, 200, 0], a_list(4), max_codes=3)
+    assert binning.code_of[:4] == (0, 1, 2, 2)
+    np.testing.assert_allclose(binning.weights[2:4], [302 / 504, 202 / 504])
+    assert merged([500, 400, 300, 200, 0], a_list(4), max_codes=1).size == 1
+
+
+def test_neighbours_merge_until_significant_and_heavy_cells_stay_alone():
+    binning = merged([20, 25, 15, 900, 12, 28, 20, 0, 0], a_range(7))
+    assert binning.code_of[:7] == (0, 0, 0, 1, 2, 2, 2)
+    assert binning.ordered == 3
+    np.testing.assert_allclose(binning.weights[:3], 1 / 3)
+    assert binning.weights[3] == 1.0
+
+
+def test_an_empty_tail_joins_its_neighbour_with_next_to_no_weight():
+    binning = merged([1000, *[1.0] * 5, *[-1.0] * 5, 0, 0], a_range(11))
+    assert binning.size == 1
+    assert binning.weights[0] == 1.0
+    assert sum(binning.weights[1:]) == 0.0
+
+
+def test_groups_keep_to_the_bound_and_their_inner_weights():
+    noisy = [1000, 10, 20, 30, 40, 1000, 0, 0]
+    binning = merged(noisy, a_range(6), sigma=0.0, max_codes=3)
+    assert binning.code_of[:6] == (0, 1, 1, 1, 1, 2)
+    np.testing.assert_allclose(binning.weights[1:5], [0.1, 0.2, 0.3, 0.4])
+
+
+def test_special_cells_of_ranges():
+    binning = merged([1000, 1000, 900, 3, 200], a_range(2, nullable=True))
+    assert binning.code_of == (0, 1, 2, 1, 3)
+    assert binning.weights == (1.0, 1.0, 1.0, 0.0, 1.0)
+    assert binning.ordered == 2
+
+
+def test_exact_counts_work():
+    assert merged([5, 0, 0, 7, 0, 0], a_range(4), sigma=0.0).code_of[:4] == (0, 0, 0, 1)
+    everything_empty = merged([0, 0, 0, 0], a_list(3), sigma=0.0)
+    np.testing.assert_allclose(everything_empty.weights, [1 / 3, 1 / 3, 1 / 3, 0])
+    np.testing.assert_allclose(merged([0, 0, 0, 0], a_range(2), sigma=0.0).weights, [0.5, 0.5, 0, 0])
+
+
+def test_expanding_has_low_variance_and_a_random_order():
+    binning = Binning((0, 0, 0, 1), (0.5, 0.25, 0.25, 1.0))
+    codes = np.array([0] * 1000 + [1] * 10, np.int32)
+    cells = binning.expand(codes, np.random.default_rng(0))
+    assert np.bincount(cells).tolist() == [500, 250, 250, 10]
+    # Sorted cells would put all of cell 0 into the first half.
+    assert 200 < (cells[:500] == 0).sum() < 300
+    assert (cells == binning.expand(codes, np.random.default_rng(0))).all()
+    assert binning.expand(np.array([], np.int32), np.random.default_rng(0)).tolist() == []
+
+
+def test_small_codes_are_spread_without_bias():
+    binning = Binning((0, 0), (0.9, 0.1))
+    rng = np.random.default_rng(0)
+    drawn = [int(binning.expand(np.zeros(1, np.int32), rng)[0]) for _ in range(2000)]
+    assert 140 < sum(drawn) < 260
+
+
+def test_a_binning_comes_back_from_json():
+    binning = merged([20, 25, 15, 900, 12, 28, 20, 0, 0], a_range(7))
+    assert Binning.from_dict(json.loads(json.dumps(binning.to_dict()))) == binning
+
+
+def test_merging_joins_the_smallest_first():
+    assert merge_until_significant(np.array([50.0, 1, 2, 9, 60]), 5.0).tolist() == [0, 1, 4]
+    assert merge_until_significant(np.array([1.0, -2.0]), 5.0).tolist() == [0]
+    assert merge_smallest(np.array([10.0, 1, 1, 9, 1]), 3).tolist() == [0, 1, 3]
+    assert merge_smallest(np.array([9.0, 1, 1]), 5).tolist() == [0, 1, 2]
+
+
+def test_counts_that_do_not_fit_are_a_bug():
+    with pytest.raises(InternalError, match="3 cells"):
+        merged([1, 2], a_list(2))
+    with pytest.raises(InternalError, match="into 0 codes"):
+        merged([1, 2, 3], a_list(2), max_codes=0)

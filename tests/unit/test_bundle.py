@@ -1,0 +1,267 @@
+"""The bundle: content, determinism, all or nothing; and loading it into DuckDB."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from privbench_core.errors import InternalError, PublishError
+from privbench_core.publish.bundle import read_bundle, write_bundle
+from privbench_core.publish.load import load_bundle, split_sql
+from privbench_core.schema.model import Column, ColumnType, ForeignKey, Schema, Table
+
+GUARANTEE = {
+    "unit": "one row of home",
+    "add_or_remove_one_unit": {"epsilon": 0.8, "delta": 1e-9},
+    "replace_one_unit": {"epsilon": 1.6, "delta": 2e-9},
+}
+RECEIPT = {"created": "2026-11-21", "guarantee": GUARANTEE, "anything": [1, {"else": None}]}
+
+
+@pytest.fixture
+def schema():
+    key = ForeignKey("pet", ("home id",), "home", ("id",), max_children=3, owner=True)
+    place = ForeignKey("home", ("place",), "place", ("code",), optional=True)
+    return Schema(
+        "zoo",
+        (
+            Table(
+                "pet",
+                (
+                    Column("nr", ColumnType.INTEGER),
+                    Column("home id", ColumnType.INTEGER),
+                    Column("name", ColumnType.TEXT, nullable=True),
+                ),
+                ("home id", "nr"),
+                (key,),
+            ),
+            Table(
+                "home",
+                (Column("id", ColumnType.INTEGER), Column("place", ColumnType.TEXT, nullable=True)),
+                ("id",),
+                (place,),
+            ),
+            Table("place", (Column("code", ColumnType.TEXT),), ("code",), public=True),
+        ),
+        unit="home",
+    )
+
+
+@pytest.fixture
+def tables():
+    return {
+        "place": pa.table({"code": ["it's", "b"]}),
+        "home": pa.table({"place": ["b", None, "it's"], "id": [1, 2, 3]}),
+        "pet": pa.table({"nr": [1, 2, 1, 2], "home id": [1, 1, 3, 3], "name": ["", None, 'a, "b"\n', "ü"]}),
+    }
+
+
+@pytest.fixture
+def bundle(tmp_path, schema, tables):
+    return write_bundle(tmp_path / "out", schema, tables, RECEIPT, {"q1": "SELECT 1;\n"})
+
+
+def content(folder):
+    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
+def test_what_is_in_a_bundle(bundle, tables):
+    assert sorted(content(bundle)) == [
+        *["MANIFEST.json", "README.md", "data/home.parquet", "data/pet.parquet", "data/place.parquet", "schema.sql"],
+        "workload/q1.sql",
+    ]
+    manifest = json.loads((bundle / "MANIFEST.json").read_text(encoding="utf-8"))
+    assert (manifest["format"], manifest["format_version"]) == ("privbench-bundle", 1)
+    assert (manifest["database"], manifest["created"], manifest["privacy"]) == ("zoo", "2026-11-21", RECEIPT)
+    assert {name: entry["rows"] for name, entry in manifest["tables"].items()} == {"place": 2, "home": 3, "pet": 4}
+    assert manifest["tables"]["home"]["columns"][1] == {"name": "place", "type": "text", "nullable": True}
+    opened = read_bundle(bundle)
+    assert opened.tables == ("place", "home", "pet")
+    assert opened.table("home").to_pydict() == {"id": [1, 2, 3], "place": ["b", None, "it's"]}
+    assert opened.table("pet")["name"].to_pylist() == tables["pet"]["name"].to_pylist()
+    assert opened.workload == {"q1": "SELECT 1;\n"}
+    assert "CREATE TABLE" in opened.schema_sql
+
+
+def test_the_readme_speaks_to_its_consumers(bundle):
+    text = (bundle / "README.md").read_text(encoding="utf-8")
+    assert "| a unit is replaced by another | 1.6 | 2e-09 |" in text
+    assert "The unit of protection is one row of home." in text
+    assert "| pet | 4 | nr, home id, name | home id, nr |" in text
+    assert "declared them public: place." in text
+    assert text.index('\\copy "place"') < text.index('\\copy "home"') < text.index('\\copy "pet"')
+
+
+def test_the_readme_does_without_a_guarantee(tmp_path, schema, tables):
+    text = (write_bundle(tmp_path / "out", schema, tables, {}) / "README.md").read_text(encoding="utf-8")
+    assert "one row of home and all rows that depend on it" in text
+    assert "None" not in text
+
+
+def test_the_same_inputs_give_the_same_bytes(tmp_path, bundle, schema, tables):
+    pieces = {name: pa.concat_tables([table.slice(0, 1), table.slice(1)]) for name, table in tables.items()}
+    again = write_bundle(tmp_path / "again", schema, pieces, RECEIPT, {"q1": "SELECT 1;\n"})
+    assert content(again) == content(bundle)
+
+
+def test_a_bundle_is_replaced_and_anything_else_is_not(tmp_path, bundle, schema, tables):
+    write_bundle(bundle, schema, tables, {"created": "later"})
+    assert read_bundle(bundle).manifest["created"] == "later"
+    assert not (bundle / "workload").exists()
+    (tmp_path / "empty").mkdir()
+    write_bundle(tmp_path / "empty", schema, tables, RECEIPT)
+    thesis = tmp_path / "thesis"
+    thesis.mkdir()
+    (thesis / "MANIFEST.json").write_text('{"format": "mine"}', encoding="utf-8")
+    for taken in (thesis, thesis / "MANIFEST.json"):
+        with pytest.raises(PublishError, match="is there already and is not a bundle"):
+            write_bundle(taken, schema, tables, RECEIPT)
+    assert content(thesis) == {"MANIFEST.json": b'{"format": "mine"}'}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "out", "thesis"]
+
+
+def test_a_full_disk_leaves_the_old_bundle_and_nothing_else(tmp_path, bundle, schema, tables, monkeypatch):
+    before = content(bundle)
+
+    def full(self, *_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device", str(self))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    for target in (bundle, tmp_path / "new"):
+        with pytest.raises(PublishError, match="could not be written: No space left on device; nothing was changed"):
+            write_bundle(target, schema, tables, RECEIPT)
+    assert content(bundle) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_rename_that_fails_brings_the_old_bundle_back(tmp_path, bundle, schema, tables, monkeypatch):
+    before = content(bundle)
+    rename = Path.rename
+
+    def refuse(self, target):
+        if self.suffix == ".partial":
+            raise OSError(errno.EIO, "Input/output error")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(PublishError, match="Input/output error"):
+        write_bundle(bundle, schema, tables, RECEIPT)
+    assert content(bundle) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_bugs_of_the_caller_leave_nothing_behind(tmp_path, schema, tables):
+    wrong = [
+        ({**tables, "home": tables["home"].drop_columns(["id"])}, RECEIPT, "home: columns"),
+        (
+            {**tables, "home": tables["home"].set_column(1, "id", pa.array(["x", "y", "z"]))},
+            RECEIPT,
+            "home: .* do not fit",
+        ),
+        (
+            {**tables, "home": tables["home"].set_column(1, "id", pa.array([1, 2, None]))},
+            RECEIPT,
+            "home: .* do not fit",
+        ),
+        ({"home": tables["home"]}, RECEIPT, "place, pet: no rows"),
+        (tables, {"x": float("nan")}, "receipt of zoo"),
+    ]
+    for given, receipt, message in wrong:
+        with pytest.raises(InternalError, match=message):
+            write_bundle(tmp_path / "out", schema, given, receipt)
+    with pytest.raises(PublishError, match="cannot be the name of a file"):
+        write_bundle(tmp_path / "out", schema, tables, RECEIPT, {"../q": "SELECT 1"})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("file", ["data/home.parquet", "schema.sql", "README.md", "workload/q1.sql"])
+def test_damage_is_found_and_named(bundle, file):
+    with (bundle / file).open("ab") as opened:
+        opened.write(b" ")
+    with pytest.raises(PublishError, match=rf"{file}: does not match its checksum"):
+        read_bundle(bundle)
+    (bundle / file).unlink()
+    with pytest.raises(PublishError, match=rf"{file}: missing"):
+        read_bundle(bundle)
+
+
+def test_manifests_that_cannot_be_trusted(tmp_path, bundle):
+    with pytest.raises(PublishError, match="not a bundle"):
+        read_bundle(tmp_path)
+    path = bundle / "MANIFEST.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    changes = [
+        ({"format_version": 2}, "bundle format 2"),
+        ({"tables": None}, "lacks the list"),
+        ({"files": {}}, "lacks the list"),
+        ({"files": {**manifest["files"], "../secret": {"sha256": "0"}}}, r"lists \.\./secret, which is outside"),
+    ]
+    for change, message in changes:
+        path.write_text(json.dumps(manifest | change), encoding="utf-8")
+        with pytest.raises(PublishError, match=message):
+            read_bundle(bundle)
+
+
+def test_an_unknown_table_gets_a_hint(bundle):
+    with pytest.raises(PublishError, match="no table hom; did you mean 'home'"):
+        read_bundle(bundle).table("hom")
+
+
+def test_nullability_is_in_the_parquet_files(bundle):
+    schema = pq.read_schema(bundle / "data/home.parquet")
+    assert not schema.field("id").nullable
+    assert schema.field("place").nullable
+
+
+@pytest.mark.parametrize("form", ["{}", "duckdb:///{}"])
+def test_loading_into_duckdb(tmp_path, bundle, tables, form):
+    file = tmp_path / "zoo.duckdb"
+    assert load_bundle(bundle, form.format(file)) == {"place": 2, "home": 3, "pet": 4}
+    with duckdb.connect(str(file)) as connection:
+        assert connection.execute("SELECT name FROM pet ORDER BY rowid").fetchall() == [
+            (name,) for name in tables["pet"]["name"].to_pylist()
+        ]
+        with pytest.raises(duckdb.ConstraintException):
+            connection.execute("INSERT INTO home VALUES (1, NULL)")
+    with pytest.raises(PublishError, match="has home, pet, place already; pass --replace"):
+        load_bundle(bundle, str(file))
+    assert load_bundle(bundle, str(file), replace=True) == {"place": 2, "home": 3, "pet": 4}
+
+
+def test_a_failing_load_leaves_duckdb_as_it_was(tmp_path, schema, tables):
+    twice = tables | {"home": pa.table({"id": [1, 1], "place": ["b", "b"]})}
+    bad = write_bundle(tmp_path / "bad", schema, twice, RECEIPT)
+    new, old = tmp_path / "new.duckdb", tmp_path / "old.duckdb"
+    with duckdb.connect(str(old)) as connection:
+        connection.execute("CREATE TABLE home AS SELECT 42 AS id")
+    for file in (new, old):
+        with pytest.raises(PublishError, match="nothing was changed"):
+            load_bundle(bad, str(file), replace=True)
+    assert not new.exists()
+    with duckdb.connect(str(old)) as connection:
+        assert connection.execute("SELECT id FROM home").fetchall() == [(42,)]
+        assert connection.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(1,)]
+
+
+def test_unknown_targets_are_refused_without_repeating_them(bundle):
+    for target in ("mysql://u:hunter2@h/d", "somewhere", "sqlite:///x.duckdb"):
+        with pytest.raises(PublishError, match="neither PostgreSQL nor DuckDB") as caught:
+            load_bundle(bundle, target)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_scripts_are_split_outside_of_quotes_and_comments():
+    script = (
+        """-- a; comment\nCREATE TABLE "a;b" (x text DEFAULT 'it''s; --no');\n\nCREATE INDEX ON "a;b" (x);\n-- end"""
+    )
+    assert split_sql(script) == [
+        """CREATE TABLE "a;b" (x text DEFAULT 'it''s; --no')""",
+        'CREATE INDEX ON "a;b" (x)',
+    ]
+    assert split_sql(" ;; ") == []

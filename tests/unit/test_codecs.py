@@ -1,0 +1,316 @@
+"""Codecs: which values share a cell, what happens outside of the domain, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.domain.codecs import LearnedMagnitude, codec_for, codec_from_dict, interval_codec
+from privbench_core.errors import InternalError, ReleaseError, SourceError, SpecError
+from privbench_core.schema.model import Column, ColumnType, Learn, Range, Values
+
+T = ColumnType
+MAX = 2**63 - 1
+
+
+def chunks(values, type_=None):
+    return pa.chunked_array([pa.array(values, type_)], type=type_)
+
+
+def decoded(codec, cells, seed=0):
+    return codec.decode(np.array(cells, np.int32), np.random.default_rng(seed)).to_pylist()
+
+
+def test_small_integer_ranges_have_one_cell_per_value():
+    codec = codec_for(Column("age", T.INTEGER, Range(0, 110), nullable=True))
+    assert (codec.size, codec.ordered, codec.outside, codec.null) == (114, 111, (111, 112), 113)
+    assert codec.encode(chunks([0, 7, 110, -1, 111, None])).tolist() == [0, 7, 110, 111, 112, 113]
+    assert decoded(codec, [0, 7, 110, 111, 112, 113]) == [0, 7, 110, 0, 110, None]
+
+
+def test_wide_integer_ranges_have_equal_cells_with_round_edges():
+    codec = codec_for(Column("income", T.INTEGER, Range(0, 1_000_000, cells=500)))
+    assert codec.ordered == 500
+    assert codec.encode(chunks([0, 1999, 2000, 998_000, 1_000_000, 1_000_001])).tolist() == [0, 0, 1, 499, 499, 501]
+    values = np.array(decoded(codec, [1] * 5000))
+    assert values.min() == 2000
+    assert values.max() == 3999
+    assert abs(values.mean() - 2999.5) < 30
+
+
+def test_the_default_number_of_cells_is_256_at_most():
+    assert codec_for(Column("x", T.INTEGER, Range(1, 5000))).ordered == 256
+    assert codec_for(Column("x", T.INTEGER, Range(1, 3, cells=10))).ordered == 3
+    assert codec_for(Column("x", T.FLOAT, Range(0, 1))).ordered == 256
+
+
+def test_the_whole_range_of_64_bits_is_exact():
+    codec = codec_for(Column("x", T.INTEGER, Range(-(2**63), MAX, cells=4)))
+    assert codec.encode(chunks([-(2**63), -(2**62) - 1, -(2**62), -1, 0, 2**62 - 1, 2**62, MAX])).tolist() == [
+        *[0, 0, 1, 1, 2, 2, 3, 3]
+    ]
+    one = codec_for(Column("x", T.INTEGER, Range(-(2**63), MAX, cells=1)))
+    values = decoded(one, [0] * 100)
+    assert min(values) < -(2**60)
+    assert max(values) > 2**60
+
+
+def test_decimals_are_exact_and_beyond_64_bits_they_are_outside():
+    codec = codec_for(Column("price", T.DECIMAL, Range(0, "0.30"), True, precision=38, scale=2))
+    values = [
+        Decimal("0.00"),
+        Decimal("0.29"),
+        Decimal("0.30"),
+        Decimal("0.31"),
+        Decimal(10) ** 35,
+        -(Decimal(10) ** 35),
+    ]
+    cells = codec.encode(chunks([*values, None], pa.decimal128(38, 2)))
+    assert cells.tolist() == [0, 29, 30, 32, 32, 31, 33]
+    assert decoded(codec, [29, 32, 31, 33]) == [Decimal("0.29"), Decimal("0.30"), Decimal("0.00"), None]
+    assert codec.labels()[29] == "0.29"
+
+
+def test_negative_decimals_survive_the_two_words_of_128_bits():
+    codec = codec_for(Column("x", T.DECIMAL, Range("-1.5", "1.5"), precision=5, scale=1))
+    array = codec.decode(np.arange(31, dtype=np.int32), np.random.default_rng(0))
+    assert array.type == pa.decimal128(5, 1)
+    assert array.to_pylist() == [Decimal(i) / 10 for i in range(-15, 16)]
+    array.validate(full=True)
+
+
+def test_slices_of_decimal_columns_are_read_from_their_offset():
+    codec = codec_for(Column("x", T.DECIMAL, Range(0, 9), precision=5, scale=1))
+    column = pa.array([Decimal(i) for i in range(10)], pa.decimal128(5, 1))
+    sliced = pa.chunked_array([column.slice(4, 2), column.slice(8)])
+    assert codec.encode(sliced).tolist() == codec.encode(pa.chunked_array([column]))[[4, 5, 8, 9]].tolist()
+
+
+def test_dates_and_timestamps():
+    days = codec_for(Column("d", T.DATE, Range("2020-01-01", "2020-01-31"), True))
+    assert days.encode(chunks([date(2020, 1, 1), date(2020, 1, 31), date(2019, 12, 31), None])).tolist() == [
+        0,
+        30,
+        31,
+        33,
+    ]
+    assert decoded(days, [30, 32, 33]) == [date(2020, 1, 31), date(2020, 1, 31), None]
+    times = codec_for(Column("t", T.TIMESTAMP, Range("2020-01-01", "2020-01-01T23:59:59.999999", cells=24)))
+    assert times.encode(chunks([datetime(2020, 1, 1, 5, 59, 59, 999_999), datetime(2020, 1, 1, 6)])).tolist() == [5, 6]
+    assert all(value.hour == 6 for value in decoded(times, [6] * 50))
+
+
+def test_coarser_and_finer_time_units_are_read():
+    codec = codec_for(Column("t", T.TIMESTAMP, Range("2020-01-01", "2020-01-02", cells=2)))
+    for unit in ("s", "ms", "ns"):
+        assert codec.encode(chunks([datetime(2020, 1, 1, 13)], pa.timestamp(unit))).tolist() == [1]
+
+
+def test_nan_is_null_and_infinity_is_outside():
+    codec = codec_for(Column("x", T.FLOAT, Range(0.0, 1.0, cells=4), nullable=True))
+    cells = codec.encode(chunks([0.0, -0.0, 0.25, 1.0, float("inf"), float("-inf"), float("nan"), None]))
+    assert cells.tolist() == [0, 0, 1, 3, 5, 4, 6, 6]
+
+
+def test_null_where_none_may_be_is_refused_and_counts_stay_private():
+    codec = codec_for(Column("x", T.FLOAT, Range(0, 1)), table="t")
+    with pytest.raises(SourceError, match=r"t\.x: found NULL \(or NaN\)") as caught:
+        codec.encode(chunks([0.5, float("nan"), None]))
+    assert "2" not in str(caught.value)
+    assert "2 of 3" in (caught.value.private_detail or "")
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        (Column("x", T.INTEGER, Range(0, 1)), ["secret"]),
+        (Column("x", T.DATE, Range("2020-01-01", "2020-01-02")), [1]),
+        (Column("x", T.TIMESTAMP, Range("2020-01-01", "2020-01-02")), [date(2020, 1, 1)]),
+        (Column("x", T.DECIMAL, Range(0, 1), precision=3, scale=1), [0.5]),
+        (Column("x", T.CATEGORY, Values(("a",))), [1]),
+        (Column("x", T.BOOLEAN), ["secret"]),
+        (Column("x", T.TEXT), [1]),
+    ],
+)
+def test_the_wrong_type_is_named(column, values):
+    with pytest.raises(SourceError, match=r"x: declared \w+, found .*; correct the type") as caught:
+        codec_for(column).encode(chunks(values))
+    assert "secret" not in str(caught.value)
+
+
+def test_values_that_do_not_fit_are_not_quoted():
+    codec = codec_for(Column("x", T.DECIMAL, Range(0, 9), precision=3, scale=1))
+    with pytest.raises(SourceError, match=r"x: holds values that decimal\(3, 1\) cannot represent") as caught:
+        codec.encode(chunks([Decimal("1.2345")]))
+    assert "2345" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_columns_of_nothing_but_null_have_no_type_of_their_own():
+    nothing = chunks([None, None], pa.null())
+    for column in [
+        Column("x", T.DECIMAL, Range(0, 9), True, 3, 1),
+        Column("x", T.DATE, Range("2020-01-01", "2020-01-02"), nullable=True),
+        Column("x", T.CATEGORY, Values(("a",)), nullable=True),
+        Column("x", T.BOOLEAN, nullable=True),
+        Column("x", T.TEXT, nullable=True),
+    ]:
+        codec = codec_for(column)
+        assert codec.encode(nothing).tolist() == [codec.null] * 2
+        assert codec.encode(pa.chunked_array([], nothing.type)).tolist() == []
+
+
+def test_categories():
+    codec = codec_for(Column("s", T.CATEGORY, Values(("b", "a", "ü")), nullable=True))
+    assert (codec.size, codec.ordered, codec.outside, codec.null) == (5, 0, (3,), 4)
+    assert codec.encode(chunks(["b", "ü", "c", None, ""])).tolist() == [0, 2, 3, 4, 3]
+    assert codec.encode(pa.chunked_array([pa.array(["a", "c"]).dictionary_encode()])).tolist() == [1, 3]
+    assert decoded(codec, [0, 1, 2, 4]) == ["b", "a", "ü", None]
+    assert codec.labels() == ["b", "a", "ü", "(other)", "NULL"]
+
+
+def test_other_values_come_back_as_listed_ones_uniformly():
+    values = decoded(codec_for(Column("s", T.CATEGORY, Values(("a", "b")))), [2] * 2000)
+    assert set(values) == {"a", "b"}
+    assert 900 < values.count("a") < 1100
+
+
+def test_lists_of_integers_decimals_dates_and_floats():
+    integers = codec_for(Column("x", T.INTEGER, Values((3, 1, 2)), nullable=True))
+    assert integers.encode(chunks([1, 2, 3, 4, None])).tolist() == [1, 2, 0, 3, 4]
+    assert decoded(integers, [0, 4]) == [3, None]
+    decimals = codec_for(Column("x", T.DECIMAL, Values(("0.5", 2)), precision=3, scale=1))
+    assert decimals.encode(chunks([Decimal("0.5"), Decimal("2.0"), Decimal("0.6")])).tolist() == [0, 1, 2]
+    assert decimals.labels() == ["0.5", "2.0", "(other)"]
+    days = codec_for(Column("x", T.DATE, Values(("2020-02-29",))))
+    assert decoded(days, [0, 1]) == [date(2020, 2, 29)] * 2
+    floats = codec_for(Column("x", T.FLOAT, Values((0.0, 1.5)), nullable=True))
+    assert floats.encode(chunks([-0.0, 1.5, float("nan"), float("inf")])).tolist() == [0, 1, 3, 2]
+
+
+def test_booleans_have_no_other_value():
+    codec = codec_for(Column("x", T.BOOLEAN, nullable=True))
+    assert (codec.size, codec.outside, codec.null) == (3, (), 2)
+    assert codec.encode(chunks([True, False, None])).tolist() == [1, 0, 2]
+    assert codec.decode(np.array([1, 0, 2], np.int32), np.random.default_rng(0)).to_pylist() == [True, False, None]
+    assert codec.labels() == ["false", "true", "NULL"]
+
+
+def test_opaque_text_keeps_its_length_and_nothing_else():
+    codec = codec_for(Column("note", T.TEXT, nullable=True, max_length=20))
+    assert (codec.size, codec.ordered, codec.outside, codec.null) == (23, 21, (21,), 22)
+    assert codec.encode(chunks(["", "größe", "x" * 20, "x" * 21, None])).tolist() == [0, 5, 20, 21, 22]
+    values = decoded(codec, [0, 5, 20, 21, 22])
+    assert [None if value is None else len(value) for value in values] == [0, 5, 20, 20, None]
+    assert set("".join(value or "" for value in values)) <= set("abcdefghijklmnopqrstuvwxyz ")
+    assert values == decoded(codec, [0, 5, 20, 21, 22])
+    assert values != decoded(codec, [0, 5, 20, 21, 22], seed=1)
+
+
+def test_long_text_has_64_cells_at_most():
+    codec = codec_for(Column("note", T.TEXT, max_length=1000))
+    assert codec.ordered == 64
+    cells = np.arange(codec.size, dtype=np.int32)
+    texts = pa.chunked_array([codec.decode(cells, np.random.default_rng(0))])
+    assert codec.encode(texts)[: codec.ordered].tolist() == cells[: codec.ordered].tolist()
+    assert codec.labels()[-1] == "> 1000 characters"
+
+
+def test_magnitudes_are_powers_of_two():
+    grid = LearnedMagnitude.of(Column("x", T.INTEGER, nullable=True))
+    cells = grid.encode(chunks([-4, -3, -2, -1, 0, 1, 2, 3, 4, 7, 8, None]))
+    assert [grid.edges(c) for c in cells[:-1]] == [
+        *[(-7, -4), (-3, -2), (-3, -2), (-1, -1), (0, 0), (1, 1), (2, 3), (2, 3), (4, 7), (4, 7), (8, 15)]
+    ]
+    assert cells[-1] == grid.null
+    low, high = grid.edges(grid.encode(chunks([-(2**63)]))[0])[0], grid.edges(grid.encode(chunks([MAX]))[0])[1]
+    assert (low, high) == (-(2**63), MAX)
+
+
+def test_magnitudes_do_not_depend_on_anything_but_the_type():
+    assert LearnedMagnitude.of(Column("x", T.FLOAT, Range(0, 1))) == LearnedMagnitude.of(Column("x", T.FLOAT, Learn()))
+
+
+def test_magnitudes_of_dates_are_calendar_years():
+    for kind, value in ((T.DATE, date(2020, 2, 29)), (T.TIMESTAMP, datetime(2020, 2, 29, 12))):
+        grid = LearnedMagnitude.of(Column("d", kind))
+        low, high = grid.edges(grid.encode(chunks([value]))[0])
+        assert str(low).startswith("2020-01-01")
+        assert str(high).startswith("2020-12-31")
+        assert str(grid.edges(0)[0]).startswith("0001-01-01")
+        assert str(grid.edges(grid.ordered - 1)[1]).startswith("9999-12-31")
+
+
+@pytest.mark.parametrize("kind", [T.INTEGER, T.DECIMAL, T.FLOAT, T.DATE, T.TIMESTAMP])
+def test_a_range_can_be_built_from_the_edges_of_cells(kind):
+    column = Column("x", kind, precision=12, scale=2)
+    grid = LearnedMagnitude.of(column)
+    for first, last in ((0, grid.ordered - 1), (grid.ordered // 2, grid.ordered // 2 + 3), (grid.below, grid.above)):
+        low, high = grid.edges(first)[0], grid.edges(last)[1]
+        codec = interval_codec(column, low, high, 16)
+        assert codec.edges(0)[0] == low
+        assert codec.edges(codec.ordered - 1)[1] == high
+    with pytest.raises(InternalError, match="has no edges"):
+        grid.edges(grid.size)
+
+
+def test_every_codec_comes_back_from_json():
+    columns = [
+        Column("a", T.INTEGER, Range(0, 10**9), nullable=True),
+        Column("b", T.DECIMAL, Range("0.1", "9.9"), precision=3, scale=1),
+        Column("c", T.FLOAT, Range(-0.1, 1e300)),
+        Column("d", T.TIMESTAMP, Range("2020-01-01", "2021-01-01"), nullable=True),
+        Column("e", T.CATEGORY, Values(("x", "y"))),
+        Column("f", T.DATE, Values(("2020-01-01",))),
+        Column("g", T.BOOLEAN, nullable=True),
+        Column("h", T.TEXT, max_length=7),
+    ]
+    codecs = [codec_for(column, table="t") for column in columns]
+    codecs += [LearnedMagnitude.of(column) for column in columns if column.type.ordered]
+    for codec in codecs:
+        assert codec_from_dict(json.loads(json.dumps(codec.to_dict()))) == codec
+        assert len(codec.labels()) == codec.size
+
+
+def test_an_unknown_description_is_refused():
+    with pytest.raises(ReleaseError, match=r"kind 'zebra'; known: .*interval"):
+        codec_from_dict({"codec": "zebra"})
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (Column("x", T.INTEGER, Range(5, 1)), "begins at 5, after its end 1"),
+        (Column("x", T.INTEGER, Range(0, 1, cells=0)), "0 cells"),
+        (Column("x", T.INTEGER, Range(0, 1.5)), "1.5 is not a value of type integer"),
+        (Column("x", T.INTEGER, Range(0, 2**63)), "does not fit type integer"),
+        (Column("x", T.INTEGER, Range(False, 1)), "False is not a value"),
+        (Column("x", T.FLOAT, Range(0, float("inf"))), "inf is not a value"),
+        (Column("x", T.DATE, Range("2020-02-30", "2021-01-01")), "'2020-02-30' is not a value of type date"),
+        (
+            Column("x", T.TIMESTAMP, Range("2020-01-01T00:00:00+01:00", "2021-01-01")),
+            "is not a value of type timestamp",
+        ),
+        (Column("x", T.DECIMAL, Range("0.123", 1), precision=4, scale=2), r"is not a value of type decimal\(4, 2\)"),
+        (Column("x", T.DECIMAL, Range(0, 100), precision=4, scale=2), r"does not fit type decimal\(4, 2\)"),
+        (Column("x", T.CATEGORY, Values(())), "is empty"),
+        (Column("x", T.CATEGORY, Values(("a", "a"))), "twice"),
+    ],
+)
+def test_bad_domains_are_named(column, message):
+    with pytest.raises(SpecError, match=rf"^t\.x: .*{message}"):
+        codec_for(column, table="t")
+
+
+def test_columns_without_a_domain_have_no_codec():
+    with pytest.raises(InternalError, match="no profile step has replaced it"):
+        codec_for(Column("x", T.INTEGER, Learn()))
+    with pytest.raises(InternalError, match="keys are made anew"):
+        codec_for(Column("id", T.INTEGER))
+    with pytest.raises(InternalError, match="no number line"):
+        LearnedMagnitude.of(Column("s", T.CATEGORY, Learn()))

@@ -1,0 +1,398 @@
+"""Sources: the same rows whatever holds them, fingerprints of content, and rows checked against the spec."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sqlite3
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from privbench_core.errors import SourceError
+from privbench_core.schema import Column, ColumnType, ForeignKey, Learn, Schema, Spec, Table
+from privbench_core.schema.ddl import create_tables_sql
+from privbench_core.source import open_source
+from privbench_core.source.arrow_types import arrow_schema, arrow_type
+from privbench_core.source.cast import canonical_table
+from privbench_core.source.database import DatabaseSource
+from privbench_core.source.fingerprint import fingerprint_rows
+from privbench_core.source.integrity import check_rows
+
+T = ColumnType
+EVENT = Table(
+    "event",
+    (
+        Column("id", T.INTEGER),
+        Column("big", T.INTEGER, Learn(), nullable=True),
+        Column("price", T.DECIMAL, Learn(), nullable=True, precision=12, scale=2),
+        Column("weight", T.FLOAT, Learn(), nullable=True),
+        Column("done", T.BOOLEAN, nullable=True),
+        Column("day", T.DATE, Learn(), nullable=True),
+        Column("at", T.TIMESTAMP, Learn(), nullable=True),
+        Column("kind", T.CATEGORY, Learn(), nullable=True),
+        Column("note", T.TEXT, nullable=True),
+    ),
+    primary_key=("id",),
+)
+SCHEMA = Schema("events", (EVENT,), "event")
+ROWS = pa.table(
+    {
+        "id": [1, 2, 3],
+        "big": [2**62 + 1, None, -5],
+        "price": [Decimal("1234567890.10"), Decimal("-0.05"), None],
+        "weight": [0.1, None, -1e300],
+        "done": [True, False, None],
+        "day": [dt.date(2020, 2, 29), None, dt.date(1, 1, 1)],
+        "at": [dt.datetime(2021, 3, 4, 5, 6, 7, 89), dt.datetime(1969, 12, 31), None],
+        "kind": ['é, "quoted"\nñ', "", None],
+        "note": [None, "雪 ☃", "plain"],
+    },
+    schema=pa.schema([pa.field(c.name, arrow_type(c)) for c in EVENT.columns]),
+)
+
+
+def spec(source: Path | str, schema: Schema = SCHEMA) -> Spec:
+    return Spec(schema, str(source), Path("spec.yaml").absolute(), (1.0,), 0.0, 1.0, 0.0)
+
+
+def one_column(column: Column, values: pa.Array) -> pa.Table:
+    return canonical_table(Table("t", (column,), (column.name,)), pa.table({column.name: values}))
+
+
+def parquet_folder(folder: Path) -> Path:
+    pq.write_table(ROWS.append_column("ignored", pa.array([1, 2, 3])), folder / "event.parquet")
+    return folder
+
+
+def csv_folder(folder: Path) -> Path:
+    pyarrow.csv.write_csv(ROWS.select(ROWS.column_names[::-1]), folder / "event.csv")
+    return folder
+
+
+def duckdb_file(folder: Path) -> Path:
+    with duckdb.connect(str(folder / "events.duckdb")) as connection:
+        connection.execute(create_tables_sql(SCHEMA))
+        connection.register("rows", ROWS)
+        connection.execute("INSERT INTO event SELECT * FROM rows")
+    return folder / "events.duckdb"
+
+
+def sqlite_url(folder: Path) -> str:
+    connection = sqlite3.connect(folder / "events.sqlite")
+    connection.execute(create_tables_sql(SCHEMA))
+    native = int | float | None  # SQLite has no type for the others
+    plain = [[v if isinstance(v, native) else str(v) for v in row.values()] for row in ROWS.to_pylist()]
+    connection.executemany(f"INSERT INTO event VALUES ({', '.join('?' * 9)})", plain)
+    connection.commit()
+    connection.close()
+    return f"sqlite:///{folder / 'events.sqlite'}"
+
+
+@pytest.mark.parametrize("kind", [parquet_folder, csv_folder, duckdb_file, sqlite_url])
+def test_every_kind_of_source_gives_the_same_rows_and_fingerprint(tmp_path: Path, kind) -> None:
+    source = open_source(spec(kind(tmp_path)))
+    assert source.tables() == ["event"]
+    rows = source.read(EVENT)
+    assert rows.schema.types == arrow_schema(EVENT).types
+    assert rows.to_pylist() == ROWS.to_pylist()
+    assert source.fingerprint(EVENT) == fingerprint_rows(EVENT, ROWS)
+
+
+@pytest.mark.parametrize("kind", [parquet_folder, csv_folder, duckdb_file, sqlite_url])
+def test_missing_tables_and_columns_are_named(tmp_path: Path, kind) -> None:
+    source = open_source(spec(kind(tmp_path)))
+    with pytest.raises(SourceError, match=r"^evnt: the source has no such table; did you mean 'event'\?$"):
+        source.read(Table("evnt", EVENT.columns, ("id",)))
+    with pytest.raises(SourceError) as caught:
+        source.read(Table("event", (Column("prise", T.FLOAT), Column("dai", T.DATE)), ("prise",)))
+    assert str(caught.value).splitlines() == [
+        "event.prise: the source has no such column; did you mean 'price'?",
+        "event.dai: the source has no such column; did you mean 'day'?",
+    ]
+
+
+@pytest.mark.parametrize("kind", [parquet_folder, csv_folder, duckdb_file, sqlite_url])
+def test_a_misfit_is_an_error_without_the_value(tmp_path: Path, kind) -> None:
+    source = open_source(spec(kind(tmp_path)))
+    wrong = Table("event", (Column("note", T.INTEGER), Column("price", T.DECIMAL, precision=4, scale=2)), ("note",))
+    with pytest.raises(SourceError) as caught:
+        source.read(wrong)
+    assert [line.split(":")[0] for line in str(caught.value).splitlines()] == ["event.note", "event.price"]
+    assert "1234567890" not in str(caught.value)
+    assert "plain" not in str(caught.value)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("kind", [parquet_folder, duckdb_file, sqlite_url])
+def test_a_table_without_rows_has_its_columns(tmp_path: Path, kind) -> None:
+    place = kind(tmp_path)
+    if kind is parquet_folder:
+        pq.write_table(ROWS.slice(0, 0), tmp_path / "event.parquet")
+    elif kind is duckdb_file:
+        with duckdb.connect(str(place)) as connection:
+            connection.execute("DELETE FROM event")
+    else:
+        connection = sqlite3.connect(tmp_path / "events.sqlite")
+        connection.execute("DELETE FROM event")
+        connection.commit()
+        connection.close()
+    rows = open_source(spec(place)).read(EVENT)
+    assert (rows.num_rows, rows.schema.types) == (0, ROWS.schema.types)
+    assert len(fingerprint_rows(EVENT, rows)) == 32
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("event.csv", b"", "event: event.csv is empty"),
+        ("event.csv", b"id,caf\xe9\n1,2\n", "event: event.csv is not UTF-8"),
+        ("event.csv", b"id,note\n1,caf\xe9\n", "event: event.csv is not UTF-8"),
+        ("event.csv", b"id,note\n1,secret,secret\n", "event: event.csv is not regular CSV"),
+        ("event.csv", b"id,note,note\n1,2,3\n", "event.note: the source has several columns of this name"),
+        ("event.parquet", b"", "event: event.parquet is an empty file"),
+        ("event.parquet", b"PAR1 secret", "event: event.parquet is not a readable Parquet file"),
+        ("other.csv", b"id\n", "event: the source has no such table; known: other"),
+    ],
+)
+def test_bad_files_give_one_clear_error(tmp_path: Path, name: str, content: bytes, expected: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    two = Table("event", (Column("id", T.INTEGER), Column("note", T.TEXT)), ("id",))
+    with pytest.raises(SourceError) as caught:
+        open_source(spec(tmp_path)).read(two)
+    assert str(caught.value).startswith(expected)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_table_in_two_files_is_refused(tmp_path: Path) -> None:
+    parquet_folder(tmp_path)
+    csv_folder(tmp_path)
+    with pytest.raises(SourceError, match=r"two files hold this table, event\.csv and event\.parquet"):
+        open_source(spec(tmp_path)).read(EVENT)
+
+
+def test_sources_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SourceError, match="neither a folder nor a file"):
+        open_source(spec(tmp_path / "none"))
+    (tmp_path / "text.duckdb").write_text("not a database")
+    with pytest.raises(SourceError, match=r"text\.duckdb cannot be opened as a DuckDB file"):
+        open_source(spec(tmp_path / "text.duckdb")).tables()
+    monkeypatch.delenv("PRIVBENCH_TEST_PASSWORD", raising=False)
+    url = "postgresql://u:${PRIVBENCH_TEST_PASSWORD}@localhost:1/d"
+    with pytest.raises(SourceError, match="the environment has no PRIVBENCH_TEST_PASSWORD"):
+        open_source(spec(url))
+    monkeypatch.setenv("PRIVBENCH_TEST_PASSWORD", "hunter2@/")
+    source = open_source(spec(url))
+    with pytest.raises(SourceError, match="cannot connect to postgresql database d at localhost:1") as caught:
+        source.tables()
+    assert "hunter2" not in str(caught.value) + repr(source)
+    with pytest.raises(SourceError, match="no driver for nosuch"):
+        DatabaseSource("nosuch://u@h/d").tables()
+    with pytest.raises(SourceError, match="not a database URL"):
+        DatabaseSource("postgresql://u:hunter2@h:port/d").tables()
+
+
+def test_a_failing_view_does_not_tell_values(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "v.duckdb")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 'secret' AS s")
+        connection.execute("CREATE VIEW v AS SELECT CAST(s AS INTEGER) AS id FROM t")
+    with pytest.raises(SourceError, match="ConversionException") as caught:
+        open_source(spec(tmp_path / "v.duckdb")).read(Table("v", (Column("id", T.INTEGER),), ("id",)))
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "expected"),
+    [
+        (T.INTEGER, pa.array([1.0, float("nan"), None]), [1, None, None]),
+        (T.INTEGER, pa.array([" 7", "+3", "4.0", "", None]), [7, 3, 4, None, None]),
+        (T.INTEGER, pa.array([Decimal("5.00")]), [5]),
+        (T.INTEGER, pa.array([None, None]), [None, None]),
+        (T.DECIMAL, pa.array([3, -4]), [Decimal("3.00"), Decimal("-4.00")]),
+        (T.DECIMAL, pa.array([1.005e2]), [Decimal("100.50")]),
+        (T.FLOAT, pa.array([1, 2]), [1.0, 2.0]),
+        (T.FLOAT, pa.array(["1e3", "-inf"]), [1000.0, float("-inf")]),
+        (T.BOOLEAN, pa.array([0, 1, None]), [False, True, None]),
+        (T.BOOLEAN, pa.array(["True", "false", "1"]), [True, False, True]),
+        (T.DATE, pa.array([dt.datetime(2020, 1, 2)]), [dt.date(2020, 1, 2)]),
+        (T.DATE, pa.array(["2020-01-02", "2020-01-02 00:00:00"]), [dt.date(2020, 1, 2)] * 2),
+        (T.TIMESTAMP, pa.array([dt.date(2020, 1, 2)]), [dt.datetime(2020, 1, 2)]),
+        (T.TIMESTAMP, pa.array([1_001], pa.timestamp("ns")), [dt.datetime(1970, 1, 1, 0, 0, 0, 1)]),
+        (T.TIMESTAMP, pa.array([0], pa.timestamp("s", "Europe/Paris")), [dt.datetime(1970, 1, 1)]),
+        (T.TIMESTAMP, pa.array(["2020-01-02T03:04:05+01:00"]), [dt.datetime(2020, 1, 2, 2, 4, 5)]),
+        (T.TIMESTAMP, pa.array(["2020-01-02 03:04:05.123456789"]), [dt.datetime(2020, 1, 2, 3, 4, 5, 123456)]),
+        (T.CATEGORY, pa.array([1, 2]), ["1", "2"]),
+        (T.CATEGORY, pa.array(["a", "b", "a"]).dictionary_encode(), ["a", "b", "a"]),
+        (T.TEXT, pa.array([" kept "], pa.large_string()), [" kept "]),
+    ],
+)
+def test_what_means_the_same_is_cast(kind: ColumnType, values: pa.Array, expected: list[object]) -> None:
+    digits = (8, 2) if kind is T.DECIMAL else (None, None)
+    column = Column("c", kind, None, True, *digits)
+    cast = one_column(column, values)
+    assert cast["c"].to_pylist() == expected
+    assert cast["c"].type == arrow_type(column)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (T.INTEGER, pa.array([1.5])),
+        (T.INTEGER, pa.array([float("inf")])),
+        (T.INTEGER, pa.array([2**63], pa.uint64())),
+        (T.INTEGER, pa.array(["12a"])),
+        (T.DECIMAL, pa.array([Decimal("0.001")])),
+        (T.DECIMAL, pa.array([10**7])),
+        (T.BOOLEAN, pa.array([2])),
+        (T.BOOLEAN, pa.array(["maybe"])),
+        (T.DATE, pa.array([dt.datetime(2020, 1, 2, 12)])),
+        (T.DATE, pa.array(["2020-13-01"])),
+        (T.TEXT, pa.array([b"\xff"])),
+        (T.CATEGORY, pa.array([[1]])),
+    ],
+)
+def test_what_would_lose_something_is_refused(kind: ColumnType, values: pa.Array) -> None:
+    digits = (8, 2) if kind is T.DECIMAL else (None, None)
+    with pytest.raises(SourceError, match=r"^t\.c: not every value of the source's type .* declare another type"):
+        one_column(Column("c", kind, None, True, *digits), values)
+
+
+def test_sqlite_may_mix_types_in_a_column(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "mixed.sqlite")
+    connection.execute("CREATE TABLE t (id, word)")
+    connection.executemany("INSERT INTO t VALUES (?, ?)", [(1, 1), ("2", "two"), (3.0, None)])
+    connection.commit()
+    connection.close()
+    source = open_source(spec(f"sqlite:///{tmp_path / 'mixed.sqlite'}"))
+    table = Table("t", (Column("id", T.INTEGER), Column("word", T.TEXT, nullable=True)), ("id",))
+    assert source.read(table).to_pydict() == {"id": [1, 2, 3], "word": ["1", "two", None]}
+    with pytest.raises(SourceError, match=r"^t\.word: not every value"):
+        source.read(Table("t", (Column("word", T.INTEGER),), ("word",)))
+
+
+def test_the_fingerprint_changes_with_every_cell() -> None:
+    base = fingerprint_rows(EVENT, ROWS)
+    seen = {base}
+    other = {"id": 9, "big": 7, "price": Decimal("7.00"), "weight": 7.5, "done": None, "day": dt.date(2020, 2, 28)}
+    other |= {"at": dt.datetime(2000, 1, 1), "kind": "x", "note": ""}
+    for index, name in enumerate(ROWS.column_names):
+        values = ROWS[name].to_pylist()
+        values[0] = other[name]
+        changed = ROWS.set_column(index, ROWS.schema.field(name), pa.array(values, ROWS.schema.field(name).type))
+        seen.add(fingerprint_rows(EVENT, changed))
+    seen.add(fingerprint_rows(EVENT, ROWS.slice(0, 2)))
+    seen.add(fingerprint_rows(EVENT, ROWS.rename_columns([*ROWS.column_names[:-1], "remark"])))
+    assert len(seen) == len(ROWS.column_names) + 3
+
+
+def test_the_fingerprint_sees_where_text_ends_and_what_is_null() -> None:
+    table = Table("t", (Column("id", T.INTEGER), Column("s", T.TEXT, nullable=True)), ("id",))
+    variants = [["ab", "c"], ["a", "bc"], ["abc", ""], ["abc", None], [None, "abc"], ["", "abc"]]
+    digests = {fingerprint_rows(table, pa.table({"id": [1, 2], "s": pa.array(v, pa.string())})) for v in variants}
+    assert len(digests) == len(variants)
+
+
+def test_the_fingerprint_ignores_chunks_order_and_what_hides_under_null() -> None:
+    rows = pa.concat_tables([ROWS.set_column(0, "id", pa.array([i, i + 1, i + 2])) for i in range(0, 150_000, 3)])
+    base = fingerprint_rows(EVENT, rows)
+    assert fingerprint_rows(EVENT, rows.combine_chunks()) == base
+    assert fingerprint_rows(EVENT, rows.take(pa.array(range(rows.num_rows - 1, -1, -1)))) == base
+    table = Table("t", (Column("id", T.INTEGER), Column("x", T.FLOAT, nullable=True)), ("id",))
+    hidden = pc.if_else(pa.array([True, False]), pa.scalar(None, pa.float64()), pa.array([7.0, -0.0]))
+    plain = pa.array([None, 0.0], pa.float64())
+    tables = [pa.table({"id": [1, 2], "x": values}) for values in (hidden, plain)]
+    assert fingerprint_rows(table, tables[0]) == fingerprint_rows(table, tables[1])
+
+
+def test_a_column_of_nulls_has_a_fingerprint() -> None:
+    nulls = [pa.array([None, None], field.type) for field in ROWS.schema]
+    nulls[0] = pa.array([1, 2])
+    assert fingerprint_rows(EVENT, pa.table(nulls, schema=ROWS.schema)) != fingerprint_rows(EVENT, ROWS.slice(0, 2))
+
+
+def family(*, optional: bool = False) -> Schema:
+    """a <- b (a pair of keys) <- c."""
+    a = Table("a", (Column("x", T.INTEGER), Column("y", T.TEXT)), ("x", "y"))
+    up = ForeignKey("b", ("ax", "ay"), "a", ("x", "y"), 9, owner=True, optional=optional)
+    keys = (Column("id", T.INTEGER), Column("ax", T.INTEGER, nullable=optional), Column("ay", T.TEXT))
+    b = Table("b", (*keys, Column("f", T.FLOAT)), ("id",), (up,), unique=(("ax", "f"),))
+    up = ForeignKey("c", ("b",), "b", ("id",), 9, owner=True)
+    c = Table("c", (Column("id", T.INTEGER), Column("b", T.INTEGER)), ("id",), (up,))
+    return Schema("family", (c, b, a), "a")
+
+
+def rows_of(a: list[tuple], b: list[tuple], c: list[tuple]) -> dict[str, pa.Table]:
+    def table(names: str, kinds: list[pa.DataType], rows: list[tuple]) -> pa.Table:
+        columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
+        arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
+        return pa.table(arrays, names.split())
+
+    whole, text, real = pa.int64(), pa.string(), pa.float64()
+    return {
+        "a": table("x y", [whole, text], a),
+        "b": table("id ax ay f", [whole, whole, text, real], b),
+        "c": table("id b", [whole, whole], c),
+    }
+
+
+GOOD_A = [(1, "p"), (1, "q")]
+GOOD_B = [(10, 1, "p", 0.5), (11, 1, "q", 1.5)]
+GOOD_C = [(100, 10), (101, 11), (102, 10)]
+
+
+def test_good_rows_pass_unchanged() -> None:
+    rows = rows_of(GOOD_A, GOOD_B, GOOD_C)
+    checked = check_rows(family(), rows, {})
+    assert list(checked) == ["c", "b", "a"]
+    assert all(checked[name].equals(rows[name]) for name in rows)
+    assert all(table.num_rows == 0 for table in check_rows(family(), rows_of([], [], []), {}).values())
+
+
+def test_orphans_are_refused_by_default_and_counted_only_in_private() -> None:
+    rows = rows_of(GOOD_A, [*GOOD_B, (12, 2, "p", 1.0), (13, 1, "r", 2.0)], GOOD_C)
+    with pytest.raises(SourceError) as caught:
+        check_rows(family(), rows, {})
+    assert str(caught.value) == (
+        "b.(ax,ay): rows without a match in a(x, y); declare on_orphan: drop for this key, or fix the source"
+    )
+    assert caught.value.private_detail == "b.(ax,ay): 2 of 4 rows"
+
+
+def test_dropped_orphans_take_their_children_along() -> None:
+    rows = rows_of(GOOD_A, [(12, 2, "p", 1.0), *GOOD_B], [(103, 12), *GOOD_C])
+    checked = check_rows(family(), rows, {"b.(ax,ay)": "drop"})
+    assert checked["b"]["id"].to_pylist() == [10, 11]
+    assert checked["c"]["id"].to_pylist() == [100, 101, 102]
+    with pytest.raises(SourceError, match=r"^c\.b: rows without a match"):  # an orphan of its own is another matter
+        check_rows(family(), rows_of(GOOD_A, GOOD_B, [*GOOD_C, (104, 99)]), {"b.(ax,ay)": "drop"})
+
+
+def test_a_null_in_an_optional_key_is_no_orphan() -> None:
+    rows = rows_of(GOOD_A, [*GOOD_B, (12, None, "z", 1.0)], GOOD_C)
+    assert check_rows(family(optional=True), rows, {})["b"].num_rows == 3
+
+
+def test_all_broken_rules_come_in_one_error() -> None:
+    nan = float("nan")
+    b = [(10, 1, "p", nan), (10, 1, "q", 1.5), (None, 1, "q", 1.5), (12, None, "p", 0.0)]
+    with pytest.raises(SourceError) as caught:
+        check_rows(family(), rows_of(GOOD_A, b, []), {})
+    places = [line.split(": ")[0] for line in str(caught.value).splitlines()]
+    assert places == ["b.id", "b.ax", "b.f", "b.(ax,f)", "b.id"]
+    assert "b.id: NULL in a primary key; fix the source" in str(caught.value)
+    assert "b.f: NULL (or NaN) in a column that is not nullable" in str(caught.value)
+    assert "b.id: duplicate values (primary key)" in str(caught.value)
+    assert not any(digit in str(caught.value) for digit in "0123456789")
+    assert caught.value.private_detail is not None
+    assert "b.f: 1 of 4 rows" in caught.value.private_detail
+
+
+def test_nan_becomes_null_where_null_may_be() -> None:
+    table = Table("t", (Column("id", T.INTEGER), Column("x", T.FLOAT, Learn(), nullable=True)), ("id",))
+    rows = {"t": pa.table({"id": [1, 2, 3], "x": [float("nan"), float("inf"), None]})}
+    assert check_rows(Schema("s", (table,), "t"), rows, {})["t"]["x"].to_pylist() == [None, float("inf"), None]
