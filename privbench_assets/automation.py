@@ -88,7 +88,7 @@ def automation_sensor(spec: Spec) -> dg.AutomationConditionSensorDefinition:
         warnings.simplefilter("ignore", dg.BetaWarning)
         everything = dg.AssetSelection.key_prefixes(step_key(name, ()).path, include_sources=True)
     return dg.AutomationConditionSensorDefinition(
-        identifier(name, "refresh_on_change"),
+        f"{identifier(name)}_refresh_on_change",
         target=everything,
         description=(
             f"Refreshes the benchmark of {name} at every ε at which it was made before, when an observation of the source shows"

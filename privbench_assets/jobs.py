@@ -16,7 +16,7 @@ HOURLY = "0 * * * *"
 def refresh_job(spec: Spec, assets: dg.AssetSelection) -> dg.UnresolvedAssetJobDefinition:
     """Everything from profile to bundle, for one ε or several."""
     return dg.define_asset_job(
-        identifier(spec.schema.name, "refresh"),
+        f"{identifier(spec.schema.name)}_refresh",
         selection=assets,
         description=(
             f"The whole pipeline of {spec.schema.name} at one ε: profile, model, sample, validate, publish. Steps whose inputs did not"
@@ -29,7 +29,7 @@ def refresh_job(spec: Spec, assets: dg.AssetSelection) -> dg.UnresolvedAssetJobD
 def observe_job(spec: Spec, sources: dg.AssetSelection) -> dg.UnresolvedAssetJobDefinition:
     """A look at the fingerprints of the source."""
     return dg.define_asset_job(
-        identifier(spec.schema.name, "observe"),
+        f"{identifier(spec.schema.name)}_observe",
         selection=sources,
         description=f"Takes the fingerprints of the source tables of {spec.schema.name}. Costs no budget.",
         executor_def=dg.in_process_executor,
@@ -40,7 +40,7 @@ def refresh_schedule(spec: Spec, job: dg.UnresolvedAssetJobDefinition) -> dg.Sch
     """Refresh every ε when the spec says so, weekly if it says nothing."""
 
     @dg.schedule(
-        name=identifier(spec.schema.name, "refresh_schedule"),
+        name=f"{identifier(spec.schema.name)}_refresh_schedule",
         cron_schedule=spec.schedule or WEEKLY,
         job=job,
         description=f"Runs {job.name} for every ε. If the source changed since, each ε is paid for again.",
@@ -57,7 +57,7 @@ def refresh_schedule(spec: Spec, job: dg.UnresolvedAssetJobDefinition) -> dg.Sch
 def observe_schedule(spec: Spec, job: dg.UnresolvedAssetJobDefinition) -> dg.ScheduleDefinition:
     """Observe the source every hour."""
     return dg.ScheduleDefinition(
-        name=identifier(spec.schema.name, "observe_schedule"),
+        name=f"{identifier(spec.schema.name)}_observe_schedule",
         cron_schedule=HOURLY,
         job=job,
         description=f"Runs {job.name} every hour, so that the refresh_on_change sensor notices a change.",

@@ -6,6 +6,8 @@ they run, so that ``--help`` does not pay for Arrow, DuckDB and the rest.
 
 from __future__ import annotations
 
+import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -142,4 +144,7 @@ def demo(
 
 def main() -> None:
     """The entry point of the ``privbench`` script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ε and ρ shows a question mark, not a failure
     app()

@@ -32,7 +32,7 @@ def run_demo(folder: Path) -> None:
     for name in _FILES:
         if not (folder / name).exists():
             shutil.copyfile(example / name, folder / name)
-    say(f"The example: households and persons of San Diego, in {folder}/. Running it at ε={EPSILON:g}.")
+    say(f"Running the example, households and persons of San Diego, at ε={EPSILON:g}.")
     path, bundle = folder / "spec.yaml", folder / "bundle"
     spec = load_spec(path)
     tell(spec, run_with_progress(spec, Options(EPSILON, bundle)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from privbench_core.commands.terminal import print_json, say, show
 from privbench_core.errors import PublishError
-from privbench_core.publish.bundle import read_bundle
+from privbench_core.publish.bundle import is_bundle, read_bundle
 from privbench_core.report.comparison import ORDERS, Comparison, Pair, compare
 from privbench_core.report.page import INTERNAL, Subject, metrics, render, subject_of
 from privbench_core.report.verdict import judge
@@ -17,7 +17,6 @@ from privbench_core.schema.spec import Spec, load_spec
 from privbench_core.source import open_source
 from privbench_core.source.integrity import check_rows
 
-_MANIFEST = "MANIFEST.json"
 _NAMED = 10  # failed queries named on the terminal
 
 
@@ -95,7 +94,7 @@ def show_fidelity(comparison: Comparison) -> None:
         for name, key in comparison.keys.items()
     ]
     if keys:
-        show("Joins", ["key", ">joined pairs", ">if children shuffled", ">children per parent"], keys)
+        show("Joins", ["key", ">joined pairs", ">if shuffled", ">children per parent"], keys)
 
 
 def _figure(value: float | None) -> str:
@@ -114,7 +113,7 @@ def _tell_workload(answers: WorkloadFigures) -> None:
 def _keep_apart(out: Path) -> None:
     place = out.resolve()
     for folder in (place, *place.parents):
-        if (folder / _MANIFEST).exists():
+        if is_bundle(folder):
             raise PublishError(
                 f"{out}: is inside the bundle {folder.name}, but the report is internal; choose another --out"
             )

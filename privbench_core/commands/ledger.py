@@ -70,7 +70,14 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
         say(f"{spec.schema.name}: nothing is spent; the lifetime budget is {budget_in_words(life)}.")
         return
     rows = [
-        [line.run.replace("epsilon=", "ε="), line.step, str(line.price), str(line.times), line.state, line.at.partition("T")[0]]
+        [
+            line.run.replace("epsilon=", "ε="),
+            line.step,
+            str(line.price),
+            str(line.times),
+            line.state,
+            line.at.partition("T")[0],
+        ]
         for line in _lines(account.entries)
     ]
     headers = ["run", "step", ">price", ">times", "state", "last"]

@@ -10,12 +10,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from privbench_core.commands.plan import budget_in_words, subject, unit_in_words
 from privbench_core.commands.terminal import console, finite, print_json, say, show
-from privbench_core.errors import SpecError
+from privbench_core.errors import PublishError
 from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import zero
 from privbench_core.privacy.ledger import Balance
-from privbench_core.publish.bundle import read_bundle
+from privbench_core.publish.bundle import is_bundle, read_bundle
 from privbench_core.schema.spec import Spec, load_spec
 from privbench_core.synthesizers.contract import Step
 
@@ -65,8 +65,7 @@ def run_and_tell(path: Path, options: Options, *, as_json: bool) -> None:
 
 def run_with_progress(spec: Spec, options: Options) -> Outcome:
     """Run the plan, with a progress bar on a terminal."""
-    if options.out.exists() and not options.out.is_dir():
-        raise SpecError(f"{options.out}: is a file; name a folder for the bundle")
+    _check_room(options.out)
     workspace = Workspace(spec)
     bar = Progress(
         TextColumn("{task.description}", markup=False),
@@ -99,6 +98,14 @@ def run_with_progress(spec: Spec, options: Options) -> Outcome:
         return Outcome(result, workspace.ledger.balance(), rows)
     finally:
         workspace.close()
+
+
+def _check_room(out: Path) -> None:
+    """Refuse a place that cannot take the bundle now, not after everything has been paid for."""
+    if out.is_file():
+        raise PublishError(f"{out}: is a file; name a folder for the bundle")
+    if out.is_dir() and any(out.iterdir()) and not is_bundle(out):
+        raise PublishError(f"{out}: is there already and is not a bundle; choose a new folder, or empty this one")
 
 
 def tell(spec: Spec, outcome: Outcome) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from privbench_core.domain.codec import Codes
 from privbench_core.domain.grid import Grid, Numbers
 from privbench_core.errors import InternalError, SourceError, SpecError
-from privbench_core.schema.model import Column, Scalar
+from privbench_core.schema.model import Column, ColumnType, Scalar
 
 DEFAULT_CELLS = 256
 """Cells of a range that declares none, unless it holds fewer values."""
@@ -137,12 +137,15 @@ class OrderedCodec(ABC):
 
 @dataclass(frozen=True)
 class IntervalCodec(OrderedCodec):
-    """A range in equal cells; made by `interval_codec`.
+    """A range in equal cells, and zero in a cell of its own; made by `interval_codec`.
+
+    Columns of amounts are often zero for most rows (no capital gain, no discount). Were zero one value among the hundreds of a wide
+    cell, decoding would lose it; so in numeric columns it is always apart. This is a public rule: it asks no row.
 
     Attributes:
         low: Number of the smallest value of the domain.
         high: Number of the largest value of the domain.
-        cells: Number of interval cells, at most the number of grid points in the range.
+        cells: Number of equal cells, at most the number of grid points in the range; zero may add two.
     """
 
     low: int | float
@@ -151,11 +154,27 @@ class IntervalCodec(OrderedCodec):
 
     @cached_property
     def starts(self) -> Numbers:
-        """First number of each interval cell. Widths on a whole-number grid differ by at most one."""
+        """First number of each interval cell. Widths on a whole-number grid differ by at most one, but for zero's."""
+        equal = self._equal_starts
+        if not self._zero_apart:
+            return equal
+        after = np.nextafter(0.0, 1.0) if self.grid.continuous else 1
+        starts = np.unique(np.concatenate([equal, np.array([0, after], equal.dtype)]))
+        return starts[starts <= self.high]
+
+    @cached_property
+    def _equal_starts(self) -> Numbers:
         if self.grid.continuous:
             return _float_starts(float(self.low), float(self.high), self.cells)
         points = int(self.high) - int(self.low) + 1
         return np.array([int(self.low) + i * points // self.cells for i in range(self.cells)], np.int64)
+
+    @property
+    def _zero_apart(self) -> bool:
+        """Whether zero is a value of the range that equal cells would mix with others."""
+        dates = self.grid.type in {ColumnType.DATE, ColumnType.TIMESTAMP}
+        one_each = not self.grid.continuous and self.cells == int(self.high) - int(self.low) + 1
+        return not dates and not one_each and self.low <= 0 <= self.high
 
     @property
     def last(self) -> int | float:
@@ -174,7 +193,7 @@ class IntervalCodec(OrderedCodec):
         return cls(Grid.from_dict(description), description["nullable"], *ends)
 
     def _locate(self, numbers: Numbers) -> Codes:
-        if self.grid.continuous:
+        if self.grid.continuous or self._zero_apart:
             return super()._locate(numbers)
         # Unsigned, because the difference may not fit the signed range; numbers outside are set by the caller.
         offset = (numbers - np.int64(self.low)).view(np.uint64)

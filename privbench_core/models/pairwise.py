@@ -1,7 +1,7 @@
 """Fitting a leaf over several columns: which pairs depend on each other, measured where it pays.
 
-Three looks at the rows, each priced by the caller: dependence scores of all pairs, the joints of the chosen pairs, and, if
-no pair is worth its noise, the one-way marginals again.
+Three looks at the rows: dependence scores of all pairs, the one-way marginals again, and the joints of the chosen
+pairs; public arithmetic on released numbers says how the price is shared between the last two.
 
 The score of a pair is its R-score, half the L1 distance between its exact counts and the product of the *released* one-way marginals
 (PrivMRF; PrivPetal section 5), whose sensitivity is half the view's stability, whatever n. Pairs are chosen to maximise the
@@ -10,6 +10,7 @@ expected reduction of L1 error: a pair left out costs its score, a pair measured
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -25,6 +26,7 @@ from privbench_core.privacy.queries import Distances, Marginal
 
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
+_SHARES = (0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)  # of what a leaf has left, for joints rather than marginals
 
 
 @dataclass(frozen=True)
@@ -64,22 +66,42 @@ class PairwiseFit:
         score_share: Part of the price for the dependence scores.
         noise_factor: Weight of the expected noise of a pair's cells against its score.
         independence: Weight of the independent product mixed into each joint, so that nothing released is exactly zero.
-        max_pairs_per_column: Cap on pairs, times the number of columns.
+        max_pairs: Cap on joints per leaf.
     """
 
     score_share: float = 0.08
     noise_factor: float = 0.4
     independence: float = 0.02
-    max_pairs_per_column: float = 4.0
+    max_pairs: int = 400
 
     def fit(self, curator: Curator, one_way: OneWay, price: Price) -> Leaf:
-        """A leaf over the columns of ``one_way``, for at most ``price``."""
-        clean, total = one_way.clean(), one_way.total
-        candidates = list(combinations(clean, 2))
-        joints = self.fit_pairs(curator, clean, candidates, price) if candidates else {}
-        if not joints:
-            return self._margins_only(curator, one_way, price.share(1 - self.score_share) if candidates else price)
-        return Leaf(total, {name: counts / total for name, counts in clean.items()}, joints)
+        """A leaf over the columns of ``one_way``, for at most ``price``.
+
+        What the scores leave of the price goes partly to joints and partly to the one-way marginals again, in the
+        proportion that promises the smallest total error over all pairs.
+        """
+        clean = one_way.clean()
+        pairs = list(combinations(clean, 2))
+        if not pairs:
+            return _leaf(self._again(curator, one_way, price), {})
+        scores = pair_scores(curator, clean, pairs, price.share(self.score_share))
+        rest = price.share(1 - self.score_share)
+        cells = _cells(clean, pairs)
+        codes = sum(len(counts) for counts in clean.values())
+
+        def promise(share: float) -> float:
+            """Expected L1 error over all pairs if ``share`` of the rest goes to joints."""
+            gain, _ = self.choose(curator, scores, cells, rest.share(share)) if share > 0 else (0.0, None)
+            again = curator.sigma([Marginal(())] * len(clean), rest.share(1 - share)) if share < 1 else math.inf
+            sigma = (one_way.sigma**-2 + again**-2) ** -0.5 if one_way.sigma > 0 else 0.0
+            return self.noise_factor * sigma * codes * (len(clean) - 1) - gain
+
+        share = min(_SHARES, key=promise)
+        better = self._again(curator, one_way, rest.share(1 - share)) if share < 1 else one_way
+        if share == 0:
+            return _leaf(better, {})
+        _, chosen = self.choose(curator, scores, cells, rest.share(share))
+        return _leaf(better, self.measure(curator, [pairs[i] for i in chosen], better.clean(), rest.share(share)))
 
     def fit_pairs(
         self, curator: Curator, clean: Mapping[str, Array], candidates: Sequence[Pair], price: Price
@@ -94,22 +116,22 @@ class PairwiseFit:
         """
         scores = pair_scores(curator, clean, candidates, price.share(self.score_share))
         rest = price.share(1 - self.score_share)
-        cells = np.array([len(clean[a]) * len(clean[b]) for a, b in candidates], dtype=float)
-        columns = {name for pair in candidates for name in pair}
-        chosen = self.choose(curator, scores, cells, rest, int(self.max_pairs_per_column * len(columns)))
+        _, chosen = self.choose(curator, scores, _cells(clean, candidates), rest)
         return self.measure(curator, [candidates[i] for i in chosen], clean, rest) if len(chosen) else {}
 
-    def choose(self, curator: Curator, scores: Array, cells: Array, price: Price, most: int) -> NDArray[np.int64]:
-        """Indices of the pairs that promise the largest total gain at the noise that measuring them all implies."""
+    def choose(
+        self, curator: Curator, scores: Array, cells: Array, price: Price
+    ) -> tuple[float, NDArray[np.int64]]:
+        """The largest total gain in L1 error that measuring some pairs for ``price`` promises, and these pairs' indices."""
         best: tuple[float, NDArray[np.int64]] = (0.0, np.zeros(0, dtype=np.int64))
-        for number in range(1, min(most, len(scores)) + 1):
+        for number in range(1, min(self.max_pairs, len(scores)) + 1):
             sigma = curator.sigma([Marginal(())], price.share(1 / number))
             gain = scores - self.noise_factor * sigma * cells
             order = np.argsort(-gain)[:number]
             value = float(np.maximum(gain[order], 0).sum())
             if value > best[0]:
                 best = (value, order[gain[order] > 0])
-        return best[1]
+        return best
 
     def measure(
         self, curator: Curator, pairs: Sequence[Pair], clean: Mapping[str, Array], price: Price
@@ -127,16 +149,23 @@ class PairwiseFit:
             joints[a, b] = (1 - self.independence) * joint / max(joint.sum(), 1e-300) + self.independence * product
         return joints
 
-    def _margins_only(self, curator: Curator, one_way: OneWay, price: Price) -> Leaf:
-        """Spend the price on the one-way marginals once more, and average."""
+    def _again(self, curator: Curator, one_way: OneWay, price: Price) -> OneWay:
+        """The one-way marginals measured once more and averaged with what is known."""
         names = list(one_way.counts)
         again = curator.measure("one-way again", [Marginal((name,)) for name in names], price)
         merged = {
-            name: combine(one_way.counts[name], one_way.sigma, counts, again.sigma)[0]
+            name: combine(one_way.counts[name], one_way.sigma, counts, again.sigma)
             for name, counts in zip(names, again.values, strict=True)
         }
-        better = OneWay(merged, min(one_way.sigma, again.sigma))
-        return Leaf(better.total, {name: counts / better.total for name, counts in better.clean().items()})
+        return OneWay({name: counts for name, (counts, _) in merged.items()}, merged[names[0]][1])
+
+
+def _leaf(one_way: OneWay, joints: Mapping[Pair, Array]) -> Leaf:
+    return Leaf(one_way.total, {name: c / one_way.total for name, c in one_way.clean().items()}, joints)
+
+
+def _cells(clean: Mapping[str, Array], pairs: Sequence[Pair]) -> Array:
+    return np.array([len(clean[a]) * len(clean[b]) for a, b in pairs], dtype=float)
 
 
 def pair_scores(curator: Curator, clean: Mapping[str, Array], candidates: Sequence[Pair], price: Price) -> Array:

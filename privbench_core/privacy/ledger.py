@@ -5,8 +5,8 @@ and it counts as spent: the ledger can overstate what was spent, never understat
 the entry one act, so two processes cannot both take the last of the budget. Nothing is ever deleted or
 repriced (triggers refuse it); the only change a row sees is from reserved to released.
 
-Filter: a reservation is accepted if all entries together satisfy Σρ ≤ ρ(lifetime ε, ½ lifetime δ) and Σδ ≤ ½ lifetime δ, or if
-all entries are pure and Σε ≤ lifetime ε. Either sum is a valid filter for adaptively chosen mechanisms (Rogers et al. 2016; Feldman
+Filter: a reservation is accepted if all entries together satisfy Σρ ≤ ρ and Σδ ≤ δ' of the lifetime budget, split as
+`Budget.total` splits every budget, or if all entries are pure and Σε ≤ lifetime ε. Either sum is a valid filter for adaptively chosen mechanisms (Rogers et al. 2016; Feldman
 and Zrnic 2021; Whitehouse et al. 2023), and so is the disjunction (proof in ``docs/privacy.md``).
 """
 
@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from privbench_core.errors import BudgetError, BudgetExhaustedError, ReleaseError
-from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for, rho_for
+from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for
 
 _SLACK = 1 + 1e-9
 _TABLES = """
@@ -153,14 +153,14 @@ class Ledger:
 
     def balance(self) -> Balance:
         """What is spent and left."""
-        pure, rho, delta, epsilon = self._sums()
+        pure, rho, _, epsilon = self._sums()
         life = self.lifetime
         if rho == 0:
             spent = 0.0
         elif life.delta == 0:
             spent = epsilon
         else:
-            spent = epsilon_for(rho, life.delta - delta) if delta < life.delta else float("inf")
+            spent = epsilon_for(rho, life.delta - life.threshold_delta)
             spent = min(spent, epsilon) if pure else spent
         rho_left = max(0.0, self._rho_cap() - rho) if life.delta > 0 else 0.0
         return Balance(life, spent, max(0.0, life.epsilon - spent), rho_left)
@@ -192,7 +192,7 @@ class Ledger:
         return row[0] == 0, float(row[1]), float(row[2]), float(row[3])
 
     def _rho_cap(self) -> float:
-        return rho_for(self.lifetime.epsilon, self.lifetime.delta / 2)
+        return self.lifetime.total().amount
 
     def _affordable(self, price: Price) -> bool:
         pure, rho, delta, epsilon = self._sums()
@@ -201,7 +201,7 @@ class Ledger:
         if self.lifetime.delta == 0:
             return False
         within = rho + price.rho <= self._rho_cap() * _SLACK
-        return within and delta + price.delta <= self.lifetime.delta / 2 * _SLACK
+        return within and delta + price.delta <= self.lifetime.threshold_delta * _SLACK
 
     def _refusal(self, step: str, price: Price) -> str:
         balance = self.balance()
@@ -213,7 +213,7 @@ class Ledger:
             return f"{step}: costs {price}, {balance.left:.6g} of ε={life.epsilon:g} is left, {short:.6g} too little."
         _, _, delta, _ = self._sums()
         short = max(0.0, price.rho - balance.rho_left)
-        lacking = f"{short:.6g} too little" if short else f"δ={delta:.2g} of {life.delta / 2:.2g} is spent on thresholds"
+        lacking = f"{short:.6g} too little" if short else f"δ={delta:.2g} of the {life.threshold_delta:.2g} for thresholds is spent"
         return (
             f"{step}: costs {price} (ρ={price.rho:.6g}), ρ={balance.rho_left:.6g} of {self._rho_cap():.6g}"
             f" (ε={life.epsilon:g}, δ={life.delta:g}) is left: {lacking}. Raise privacy.lifetime, or publish what was released before."

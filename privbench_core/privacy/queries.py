@@ -103,7 +103,7 @@ class CentreSums:
     """
 
     centres: Centres
-    GRID = 1024
+    GRID = 256
 
     def evaluate(self, view: CodedView) -> Counts:
         """Shape (clusters, 1 + coordinates), scaled by unit·GRID."""

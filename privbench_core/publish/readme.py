@@ -98,7 +98,7 @@ def _loading(tables: Mapping[str, Mapping[str, Any]]) -> str:
         [
             "## Loading it",
             "",
-            "With privbench, into PostgreSQL or a DuckDB file, keys and indexes included:",
+            "With privbench, into PostgreSQL (all keys and indexes) or a DuckDB file (primary and unique keys):",
             "",
             "```sh",
             "privbench publish . postgresql://user@host/database",

@@ -65,7 +65,9 @@ def _table(name: str, figures: TableFigures) -> tuple[Level, str]:
     pairs, single = figures.tvd.get(2), figures.tvd.get(1)
     if pairs is not None and figures.shuffled is not None:
         lost = "" if pairs < figures.shuffled else ": the correlations are lost"
-        remark = f"{name}: pairs of columns are {pairs:.3f} from the source; shuffled columns {figures.shuffled:.3f}{lost}."
+        remark = (
+            f"{name}: pairs of columns are {pairs:.3f} from the source; shuffled columns {figures.shuffled:.3f}{lost}."
+        )
         return _level(pairs, CLOSE, ROUGH), remark
     if single is not None:
         return _level(single, CLOSE, ROUGH), f"{name}: columns are {single:.3f} from the source."
@@ -77,7 +79,9 @@ def _key(name: str, figures: KeyFigures) -> tuple[Level, str]:
         level = _level(figures.fanout_tvd, CLOSE, ROUGH)
         return level, f"{name}: children per parent are {figures.fanout_tvd:.3f} from the source."
     lost = "" if figures.joint < figures.shuffled else ": the link between parents and children is lost"
-    remark = f"{name}: joined pairs are {figures.joint:.3f} from the source; shuffled children {figures.shuffled:.3f}{lost}."
+    remark = (
+        f"{name}: joined pairs are {figures.joint:.3f} from the source; shuffled children {figures.shuffled:.3f}{lost}."
+    )
     return _level(figures.joint, CLOSE, ROUGH), remark
 
 

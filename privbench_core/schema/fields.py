@@ -64,7 +64,8 @@ def as_name(value: object) -> str | None:
     """A name: text, or a number that stands for text; None for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    return value if isinstance(value, str) and value.strip() and value != UNDECIDED else None
+    usable = isinstance(value, str) and value.strip() and "\0" not in value and value != UNDECIDED
+    return str(value) if usable else None
 
 
 @dataclass(frozen=True)

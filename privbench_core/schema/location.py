@@ -29,7 +29,15 @@ def resolve(source: str, folder: Path) -> str:
     """A relative path made absolute from ``folder``; URLs and text with ``${VARIABLE}`` are kept for `expand`."""
     if is_url(source) or _VARIABLE.search(source):
         return source
-    return str((folder / Path(source).expanduser()).resolve())
+    return str((folder / home(source)).resolve())
+
+
+def home(source: str) -> Path:
+    """The path with ``~`` read as the user's home, where there is one."""
+    try:
+        return Path(source).expanduser()
+    except RuntimeError:  # no such user: then it is a name like any other
+        return Path(source)
 
 
 def relative(location: str, folder: Path) -> str:

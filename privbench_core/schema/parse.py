@@ -55,11 +55,13 @@ def _table(name: str, raw: object, problems: Problems) -> Table | None:
 
 
 def _unique(node: Node) -> tuple[tuple[str, ...], ...]:
+    todo = "write a list of lists of column names, like [[a, b], [c]]"
     raw = node.fields.get("unique") or []
-    groups = raw if isinstance(raw, list) else [None]
-    items = [Node(node.where, {"unique": group}, node.problems) for group in groups]
-    found = [item.names("unique", "write a list of lists of column names, like [[a, b], [c]]") for item in items]
-    return tuple(group for group in found if group is not None)
+    if not isinstance(raw, list) or not all(isinstance(group, list) for group in raw):
+        node.wrong("unique", todo)
+        return ()
+    groups = (Node(node.where, {"unique": group}, node.problems).names("unique", todo) for group in raw)
+    return tuple(group for group in groups if group is not None)
 
 
 def _known_columns(names: tuple[str, ...], table: Table, problems: Problems) -> bool:
@@ -91,8 +93,8 @@ def _foreign_keys(
             problems.add(key.name, "two foreign keys on the same columns", "keep one of them")
             continue
         policy = item.get("on_orphan", "refuse")
-        if policy not in {"refuse", "drop"}:
-            problems.add(key.name, f"on_orphan is {policy!r}", "write refuse or drop")
+        if policy not in ("refuse", "drop"):  # no set: what stands there may have no hash
+            Node(key.name, item, problems).wrong("on_orphan", "write refuse or drop")
             policy = "refuse"
         orphans[key.name] = policy
         keys.append(key)

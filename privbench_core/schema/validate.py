@@ -59,6 +59,7 @@ def _names(schema: Schema) -> Iterator[str]:
     for table in schema.tables:
         same_columns = _same_but_case([column.name for column in table.columns])
         yield from (f"{table.name}: the columns {same} differ only by case; rename one" for same in same_columns)
+        yield from (f"{table.name}: a column name holds a NUL; remove it" for c in table.columns if "\0" in c.name)
         for column in sorted(table.key_columns):
             if not _FORBIDDEN.isdisjoint(column):
                 yield f"{table.name}.{column}: a key's name becomes part of file names; remove path separators"

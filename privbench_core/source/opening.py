@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from privbench_core.errors import SourceError
-from privbench_core.schema.location import expand, is_url
+from privbench_core.schema.location import expand, home, is_url
 from privbench_core.schema.spec import Spec
 from privbench_core.source.base import Source
 
@@ -22,7 +20,7 @@ def open_source(spec: Spec) -> Source:
         from privbench_core.source.database import DatabaseSource
 
         return DatabaseSource(place)
-    path = spec.path.parent / Path(place).expanduser()
+    path = spec.path.parent / home(place)
     if path.is_dir():
         from privbench_core.source.folder import FolderSource
 

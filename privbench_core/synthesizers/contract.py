@@ -115,7 +115,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         seen: set[Key] = set()
-        total = 0.0
+        amount = delta = 0.0
         for step in self.steps:
             missing = [key for key in step.inputs if key not in seen]
             if missing or step.key in seen:
@@ -123,9 +123,11 @@ class Plan:
             if bool(step.reads) != (step.price.amount > 0):
                 raise InternalError(f"{step.key}: a step reads private rows exactly if it has a price")
             seen.add(step.key)
-            total += step.price.amount
-        if total > self.budget.total().amount * (1 + 1e-9):
-            raise InternalError(f"the plan costs {total:.6g}, more than its budget {self.budget.total()}")
+            amount += step.price.amount
+            delta += step.price.delta
+        total = self.budget.total()
+        if not Price(total.measure, amount, delta).fits(total):
+            raise InternalError(f"the plan costs {amount:.6g}, more than its budget {total}")
 
     def step(self, key: Key) -> Step:
         """The step of that key."""

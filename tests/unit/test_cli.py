@@ -17,6 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner, Result
+
 from privbench_core import __version__
 from privbench_core.cli import app
 from privbench_core.domain.codecs import codec_for
@@ -28,7 +30,6 @@ from privbench_core.sampling.keys import fresh_key
 from privbench_core.schema.model import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepContext, StepKind
-from typer.testing import CliRunner, Result
 
 SPEC = """\
 database: shop
@@ -70,7 +71,7 @@ class FakeSynthesizer:
                     (),
                     (table.name,),
                     budget.total().share(share),
-                    lambda context: Artifact({"summary": {}}),
+                    lambda _: Artifact({"summary": {}}),
                 ),
                 Step(
                     ("sample", table.name),
@@ -121,7 +122,7 @@ def _publisher(schema: Schema) -> Callable[[StepContext], Artifact]:
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A spec with its data, and the fake in place of every synthesizer."""
-    monkeypatch.setattr(pipeline_run, "load_synthesizer", lambda name: FakeSynthesizer(name))
+    monkeypatch.setattr(pipeline_run, "load_synthesizer", FakeSynthesizer)
     monkeypatch.delenv("PRIVBENCH_DEBUG", raising=False)
     rng = np.random.default_rng(1)
     ids = np.arange(CUSTOMERS) + 1000
@@ -169,7 +170,7 @@ def test_plan_prices_sum_to_the_budget_and_reads_no_row(shop: Path) -> None:
     assert not (shop.parent / ".privbench").exists()
     text = call("plan", shop, "--epsilon", 1).stdout
     assert "customer" in text
-    assert "50.0%" in text
+    assert "50%" in text
     assert "No row was read" in text
 
 
@@ -229,11 +230,13 @@ def test_run_refuses_bad_options(shop: Path, options: list[str], code: int, expe
     assert not (shop.parent / "bundle").exists()
 
 
-def test_run_refuses_to_overwrite_a_file(shop: Path) -> None:
-    result = call("run", shop, "--epsilon", 1, "--out", shop)
+@pytest.mark.parametrize(("place", "expected"), [("spec.yaml", "name a folder"), (".", "is not a bundle")])
+def test_run_refuses_a_place_that_holds_something_else_before_it_pays(shop: Path, place: str, expected: str) -> None:
+    result = call("run", shop, "--epsilon", 1, "--out", shop.parent / place)
     assert result.exit_code == 1
-    assert "name a folder" in result.stderr
+    assert expected in result.stderr
     assert shop.read_text(encoding="utf-8") == SPEC
+    assert not (shop.parent / ".privbench").exists()
 
 
 def test_every_problem_of_a_spec_stands_on_a_line_of_its_own(shop: Path) -> None:
@@ -300,7 +303,7 @@ def test_ledger_lists_what_runs_paid(shop: Path) -> None:
     assert found["spent"] + found["left"] == pytest.approx(2)
     assert found["reserved"] == {}
     text = call("ledger", shop).stdout
-    assert "epsilon=0.5" in text
+    assert "ε=0.5" in text
     assert "Reserved" not in text
 
 
@@ -318,7 +321,9 @@ def test_ledger_shows_a_killed_step_as_reserved(shop: Path, monkeypatch: pytest.
 def test_ledger_adds_up_refreshes_of_the_same_step(shop: Path) -> None:
     bundle_of(shop, "--epsilon", 0.5)
     rows = pq.read_table(shop.parent / "customer.parquet")
-    pq.write_table(rows.slice(0, CUSTOMERS).set_column(1, "age", pa.array([30] * CUSTOMERS)), shop.parent / "customer.parquet")
+    pq.write_table(
+        rows.slice(0, CUSTOMERS).set_column(1, "age", pa.array([30] * CUSTOMERS)), shop.parent / "customer.parquet"
+    )
     bundle_of(shop, "--epsilon", 0.5)
     line = next(line for line in call("ledger", shop).stdout.splitlines() if "profile/customer" in line)
     assert re.search(r"\s2\s+released", line)
@@ -383,7 +388,9 @@ def test_evaluate_refuses_a_bundle_of_another_spec(shop: Path) -> None:
     assert "customer.years is missing" in result.stderr
 
 
-@pytest.mark.parametrize(("text", "expected"), [("", "holds no query"), ("select 'open", "not SQL"), (None, "cannot be read")])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("", "holds no query"), ("select 'open", "not SQL"), (None, "cannot be read")]
+)
 def test_evaluate_refuses_a_file_that_is_no_workload(shop: Path, text: str | None, expected: str) -> None:
     workload = shop.parent / "queries.sql"
     if text is not None:
@@ -422,9 +429,9 @@ def test_demo_refuses_a_folder_that_holds_something_else(tmp_path: Path) -> None
 
 
 def test_exit_codes_and_streams_of_a_real_process(tmp_path: Path) -> None:
-    def process(*arguments: str) -> subprocess.CompletedProcess[str]:
+    def process(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "privbench_core", *arguments]
-        here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PRIVBENCH_DEBUG": ""}
+        here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PRIVBENCH_DEBUG": "", **variables}
         return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=here, timeout=60, check=False)
 
     assert process("--version").returncode == 0
@@ -433,10 +440,14 @@ def test_exit_codes_and_streams_of_a_real_process(tmp_path: Path) -> None:
     assert failed.stderr.startswith("privbench: none.yaml")
     assert failed.stderr.count("\n") == 1
     assert process("nonsense").returncode == 2
+    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
+    plain = process("plan", "spec.yaml", PYTHONIOENCODING="ascii")
+    assert "UnicodeEncodeError" not in plain.stderr
 
 
 def test_help_loads_no_heavy_library() -> None:
-    code = "import sys, privbench_core.cli; print([m for m in ('numpy', 'pyarrow', 'duckdb', 'opendp') if m in sys.modules])"
+    heavy = ("numpy", "pyarrow", "duckdb", "opendp", "sqlalchemy")
+    code = f"import sys, privbench_core.cli; print([name for name in {heavy} if name in sys.modules])"
     here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=here, check=True)
     assert found.stdout.strip() == "[]"

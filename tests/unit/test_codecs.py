@@ -33,11 +33,12 @@ def test_small_integer_ranges_have_one_cell_per_value():
     assert decoded(codec, [0, 7, 110, 111, 112, 113]) == [0, 7, 110, 0, 110, None]
 
 
-def test_wide_integer_ranges_have_equal_cells_with_round_edges():
+def test_wide_integer_ranges_have_equal_cells_with_round_edges_and_zero_apart():
     codec = codec_for(Column("income", T.INTEGER, Range(0, 1_000_000, cells=500)))
-    assert codec.ordered == 500
-    assert codec.encode(chunks([0, 1999, 2000, 998_000, 1_000_000, 1_000_001])).tolist() == [0, 0, 1, 499, 499, 501]
-    values = np.array(decoded(codec, [1] * 5000))
+    assert codec.ordered == 501
+    assert codec.encode(chunks([0, 1999, 2000, 998_000, 1_000_000, 1_000_001])).tolist() == [0, 1, 2, 500, 500, 502]
+    assert set(decoded(codec, [0] * 50)) == {0}
+    values = np.array(decoded(codec, [2] * 5000))
     assert values.min() == 2000
     assert values.max() == 3999
     assert abs(values.mean() - 2999.5) < 30
@@ -46,18 +47,26 @@ def test_wide_integer_ranges_have_equal_cells_with_round_edges():
 def test_the_default_number_of_cells_is_256_at_most():
     assert codec_for(Column("x", T.INTEGER, Range(1, 5000))).ordered == 256
     assert codec_for(Column("x", T.INTEGER, Range(1, 3, cells=10))).ordered == 3
-    assert codec_for(Column("x", T.FLOAT, Range(0, 1))).ordered == 256
+    assert codec_for(Column("x", T.FLOAT, Range(1, 2))).ordered == 256
+
+
+def test_zero_has_a_cell_of_its_own_wherever_it_lies_in_a_coarse_range():
+    middle = codec_for(Column("x", T.INTEGER, Range(-100, 99, cells=2)))
+    assert middle.encode(chunks([-100, -1, 0, 1, 99])).tolist() == [0, 0, 1, 2, 2]
+    inside = codec_for(Column("x", T.FLOAT, Range(-1, 2, cells=1)))
+    assert inside.encode(chunks([-0.5, 0.0, 0.5])).tolist() == [0, 1, 2]
+    assert codec_for(Column("x", T.INTEGER, Range(-2, 2))).ordered == 5
+    assert codec_for(Column("x", T.DATE, Range("1969-01-01", "1971-01-01", cells=2))).ordered == 2
 
 
 def test_the_whole_range_of_64_bits_is_exact():
     codec = codec_for(Column("x", T.INTEGER, Range(-(2**63), MAX, cells=4)))
     assert codec.encode(chunks([-(2**63), -(2**62) - 1, -(2**62), -1, 0, 2**62 - 1, 2**62, MAX])).tolist() == [
-        *[0, 0, 1, 1, 2, 2, 3, 3]
+        *[0, 0, 1, 1, 2, 3, 4, 4]
     ]
     one = codec_for(Column("x", T.INTEGER, Range(-(2**63), MAX, cells=1)))
-    values = decoded(one, [0] * 100)
-    assert min(values) < -(2**60)
-    assert max(values) > 2**60
+    assert min(decoded(one, [0] * 100)) < -(2**60)
+    assert max(decoded(one, [2] * 100)) > 2**60
 
 
 def test_decimals_are_exact_and_beyond_64_bits_they_are_outside():
@@ -114,7 +123,7 @@ def test_coarser_and_finer_time_units_are_read():
 def test_nan_is_null_and_infinity_is_outside():
     codec = codec_for(Column("x", T.FLOAT, Range(0.0, 1.0, cells=4), nullable=True))
     cells = codec.encode(chunks([0.0, -0.0, 0.25, 1.0, float("inf"), float("-inf"), float("nan"), None]))
-    assert cells.tolist() == [0, 0, 1, 3, 5, 4, 6, 6]
+    assert cells.tolist() == [0, 0, 2, 4, 6, 5, 7, 7]
 
 
 def test_null_where_none_may_be_is_refused_and_counts_stay_private():

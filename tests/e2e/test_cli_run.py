@@ -1,0 +1,179 @@
+"""The command line as a user meets it: real processes, the real synthesizer, the bundled example."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+COMMAND = (sys.executable, "-m", "privbench_core")
+
+
+def environment() -> dict[str, str]:
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
+        "PRIVBENCH_DEBUG": "",
+    }
+
+
+def privbench(*arguments: object, expect: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, *(str(argument) for argument in arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=300, check=False)
+    assert done.returncode == expect, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def json_of(*arguments: object) -> Any:
+    return json.loads(privbench(*arguments, "--json").stdout)
+
+
+def checksums(bundle: Path) -> dict[str, str]:
+    files = [file for file in bundle.rglob("*") if file.is_file()]
+    return {str(file.relative_to(bundle)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder of a demo that ran once, and what it printed."""
+    folder = tmp_path_factory.mktemp("user") / "demo"
+    return folder, privbench("demo", "--dir", folder).stdout
+
+
+def test_the_demo_says_where_the_bundle_is_what_it_cost_and_what_next(demo: tuple[Path, str]) -> None:
+    folder, printed = demo
+    assert str(folder / "bundle") in printed
+    assert re.search(r"This run: +paid ρ=0\.00\d+", printed)
+    assert re.search(r"Lifetime: +ε=0\.\d+ of 20 spent", printed)
+    assert printed.count("    privbench ") == 2
+    names = {"README.md", "schema.sql", "MANIFEST.json", "data/household.parquet", "data/person.parquet"}
+    assert names <= set(checksums(folder / "bundle"))
+
+
+def test_a_second_demo_pays_nothing_and_makes_the_same_bundle(demo: tuple[Path, str]) -> None:
+    folder, _ = demo
+    before = checksums(folder / "bundle")
+    again = privbench("demo", "--dir", folder)
+    assert "nothing was paid again" in again.stdout
+    assert again.stderr == ""
+    assert checksums(folder / "bundle") == before
+
+
+def test_the_ledger_holds_what_the_plan_priced(demo: tuple[Path, str]) -> None:
+    spec = demo[0] / "spec.yaml"
+    (plan,) = json_of("plan", spec, "--epsilon", 0.8)["plans"]
+    ledger = json_of("ledger", spec)
+    planned = {"/".join(step["key"]): step["price"]["amount"] for step in plan["steps"] if step["reads"]}
+    assert {entry["step"]: entry["amount"] for entry in ledger["entries"]} == pytest.approx(planned)
+    assert {entry["state"] for entry in ledger["entries"]} == {"released"}
+    assert 0 < ledger["spent"] <= 0.8
+
+
+def test_a_database_of_another_size_costs_nothing(demo: tuple[Path, str]) -> None:
+    folder, _ = demo
+    small = folder.parent / "small"
+    run = json_of("run", folder / "spec.yaml", "--epsilon", 0.8, "--scale", 0.1, "--seed", 3, "--out", small)
+    whole = json.loads((folder / "bundle" / "MANIFEST.json").read_text(encoding="utf-8"))["tables"]
+    assert run["cost"]["paid"] == 0
+    assert run["rows"]["household"] == pytest.approx(whole["household"]["rows"] / 10, rel=0.02)
+    assert run["rows"]["person"] == pytest.approx(whole["person"]["rows"] / 10, rel=0.05)
+
+
+def test_the_report_finds_the_bundle_close_and_its_joins_better_than_chance(demo: tuple[Path, str]) -> None:
+    folder, _ = demo
+    workload = folder.parent / "queries.sql"
+    workload.write_text(
+        """select count(*) from person where pemploy = 1;
+        select count(*) from person p join household h on p.household_id = h."HHID" where p.age < 10 and h.workers = 2;
+        """,
+        encoding="utf-8",
+    )
+    out = folder.parent / "report"
+    found = json_of("evaluate", folder / "spec.yaml", folder / "bundle", "--workload", workload, "--out", out)
+    for table in found["tables"].values():
+        assert table["tvd"]["2"] < table["shuffled"]
+    key = found["foreign_keys"]["person.household_id"]
+    assert key["joint"] < 0.8 * key["shuffled"]
+    assert key["fanout_tvd"] < 0.05
+    assert found["workload"]["q_error"]["max"] < 2
+    assert "Do not publish" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_published_bundle_joins(demo: tuple[Path, str]) -> None:
+    folder, _ = demo
+    target = folder.parent / "target.duckdb"
+    rows = json_of("publish", folder / "bundle", target)["rows"]
+    with duckdb.connect(str(target), read_only=True) as connection:
+        query = 'select count(*) from person p join household h on p.household_id = h."HHID"'
+        assert connection.execute(query).fetchall() == [(rows["person"],)]
+
+
+def test_an_interrupted_run_resumes_without_paying_twice(demo: tuple[Path, str]) -> None:
+    folder, _ = demo
+    # Another state folder is another ledger: nothing is released there yet.
+    text = (folder / "spec.yaml").read_text(encoding="utf-8")
+    spec = folder / "interrupted.yaml"
+    spec.write_text(text + "\nstate: interrupted\n", encoding="utf-8")
+    arguments = ("run", spec, "--epsilon", "0.8", "--out", folder.parent / "resumed")
+    process = subprocess.Popen([*COMMAND, *map(str, arguments)], stderr=subprocess.PIPE, text=True, env=environment())
+    ledger = folder / "interrupted" / "ledger.sqlite"
+    released = wait_for_release(process, ledger)
+    process.send_signal(signal.SIGINT)
+    _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert complaint == "privbench: stopped; what was released is kept\n"
+    assert not (folder.parent / "resumed").exists()
+    resumed = json_of(*arguments)
+    assert resumed["cost"]["reused"] > 0
+    times = Counter(entry["step"] for entry in json_of("ledger", spec)["entries"])
+    assert all(times[step] == 1 for step in released)
+
+
+def wait_for_release(process: subprocess.Popen[str], ledger: Path) -> list[str]:
+    """Steps that have been released while ``process`` is still running."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        if ledger.exists():
+            with sqlite3.connect(ledger) as connection:
+                try:
+                    rows = connection.execute("select step from reservation where state = 'released'").fetchall()
+                except sqlite3.OperationalError:
+                    rows = []  # its tables are still being made
+            connection.close()
+            if rows:
+                return [step for (step,) in rows]
+        time.sleep(0.01)
+    raise AssertionError("the run released nothing before it ended")
+
+
+def test_a_changed_source_is_paid_for_anew_and_a_broken_one_refused(demo: tuple[Path, str]) -> None:
+    folder, _ = demo
+    broken = folder.parent / "broken"
+    broken.mkdir()
+    text = (folder / "spec.yaml").read_text(encoding="utf-8")
+    (broken / "spec.yaml").write_text(text, encoding="utf-8")
+    with duckdb.connect() as connection:
+        connection.execute(f"copy (from '{folder / 'person.parquet'}') to '{broken / 'person.parquet'}'")
+        connection.execute(
+            f"copy (from '{folder / 'household.parquet'}' limit 1000) to '{broken / 'household.parquet'}'"
+        )
+    failed = privbench("run", broken / "spec.yaml", "--epsilon", 0.8, "--out", broken / "bundle", expect=1)
+    message, _, detail = failed.stderr.partition("owner only: ")
+    assert "person.household_id" in message
+    assert re.search(r"\d", detail)
+    assert not (broken / "bundle").exists()
+    assert json_of("ledger", broken / "spec.yaml")["entries"] == []
