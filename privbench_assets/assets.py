@@ -18,7 +18,7 @@ from privbench_assets.checks import check_results, check_specs, refuse_failures
 from privbench_assets.failures import nothing_private
 from privbench_assets.io_managers import Made
 from privbench_assets.keys import group, identifier, op_name, source_key, step_key
-from privbench_assets.metadata import price_table, step_metadata
+from privbench_assets.metadata import price_in_words, step_metadata
 from privbench_assets.resources import Session, session_key
 from privbench_assets.sources import trail
 
@@ -118,11 +118,11 @@ def _description(plans: Mapping[str, Plan], step: Step, database: str) -> str:
         redraw = f" Depends on the {' and the '.join(step.depends)} of the run." if step.depends else ""
         return f"{work}. Free: looks at no private row, only at what was released.{redraw}"
     tables = ", ".join(step.reads)
-    return f"{work}. Looks at the private rows of {tables}, and costs {price_table(plans, step)}; what was bought once is never paid again."
+    return f"{work}. Looks at the private rows of {tables}. Costs {price_in_words(plans, step)}; what was bought once is reused."
 
 
 def _tags(step: Step) -> dict[str, str]:
-    tags = {"privbench/stage": str(step.kind), "privbench/private": "yes" if step.reads else "no"}
+    tags = {"privbench/stage": str(step.kind), "privbench/spends": "yes" if step.reads else "no"}
     return {**tags, "privbench/table": identifier(step.table)[:63]} if step.table else tags
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 import dagster as dg
 import numpy as np
 
 from privbench_core.pipeline.runner import Release
-from privbench_core.privacy.budget import Measure
+from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.ledger import Ledger
 from privbench_core.schema.model import Column, Schema, Table
 from privbench_core.synthesizers.contract import Plan, Step, StepKind
@@ -24,7 +26,7 @@ def step_metadata(session: Session, epsilon: str, step: Step, release: Release) 
     """All that is shown about one step at one ε."""
     shown = {
         "ε": float(epsilon),
-        **_payment(step, release),
+        **_payment(session.plans[epsilon], step, release),
         **_ledger(session.workspace.ledger),
         **_rows(session.spec.schema, step, release),
         **_summary(step, release.artifact.data.get("summary", {})),
@@ -32,18 +34,28 @@ def step_metadata(session: Session, epsilon: str, step: Step, release: Release) 
     return {**shown, **_bundle(session, epsilon)} if step.kind is StepKind.PUBLISH else shown
 
 
-def price_table(plans: Mapping[str, Plan], step: Step) -> str:
-    """The price of a step at every ε, as a line of Markdown: "at ε=0.8: ρ=0.0012, at ε=3.2: ρ=0.019"."""
-    return ", ".join(f"at ε={epsilon}: {plan.step(step.key).price}" for epsilon, plan in plans.items())
+def price_in_words(plans: Mapping[str, Plan], step: Step) -> str:
+    """The price of a step at every ε: "12.9% of a release (ρ=0.0012 at ε=0.8, ρ=0.019 at ε=3.2)"."""
+    each = ", ".join(f"{plan.step(step.key).price} at ε={epsilon}" for epsilon, plan in plans.items())
+    return f"{_share(next(iter(plans.values())), step)} of a release ({each})"
 
 
-def _payment(step: Step, release: Release) -> dict[str, Any]:
+def total_price(plan: Plan) -> Price:
+    """What a release costs if nothing of it was bought before."""
+    return reduce(operator.add, (step.price for step in plan.steps))
+
+
+def _share(plan: Plan, step: Step) -> str:
+    return f"{step.price.amount / max(total_price(plan).amount, 1e-300):.1%}"
+
+
+def _payment(plan: Plan, step: Step, release: Release) -> dict[str, Any]:
     if not step.reads:
         return {"price": "free: looks at no private row"}
     symbol = SYMBOL[step.price.measure]
-    paid = 0.0 if release.paid is None else float(release.paid.amount)
-    said = "reused: bought before, nothing paid" if release.reused else f"{release.paid}"
-    return {"price": str(step.price), "paid by this run": said, f"paid {symbol}": paid}
+    paid = 0.0 if release.paid is None else float(f"{release.paid.amount:.6g}")
+    said = "nothing: bought before, reused" if release.reused else f"{release.paid}"
+    return {"price": f"{step.price}, {_share(plan, step)} of a release", "paid by this run": said, f"paid {symbol}": paid}
 
 
 def _ledger(ledger: Ledger) -> dict[str, Any]:

@@ -79,6 +79,6 @@ def _bar_chart(panel: Axes, name: str, bar: Mapping[str, Sequence[Any]]) -> None
 
 def _image(title: str, figure: Figure) -> dg.MarkdownMetadataValue:
     sink = io.BytesIO()
-    figure.savefig(sink, format="png", dpi=90, metadata={"Software": None})
+    figure.savefig(sink, format="png", dpi=80, metadata={"Software": None})
     text = base64.b64encode(sink.getvalue()).decode("ascii")
     return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{text})")

@@ -39,7 +39,7 @@ def source_assets(spec: Spec) -> dg.AssetsDefinition:
             ),
             group_name=group(schema.name, table.name),
             kinds={_kind(spec.source), "source"},
-            tags={"privbench/stage": "source", "privbench/private": "no" if table.public else "yes"},
+            tags={"privbench/stage": "source", "privbench/spends": "no"},
         )
         for key, table in keys.items()
     ]

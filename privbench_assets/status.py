@@ -18,6 +18,7 @@ from privbench_assets.automation import status_condition
 from privbench_assets.failures import nothing_private
 from privbench_assets.io_managers import Manifest, manifest_path, read_manifest
 from privbench_assets.keys import group, source_key, status_key, step_key
+from privbench_assets.metadata import total_price
 from privbench_assets.resources import Session, session_key
 from privbench_assets.sources import observed_fingerprint
 
@@ -42,7 +43,7 @@ def benchmark_status(spec: Spec, plans: Mapping[str, Plan]) -> dg.AssetsDefiniti
         deps=[*(step_key(name, step.key) for step in last), *(source_key(name, table.name) for table in spec.schema.tables)],
         group_name=group(name, ""),
         kinds={"table"},
-        tags={"privbench/stage": "status", "privbench/private": "no"},
+        tags={"privbench/stage": "status", "privbench/spends": "no"},
         automation_condition=status_condition(),
         required_resource_keys={resource},
         description=(
@@ -82,7 +83,7 @@ def table_states(spec: Spec, plan: Plan, epsilon: str, observed: Mapping[str, st
     done = _REACHED[StepKind.PUBLISH]
     if states.get(DATABASE) != done:
         return states
-    return {table: done if state == _REACHED[StepKind.SAMPLE] else state for table, state in states.items()}
+    return {table: done if state in _REACHED.values() else state for table, state in states.items()}
 
 
 def _state(
@@ -131,12 +132,10 @@ def _spending_table(session: Session, entries: list[Entry]) -> str:
     lines = ["| ε | price of one refresh | spent so far | last spent | bundle |", "|---|---|---|---|---|"]
     for epsilon, plan in session.plans.items():
         mine = _of(entries, epsilon)
-        price = plan.steps[0].price.share(0)
-        for step in plan.steps:
-            price += step.price
+        price = total_price(plan)
         folder = session.bundle(epsilon)
         at = _age(max(entry.at for entry in mine)) if mine else "never"
-        bundle = f"`{folder.name}`" if folder.exists() else "none"
+        bundle = f"`{folder.relative_to(session.spec.state.parent)}`" if folder.exists() else "none"
         lines.append(f"| {epsilon} | {price} | {_epsilon_spent(session.spec, mine)} | {at} | {bundle} |")
     return "\n".join(lines)
 

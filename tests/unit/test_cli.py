@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -268,6 +269,7 @@ def test_private_detail_is_for_the_owner_and_stands_after_the_message(
         (KeyboardInterrupt(), "stopped; what was released is kept"),
         (OSError(28, "No space left on device", "part"), "part: No space left on device"),
         (MemoryError(), "not enough memory"),
+        (sqlite3.OperationalError("disk I/O error"), "the ledger cannot be used"),
         (InternalError("steps disagree"), "please report it"),
         (KeyError("secret-value"), "unexpected KeyError"),
     ],
@@ -420,6 +422,19 @@ def test_init_writes_a_spec_and_never_overwrites_one(shop: Path) -> None:
     assert "exists" in again.stderr
 
 
+def test_demo_keeps_what_the_user_edited_and_pays_once(shop: Path) -> None:
+    folder = shop.parent / "demo"
+    first = call("demo", "--dir", folder)
+    assert first.exit_code == 0, first.stderr
+    assert "paid ρ=" in first.stdout
+    edited = (folder / "spec.yaml").read_text(encoding="utf-8") + "# mine\n"
+    (folder / "spec.yaml").write_text(edited, encoding="utf-8")
+    again = call("demo", "--dir", folder)
+    assert "nothing was paid again" in again.stdout
+    assert (folder / "spec.yaml").read_text(encoding="utf-8") == edited
+    assert (folder / "bundle" / "MANIFEST.json").exists()
+
+
 def test_demo_refuses_a_folder_that_holds_something_else(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
     result = call("demo", "--dir", tmp_path)
@@ -441,8 +456,9 @@ def test_exit_codes_and_streams_of_a_real_process(tmp_path: Path) -> None:
     assert failed.stderr.count("\n") == 1
     assert process("nonsense").returncode == 2
     (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
-    plain = process("plan", "spec.yaml", PYTHONIOENCODING="ascii")
-    assert "UnicodeEncodeError" not in plain.stderr
+    plain = process("ledger", "spec.yaml", PYTHONIOENCODING="ascii")
+    assert (plain.returncode, plain.stderr) == (0, "")
+    assert "?=2" in plain.stdout
 
 
 def test_help_loads_no_heavy_library() -> None:
