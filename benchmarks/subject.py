@@ -55,7 +55,9 @@ def fit_sample(
         door = None
         if step.reads:
             name = "/".join(step.key)
-            door, _ = open_door(private, ledger, OpenDPNoise(), release=name, step=name, run="benchmark", price=step.price)
+            door, _ = open_door(
+                private, ledger, OpenDPNoise(), release=name, step=name, run="benchmark", price=step.price
+            )
         done[step.key] = step.run(StepContext({key: done[key] for key in step.inputs}, door, {}, seed))
         seconds["learn" if step.kind in _LEARNING else "sample"] += time.perf_counter() - start
     sampled = done["sample", "rows"].table

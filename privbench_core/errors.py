@@ -12,9 +12,10 @@
     ├── ValidationError         the synthetic data breaks an expectation
     └── InternalError           our bug, never the user's
 
-Messages name ``table.column``, what was found and what to do. Nothing read from private rows may stand in ``str(error)``,
-because messages end in logs and in the orchestrator's event log. What only the data owner may see (counts of offending
-rows) goes into ``private_detail``, which the command line prints on the owner's terminal and nothing else does.
+Messages name ``table.column``, what was found and what to do. Nothing read from private rows may stand in
+``str(error)``, because messages end in logs and in the orchestrator's event log. What only the data owner may see
+(counts of offending rows) goes into ``private_detail``, which the command line prints on the owner's terminal and
+nothing else does.
 """
 
 from __future__ import annotations

@@ -48,7 +48,9 @@ class FakeSynthesizer:
         for table in tables:
             name = table.name
             steps.append(self._step(("profile", name), StepKind.PROFILE, name, (), (name,), price, self._profile))
-            steps.append(self._step(("model", name), StepKind.MODEL, name, (("profile", name),), (name,), price, self._model))
+            steps.append(
+                self._step(("model", name), StepKind.MODEL, name, (("profile", name),), (name,), price, self._model)
+            )
         for table in tables:
             for key in table.foreign_keys:
                 both = (("model", key.parent), ("model", table.name))
@@ -56,11 +58,15 @@ class FakeSynthesizer:
         samples = []
         for table in tables:
             before = [("model", table.name), *(("fanout", key.name) for key in table.foreign_keys)]
-            step = self._step(("sample", table.name), StepKind.SAMPLE, table.name, tuple(before), (), free, self._sample(table))
+            step = self._step(
+                ("sample", table.name), StepKind.SAMPLE, table.name, tuple(before), (), free, self._sample(table)
+            )
             steps.append(step)
             samples.append(step.key)
         last = self._step(("validate", "all"), StepKind.VALIDATE, "", tuple(samples), (), free, self._validate(schema))
-        publish = self._step(("publish", "bundle"), StepKind.PUBLISH, "", (*samples, last.key), (), free, _publish(schema))
+        publish = self._step(
+            ("publish", "bundle"), StepKind.PUBLISH, "", (*samples, last.key), (), free, _publish(schema)
+        )
         return Plan(self.name, budget, (*steps, last, publish))
 
     def _step(self, key: Key, kind: StepKind, table: str, inputs: Any, reads: Any, price: Any, work: Any) -> Step:
@@ -121,7 +127,9 @@ def _rows(table: Table, rows: int, rng: np.random.Generator) -> pa.Table:
     made = {}
     for column in table.columns:
         if column.name in table.key_columns:
-            values: Any = pa.array(np.arange(rows) if column.name in table.primary_key else np.zeros(rows, int)).cast(arrow_type(column))
+            values: Any = pa.array(np.arange(rows) if column.name in table.primary_key else np.zeros(rows, int)).cast(
+                arrow_type(column)
+            )
         else:
             codec = codec_for(column)
             values = codec.decode(rng.integers(0, codec.size, rows).astype(np.int32), rng)

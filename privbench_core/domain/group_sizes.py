@@ -1,4 +1,6 @@
-"""A codec for numbers of children: 0, 1, 2, ... each in a cell of its own, then cells that widen geometrically up to τ."""
+"""A codec for numbers of children: 0, 1, 2, ... each in a cell of its own, then cells that widen geometrically up to
+τ.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ class GroupSizeCodec:
         return pa.array(rng.integers(self.starts[cells], ends[cells]))
 
     def labels(self) -> list[str]:
-        """"5" or "19-22"."""
+        """ "5" or "19-22"."""
         ends = np.append(self.starts[1:], self.bound + 1) - 1
         return [str(a) if a == b else f"{a}-{b}" for a, b in zip(self.starts, ends, strict=True)]
 

@@ -139,8 +139,9 @@ class OrderedCodec(ABC):
 class IntervalCodec(OrderedCodec):
     """A range in equal cells, and zero in a cell of its own; made by `interval_codec`.
 
-    Columns of amounts are often zero for most rows (no capital gain, no discount). Were zero one value among the hundreds of a wide
-    cell, decoding would lose it; so in numeric columns it is always apart. This is a public rule: it asks no row.
+    Columns of amounts are often zero for most rows (no capital gain, no discount). Were zero one value among the
+    hundreds of a wide cell, decoding would lose it; so in numeric columns it is always apart. This is a public rule:
+    it asks no row.
 
     Attributes:
         low: Number of the smallest value of the domain.

@@ -1,7 +1,7 @@
 """Fanout along an ownership key: how many children a parent has, and how children's attributes follow the parent's.
 
-PrivBench's Algorithm 6 releases one noisy count per key value, which is mostly noise and forgets which parent it belongs to.
-Here two small sets of joints are released instead, both with the stability of one unit:
+PrivBench's Algorithm 6 releases one noisy count per key value, which is mostly noise and forgets which parent it
+belongs to. Here two small sets of joints are released instead, both with the stability of one unit:
 
 - (number of children, attribute of the parent), over parents;
 - (attribute of the parent or group size, attribute of the child), over children weighted by 1/(group size).
@@ -174,11 +174,12 @@ def _ties(
     return {**regions, **fit.pairs.fit_pairs(view, clean, candidates, price)}
 
 
-def _region_ties(
-    view: Curator, model: Sum, context: Mapping[str, Array], price: Price
-) -> dict[tuple[str, str], Array]:
+def _region_ties(view: Curator, model: Sum, context: Mapping[str, Array], price: Price) -> dict[tuple[str, str], Array]:
     """Joints of context columns and the parts of the root sum node: context marginals inside each part."""
-    parts = [part.measure("context of part", [Marginal((name,)) for name in context], price) for part in view.split(model.rule)]
+    parts = [
+        part.measure("context of part", [Marginal((name,)) for name in context], price)
+        for part in view.split(model.rule)
+    ]
     ties = {}
     for index, (name, counts) in enumerate(context.items()):
         joint = np.stack([part.values[index] for part in parts], axis=1)

@@ -1,8 +1,8 @@
 """Keys that are not on the ownership path: which row of another parent a row refers to, given its attributes.
 
-A *public* parent is referred to by position: the joint of (position, attribute of the row) is released where it pays. A *private* parent is
-referred to by its attributes: joints of (attribute of the parent, attribute of the row) are released, a row draws the
-attributes its parent should have, and then one of the synthetic parents that have them.
+A *public* parent is referred to by position: the joint of (position, attribute of the row) is released where it pays.
+A *private* parent is referred to by its attributes: joints of (attribute of the parent, attribute of the row) are
+released, a row draws the attributes its parent should have, and then one of the synthetic parents that have them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.domain.coder import Coder
 from privbench_core.domain.codecs import interval_codec
+from privbench_core.domain.coder import Coder
 from privbench_core.models.conditional import Tie, draw_column
 from privbench_core.models.estimate import mutual_information, onto_simplex
 from privbench_core.models.pairwise import OneWay, PairwiseFit
@@ -66,7 +66,9 @@ class Lookup:
         ties = {(target, column): joint for target, column, joint in stored["ties"]}
         return cls(targets, dict(stored["marginals"]), ties, stored["by_position"])
 
-    def draw(self, rows: Rows, parents: Mapping[str, NDArray[np.int32]], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def draw(
+        self, rows: Rows, parents: Mapping[str, NDArray[np.int32]], count: int, rng: np.random.Generator
+    ) -> NDArray[np.int64]:
         """The row number of each row's parent, -1 for none; shape (n,).
 
         Args:
@@ -91,8 +93,12 @@ class Lookup:
     def _draw_match(
         self, rows: Rows, parents: Mapping[str, NDArray[np.int32]], count: int, rng: np.random.Generator
     ) -> NDArray[np.int64]:
-        """Draw the attributes that tell most, in turn; match them, falling back to fewer where no parent has them all."""
-        information = {name: sum(mutual_information(j) for (t, _), j in self.ties.items() if t == name) for name in self.targets}
+        """Draw the attributes that tell most, in turn; match them, falling back to fewer where no parent has them
+        all.
+        """
+        information = {
+            name: sum(mutual_information(j) for (t, _), j in self.ties.items() if t == name) for name in self.targets
+        }
         wanted = sorted((n for n in self.targets if information[n] > 0), key=lambda n: -information[n])[:_MAX_TARGETS]
         none = np.zeros(rows.n, dtype=bool)
         if self.targets:

@@ -1,8 +1,8 @@
 """Drawing one column given columns that are drawn already: a small joint fitted to released pair tables.
 
-The joint of the target and its context starts from (target's marginal) x (context as *drawn*) and is fitted by iterative
-proportional fitting to the released pair tables and, last in each round, to the drawn context itself, so that what noise did
-to the pair tables cannot distort the columns that stand already.
+The joint of the target and its context starts from (target's marginal) x (context as *drawn*) and is fitted by
+iterative proportional fitting to the released pair tables and, last in each round, to the drawn context itself, so
+that what noise did to the pair tables cannot distort the columns that stand already.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from privbench_core.models.estimate import fit_margins, mutual_information
 from privbench_core.models.rows import Rows
 
 _ROUNDS = 15
+_RAKING = 10
 _MAX_CONTEXT = 4
 _MAX_CELLS = 300_000
 _FLOOR = 1e-12  # weight of context cells that no row is in, so that fitting never divides by zero
@@ -53,13 +54,19 @@ def draw_column(
     weights = rows.weights
     drawn = np.bincount(context, weights=weights, minlength=math.prod(shape)).astype(float).reshape(shape)
     drawn = drawn / max(drawn.sum(), _FLOOR) + _FLOOR
-    margins = [((0, axis), tie.joint) for axis, tie in enumerate(chosen, start=1)]
+    margins = [((0, axis), _raked(tie.joint, marginal, drawn, axis - 1)) for axis, tie in enumerate(chosen, start=1)]
     margins.append((tuple(range(1, len(shape) + 1)), drawn))
     joint = fit_margins(np.multiply.outer(marginal, drawn), margins, 2 if len(chosen) == 1 else _ROUNDS)
     conditionals = joint.reshape(len(marginal), -1).T
     empty = conditionals.sum(axis=1) <= 0
     conditionals[empty] = marginal
     return draw_grouped(conditionals, context, rng)
+
+
+def _raked(joint: NDArray[np.float64], marginal: NDArray[np.float64], drawn: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    """``joint`` fitted to the target's marginal and, last, to the column on ``axis`` of the drawn context."""
+    column = drawn.sum(axis=tuple(other for other in range(drawn.ndim) if other != axis))
+    return fit_margins(joint, [((0,), marginal), ((1,), column)], _RAKING)
 
 
 def _strongest(size: int, ties: Sequence[Tie]) -> list[Tie]:

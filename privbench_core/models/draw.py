@@ -8,12 +8,11 @@ from numpy.typing import NDArray
 from privbench_core.domain.codec import Codes
 
 
-def draw_grouped(
-    conditionals: NDArray[np.float64], groups: NDArray[np.int64], rng: np.random.Generator
-) -> Codes:
+def draw_grouped(conditionals: NDArray[np.float64], groups: NDArray[np.int64], rng: np.random.Generator) -> Codes:
     """One code per row from the distribution of the row's group, by systematic sampling within each group.
 
-    In a group of m rows a code of probability p is drawn ⌊mp⌋ or ⌈mp⌉ times, and every row's code has the right distribution.
+    In a group of m rows a code of probability p is drawn ⌊mp⌋ or ⌈mp⌉ times, and every row's code has the right
+    distribution.
 
     Args:
         conditionals: Non-negative weights, shape (groups, codes); a group without weight is drawn uniformly.

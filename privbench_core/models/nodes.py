@@ -1,7 +1,8 @@
 """Sum-product networks, released: the tree of PrivBench section 3.1, with leaves over one or several columns.
 
-A `Sum` node is a mixture over disjoint sets of rows, a `Product` node joins independent sets of columns, a `Leaf` holds the marginal of
-one column (the paper's leaf) or the marginals of several columns and the joints of those pairs that depend on each other.
+A `Sum` node is a mixture over disjoint sets of rows, a `Product` node joins independent sets of columns, a `Leaf`
+holds the marginal of one column (the paper's leaf) or the marginals of several columns and the joints of those pairs
+that depend on each other.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class Leaf:
         linked = {(c, t): mutual_information(table) for (c, t), table in rows.links.items() if t in self.marginals}
 
         def pull(column: str, over: set[str]) -> float:
-            inside = sum(v for (a, b), v in strength.items() if (a == column and b in over) or (b == column and a in over))
+            inside = sum(
+                v for (a, b), v in strength.items() if (a == column and b in over) or (b == column and a in over)
+            )
             return inside + sum(v for (c, t), v in linked.items() if t == column and c in over)
 
         while waiting:
@@ -147,7 +150,12 @@ def node_to_dict(node: Node) -> dict[str, Any]:
     """A description that `Artifact` can store."""
     if isinstance(node, Leaf):
         pairs = [{"columns": list(pair), "joint": table} for pair, table in node.pairs.items()]
-        return {"kind": "leaf", "total": node.total, "marginals": [[k, v] for k, v in node.marginals.items()], "pairs": pairs}
+        return {
+            "kind": "leaf",
+            "total": node.total,
+            "marginals": [[k, v] for k, v in node.marginals.items()],
+            "pairs": pairs,
+        }
     parts = [node_to_dict(part) for part in node.parts]
     if isinstance(node, Product):
         return {"kind": "product", "parts": parts}

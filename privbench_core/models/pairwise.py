@@ -3,9 +3,10 @@
 Three looks at the rows: dependence scores of all pairs, the one-way marginals again, and the joints of the chosen
 pairs; public arithmetic on released numbers says how the price is shared between the last two.
 
-The score of a pair is its R-score, half the L1 distance between its exact counts and the product of the *released* one-way marginals
-(PrivMRF; PrivPetal section 5), whose sensitivity is half the view's stability, whatever n. Pairs are chosen to maximise the
-expected reduction of L1 error: a pair left out costs its score, a pair measured costs the noise on its cells.
+The score of a pair is its R-score, half the L1 distance between its exact counts and the product of the *released*
+one-way marginals (PrivMRF; PrivPetal section 5), whose sensitivity is half the view's stability, whatever n. Pairs are
+chosen to maximise the expected reduction of L1 error: a pair left out costs its score, a pair measured costs the noise
+on its cells.
 """
 
 from __future__ import annotations
@@ -119,10 +120,10 @@ class PairwiseFit:
         _, chosen = self.choose(curator, scores, _cells(clean, candidates), rest)
         return self.measure(curator, [candidates[i] for i in chosen], clean, rest) if len(chosen) else {}
 
-    def choose(
-        self, curator: Curator, scores: Array, cells: Array, price: Price
-    ) -> tuple[float, NDArray[np.int64]]:
-        """The largest total gain in L1 error that measuring some pairs for ``price`` promises, and these pairs' indices."""
+    def choose(self, curator: Curator, scores: Array, cells: Array, price: Price) -> tuple[float, NDArray[np.int64]]:
+        """The largest total gain in L1 error that measuring some pairs for ``price`` promises, and these pairs'
+        indices.
+        """
         best: tuple[float, NDArray[np.int64]] = (0.0, np.zeros(0, dtype=np.int64))
         for number in range(1, min(self.max_pairs, len(scores)) + 1):
             sigma = curator.sigma([Marginal(())], price.share(1 / number))

@@ -1,7 +1,7 @@
 """PrivSPN: a sum-product network grown over private rows (PrivBench section 3.3, Algorithms 2 to 5), soundly.
 
-Planning, correlation trial, row split, column split, leaves, and the scale σ(T) that shares the budget are the paper's. What differs,
-and why (``docs/privacy.md`` has the proofs):
+Planning, correlation trial, row split, column split, leaves, and the scale σ(T) that shares the budget are the
+paper's. What differs, and why (``docs/privacy.md`` has the proofs):
 
 - Sizes are noisy everywhere; the paper branches on exact ones.
 - The dependence of two column sets is the average R-score of the pairs across them, against released marginals; the
@@ -40,7 +40,8 @@ class PairwiseSPN:
         ordered: Columns with ordered codes.
         beta: Smallest (noisy) number of rows of a part.
         max_depth: Most row splits on a path.
-        max_noise: A node is split only if the expected noise of a pair's joint in its parts stays below this share of rows.
+        max_noise: A node is split only if the expected noise of a pair's joint in its parts stays below this share of
+            rows.
         leaf: How leaves spend their price.
     """
 
@@ -137,7 +138,12 @@ class HistogramSPN:
         return Leaf(better.total, {name: better.clean()[name] / better.total})
 
     def _product(
-        self, curator: Curator, one_way: OneWay, halves: tuple[tuple[str, ...], ...], price: Price, rng: np.random.Generator
+        self,
+        curator: Curator,
+        one_way: OneWay,
+        halves: tuple[tuple[str, ...], ...],
+        price: Price,
+        rng: np.random.Generator,
     ) -> Product:
         """Children share the budget by their scales (Algorithm 2, line 18)."""
         scales = [self.scale(one_way.total, len(half)) if len(half) > 1 else 1.0 for half in halves]

@@ -19,7 +19,8 @@ class Rows:
 
     Attributes:
         n: Number of rows.
-        codes: Columns drawn so far, each of shape (n,): attributes of the table, and context (columns of the parent row).
+        codes: Columns drawn so far, each of shape (n,): attributes of the table, and context (columns of the parent
+            row).
         sizes: Number of codes of each of them.
         weights: How much a row counts in the measure the model was fitted in (1/group size), None for all alike.
         links: Released joint probabilities of (context column, column), shape (size, size).

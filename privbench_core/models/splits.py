@@ -1,7 +1,8 @@
 """Row splits whose parts do not depend on other rows: the sound replacements of PrivBench's RowSplit (Algorithm 3).
 
-The published RowSplit compares each row with exact cluster centres, so replacing one row moves every row's distance, and its noise hides
-only one of them. Both splits here release what their rule needs, and assign each row by its own values.
+The published RowSplit compares each row with exact cluster centres, so replacing one row moves every row's distance,
+and its noise hides only one of them. Both splits here release what their rule needs, and assign each row by its own
+values.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class LloydSplit:
         """Release two centres for ``price``; the start is drawn without looking at any row."""
         sizes = [curator.sizes[name] for name in columns]
         kinds = [(name, "ordered" if name in self.ordered else "list") for name in columns]
-        points = [[_start(kind, size, side, rng) for (_, kind), size in zip(kinds, sizes, strict=True)] for side in (0, 1)]
+        points = [
+            [_start(kind, size, side, rng) for (_, kind), size in zip(kinds, sizes, strict=True)] for side in (0, 1)
+        ]
         centres = _centres(kinds, sizes, points)
         for iteration in range(self.iterations):
             query = CentreSums(centres)
@@ -53,7 +56,8 @@ class AttributeSplit:
     """Two parts by the value of one attribute: the one that the released scores tie to most others. Costs nothing more.
 
     Attributes:
-        ordered: Names of columns whose codes are ordered and are cut at their median; lists of values are halved by count.
+        ordered: Names of columns whose codes are ordered and are cut at their median; lists of values are halved by
+            count.
     """
 
     ordered: frozenset[str]

@@ -37,9 +37,7 @@ class RunResult:
     paid: float
 
 
-def plan_for(
-    spec: Spec, epsilon: float, *, delta: float | None = None, synthesizer: str | None = None
-) -> Plan:
+def plan_for(spec: Spec, epsilon: float, *, delta: float | None = None, synthesizer: str | None = None) -> Plan:
     """The plan of a spec at one ε, without reading a row.
 
     Args:

@@ -1,8 +1,8 @@
 """Runs one step, and pays for it at most once.
 
-A step's result is determined by what its `release_key` hashes: step, parameters, version, price, the fingerprints of the private
-tables it reads, the digests of its inputs, and seed and scale where it depends on them. If the ledger already holds that release,
-the stored bytes are returned and nothing is spent.
+A step's result is determined by what its `release_key` hashes: step, parameters, version, price, the fingerprints of
+the private tables it reads, the digests of its inputs, and seed and scale where it depends on them. If the ledger
+already holds that release, the stored bytes are returned and nothing is spent.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ class Release:
 
 
 class Snapshot:
-    """The source as one run sees it: each table read at most once, fingerprinted, checked, never changing under the steps."""
+    """The source as one run sees it: each table read at most once, fingerprinted, checked, never changing under the
+    steps.
+    """
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -91,7 +93,9 @@ class Snapshot:
         after = {table.name: keyed(self._source.fingerprint(table)) for table in self._spec.schema.tables}
         changed = [name for name in before if before[name] != after[name]]
         if changed:
-            raise SourceChangedError(f"{', '.join(changed)}: changed while being read; run again when the source is quiet")
+            raise SourceChangedError(
+                f"{', '.join(changed)}: changed while being read; run again when the source is quiet"
+            )
         return check_rows(self._spec.schema, read, self._spec.orphans)
 
     @cached_property
@@ -155,7 +159,13 @@ class Runner:
         if step.reads:
             private = self.snapshot.private
             door, reservation = open_door(
-                private, self.workspace.ledger, self._noise, release=key, step="/".join(step.key), run=self.run.name, price=step.price
+                private,
+                self.workspace.ledger,
+                self._noise,
+                release=key,
+                step="/".join(step.key),
+                run=self.run.name,
+                price=step.price,
             )
         context = StepContext(
             artifacts, door, self.snapshot.public, self.run.seed, self.run.scale, self.run.out, receipt or {}
@@ -165,7 +175,9 @@ class Runner:
         digest = self.workspace.releases.put(key, stored)
         if reservation is not None:
             self.workspace.ledger.release(reservation, digest)
-        return Release(key, digest, Artifact.from_bytes(stored), step.price if reservation is not None else None, reused=False)
+        return Release(
+            key, digest, Artifact.from_bytes(stored), step.price if reservation is not None else None, reused=False
+        )
 
     def _stored(self, step: Step, key: str) -> Release | None:
         """A release bought or made before; publish steps always run, because their result is the folder they write."""

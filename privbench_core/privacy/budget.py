@@ -124,9 +124,7 @@ _ORDERS = np.concatenate([1 + np.geomspace(1e-3, 4, 1500), np.geomspace(5.01, 1e
 
 def delta_for(rho: float, epsilon: float) -> float:
     """The smallest δ (on our grid of orders) such that ρ-zCDP implies (ε, δ)-DP."""
-    log_delta = (
-        (_ORDERS - 1) * (_ORDERS * rho - epsilon) + _ORDERS * np.log1p(-1 / _ORDERS) - np.log(_ORDERS - 1)
-    )
+    log_delta = (_ORDERS - 1) * (_ORDERS * rho - epsilon) + _ORDERS * np.log1p(-1 / _ORDERS) - np.log(_ORDERS - 1)
     return float(math.exp(min(0.0, float(np.min(log_delta)))))
 
 

@@ -1,8 +1,8 @@
 """The curator: what a synthesizer holds instead of rows.
 
-Its verbs are `Curator.measure` (answers plus noise), `Curator.select` (a noisy choice), `Curator.split` (disjoint parts by a
-released rule) and, on the door, `Door.view` and `Door.discover`. Each is priced before it looks, charged to the step's
-account, written to the ledger, and refused when the account has too little left.
+Its verbs are `Curator.measure` (answers plus noise), `Curator.select` (a noisy choice), `Curator.split` (disjoint
+parts by a released rule) and, on the door, `Door.view` and `Door.discover`. Each is priced before it looks, charged
+to the step's account, written to the ledger, and refused when the account has too little left.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ class Curator:
     def select(self, what: str, candidates: Distances, price: Price) -> int:
         """Index of a group of ``candidates`` with (noisily) the largest distance: the exponential mechanism.
 
-        All groups must hold equally many distances, k; one unit then moves every score by at most k times the stability.
+        All groups must hold equally many distances, k; one unit then moves every score by at most k times the
+        stability.
         """
         lengths = {len(group) for group in candidates.groups}
         if len(lengths) != 1 or 0 in lengths:
@@ -104,8 +105,9 @@ class Curator:
     def split(self, rule: Rule) -> tuple[Curator, ...]:
         """Curators of the disjoint parts of a released rule; together they cost what the dearest of them costs.
 
-        Sound because a part depends on a row's own values, and because every verb's privacy loss is at most proportional
-        to the weight that a unit moves in its part (ε·w/s, or ρ·w²/s²) while the weights moved in all parts add up to at most s.
+        Sound because a part depends on a row's own values, and because every verb's privacy loss is at most
+        proportional to the weight that a unit moves in its part (ε·w/s, or ρ·w²/s²) while the weights moved in all
+        parts add up to at most s.
         """
         assigned = rule.assign(self._view.codes)
         accounts = self._account.split(rule.parts)

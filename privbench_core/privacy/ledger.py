@@ -1,13 +1,14 @@
 """The durable, append-only record of what has been spent: a privacy filter in an SQLite file.
 
-A step's whole price is *reserved* in one transaction before its rows are looked at. A crash leaves the reservation standing,
-and it counts as spent: the ledger can overstate what was spent, never understate it. `BEGIN IMMEDIATE` makes the check and
-the entry one act, so two processes cannot both take the last of the budget. Nothing is ever deleted or
+A step's whole price is *reserved* in one transaction before its rows are looked at. A crash leaves the reservation
+standing, and it counts as spent: the ledger can overstate what was spent, never understate it. `BEGIN IMMEDIATE` makes
+the check and the entry one act, so two processes cannot both take the last of the budget. Nothing is ever deleted or
 repriced (triggers refuse it); the only change a row sees is from reserved to released.
 
 Filter: a reservation is accepted if all entries together satisfy Σρ ≤ ρ and Σδ ≤ δ' of the lifetime budget, split as
-`Budget.total` splits every budget, or if all entries are pure and Σε ≤ lifetime ε. Either sum is a valid filter for adaptively chosen mechanisms (Rogers et al. 2016; Feldman
-and Zrnic 2021; Whitehouse et al. 2023), and so is the disjunction (proof in ``docs/privacy.md``).
+`Budget.total` splits every budget, or if all entries are pure and Σε ≤ lifetime ε. Either sum is a valid filter for
+adaptively chosen mechanisms (Rogers et al. 2016; Feldman and Zrnic 2021; Whitehouse et al. 2023), and so is the
+disjunction (proof in ``docs/privacy.md``).
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ class Balance:
     Attributes:
         lifetime: The declared budget.
         spent: The smallest ε (at the lifetime's δ) that all entries are known to satisfy.
-        left: Lifetime ε minus ``spent``: an upper bound on the ε of one more pure release when all entries are pure, and a
-            fair indication otherwise (zCDP costs add up in ρ, not in ε).
+        left: Lifetime ε minus ``spent``: an upper bound on the ε of one more pure release when all entries are pure,
+            and a fair indication otherwise (zCDP costs add up in ρ, not in ε).
         rho_left: ρ still available for zCDP releases, 0 for a pure lifetime budget.
     """
 
@@ -213,7 +214,11 @@ class Ledger:
             return f"{step}: costs {price}, {balance.left:.6g} of ε={life.epsilon:g} is left, {short:.6g} too little."
         _, _, delta, _ = self._sums()
         short = max(0.0, price.rho - balance.rho_left)
-        lacking = f"{short:.6g} too little" if short else f"δ={delta:.2g} of the {life.threshold_delta:.2g} for thresholds is spent"
+        lacking = (
+            f"{short:.6g} too little"
+            if short
+            else f"δ={delta:.2g} of the {life.threshold_delta:.2g} for thresholds is spent"
+        )
         return (
             f"{step}: costs {price} (ρ={price.rho:.6g}), ρ={balance.rho_left:.6g} of {self._rho_cap():.6g}"
             f" (ε={life.epsilon:g}, δ={life.delta:g}) is left: {lacking}. Raise privacy.lifetime, or publish what was released before."

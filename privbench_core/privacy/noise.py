@@ -1,8 +1,9 @@
 """The only place where privacy noise is drawn.
 
-Every draw goes through a `NoiseSource`, which is handed the exact integer vector, its declared sensitivity and the price;
-it calibrates the noise itself, so no caller can get a scale wrong. Production uses `OpenDPNoise` (discrete Laplace,
-discrete Gaussian, and the exponential mechanism as permute-and-flip or Gumbel noise, all exact). OpenDP cannot be seeded; tests inject a source of their own, which a durable ledger refuses (`door.open_door`).
+Every draw goes through a `NoiseSource`, which is handed the exact integer vector, its declared sensitivity and the
+price; it calibrates the noise itself, so no caller can get a scale wrong. Production uses `OpenDPNoise` (discrete
+Laplace, discrete Gaussian, and the exponential mechanism as permute-and-flip or Gumbel noise, all exact). OpenDP
+cannot be seeded; tests inject a source of their own, which a durable ledger refuses (`door.open_door`).
 """
 
 from __future__ import annotations
@@ -47,13 +48,19 @@ class NoiseSource(Protocol):
         """Index of a noisily largest score; one unit moves each score by at most ``sensitivity``."""
         ...
 
-    def keep(self, site: str, exact: dict[str, int], sensitivity: Sensitivity, price: Price, touched: int) -> dict[str, int]:
-        """Noisy counts of those keys that stand out of a stability threshold; one unit touches at most ``touched`` keys."""
+    def keep(
+        self, site: str, exact: dict[str, int], sensitivity: Sensitivity, price: Price, touched: int
+    ) -> dict[str, int]:
+        """Noisy counts of those keys that stand out of a stability threshold; one unit touches at most ``touched``
+        keys.
+        """
         ...
 
 
 def noise_scale(sensitivity: Sensitivity, price: Price) -> float:
-    """Laplace scale b = L1/ε, or Gaussian σ = L2/√(2ρ) (Dwork and Roth 2014, Theorem 3.6; Canonne et al. 2020, Theorem 4)."""
+    """Laplace scale b = L1/ε, or Gaussian σ = L2/√(2ρ) (Dwork and Roth 2014, Theorem 3.6; Canonne et al. 2020,
+    Theorem 4).
+    """
     if price.amount <= 0:
         raise InternalError("noise of no budget was asked for")
     if price.measure is Measure.PURE:
@@ -69,11 +76,13 @@ def noise_std(sensitivity: Sensitivity, price: Price) -> float:
 def threshold(sensitivity: Sensitivity, price: Price, touched: int) -> float:
     """Count above which a key may be named, failing with probability at most ``price.delta``.
 
-    A key that only one unit holds has a count of at most the L2 (= L∞ bound) sensitivity; each of the ``touched`` keys of
-    a unit may stand out with probability δ/touched. The discrete Gaussian is sub-Gaussian: P[X ≥ t] ≤ exp(-t²/2σ²).
+    A key that only one unit holds has a count of at most the L2 (= L∞ bound) sensitivity; each of the ``touched`` keys
+    of a unit may stand out with probability δ/touched. The discrete Gaussian is sub-Gaussian: P[X ≥ t] ≤ exp(-t²/2σ²).
     """
     if price.measure is Measure.PURE or price.delta <= 0:
-        message = "a list of values can only be learned with delta > 0 (stability threshold); declare the values instead"
+        message = (
+            "a list of values can only be learned with delta > 0 (stability threshold); declare the values instead"
+        )
         raise UnsupportedBudgetError(message)
     sigma = noise_scale(sensitivity, price)
     return sensitivity.l1 + sigma * math.sqrt(2 * math.log(touched / price.delta))
@@ -86,7 +95,7 @@ class OpenDPNoise:
 
     def add(self, site: str, exact: Counts, sensitivity: Sensitivity, price: Price) -> Counts:
         """See `NoiseSource.add`. One call draws the whole vector."""
-        import opendp.prelude as dp  # noqa: PLC0415 - half a second that only noisy steps should pay
+        import opendp.prelude as dp
 
         dp.enable_features("contrib")
         scale = noise_scale(sensitivity, price)
@@ -100,7 +109,7 @@ class OpenDPNoise:
 
     def choose(self, site: str, scores: Counts, sensitivity: int, price: Price) -> int:
         """Exponential mechanism: ε-DP at scale 2Δ/ε, ε²/8-zCDP by bounded range (Cesar and Rogers 2021)."""
-        import opendp.prelude as dp  # noqa: PLC0415
+        import opendp.prelude as dp
 
         dp.enable_features("contrib")
         epsilon = price.amount if price.measure is Measure.PURE else math.sqrt(8 * price.amount)
@@ -112,7 +121,9 @@ class OpenDPNoise:
             raise InternalError(f"{site}: the selection would cost {cost:.6g}, priced at {price.amount:.6g}")
         return int(mechanism(np.asarray(scores, dtype=np.int64).tolist()))
 
-    def keep(self, site: str, exact: dict[str, int], sensitivity: Sensitivity, price: Price, touched: int) -> dict[str, int]:
+    def keep(
+        self, site: str, exact: dict[str, int], sensitivity: Sensitivity, price: Price, touched: int
+    ) -> dict[str, int]:
         """See `NoiseSource.keep`."""
         bar = threshold(sensitivity, price, touched)
         keys = sorted(exact)

@@ -19,6 +19,7 @@ from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.rules import Centres
 from privbench_core.privacy.views import CodedView
 
+
 class Query(Protocol):
     """A question with a known sensitivity."""
 
@@ -65,8 +66,10 @@ class Marginal:
 class Distances:
     """L1 distances of marginals to *released* reference counts, summed in groups.
 
-    ``groups[g]`` lists (columns, reference); the answer's entry ``g`` is Σ over the group of ‖marginal - reference‖₁. By the
-    triangle inequality one unit moves each distance by at most ``s``, whatever the reference: the R-score of PrivMRF and
+    ``groups[g]`` lists (columns, reference); the answer's entry ``g`` is Σ over the group of ‖marginal - reference‖₁.
+    By the
+    triangle inequality one unit moves each distance by at most ``s``, whatever the reference: the R-score of PrivMRF
+        and
     PrivPetal against released one-way marginals has sensitivity s instead of the 2s (up to a constant) of the
     score against exact ones, and no dependence on n.
     """
@@ -97,8 +100,8 @@ class Distances:
 class CentreSums:
     """Per cluster of released centres: its weight, and the sum of its points minus ½ (DPLloyd's question).
 
-    Coordinates are in [0, 1] on a grid of 1/`GRID`; ordered columns give one coordinate x - ½ in [-½, ½], lists of values
-    one 0/1 coordinate per value, of which exactly one is 1. A row of weight 1 therefore contributes at most
+    Coordinates are in [0, 1] on a grid of 1/`GRID`; ordered columns give one coordinate x - ½ in [-½, ½], lists of
+    values one 0/1 coordinate per value, of which exactly one is 1. A row of weight 1 therefore contributes at most
     1 + d_ordered/2 + d_lists in L1 and √(1 + d_ordered/4 + d_lists) in L2, to one cluster only.
     """
 

@@ -1,9 +1,10 @@
 """Private rows, joined and bounded: who owns a row, which rows are kept, and how much each may count.
 
-Along the ownership path at most τ children per owner are kept, chosen by a keyed hash of the child's own primary key: an
-order that no other row can change, so removing a unit never changes which rows of another unit are kept. A kept row of
-an owned table weighs 1 / (product of the group sizes along its path), rounded down to a multiple of 1/`WEIGHT_UNIT`, so
-that all rows of one unit together weigh at most 1 (PrivPetal, section 4: normalised marginals; here for chains too).
+Along the ownership path at most τ children per owner are kept, chosen by a keyed hash of the child's own primary key:
+an order that no other row can change, so removing a unit never changes which rows of another unit are kept. A kept
+row of an owned table weighs 1 / (product of the group sizes along its path), rounded down to a multiple of
+1/`WEIGHT_UNIT`, so that all rows of one unit together weigh at most 1 (PrivPetal, section 4: normalised marginals;
+here for chains too).
 """
 
 from __future__ import annotations
@@ -107,9 +108,7 @@ class PrivateDatabase:
             product *= np.where(alive, np.maximum(self.group_sizes(key)[rows], 1), 1) if len(rows) else product
         return np.where(alive, WEIGHT_UNIT // product, 0)
 
-    def _first_children(
-        self, table: str, parents: Rows, alive: NDArray[np.bool_], bound: int
-    ) -> NDArray[np.bool_]:
+    def _first_children(self, table: str, parents: Rows, alive: NDArray[np.bool_], bound: int) -> NDArray[np.bool_]:
         """``alive`` less the children beyond ``bound`` per parent, in the order of their keyed hash."""
         sizes = np.bincount(parents[alive], minlength=1)
         crowded = np.flatnonzero(alive & (sizes[np.where(alive, parents, 0)] > bound))

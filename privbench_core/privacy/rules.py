@@ -1,7 +1,7 @@
 """Released rules that send a row to a part by its own values alone, so that parts are disjoint for every database.
 
-Splitting by such a rule composes in parallel under add/remove neighbours: a unit's rows go where they go whatever the other
-units hold. (PrivBench's RowSplit, Algorithm 3, does not have this: its centres are exact averages over all rows.)
+Splitting by such a rule composes in parallel under add/remove neighbours: a unit's rows go where they go whatever the
+other units hold. (PrivBench's RowSplit, Algorithm 3, does not have this: its centres are exact averages over all rows.)
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Coded views of private rows: the only form in which a synthesizer's queries meet them.
 
-A view is described in public words (`ViewSpec`): which table, and for each of its columns where the value comes from and
-by which released `Coder` it becomes a code. Each of these sources is a function of rows of the same unit, so a view has the
-stability of its table.
+A view is described in public words (`ViewSpec`): which table, and for each of its columns where the value comes from
+and by which released `Coder` it becomes a code. Each of these sources is a function of rows of the same unit, so a
+view has the stability of its table.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.domain.coder import Coder
 from privbench_core.domain.codec import Codes
+from privbench_core.domain.coder import Coder
 from privbench_core.privacy.relations import WEIGHT_UNIT, PrivateDatabase, stability
 from privbench_core.schema.model import ForeignKey
 
@@ -111,7 +111,11 @@ def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
     weights = database.weights(spec.table)[rows] if owned else None
     moved = max(
         [stability(schema, spec.table)]
-        + [stability(schema, feature.key.child) for feature, _ in spec.features.values() if isinstance(feature, Children)]
+        + [
+            stability(schema, feature.key.child)
+            for feature, _ in spec.features.values()
+            if isinstance(feature, Children)
+        ]
     )
     touched = int(schema.max_rows_per_unit(spec.table) * moved)
     return CodedView(codes, sizes, weights, unit, int(np.ceil(moved * unit)), touched, len(rows))

@@ -1,7 +1,7 @@
 """One synthetic table: rows, their attributes given their owner, references to other parents, fresh keys, source types.
 
-PrivBench's Algorithm 7 (SampleDataFromSPN) with three changes: expected counts are rounded instead of drawn, children are drawn
-given their parent's row, and every key is made anew.
+PrivBench's Algorithm 7 (SampleDataFromSPN) with three changes: expected counts are rounded instead of drawn, children
+are drawn given their parent's row, and every key is made anew.
 """
 
 from __future__ import annotations
@@ -152,7 +152,9 @@ def _owner_in_key(table: Table) -> bool:
 
 
 def _first_of_each(table: Table, columns: Mapping[str, pa.Array], keep: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which rows to keep so that the primary key and every declared UNIQUE hold: the first of each value (NULLs differ)."""
+    """Which rows to keep so that the primary key and every declared UNIQUE hold: the first of each value (NULLs
+    differ).
+    """
     result = keep.copy()
     for unique in (table.primary_key, *table.unique):
         frame = pa.table({name: columns[name] for name in unique}).to_pandas()

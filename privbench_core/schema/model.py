@@ -194,7 +194,9 @@ class Schema:
         return prod(key.max_children or 1 for key in self.ownership_path(table))
 
     def grouping_tables(self, table: str) -> tuple[str, ...]:
-        """The tables whose rows decide how rows of ``table`` are grouped by unit: itself and its parents below the unit."""
+        """The tables whose rows decide how rows of ``table`` are grouped by unit: itself and its parents below the
+        unit.
+        """
         between = [key.parent for key in self.ownership_path(table) if key.parent != self.unit]
         return (table, *between)
 

@@ -1,7 +1,8 @@
 """The contract between synthesizers and whatever runs them.
 
-A synthesizer reads no rows to make its plan: a directed acyclic graph of `Step`s, each with a price known in advance. The command line
-runs the steps in order; Dagster draws one asset per step and runs the same functions. Neither knows one synthesizer from another.
+A synthesizer reads no rows to make its plan: a directed acyclic graph of `Step`s, each with a price known in advance.
+The command line runs the steps in order; Dagster draws one asset per step and runs the same functions. Neither knows
+one synthesizer from another.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ class Step:
         kind: Stage.
         table: The table it belongs to, "" for the whole database.
         inputs: Keys of the steps whose artifacts it needs.
-        reads: Private tables it may look at; empty if it opens no door. Their fingerprints are part of what it releases.
+        reads: Private tables it may look at; empty if it opens no door. Their fingerprints are part of what it
+            releases.
         price: Cost, known before any row is read.
         run: The work.
         parameters: All else that determines the result, JSON-able: part of the release's identity.

@@ -1,8 +1,8 @@
 """PrivBench: a private sum-product network per table, fanouts along the keys, then sampling (Algorithm 1).
 
-Budget, as in section 4.3 of the paper but with every view's stability at one unit, so that no table pays for its τ: a share γ goes to
-tables (profile and model) and 1 - γ to foreign keys, each shared out by the number of attributes involved; a small share is
-kept for validation.
+Budget, as in section 4.3 of the paper but with every view's stability at one unit, so that no table pays for its τ: a
+share γ goes to tables (profile and model) and 1 - γ to foreign keys, each shared out by the number of attributes
+involved; a small share is kept for validation.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class Options:
     def parse(cls, given: Mapping[str, Any]) -> Options:
         """Options from a spec; every unknown name and bad value in one SpecError."""
         known = {field.name: field for field in fields(cls)}
-        problems = [f"synthesizer.options.{name}: unknown; {did_you_mean(name, known)}" for name in given if name not in known]
+        problems = [
+            f"synthesizer.options.{name}: unknown; {did_you_mean(name, known)}" for name in given if name not in known
+        ]
         values: dict[str, Any] = {}
         for name in known.keys() & given.keys():
             value, default = given[name], known[name].default
@@ -135,7 +137,9 @@ def model_step(schema: Schema, table: Table, price: Price, options: Options) -> 
     reads = schema.grouping_tables(table.name) if table.attributes else ()
     parameters = {"options": repr(options), "keys": repr(table.foreign_keys)}
     depends = ("seed",) if options.leaf == "histogram" else ()
-    return Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), reads, price, run, parameters, depends=depends)
+    return Step(
+        ("model", table.name), StepKind.MODEL, table.name, (profile_of,), reads, price, run, parameters, depends=depends
+    )
 
 
 def build_model(context: StepContext, table: Table, profile: Profile, price: Price, options: Options) -> Node:
@@ -195,7 +199,9 @@ def _refuse(schema: Schema, budget: Budget) -> None:
         for key in table.foreign_keys:
             for name in key.columns:
                 if name in used:
-                    problems.append(f"{table.name}.{name}: stands in {used[name]} and in {key.name}; keep it in one foreign key")
+                    problems.append(
+                        f"{table.name}.{name}: stands in {used[name]} and in {key.name}; keep it in one foreign key"
+                    )
                 used[name] = key.name
     if problems:
         raise SpecError(problems)

@@ -27,8 +27,7 @@ def publish_step(schema: Schema, free: Price) -> Step:
                 raise InternalError(f"{table.name}: a sample step without rows")
             tables[table.name] = rows
         fidelity = {
-            table.name: context.inputs["validate", table.name].data["summary"]
-            for table in schema.private_tables
+            table.name: context.inputs["validate", table.name].data["summary"] for table in schema.private_tables
         }
         path = write_bundle(context.out, schema, tables, {**context.receipt, "fidelity_paid_for": fidelity})
         rows_of = {name: table.num_rows for name, table in tables.items()}

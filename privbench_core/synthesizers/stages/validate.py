@@ -1,8 +1,8 @@
 """Validate steps: integrity of the synthetic table, and its fidelity, measured under differential privacy.
 
 Comparing with the source is looking at private rows, so it is priced like everything else: sums of L1 distances to the
-synthetic marginals move by at most the stability per marginal, which a small share of the budget measures well. The figures
-may therefore be shown, logged and published (unpriced reports are `privbench evaluate`'s, and internal).
+synthetic marginals move by at most the stability per marginal, which a small share of the budget measures well. The
+figures may therefore be shown, logged and published (unpriced reports are `privbench evaluate`'s, and internal).
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ def public_validate_step(table: Table, parents: tuple[str, ...], free: Price) ->
     def run(context: StepContext) -> Artifact:
         return Artifact({"expectations": _expectations(table, context, pd.DataFrame()), "summary": {}})
 
-    return Step(("validate", table.name), StepKind.VALIDATE, table.name, inputs, (), free, run, {"columns": repr(table.columns)})
+    return Step(
+        ("validate", table.name), StepKind.VALIDATE, table.name, inputs, (), free, run, {"columns": repr(table.columns)}
+    )
 
 
 def _expectations(table: Table, context: StepContext, metrics: pd.DataFrame) -> list[dict[str, Any]]:
@@ -89,14 +91,18 @@ def _expectations(table: Table, context: StepContext, metrics: pd.DataFrame) -> 
         shown = [row for row in metrics.to_dict("records") for _ in range(2)]
         for verdict, row in zip(verdicts, shown, strict=True):
             found.append(
-                {**asdict(verdict), "table": table.name, "suite": "fidelity", "value": row["value"], "limit": row["limit"]}
+                {
+                    **asdict(verdict),
+                    "table": table.name,
+                    "suite": "fidelity",
+                    "value": row["value"],
+                    "limit": row["limit"],
+                }
             )
     return found
 
 
-def _fidelity(
-    schema: Schema, table: Table, price: Price, limits: FidelityLimits, context: StepContext
-) -> pd.DataFrame:
+def _fidelity(schema: Schema, table: Table, price: Price, limits: FidelityLimits, context: StepContext) -> pd.DataFrame:
     """Mean total variation distances of one-way, two-way and join marginals, noisy."""
     door = context.opened()
     profile = Profile.from_dict(context.inputs["profile", table.name].data["profile"])
