@@ -8,11 +8,6 @@ from hashlib import blake2b
 
 import dagster as dg
 
-from privbench_core.pipeline.receipt import receipt_for
-from privbench_core.pipeline.runner import Release
-from privbench_core.schema.spec import Spec
-from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
-
 from privbench_assets.automation import first_step_condition, next_step_condition
 from privbench_assets.checks import check_results, check_specs, refuse_failures
 from privbench_assets.failures import nothing_private
@@ -21,6 +16,10 @@ from privbench_assets.keys import group, identifier, op_name, source_key, step_k
 from privbench_assets.metadata import price_in_words, step_metadata
 from privbench_assets.resources import Session, session_key
 from privbench_assets.sources import trail
+from privbench_core.pipeline.receipt import receipt_for
+from privbench_core.pipeline.runner import Release
+from privbench_core.schema.spec import Spec
+from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 
 IO_MANAGER = "releases"
 _WORK = {

@@ -1,8 +1,9 @@
 """Automation: when a step runs by itself. Small conditions, each with its reason; the sensor that evaluates them.
 
-A change of the source travels: the profile sees another fingerprint, every step behind it sees that the one before is about to
-run, so one tick requests the whole affected line, in one run per ε. Whoever is done stays quiet, because steps compare
-data versions (digests), not times. No condition looks at code versions: an edited line of code must not spend budget.
+A change of the source travels: the profile sees another fingerprint, every step behind it sees that the one before is
+about to run, so one tick requests the whole affected line, in one run per ε. Whoever is done stays quiet, because
+steps compare data versions (digests), not times. No condition looks at code versions: an edited line of code must not
+spend budget.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ import warnings
 
 import dagster as dg
 
-from privbench_core.schema.spec import Spec
-
 from privbench_assets.keys import identifier, step_key
+from privbench_core.schema.spec import Spec
 
 Condition = dg.AutomationCondition
 
@@ -25,14 +25,16 @@ def content_changed() -> dg.AutomationCondition:
 
 def input_changed() -> dg.AutomationCondition:
     """A step before, or a table of the source, has another content than at the last tick, or is about to run."""
-    return Condition.any_deps_match(Condition.data_version_changed() | Condition.will_be_requested()).with_label("input_changed")
+    return Condition.any_deps_match(Condition.data_version_changed() | Condition.will_be_requested()).with_label(
+        "input_changed"
+    )
 
 
 def failed_first() -> dg.AutomationCondition:
     """The first failure since the last success.
 
-    A step that fails again waits for a person: each failed look at private rows counts as spent, so retries without an end would
-    use up the lifetime budget.
+    A step that fails again waits for a person: each failed look at private rows counts as spent, so retries without
+    an end would use up the lifetime budget.
     """
     return Condition.execution_failed().since(Condition.newly_updated()).newly_true().with_label("failed_first")
 
@@ -40,8 +42,8 @@ def failed_first() -> dg.AutomationCondition:
 def until_requested(trigger: dg.AutomationCondition) -> dg.AutomationCondition:
     """``trigger``, remembered until it was answered by a request.
 
-    A request made at one tick is seen at the next. What triggers in between (the source changed again, the run failed at once)
-    came after the request, so it is not what the request answered, and is kept.
+    A request made at one tick is seen at the next. What triggers in between (the source changed again, the run failed
+    at once) came after the request, so it is not what the request answered, and is kept.
     """
     answered = Condition.newly_requested() & ~trigger
     return trigger.since(answered | Condition.initial_evaluation())
@@ -57,8 +59,9 @@ def inputs_ready() -> dg.AutomationCondition:
 def first_step_condition() -> dg.AutomationCondition:
     """When a step that only the source comes before runs by itself.
 
-    It is refreshed, never started: the first release at an ε is a decision to spend, and stays with a person or a schedule. A
-    change that is seen while it runs makes it run again, which costs nothing if that run had seen the change already.
+    It is refreshed, never started: the first release at an ε is a decision to spend, and stays with a person or a
+    schedule. A change that is seen while it runs makes it run again, which costs nothing if that run had seen the
+    change already.
     """
     wanted = until_requested(content_changed() & ~Condition.missing()) | until_requested(failed_first())
     return wanted & ~Condition.in_progress()
@@ -67,7 +70,8 @@ def first_step_condition() -> dg.AutomationCondition:
 def next_step_condition() -> dg.AutomationCondition:
     """When a step behind another one runs by itself.
 
-    Its own update answers a change too: in a run of the whole line each step follows the one before, and is done with it.
+    Its own update answers a change too: in a run of the whole line each step follows the one before, and is done with
+    it.
     """
     wanted = input_changed().since_last_handled() | until_requested(failed_first())
     return wanted & inputs_ready() & ~Condition.in_progress()

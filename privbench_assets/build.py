@@ -8,11 +8,6 @@ from typing import Any
 
 import dagster as dg
 
-from privbench_core.errors import InternalError
-from privbench_core.pipeline.run import plan_for
-from privbench_core.schema.spec import Spec, load_spec
-from privbench_core.synthesizers.contract import Plan
-
 from privbench_assets.assets import IO_MANAGER, step_asset
 from privbench_assets.automation import automation_sensor
 from privbench_assets.io_managers import release_io_manager
@@ -22,6 +17,10 @@ from privbench_assets.partitions import epsilon_name, epsilon_partitions
 from privbench_assets.resources import session_key, session_resource
 from privbench_assets.sources import first_looks, source_assets
 from privbench_assets.status import benchmark_status
+from privbench_core.errors import InternalError
+from privbench_core.pipeline.run import plan_for
+from privbench_core.schema.spec import Spec, load_spec
+from privbench_core.synthesizers.contract import Plan
 
 
 def build_defs(spec: Spec | Path, *, resource_overrides: Mapping[str, Any] | None = None) -> dg.Definitions:

@@ -1,8 +1,8 @@
 """Checks: what the validate steps found, as blocking asset checks per table and ε.
 
-The expectations were evaluated by core, inside the validate step, whose artifact carries the outcomes. Shown are names and counts of
-synthetic rows and distances with their limits, never a value. A failed check stops its run before the publish step, and the
-publish step refuses a failed validation by itself too, for a run that starts there.
+The expectations were evaluated by core, inside the validate step, whose artifact carries the outcomes. Shown are
+names and counts of synthetic rows and distances with their limits, never a value. A failed check stops its run before
+the publish step, and the publish step refuses a failed validation by itself too, for a run that starts there.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import Any
 
 import dagster as dg
 
+from privbench_assets.keys import identifier
 from privbench_core.errors import InternalError, ValidationError
 from privbench_core.schema.model import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepKind
-
-from privbench_assets.keys import identifier
 
 SUITES = {
     "integrity": "Keys, references, types, NULLs and declared domains of the synthetic table hold.",
@@ -27,7 +26,9 @@ SUITES = {
 _SHOWN = 100
 
 
-def check_specs(schema: Schema, step: Step, asset: dg.AssetKey, epsilons: dg.PartitionsDefinition) -> list[dg.AssetCheckSpec]:
+def check_specs(
+    schema: Schema, step: Step, asset: dg.AssetKey, epsilons: dg.PartitionsDefinition
+) -> list[dg.AssetCheckSpec]:
     """The checks of a validate step: a blocking one per suite and table it covers. No other step has any."""
     if step.kind is not StepKind.VALIDATE:
         return []
@@ -93,9 +94,13 @@ def _result(name: str, asset: dg.AssetKey, outcomes: Sequence[Mapping[str, Any]]
     failed = [o for o in outcomes if not o["success"]]
     metadata: dict[str, Any] = {"expectations": len(outcomes), "failed": len(failed)}
     if outcomes:
-        metadata["outcomes"] = dg.MetadataValue.table([_record(o) for o in [*failed, *_passed(outcomes)][:_SHOWN]], _COLUMNS)
+        metadata["outcomes"] = dg.MetadataValue.table(
+            [_record(o) for o in [*failed, *_passed(outcomes)][:_SHOWN]], _COLUMNS
+        )
     if failed:
-        said = f"{len(failed)} of {len(outcomes)} expectations do not hold: " + "; ".join(f"{_where(o)}: {o['name']}" for o in failed[:5])
+        said = f"{len(failed)} of {len(outcomes)} expectations do not hold: " + "; ".join(
+            f"{_where(o)}: {o['name']}" for o in failed[:5]
+        )
     else:
         said = f"all expectations hold ({len(outcomes)})" if outcomes else "nothing to check"
     return dg.AssetCheckResult(passed=not failed, asset_key=asset, check_name=name, metadata=metadata, description=said)
@@ -120,7 +125,13 @@ def _passed(outcomes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 def _record(outcome: Mapping[str, Any]) -> dg.TableRecord:
     def number(name: str) -> float | int | str:
         found = outcome.get(name)
-        return "" if found is None else int(found) if float(found).is_integer() and name == "unexpected_count" else round(float(found), 6)
+        return (
+            ""
+            if found is None
+            else int(found)
+            if float(found).is_integer() and name == "unexpected_count"
+            else round(float(found), 6)
+        )
 
     return dg.TableRecord(
         {

@@ -1,7 +1,8 @@
 """Definitions: the code location ``privbench``, with every spec that is found. A broken spec disables only itself, visibly.
 
 Specs are looked for in the files and folders that ``PRIVBENCH_SPECS`` lists (separated as in ``PATH``), else in
-``examples/*/spec.yaml`` and ``specs/*.yaml`` of the project. Loading is left to Dagster, so importing this module costs nothing.
+``examples/*/spec.yaml`` and ``specs/*.yaml`` of the project. Loading is left to Dagster, so importing this module
+costs nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def find_specs(listed: str | None, root: Path) -> list[Path]:
     """Spec files, each once.
 
     Args:
-        listed: Files and folders separated by ``os.pathsep``; a file that does not exist is kept, so that it is reported.
+        listed: Files and folders separated by ``os.pathsep``; a file that does not exist is kept, so that it is
+            reported.
         root: Where to look if nothing is listed.
     """
     if not listed:
@@ -43,7 +45,9 @@ def find_specs(listed: str | None, root: Path) -> list[Path]:
     found: list[Path] = []
     for entry in filter(None, listed.split(os.pathsep)):
         path = Path(entry).expanduser()
-        found += sorted([*path.glob("*.yaml"), *path.glob("*.yml"), *path.glob("*/spec.yaml")]) if path.is_dir() else [path]
+        found += (
+            sorted([*path.glob("*.yaml"), *path.glob("*.yml"), *path.glob("*/spec.yaml")]) if path.is_dir() else [path]
+        )
     return list(dict.fromkeys(path.absolute() for path in found))
 
 
@@ -60,7 +64,9 @@ def load_defs(paths: Sequence[Path]) -> dg.Definitions:
             spec = load_spec(path)
             other = taken.get(spec.schema.name.casefold())
             if other is not None:
-                broken.append((path, f"database {spec.schema.name}: {other} has it already; give one of the two another name"))
+                broken.append(
+                    (path, f"database {spec.schema.name}: {other} has it already; give one of the two another name")
+                )
                 continue
             parts.append(build_defs(spec))
             taken[spec.schema.name.casefold()] = path

@@ -1,7 +1,7 @@
 """What may be said about an error. Dagster keeps every exception, with its causes, in an event log that many people can read.
 
-Core's own messages hold nothing private. Those of other libraries may ("could not convert 'Smith' to int"), and so may what
-an error was caused by. Here both are cut off, and kept for the owner in a file beside the ledger.
+Core's own messages hold nothing private. Those of other libraries may ("could not convert 'Smith' to int"), and so
+may what an error was caused by. Here both are cut off, and kept for the owner in a file beside the ledger.
 """
 
 from __future__ import annotations
@@ -38,9 +38,13 @@ def nothing_private(where: str, state: Path) -> Iterator[None]:
         kept = _keep(error, where, state) if error.private_detail or error.__cause__ or error.__context__ else ""
         raise type(error)(f"{error}{kept}") from None
     except OSError as error:
-        raise ReleaseError(f"{where}: a file could not be read or written: {error.strerror}{_keep(error, where, state)}") from None
+        raise ReleaseError(
+            f"{where}: a file could not be read or written: {error.strerror}{_keep(error, where, state)}"
+        ) from None
     except Exception as error:
-        raise InternalError(f"{where}: stopped by {type(error).__name__}, please report it{_keep(error, where, state)}") from None
+        raise InternalError(
+            f"{where}: stopped by {type(error).__name__}, please report it{_keep(error, where, state)}"
+        ) from None
 
 
 def _keep(error: Exception, where: str, state: Path) -> str:

@@ -1,7 +1,7 @@
 """IO managers: how a step's result gets from one asset to the next.
 
-The result itself lies in core's release store, where it was put before the ledger called it released. What is written here is a
-small manifest per asset and ε: which release it is, its checksum, and what it was made from.
+The result itself lies in core's release store, where it was put before the ledger called it released. What is written
+here is a small manifest per asset and ε: which release it is, its checksum, and what it was made from.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from pathlib import Path
 
 import dagster as dg
 
+from privbench_assets.failures import nothing_private
+from privbench_assets.resources import Session
 from privbench_core.errors import ReleaseError
 from privbench_core.pipeline.runner import Release
 from privbench_core.pipeline.workspace import ReleaseStore
 from privbench_core.synthesizers.artifact import Artifact
-
-from privbench_assets.failures import nothing_private
-from privbench_assets.resources import Session
 
 FOLDER = "assets"
 
@@ -66,7 +65,9 @@ def read_manifest(path: Path) -> Manifest | None:
     except FileNotFoundError:
         return None
     except (ValueError, TypeError) as error:
-        raise ReleaseError(f"the manifest {path.name} is damaged; materialise the asset again, which costs nothing") from error
+        raise ReleaseError(
+            f"the manifest {path.name} is damaged; materialise the asset again, which costs nothing"
+        ) from error
 
 
 def write_manifest(path: Path, made: Made) -> None:
@@ -94,7 +95,9 @@ def load_made(path: Path, releases: ReleaseStore, asset: str) -> Made:
         raise ReleaseError(f"{asset}: not made yet at this ε; materialise it first")
     stored = releases.get(manifest.release, manifest.digest)
     if stored is None:
-        raise ReleaseError(f"{asset}: its release is gone from the state folder; restore it, or materialise the asset again")
+        raise ReleaseError(
+            f"{asset}: its release is gone from the state folder; restore it, or materialise the asset again"
+        )
     release = Release(manifest.release, manifest.digest, Artifact.from_bytes(stored), None, reused=True)
     return Made(release, manifest.sources, manifest.inputs)
 
@@ -122,7 +125,9 @@ class ReleaseIOManager(dg.IOManager):
 def release_io_manager(session_key: str) -> dg.IOManagerDefinition:
     """The IO manager of the database whose session has that resource key."""
 
-    @dg.io_manager(required_resource_keys={session_key}, description="Manifests beside the ledger; releases in core's store.")
+    @dg.io_manager(
+        required_resource_keys={session_key}, description="Manifests beside the ledger; releases in core's store."
+    )
     def releases(context: dg.InitResourceContext) -> ReleaseIOManager:
         return ReleaseIOManager(getattr(context.resources, session_key))
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dagster as dg
 
-from privbench_core.schema.spec import Spec
-
 from privbench_assets.keys import identifier
 from privbench_assets.partitions import epsilon_name
+from privbench_core.schema.spec import Spec
 
 WEEKLY = "0 3 * * 1"
 HOURLY = "0 * * * *"

@@ -1,6 +1,7 @@
 """Names that Dagster accepts: asset keys, group names and identifiers made from what a spec calls things.
 
-Names of tables and keys are free text in a spec, while Dagster wants letters, digits and underscores nearly everywhere.
+Names of tables and keys are free text in a spec, while Dagster wants letters, digits and underscores nearly
+everywhere.
 """
 
 from __future__ import annotations

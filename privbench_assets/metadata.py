@@ -10,14 +10,13 @@ from typing import Any
 import dagster as dg
 import numpy as np
 
+from privbench_assets import plots
+from privbench_assets.resources import Session
 from privbench_core.pipeline.runner import Release
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.ledger import Ledger
 from privbench_core.schema.model import Column, Schema, Table
 from privbench_core.synthesizers.contract import Plan, Step, StepKind
-
-from privbench_assets import plots
-from privbench_assets.resources import Session
 
 SYMBOL = {Measure.PURE: "ε", Measure.ZCDP: "ρ"}
 
@@ -55,7 +54,11 @@ def _payment(plan: Plan, step: Step, release: Release) -> dict[str, Any]:
     symbol = SYMBOL[step.price.measure]
     paid = 0.0 if release.paid is None else float(f"{release.paid.amount:.6g}")
     said = "nothing: bought before, reused" if release.reused else f"{release.paid}"
-    return {"price": f"{step.price}, {_share(plan, step)} of a release", "paid by this run": said, f"paid {symbol}": paid}
+    return {
+        "price": f"{step.price}, {_share(plan, step)} of a release",
+        "paid by this run": said,
+        f"paid {symbol}": paid,
+    }
 
 
 def _ledger(ledger: Ledger) -> dict[str, Any]:
@@ -78,7 +81,11 @@ def _rows(schema: Schema, step: Step, release: Release) -> dict[str, Any]:
 
 def _column(table: Table, column: Column) -> dg.TableColumn:
     unique = table.primary_key == (column.name,) or (column.name,) in table.unique
-    said = [f"references {key.parent}({','.join(key.parent_columns)})" for key in table.foreign_keys if column.name in key.columns]
+    said = [
+        f"references {key.parent}({','.join(key.parent_columns)})"
+        for key in table.foreign_keys
+        if column.name in key.columns
+    ]
     if column.name in table.primary_key:
         said.insert(0, "primary key")
     constraints = dg.TableColumnConstraints(nullable=column.nullable, unique=unique)

@@ -1,7 +1,7 @@
 """Partitions: one per ε of the spec, the same for every asset of a database.
 
-ε is one dimension and the only one. A second (tables, say) would break fan-in, because a step of several tables would then
-depend on partitions of its own definition, and the automation that refreshes a benchmark cannot follow that.
+ε is one dimension and the only one. A second (tables, say) would break fan-in, because a step of several tables would
+then depend on partitions of its own definition, and the automation that refreshes a benchmark cannot follow that.
 """
 
 from __future__ import annotations

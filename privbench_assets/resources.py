@@ -1,7 +1,7 @@
 """Resources: what the assets of one database share within a run.
 
-A run opens the workspace once and looks at the source once, so all its steps see the same rows. Everything is opened on first
-use, by an asset, whose errors are then told in words that hold nothing private (`failures`).
+A run opens the workspace once and looks at the source once, so all its steps see the same rows. Everything is opened
+on first use, by an asset, whose errors are then told in words that hold nothing private (`failures`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from pathlib import Path
 
 import dagster as dg
 
+from privbench_assets.keys import identifier
 from privbench_core.pipeline.runner import Run, Runner, Snapshot
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.schema.spec import Spec
 from privbench_core.synthesizers.contract import Plan
-
-from privbench_assets.keys import identifier
 
 BUNDLES = "bundles"
 
@@ -74,7 +73,9 @@ def session_resource(spec: Spec, plans: Mapping[str, Plan]) -> dg.ResourceDefini
     """The session of each run; ``seed`` and ``scale`` can be set when a run is launched."""
     options = {
         "seed": dg.Field(int, default_value=0, description="Seed of sampling: another seed draws another database."),
-        "scale": dg.Field(float, default_value=1.0, description="Size relative to the source: 10 draws ten times as many rows."),
+        "scale": dg.Field(
+            float, default_value=1.0, description="Size relative to the source: 10 draws ten times as many rows."
+        ),
     }
 
     @dg.resource(config_schema=options, description=f"Workspace and source of {spec.schema.name}.")

@@ -1,9 +1,9 @@
 """The source as assets that are observed, and the trail that shows which state of it a result was made from.
 
-A source table's data version is its keyed fingerprint: it changes if and only if the rows do, and says nothing about them. Only
-the first step that looks at a table depends on that table's asset. The steps behind it depend on the step, so that a change
-travels along one line and none of them can be refreshed past a profile that is still the old one; what they look at
-themselves is compared with what was profiled.
+A source table's data version is its keyed fingerprint: it changes if and only if the rows do, and says nothing about
+them. Only the first step that looks at a table depends on that table's asset. The steps behind it depend on the step,
+so that a change travels along one line and none of them can be refreshed past a profile that is still the old one;
+what they look at themselves is compared with what was profiled.
 """
 
 # No postponed annotations here: Dagster looks at the type of `context` itself.
@@ -14,14 +14,13 @@ from pathlib import Path
 
 import dagster as dg
 
-from privbench_core.errors import SourceChangedError
-from privbench_core.schema.spec import Spec
-from privbench_core.synthesizers.contract import Key, Plan, Step
-
 from privbench_assets.failures import nothing_private
 from privbench_assets.io_managers import Made
 from privbench_assets.keys import group, identifier, source_key
 from privbench_assets.resources import Session, session_key
+from privbench_core.errors import SourceChangedError
+from privbench_core.schema.spec import Spec
+from privbench_core.synthesizers.contract import Key, Plan, Step
 
 FINGERPRINT = "fingerprint"
 

@@ -8,11 +8,6 @@ from typing import Any
 
 import dagster as dg
 
-from privbench_core.privacy.budget import Budget, Measure, epsilon_for, rho_for
-from privbench_core.privacy.ledger import Balance, Entry
-from privbench_core.schema.spec import Spec
-from privbench_core.synthesizers.contract import Plan, Step, StepKind
-
 from privbench_assets import plots
 from privbench_assets.automation import status_condition
 from privbench_assets.failures import nothing_private
@@ -21,6 +16,10 @@ from privbench_assets.keys import group, source_key, status_key, step_key
 from privbench_assets.metadata import total_price
 from privbench_assets.resources import Session, session_key
 from privbench_assets.sources import observed_fingerprint
+from privbench_core.privacy.budget import Budget, Measure, epsilon_for, rho_for
+from privbench_core.privacy.ledger import Balance, Entry
+from privbench_core.schema.spec import Spec
+from privbench_core.synthesizers.contract import Plan, Step, StepKind
 
 DATABASE = "whole database"
 _REACHED = {
@@ -40,7 +39,10 @@ def benchmark_status(spec: Spec, plans: Mapping[str, Plan]) -> dg.AssetsDefiniti
 
     @dg.asset(
         key=status_key(name),
-        deps=[*(step_key(name, step.key) for step in last), *(source_key(name, table.name) for table in spec.schema.tables)],
+        deps=[
+            *(step_key(name, step.key) for step in last),
+            *(source_key(name, table.name) for table in spec.schema.tables),
+        ],
         group_name=group(name, ""),
         kinds={"table"},
         tags={"privbench/stage": "status", "privbench/spends": "no"},
@@ -54,7 +56,9 @@ def benchmark_status(spec: Spec, plans: Mapping[str, Plan]) -> dg.AssetsDefiniti
     def status(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         session: Session = getattr(context.resources, resource)
         with nothing_private(f"{name}/benchmark_status", spec.state):
-            observed = {t.name: observed_fingerprint(context.instance, source_key(name, t.name)) for t in spec.schema.tables}
+            observed = {
+                t.name: observed_fingerprint(context.instance, source_key(name, t.name)) for t in spec.schema.tables
+            }
             reached = {epsilon: table_states(spec, plan, epsilon, observed) for epsilon, plan in plans.items()}
             ledger = session.workspace.ledger
             return dg.MaterializeResult(metadata=_metadata(session, reached, ledger.entries(), ledger.balance()))
@@ -72,7 +76,8 @@ def table_states(spec: Spec, plan: Plan, epsilon: str, observed: Mapping[str, st
         observed: Last observed fingerprint of each source table, None where it was never observed.
     """
     manifests = {
-        step.key: read_manifest(manifest_path(spec.state, step_key(spec.schema.name, step.key), epsilon)) for step in plan.steps
+        step.key: read_manifest(manifest_path(spec.state, step_key(spec.schema.name, step.key), epsilon))
+        for step in plan.steps
     }
     digests = {"/".join(key): manifest.digest for key, manifest in manifests.items() if manifest}
     states = {}
@@ -123,8 +128,13 @@ def _metadata(
 def _state_table(reached: Mapping[str, Mapping[str, str]]) -> str:
     epsilons = list(reached)
     tables = list(dict.fromkeys(table for states in reached.values() for table in states))
-    lines = ["| table | " + " | ".join(f"ε={epsilon}" for epsilon in epsilons) + " |", "|---" * (len(epsilons) + 1) + "|"]
-    lines += [f"| {table} | " + " | ".join(reached[epsilon].get(table, "") for epsilon in epsilons) + " |" for table in tables]
+    lines = [
+        "| table | " + " | ".join(f"ε={epsilon}" for epsilon in epsilons) + " |",
+        "|---" * (len(epsilons) + 1) + "|",
+    ]
+    lines += [
+        f"| {table} | " + " | ".join(reached[epsilon].get(table, "") for epsilon in epsilons) + " |" for table in tables
+    ]
     return "\n".join(lines)
 
 

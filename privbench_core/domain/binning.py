@@ -50,6 +50,10 @@ class Binning:
         """The code of each cell, shape (n,)."""
         return self._code_array[cells]
 
+    def sums(self, counts: Floats) -> Floats:
+        """Counts per code from counts per cell, shape (size,)."""
+        return np.bincount(self._code_array, weights=counts, minlength=self.size).astype(np.float64)
+
     def expand(self, codes: Codes, rng: np.random.Generator) -> Codes:
         """A cell for each code, shape (n,).
 

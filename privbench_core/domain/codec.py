@@ -28,13 +28,24 @@ class Codec(Protocol):
     """
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Number of cells."""
+        ...
+
     @property
-    def ordered(self) -> int: ...
+    def ordered(self) -> int:
+        """Number of leading cells that are in order."""
+        ...
+
     @property
-    def null(self) -> int | None: ...
+    def null(self) -> int | None:
+        """The cell of NULL."""
+        ...
+
     @property
-    def outside(self) -> tuple[int, ...]: ...
+    def outside(self) -> tuple[int, ...]:
+        """Cells of values outside of the domain."""
+        ...
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
         """Cells of ``values``, shape (n,). Values of the wrong type or NULLs in a column that has none: SourceError."""

@@ -1,6 +1,4 @@
-"""A codec for numbers of children: 0, 1, 2, ... each in a cell of its own, then cells that widen geometrically up to
-τ.
-"""
+"""A codec for numbers of children: small ones in cells of their own, then cells that widen geometrically up to τ."""
 
 from __future__ import annotations
 
@@ -59,7 +57,7 @@ class GroupSizeCodec:
     def encode(self, values: pa.ChunkedArray) -> Codes:
         """Cells of numbers, shape (n,)."""
         numbers = np.clip(values.to_numpy(), 0, self.bound)
-        return (np.searchsorted(self.starts, numbers, side="right") - 1).astype(np.int32)
+        return np.asarray(np.searchsorted(self.starts, numbers, side="right") - 1, dtype=np.int32)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
         """Whole numbers, uniform inside a cell."""
@@ -67,7 +65,7 @@ class GroupSizeCodec:
         return pa.array(rng.integers(self.starts[cells], ends[cells]))
 
     def labels(self) -> list[str]:
-        """ "5" or "19-22"."""
+        """One number, or the first and the last of a cell."""
         ends = np.append(self.starts[1:], self.bound + 1) - 1
         return [str(a) if a == b else f"{a}-{b}" for a, b in zip(self.starts, ends, strict=True)]
 

@@ -13,7 +13,7 @@ correlating, and every child has a parent, of which no one has more than τ chil
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,7 @@ class FanoutFit:
     count_share: float = 0.3
     margin_share: float = 0.2
     region_share: float = 0.15
-    pairs: PairwiseFit = PairwiseFit()
+    pairs: PairwiseFit = field(default_factory=PairwiseFit)
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _counts(
     measured = cells.measure("children", [Marginal((CHILDREN,))], price.share(share))
     binning = merge_cells(measured.values[0], codec, measured.sigma, _MAX_SIZE_CODES)
     sizes = Coder(codec, binning)
-    noisy = np.bincount(binning.codes(np.arange(codec.size, dtype=np.int32)), weights=measured.values[0])
+    noisy = binning.sums(measured.values[0])
     if not coders:
         total = max(1.0, float(noisy.sum()))
         return sizes, onto_simplex(noisy, total) / total, {}

@@ -93,9 +93,7 @@ class Lookup:
     def _draw_match(
         self, rows: Rows, parents: Mapping[str, NDArray[np.int32]], count: int, rng: np.random.Generator
     ) -> NDArray[np.int64]:
-        """Draw the attributes that tell most, in turn; match them, falling back to fewer where no parent has them
-        all.
-        """
+        """Draw the attributes that tell most and match them; fewer of them where no parent has all."""
         information = {
             name: sum(mutual_information(j) for (t, _), j in self.ties.items() if t == name) for name in self.targets
         }
@@ -120,7 +118,7 @@ class Lookup:
 
     def _draw_target(self, name: str, rows: Rows, rng: np.random.Generator) -> NDArray[np.int32]:
         ties = [Tie(column, joint) for (target, column), joint in self.ties.items() if target == name]
-        return draw_column(rows, name, self.marginals[name], ties, rng)
+        return draw_column(rows, self.marginals[name], ties, rng)
 
 
 def _none_from(coder: Coder) -> int:

@@ -34,14 +34,11 @@ class Tie:
     joint: NDArray[np.float64]
 
 
-def draw_column(
-    rows: Rows, name: str, marginal: NDArray[np.float64], ties: Sequence[Tie], rng: np.random.Generator
-) -> Codes:
-    """Codes of column ``name`` for all rows, shape (n,).
+def draw_column(rows: Rows, marginal: NDArray[np.float64], ties: Sequence[Tie], rng: np.random.Generator) -> Codes:
+    """Codes of a column for all rows, shape (n,).
 
     Args:
         rows: Rows with the context columns drawn.
-        name: The target, for nothing but clarity of the caller.
         marginal: Released probabilities of the target's codes.
         ties: Released joints with drawn columns; the strongest few that fit into the cell limit are used.
         rng: Sampling only.
@@ -54,7 +51,9 @@ def draw_column(
     weights = rows.weights
     drawn = np.bincount(context, weights=weights, minlength=math.prod(shape)).astype(float).reshape(shape)
     drawn = drawn / max(drawn.sum(), _FLOOR) + _FLOOR
-    margins = [((0, axis), _raked(tie.joint, marginal, drawn, axis - 1)) for axis, tie in enumerate(chosen, start=1)]
+    margins: list[tuple[tuple[int, ...], NDArray[np.float64]]] = [
+        ((0, axis), _raked(tie.joint, marginal, drawn, axis - 1)) for axis, tie in enumerate(chosen, start=1)
+    ]
     margins.append((tuple(range(1, len(shape) + 1)), drawn))
     joint = fit_margins(np.multiply.outer(marginal, drawn), margins, 2 if len(chosen) == 1 else _ROUNDS)
     conditionals = joint.reshape(len(marginal), -1).T
@@ -63,7 +62,9 @@ def draw_column(
     return draw_grouped(conditionals, context, rng)
 
 
-def _raked(joint: NDArray[np.float64], marginal: NDArray[np.float64], drawn: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+def _raked(
+    joint: NDArray[np.float64], marginal: NDArray[np.float64], drawn: NDArray[np.float64], axis: int
+) -> NDArray[np.float64]:
     """``joint`` fitted to the target's marginal and, last, to the column on ``axis`` of the drawn context."""
     column = drawn.sum(axis=tuple(other for other in range(drawn.ndim) if other != axis))
     return fit_margins(joint, [((0,), marginal), ((1,), column)], _RAKING)

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+_NOTHING = 1e-300  # a margin below this is empty, and stays so
+_MOST = 1e9  # by which one round may raise a cell
 
 
 def onto_simplex(noisy: Array, total: float) -> Array:
@@ -19,7 +21,7 @@ def onto_simplex(noisy: Array, total: float) -> Array:
     descending = np.sort(noisy.ravel())[::-1]
     excess = (np.cumsum(descending) - total) / np.arange(1, descending.size + 1)
     shift = excess[np.flatnonzero(descending > excess)[-1]]
-    return np.maximum(noisy - shift, 0.0)
+    return np.asarray(np.maximum(noisy - shift, 0.0))
 
 
 def fit_margins(joint: Array, margins: Sequence[tuple[tuple[int, ...], Array]], rounds: int) -> Array:
@@ -35,8 +37,8 @@ def fit_margins(joint: Array, margins: Sequence[tuple[tuple[int, ...], Array]], 
         for axes, target in margins:
             others = tuple(axis for axis in range(fitted.ndim) if axis not in axes)
             current = fitted.sum(axis=others) if others else fitted
-            ratio = np.divide(target, current, out=np.zeros_like(target), where=current > 1e-300)
-            fitted *= np.expand_dims(np.minimum(ratio, 1e9), others)
+            ratio = np.divide(target, current, out=np.zeros_like(target), where=current > _NOTHING)
+            fitted *= np.expand_dims(np.minimum(ratio, _MOST), others)
     return fitted
 
 

@@ -63,7 +63,7 @@ class Leaf:
                 column = max(waiting, key=lambda c: pull(c, set(self.marginals)))
             waiting.remove(column)
             marginal = self.marginals[column]
-            rows.add(column, len(marginal), draw_column(rows, column, marginal, self._ties(column, rows), rng))
+            rows.add(column, len(marginal), draw_column(rows, marginal, self._ties(column, rows), rng))
 
     def _ties(self, column: str, rows: Rows) -> list[Tie]:
         ties = [Tie(c, table.T) for (c, t), table in rows.links.items() if t == column and c in rows.codes]
@@ -119,7 +119,7 @@ class Sum:
         weights = np.maximum([part.total for part in self.parts], 1e-9)
         ties = [Tie(c, table.T) for (c, t), table in rows.links.items() if t == REGION and c in rows.codes]
         if ties:
-            assigned = draw_column(rows, REGION, weights / weights.sum(), ties, rng)
+            assigned = draw_column(rows, weights / weights.sum(), ties, rng)
         else:
             assigned = draw_grouped(weights[None, :], np.zeros(rows.n, dtype=np.int64), rng)
         memberships = [np.flatnonzero(assigned == index) for index in range(len(self.parts))]

@@ -121,9 +121,7 @@ class PairwiseFit:
         return self.measure(curator, [candidates[i] for i in chosen], clean, rest) if len(chosen) else {}
 
     def choose(self, curator: Curator, scores: Array, cells: Array, price: Price) -> tuple[float, NDArray[np.int64]]:
-        """The largest total gain in L1 error that measuring some pairs for ``price`` promises, and these pairs'
-        indices.
-        """
+        """The largest gain in L1 error that measuring some pairs for ``price`` promises, and their indices."""
         best: tuple[float, NDArray[np.int64]] = (0.0, np.zeros(0, dtype=np.int64))
         for number in range(1, min(self.max_pairs, len(scores)) + 1):
             sigma = curator.sigma([Marginal(())], price.share(1 / number))
@@ -137,7 +135,7 @@ class PairwiseFit:
     def measure(
         self, curator: Curator, pairs: Sequence[Pair], clean: Mapping[str, Array], price: Price
     ) -> dict[Pair, Array]:
-        """Joint probabilities of ``pairs``: measured, projected, fitted to the one-way marginals, never exactly zero."""
+        """Joint probabilities of ``pairs``: measured, projected, fitted to the marginals, never exactly zero."""
         total = _total(clean)
         sizes = np.array([len(clean[a]) * len(clean[b]) for a, b in pairs], dtype=float)
         shares = sizes ** (2 / 3) / (sizes ** (2 / 3)).sum()  # minimises the sum of expected L1 errors

@@ -14,7 +14,7 @@ paper's. What differs, and why (``docs/privacy.md`` has the proofs):
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
@@ -49,7 +49,7 @@ class PairwiseSPN:
     beta: float = 10_000
     max_depth: int = 2
     max_noise: float = 0.01
-    leaf: PairwiseFit = PairwiseFit()
+    leaf: PairwiseFit = field(default_factory=PairwiseFit)
 
     def build(self, curator: Curator, one_way: OneWay, price: Price) -> Node:
         """The network over the columns of ``one_way``, for at most ``price``."""

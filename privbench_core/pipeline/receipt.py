@@ -25,7 +25,7 @@ def receipt_for(spec: Spec, plan: Plan, ledger: Ledger, run: Run) -> dict[str, A
     return {
         "software": {"name": "privbench", "version": __version__, "synthesizer": plan.synthesizer},
         "guarantee": {
-            "unit": f"one row of {schema.unit} and all rows that depend on it",
+            "unit": schema.unit_in_words,
             "add_or_remove_one_unit": {"epsilon": budget.epsilon, "delta": budget.delta},
             "replace_one_unit": {"epsilon": swap.epsilon, "delta": swap.delta},
             "note": "holds for this bundle alone; further releases on the same people add up",

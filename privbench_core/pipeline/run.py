@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +84,7 @@ def run_spec(
     Raises:
         PrivbenchError: Any of its kinds; a later run does not pay again for the steps that were released.
     """
-    if not scale > 0:
+    if not 0 < scale < math.inf:
         raise SpecError(f"scale: {scale} is not positive; 1 is the size of the source, 10 ten times as large")
     plan = plan_for(spec, epsilon, delta=delta, synthesizer=synthesizer)
     here = workspace or Workspace(spec)

@@ -65,9 +65,7 @@ class Release:
 
 
 class Snapshot:
-    """The source as one run sees it: each table read at most once, fingerprinted, checked, never changing under the
-    steps.
-    """
+    """The source as one run sees it: read once, fingerprinted, checked, never changing under the steps."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace

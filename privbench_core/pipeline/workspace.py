@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import tempfile
@@ -28,8 +29,7 @@ class Workspace:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.secret = _secret(self.folder / "secret.key")
         lifetime = Budget(spec.lifetime_epsilon, spec.lifetime_delta)
-        unit = f"one row of {spec.schema.unit} and all rows that depend on it"
-        self.ledger = Ledger(self.folder / "ledger.sqlite", spec.schema.name, unit, lifetime)
+        self.ledger = Ledger(self.folder / "ledger.sqlite", spec.schema.name, spec.schema.unit_in_words, lifetime)
         self.releases = ReleaseStore(self.folder / "releases")
 
     def keyed(self, text: str) -> str:
@@ -93,9 +93,7 @@ def _secret(path: Path) -> bytes:
         handle, beside = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(secrets.token_bytes(16))
-        try:
+        with contextlib.suppress(FileExistsError):
             os.link(beside, path)  # whoever comes first makes the secret; nobody replaces it
-        except FileExistsError:
-            pass
         Path(beside).unlink()
     return path.read_bytes()

@@ -39,10 +39,12 @@ create table if not exists charge(
 create index if not exists by_release on reservation(release);
 create trigger if not exists lifetime_stays before update on lifetime begin select raise(abort, 'append only'); end;
 create trigger if not exists lifetime_kept before delete on lifetime begin select raise(abort, 'append only'); end;
-create trigger if not exists reservation_kept before delete on reservation begin select raise(abort, 'append only'); end;
+create trigger if not exists reservation_kept before delete on reservation
+    begin select raise(abort, 'append only'); end;
 create trigger if not exists reservation_stays before update on reservation
     when old.state = 'released' or new.state <> 'released' or old.amount <> new.amount or old.delta <> new.delta
-        or old.rho <> new.rho or old.database <> new.database or old.release <> new.release or old.measure <> new.measure
+        or old.rho <> new.rho or old.database <> new.database or old.release <> new.release
+        or old.measure <> new.measure
     begin select raise(abort, 'append only'); end;
 create trigger if not exists charge_stays before update on charge begin select raise(abort, 'append only'); end;
 create trigger if not exists charge_kept before delete on charge begin select raise(abort, 'append only'); end;
@@ -173,8 +175,8 @@ class Ledger:
             ).fetchone()
             if row is not None and row[0] != unit:
                 message = (
-                    f"the ledger of {self.database} protects '{row[0]}', the spec now names '{unit}': their costs do not add"
-                    " up. Give the spec a state folder of its own, or put the unit back."
+                    f"the ledger of {self.database} protects '{row[0]}', the spec now names '{unit}': their costs do not"
+                    " add up. Give the spec a state folder of its own, or put the unit back."
                 )
                 raise BudgetError(message)
             if row is None or (row[1], row[2]) != (lifetime.epsilon, lifetime.delta):
@@ -221,7 +223,8 @@ class Ledger:
         )
         return (
             f"{step}: costs {price} (ρ={price.rho:.6g}), ρ={balance.rho_left:.6g} of {self._rho_cap():.6g}"
-            f" (ε={life.epsilon:g}, δ={life.delta:g}) is left: {lacking}. Raise privacy.lifetime, or publish what was released before."
+            f" (ε={life.epsilon:g}, δ={life.delta:g}) is left: {lacking}."
+            " Raise privacy.lifetime, or publish what was released before."
         )
 
     @contextmanager

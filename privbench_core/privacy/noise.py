@@ -38,7 +38,9 @@ class NoiseSource(Protocol):
     """
 
     @property
-    def secure(self) -> bool: ...
+    def secure(self) -> bool:
+        """Whether a durable ledger may use it."""
+        ...
 
     def add(self, site: str, exact: Counts, sensitivity: Sensitivity, price: Price) -> Counts:
         """``exact`` plus noise worth ``price``, same shape."""
@@ -51,15 +53,14 @@ class NoiseSource(Protocol):
     def keep(
         self, site: str, exact: dict[str, int], sensitivity: Sensitivity, price: Price, touched: int
     ) -> dict[str, int]:
-        """Noisy counts of those keys that stand out of a stability threshold; one unit touches at most ``touched``
-        keys.
-        """
+        """Noisy counts of the keys that stand out of a threshold; one unit touches at most ``touched`` keys."""
         ...
 
 
 def noise_scale(sensitivity: Sensitivity, price: Price) -> float:
-    """Laplace scale b = L1/ε, or Gaussian σ = L2/√(2ρ) (Dwork and Roth 2014, Theorem 3.6; Canonne et al. 2020,
-    Theorem 4).
+    """Laplace scale b = L1/ε, or Gaussian σ = L2/√(2ρ).
+
+    Sources: Dwork and Roth 2014, Theorem 3.6; Canonne, Kamath and Steinke 2020, Theorem 4.
     """
     if price.amount <= 0:
         raise InternalError("noise of no budget was asked for")
@@ -116,7 +117,7 @@ class OpenDPNoise:
         space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
         measure = dp.max_divergence() if price.measure is Measure.PURE else dp.zero_concentrated_divergence()
         mechanism = dp.m.make_noisy_max(*space, measure, scale=2 * sensitivity / epsilon * _ROUND_UP)
-        cost = float(mechanism.map(sensitivity))
+        cost = float(mechanism.map(sensitivity))  # type: ignore[no-untyped-call]
         if cost > price.amount * _ROUND_UP:
             raise InternalError(f"{site}: the selection would cost {cost:.6g}, priced at {price.amount:.6g}")
         return int(mechanism(np.asarray(scores, dtype=np.int64).tolist()))

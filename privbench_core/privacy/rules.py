@@ -20,7 +20,9 @@ class Rule(Protocol):
     """A released assignment of rows to ``parts`` parts."""
 
     @property
-    def parts(self) -> int: ...
+    def parts(self) -> int:
+        """Number of parts."""
+        ...
 
     def assign(self, codes: Mapping[str, Codes]) -> NDArray[np.int64]:
         """Part of each row, shape (n,), from the row's own codes."""
@@ -69,4 +71,4 @@ class Centres:
             sum(np.asarray(table)[codes[name]] for (name, _), table in zip(self.columns, tables, strict=True))
             for tables in self.points
         ]
-        return np.argmin(np.stack(distances), axis=0).astype(np.int64)
+        return np.asarray(np.argmin(np.stack(distances), axis=0), dtype=np.int64)

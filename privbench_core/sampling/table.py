@@ -61,7 +61,7 @@ def draw_children(fanout: Fanout, parent: Parent, rng: np.random.Generator) -> t
     """Rows of an owned table with their context (parent's attributes, group size), and the parent of each."""
     above = Rows(parent.table.num_rows, dict(parent.codes), dict(parent.sizes), parent.weights)
     ties = [Tie(name, joint.T) for name, joint in fanout.count_ties.items()]
-    numbers = fanout.sizes.decode(draw_column(above, "#children", fanout.counts, ties, rng), rng).to_numpy()
+    numbers = fanout.sizes.decode(draw_column(above, fanout.counts, ties, rng), rng).to_numpy()
     owners = np.repeat(np.arange(parent.table.num_rows), numbers)
     group = numbers[owners]
     weights = (1.0 if parent.weights is None else parent.weights[owners]) / np.maximum(group, 1)
@@ -152,9 +152,7 @@ def _owner_in_key(table: Table) -> bool:
 
 
 def _first_of_each(table: Table, columns: Mapping[str, pa.Array], keep: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which rows to keep so that the primary key and every declared UNIQUE hold: the first of each value (NULLs
-    differ).
-    """
+    """Which rows to keep so that the primary key and every UNIQUE hold: the first of each value (NULLs differ)."""
     result = keep.copy()
     for unique in (table.primary_key, *table.unique):
         frame = pa.table({name: columns[name] for name in unique}).to_pandas()

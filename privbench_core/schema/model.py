@@ -173,6 +173,11 @@ class Schema:
         return self.by_name[name]
 
     @property
+    def unit_in_words(self) -> str:
+        """The privacy unit, as the ledger, the receipt and reports call it."""
+        return f"one row of {self.unit} and all rows that depend on it"
+
+    @property
     def private_tables(self) -> tuple[Table, ...]:
         """All tables that are not public."""
         return tuple(t for t in self.tables if not t.public)
@@ -194,9 +199,7 @@ class Schema:
         return prod(key.max_children or 1 for key in self.ownership_path(table))
 
     def grouping_tables(self, table: str) -> tuple[str, ...]:
-        """The tables whose rows decide how rows of ``table`` are grouped by unit: itself and its parents below the
-        unit.
-        """
+        """The tables whose rows decide which unit has which rows of ``table``: itself, its parents below the unit."""
         between = [key.parent for key in self.ownership_path(table) if key.parent != self.unit]
         return (table, *between)
 

@@ -32,6 +32,7 @@ class StepKind(StrEnum):
     PROFILE = "profile"
     MODEL = "model"
     FANOUT = "fanout"
+    FIDELITY = "fidelity"
     SAMPLE = "sample"
     VALIDATE = "validate"
     PUBLISH = "publish"

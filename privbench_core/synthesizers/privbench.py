@@ -21,10 +21,11 @@ from privbench_core.privacy.views import Own, ViewSpec
 from privbench_core.schema.model import ForeignKey, Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
+from privbench_core.synthesizers.stages.fidelity import FidelityLimits, fidelity_step
 from privbench_core.synthesizers.stages.profile import Profile, lists_to_learn, profile_step
 from privbench_core.synthesizers.stages.publish import publish_step
 from privbench_core.synthesizers.stages.sample import fanout_key, public_step, sample_step
-from privbench_core.synthesizers.stages.validate import FidelityLimits, public_validate_step, validate_step
+from privbench_core.synthesizers.stages.validate import validate_step
 
 _LEAVES = ("pairwise", "histogram")
 
@@ -109,18 +110,15 @@ class PrivBench:
                 profile_price = profile_price.with_delta(total.delta / len(learners))
             steps.append(profile_step(schema, table, profile_price))
             steps.append(model_step(schema, table, price.share(1 - chosen.profile) if modelled else free, chosen))
-        for key in keys:
-            price = core.share((1 - gamma) * links[key] / sum(links.values()))
-            steps.append(fanout_step(schema, key, price))
+        for_links = core.share(1 - gamma)
+        steps += [fanout_step(schema, key, for_links.share(links[key] / sum(links.values()))) for key in keys]
+        limits = FidelityLimits(chosen.max_one_way, chosen.max_two_way, chosen.max_join)
+        for_fidelity = spendable.share(chosen.validation / len(private))
+        inside_out = [table for table in schema.sampling_order if not table.public]
+        steps += [fidelity_step(schema, table, for_fidelity, limits) for table in inside_out]
         for table in schema.sampling_order:
             steps.append(public_step(table, free) if table.public else sample_step(schema, table, free))
-        limits = FidelityLimits(chosen.max_one_way, chosen.max_two_way, chosen.max_join)
-        for table in schema.sampling_order:
-            if table.public:
-                parents = tuple(sorted({key.parent for key in table.foreign_keys}))
-                steps.append(public_validate_step(table, parents, free))
-            else:
-                steps.append(validate_step(schema, table, spendable.share(chosen.validation / len(private)), limits))
+        steps += [validate_step(table, free) for table in schema.sampling_order]
         steps.append(publish_step(schema, free))
         return Plan(self.name, budget, tuple(steps))
 

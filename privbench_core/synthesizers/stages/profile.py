@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -100,8 +101,7 @@ def profile_table(door: Door, table: Table, price: Price) -> tuple[Profile, dict
     for (name, codec), found in zip(codecs.items(), noisy.values, strict=True):
         binning = merge_cells(found, codec, noisy.sigma, _MAX_CODES)
         coders[name] = Coder(codec, binning)
-        codes = binning.codes(np.arange(codec.size, dtype=np.int32))
-        counts[name] = np.bincount(codes, weights=found, minlength=binning.size)
+        counts[name] = binning.sums(found)
         cells[name] = (codec, found)
     one_way = OneWay(counts, noisy.sigma)
     return Profile(coders, one_way, one_way.total), cells
@@ -153,7 +153,7 @@ def _bars(codec: Codec, counts: Array) -> dict[str, list[Any]]:
     shown = np.maximum(counts, 0)
     if codec.ordered > _BARS:
         edges = np.linspace(0, codec.ordered, _BARS + 1).astype(int)
-        grouped = [float(shown[a:b].sum()) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        grouped = [float(shown[a:b].sum()) for a, b in pairwise(edges)]
         return {"labels": [labels[a] for a in edges[:-1]], "counts": [round(v) for v in grouped]}
     largest = np.sort(np.argsort(-shown)[:_BARS])
     return {"labels": [labels[i] for i in largest], "counts": [round(float(shown[i])) for i in largest]}

@@ -1,0 +1,141 @@
+"""Fidelity steps: how close the released models are to the source, measured under differential privacy.
+
+Comparing with the source is looking at private rows, so it is priced like everything else: sums of L1 distances to
+synthetic marginals move by at most the stability per marginal, which a small share of the budget measures well. The
+figures may therefore be shown, logged and published (unpriced comparisons are `privbench evaluate`'s, and internal).
+
+What is compared is a *reference sample*, drawn from the same released models with a seed and a size of its own, so
+that another seed or scale of the published sample does not buy the figures again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.counts.contingency import contingency
+from privbench_core.domain.coder import Coder
+from privbench_core.linking.fanout import parent_column
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.door import Door
+from privbench_core.privacy.queries import Distances, Marginal
+from privbench_core.privacy.views import Feature, OfParent, Own, ViewSpec
+from privbench_core.schema.model import Schema, Table
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+from privbench_core.synthesizers.stages.profile import Profile
+from privbench_core.synthesizers.stages.sample import Sample, draw_sample, model_inputs
+
+Array = NDArray[np.float64]
+_MOST_PAIRS = 300
+_WEIGHT = 1 << 20
+_REFERENCE_UNITS = 200_000  # rows of the unit's table in a reference sample, at most
+
+
+@dataclass(frozen=True)
+class FidelityLimits:
+    """Largest mean total variation distances that pass; 1 passes everything."""
+
+    one_way: float = 0.25
+    two_way: float = 0.45
+    join: float = 0.45
+
+
+def fidelity_step(schema: Schema, table: Table, price: Price, limits: FidelityLimits) -> Step:
+    """The step that compares a reference sample of a private table with the source, for ``price``."""
+    parents = sorted({key.parent for key in table.foreign_keys})
+    private = [name for name in parents if not schema.table(name).public]
+    inputs: list[Key] = [
+        *model_inputs(schema, table),
+        *(("fidelity", name) for name in private),
+        ("profile", schema.unit),
+    ]
+
+    def run(context: StepContext) -> Artifact:
+        units = Profile.from_dict(context.inputs["profile", schema.unit].data["profile"]).total
+        above = {name: Sample.from_artifact(context.inputs["fidelity", name]) for name in private}
+        above |= {name: Sample(context.public[name], {}, None) for name in parents if schema.table(name).public}
+        rng = np.random.default_rng([0, len(table.name)])
+        sample = draw_sample(schema, table, context.inputs, above, min(1.0, _REFERENCE_UNITS / units), rng)
+        metrics = _metrics(table, price, limits, context, sample, above)
+        stored = sample.to_artifact()
+        shown = {row["metric"]: round(row["value"], 4) for row in metrics}
+        return Artifact({**stored.data, "metrics": metrics, "summary": shown}, stored.table)
+
+    owner = [table.owner_key.parent] if table.owner_key else []
+    reads = tuple(dict.fromkeys([*schema.grouping_tables(table.name), *owner]))
+    parameters = {"columns": repr(table.columns), "limits": asdict(limits), "keys": repr(table.foreign_keys)}
+    key = ("fidelity", table.name)
+    return Step(key, StepKind.FIDELITY, table.name, tuple(dict.fromkeys(inputs)), reads, price, run, parameters)
+
+
+def _metrics(
+    table: Table,
+    price: Price,
+    limits: FidelityLimits,
+    context: StepContext,
+    sample: Sample,
+    parents: Mapping[str, Sample],
+) -> list[dict[str, Any]]:
+    """Mean total variation distances of one-way, two-way and join marginals, noisy."""
+    door = context.opened()
+    profile = Profile.from_dict(context.inputs["profile", table.name].data["profile"])
+    own: dict[str, tuple[Feature, Coder]] = {name: (Own(name), coder) for name, coder in profile.coders.items()}
+    codes = {name: coder.encode(sample.table.column(name)) for name, coder in profile.coders.items()}
+    columns, owner = dict(own), table.owner_key
+    if owner is not None:
+        above = Profile.from_dict(context.inputs["profile", owner.parent].data["profile"])
+        rows, places = parents[owner.parent].table, sample.parents[owner.name]
+        for name, coder in above.coders.items():
+            columns[parent_column(name)] = (OfParent(owner, name), coder)
+            codes[parent_column(name)] = coder.encode(rows.column(name))[places]
+    named: dict[str, tuple[float, Sequence[tuple[str, ...]]]] = {
+        "one-way TVD": (limits.one_way, [(name,) for name in own]),
+        "two-way TVD": (limits.two_way, _some(list(combinations(own, 2)))),
+        "join TVD": (limits.join, _some([(n, m) for n in columns if n not in own for m in own])),
+    }
+    wanted = {name: (limit, sets) for name, (limit, sets) in named.items() if sets}
+    if not wanted:
+        return _no_columns(door, table, price, profile)
+    sizes = {name: coder.size for name, (_, coder) in columns.items()}
+    integers = None if sample.weights is None else np.rint(sample.weights * _WEIGHT).astype(np.int64)
+    view = door.view(ViewSpec(table.name, columns), "fidelity")
+    metrics = []
+    for name, (limit, sets) in wanted.items():
+        groups = (tuple((cols, _reference(codes, sizes, cols, integers, profile.total)) for cols in sets),)
+        answer = view.measure("distances", [Distances(groups)], price.share(1 / len(wanted)))
+        tvd = float(answer.values[0][0]) / (2 * len(sets) * profile.total)
+        metrics.append({"table": table.name, "metric": name, "value": min(1.0, max(0.0, tvd)), "limit": limit})
+    return metrics
+
+
+def _no_columns(door: Door, table: Table, price: Price, profile: Profile) -> list[dict[str, Any]]:
+    """A table of keys alone: its number of rows is all there is to compare."""
+    again = door.view(ViewSpec(table.name, {}), "fidelity").measure("rows", [Marginal(())], price)
+    off = abs(float(again.values[0]) - profile.total) / max(profile.total, 1.0)
+    return [{"table": table.name, "metric": "size, relative", "value": off, "limit": 1.0}]
+
+
+def _reference(
+    codes: Mapping[str, NDArray[np.int32]],
+    sizes: Mapping[str, int],
+    columns: tuple[str, ...],
+    weights: NDArray[np.int64] | None,
+    total: float,
+) -> Array:
+    """Synthetic counts, scaled to the released number of rows."""
+    counts = contingency(codes, sizes, columns, weights).astype(float)
+    return np.asarray(counts * (total / max(counts.sum(), 1.0)), dtype=float)
+
+
+def _some(sets: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
+    """All column sets, or a choice of `_MOST_PAIRS` of them that is the same in every run."""
+    if len(sets) <= _MOST_PAIRS:
+        return sets
+    chosen = np.random.default_rng(0).choice(len(sets), _MOST_PAIRS, replace=False)
+    return [sets[i] for i in sorted(chosen)]

@@ -1,0 +1,228 @@
+"""Small private databases of every shape the promise speaks of, and their neighbours."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+
+from privbench_core.privacy.relations import PrivateDatabase
+from privbench_core.schema.model import Column, ColumnType, Domain, ForeignKey, Learn, Range, Schema, Table, Values
+from privbench_core.source.arrow_types import arrow_schema
+
+SECRET = bytes(range(16))
+INTEGER, FLOAT, BOOLEAN = ColumnType.INTEGER, ColumnType.FLOAT, ColumnType.BOOLEAN
+COLOURS = ("red", "green", "blue")
+Row = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Database:
+    """A schema and its rows."""
+
+    schema: Schema
+    tables: Mapping[str, pa.Table]
+
+    def private(self) -> PrivateDatabase:
+        """The rows as the door holds them."""
+        return PrivateDatabase(self.schema, self.tables, SECRET)
+
+    @property
+    def public(self) -> dict[str, pa.Table]:
+        """The public tables."""
+        return {table.name: self.tables[table.name] for table in self.schema.tables if table.public}
+
+    def units(self) -> list[object]:
+        """Keys of the units (which have one column in these databases)."""
+        return self.tables[self.schema.unit].column(0).to_pylist()
+
+    def without(self, unit: object) -> Database:
+        """The neighbour: one unit less, and all that refers to it through any chain of foreign keys."""
+        gone: dict[str, set[Row]] = {}
+        left = dict(self.tables)
+        for table in self.schema.sampling_order:
+            rows = self.tables[table.name]
+            stays = np.ones(rows.num_rows, dtype=bool)
+            for key in table.foreign_keys:
+                stays &= [row not in gone[key.parent] for row in _keys(rows, key.columns)]
+            primary = _keys(rows, table.primary_key)
+            if table.name == self.schema.unit:
+                stays &= [row != (unit,) for row in primary]
+            gone[table.name] = {row for row, stay in zip(primary, stays, strict=True) if not stay}
+            left[table.name] = rows.filter(pa.array(stays))
+        return replace(self, tables=left)
+
+    def shuffled(self, seed: int) -> Database:
+        """The same rows of the private tables in another physical order."""
+        rng = np.random.default_rng(seed)
+        order = {name: rng.permutation(rows.num_rows) for name, rows in self.tables.items()}
+        moved = {t.name: self.tables[t.name].take(pa.array(order[t.name])) for t in self.schema.private_tables}
+        return replace(self, tables={**self.tables, **moved})
+
+
+def _keys(rows: pa.Table, columns: tuple[str, ...]) -> list[Row]:
+    return list(zip(*(rows.column(name).to_pylist() for name in columns), strict=True))
+
+
+def _arrow(table: Table, rows: list[Row]) -> pa.Table:
+    schema = arrow_schema(table)
+    schema = pa.schema([field.with_nullable(True) for field in schema])
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+
+
+def _made(schema: Schema, rows: Mapping[str, list[Row]]) -> Database:
+    return Database(schema, {table.name: _arrow(table, rows[table.name]) for table in schema.tables})
+
+
+def _owner(child: str, column: str, parent: str, most: int) -> ForeignKey:
+    return ForeignKey(child, (column,), parent, ("id",), max_children=most, owner=True)
+
+
+def town(seed: int, units: int = 60, *, learned: bool = True) -> Database:
+    """Two levels, columns of every type, extremes, NULLs and values outside; household 0 has far more than τ persons, 1 none.
+
+    Args:
+        seed: Of the rows.
+        units: Number of households, at least 3.
+        learned: Whether lists of values are learned (takes δ > 0) or declared.
+    """
+    rng = np.random.default_rng(seed)
+    lists: Domain = Learn() if learned else Values(COLOURS)
+    household = Table(
+        "household",
+        (
+            Column("id", INTEGER),
+            Column("colour", ColumnType.CATEGORY, lists, nullable=True),
+            Column("rooms", INTEGER, Range(1, 8)),
+            Column("income", FLOAT, Learn(), nullable=True),
+            Column("built", ColumnType.DATE, Learn()),
+            Column("note", ColumnType.TEXT, nullable=True, max_length=20),
+        ),
+        ("id",),
+    )
+    person = Table(
+        "person",
+        (
+            Column("id", INTEGER),
+            Column("home", INTEGER),
+            Column("age", INTEGER, Range(0, 110, cells=11), nullable=True),
+            Column("works", BOOLEAN),
+            Column("job", ColumnType.CATEGORY, lists, nullable=True),
+            Column("weight", ColumnType.DECIMAL, Learn(), precision=8, scale=2),
+        ),
+        ("id",),
+        (_owner("person", "home", "household", 3),),
+    )
+    households: list[Row] = [
+        (
+            100 + i,
+            COLOURS[rng.integers(3)] if rng.random() < 0.9 else None,
+            int(rng.integers(-2, 12)),
+            float(rng.lognormal(8, 2)) if rng.random() < 0.9 else None,
+            dt.date(1990, 1, 1) + dt.timedelta(days=int(rng.integers(9000))),
+            "x" * int(rng.integers(40)) if rng.random() < 0.8 else None,
+        )
+        for i in range(units)
+    ]
+    households[0] = (100, None, 10**9, float("inf"), dt.date(1, 1, 1), "y" * 500)
+    households[1] = (101, "never seen", -(10**9), -1e300, dt.date(9999, 12, 31), "")
+    persons: list[Row] = []
+    for i in range(units):
+        for place in range(40 if i == 0 else 0 if i == 1 else int(rng.integers(6))):
+            odd = i in {0, 2}
+            persons.append(
+                (
+                    len(persons),
+                    100 + i,
+                    None if odd and rng.random() < 0.5 else int(rng.integers(-5, 130)),
+                    bool(rng.random() < 0.5),
+                    f"job {len(persons)}" if odd and place < 2 else COLOURS[rng.integers(3)],
+                    Decimal(int(rng.normal(0, 5000)) if not odd else 99999999).scaleb(-2),
+                )
+            )
+    return _made(Schema("town", (household, person), "household"), {"household": households, "person": persons})
+
+
+def shop(seed: int, units: int = 40, *, learned: bool = True) -> Database:
+    """A chain user, order, item, and a public parent: an item may name a product, NULL if it does not."""
+    rng = np.random.default_rng(seed)
+    colour: Domain = Learn() if learned else Values(COLOURS)
+    product = Table("product", (Column("id", INTEGER), Column("label", ColumnType.TEXT)), ("id",), public=True)
+    user = Table("user", (Column("id", INTEGER), Column("age", INTEGER, Range(0, 100, cells=10))), ("id",))
+    order = Table(
+        "order",
+        (Column("id", INTEGER), Column("user_id", INTEGER), Column("paid", BOOLEAN, nullable=True)),
+        ("id",),
+        (_owner("order", "user_id", "user", 3),),
+    )
+    item = Table(
+        "item",
+        (
+            Column("order_id", INTEGER),
+            Column("line", INTEGER),
+            Column("product_id", INTEGER, nullable=True),
+            Column("count", INTEGER, Range(1, 9)),
+            Column("colour", ColumnType.CATEGORY, colour, nullable=True),
+        ),
+        ("order_id", "line"),
+        (
+            _owner("item", "order_id", "order", 4),
+            ForeignKey("item", ("product_id",), "product", ("id",), optional=True),
+        ),
+    )
+    orders: list[Row] = []
+    items: list[Row] = []
+    for u in range(units):
+        for _ in range(12 if u == 0 else 0 if u == 1 else int(rng.integers(5))):
+            orders.append((len(orders), u, [None, True, False][rng.integers(3)]))
+            for line in range(15 if u == 0 and rng.random() < 0.5 else int(rng.integers(6))):
+                named = int(rng.integers(5)) if rng.random() < 0.7 else None
+                items.append((len(orders) - 1, line, named, int(rng.integers(0, 12)), COLOURS[rng.integers(3)]))
+    users: list[Row] = [(u, int(rng.integers(-3, 120))) for u in range(units)]
+    rows = {"product": [(i, f"product {i}") for i in range(5)], "user": users, "order": orders, "item": items}
+    return _made(Schema("shop", (product, user, order, item), "user"), rows)
+
+
+def forum(seed: int, units: int = 30, *, most_votes: int = 3) -> Database:
+    """Several private parents: votes belong to a post's author, and their voter is a private parent with a declared bound.
+
+    User 0 uses the declared bound up, on posts that are crowded, so that the slots these votes held are filled by others.
+    """
+    rng = np.random.default_rng(seed)
+    user = Table("user", (Column("id", INTEGER), Column("age", INTEGER, Range(0, 100, cells=5))), ("id",))
+    post = Table(
+        "post",
+        (Column("id", INTEGER), Column("user_id", INTEGER), Column("long", BOOLEAN)),
+        ("id",),
+        (_owner("post", "user_id", "user", 3),),
+    )
+    vote = Table(
+        "vote",
+        (Column("id", INTEGER), Column("post_id", INTEGER), Column("user_id", INTEGER, nullable=True), Column("up", BOOLEAN)),
+        ("id",),
+        (
+            _owner("vote", "post_id", "post", 2),
+            ForeignKey("vote", ("user_id",), "user", ("id",), max_children=most_votes, optional=True),
+        ),
+    )
+    posts: list[Row] = [(i, int(rng.integers(units)), bool(rng.random() < 0.5)) for i in range(2 * units)]
+    votes: list[Row] = []
+    for voter in range(units):
+        for _ in range(most_votes if voter == 0 else int(rng.integers(most_votes + 1))):
+            target = int(rng.integers(4)) if voter < 5 else int(rng.integers(len(posts)))
+            votes.append((len(votes), target, voter, bool(rng.random() < 0.7)))
+    votes += [(len(votes) + i, int(rng.integers(len(posts))), None, False) for i in range(units // 3)]
+    users: list[Row] = [(u, int(rng.integers(100))) for u in range(units)]
+    return _made(Schema("forum", (user, post, vote), "user"), {"user": users, "post": posts, "vote": votes})
+
+
+def adversaries(database: Database, seed: int, random_ones: int = 1) -> list[object]:
+    """Units worth removing: the one with the most rows, one without rows, the odd third one, and some at random."""
+    units = database.units()
+    more = np.random.default_rng(seed).choice(len(units), random_ones, replace=False)
+    return list(dict.fromkeys([*units[:3], *(units[i] for i in more)]))

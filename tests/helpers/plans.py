@@ -1,0 +1,48 @@
+"""A plan without a pipeline: its steps run in memory on rows and a noise source of the test's choice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from privbench_core.privacy.account import Account
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.door import Door
+from privbench_core.privacy.noise import NoiseSource
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
+from tests.helpers.databases import Database
+
+
+@dataclass
+class Trace:
+    """What a run left behind.
+
+    Attributes:
+        artifacts: Results of the steps, as a release store would give them back.
+        accounts: What each step that opened the door was charged.
+        charges: (label, price) of each verb, by step.
+    """
+
+    artifacts: dict[Key, Artifact] = field(default_factory=dict)
+    accounts: dict[Key, Account] = field(default_factory=dict)
+    charges: dict[Key, list[tuple[str, Price]]] = field(default_factory=dict)
+
+
+def run_step(step: Step, database: Database, noise: NoiseSource, trace: Trace, seed: int = 0) -> Artifact:
+    """Run one step, with a door if it has a price, and keep its artifact in ``trace``."""
+    door = None
+    if step.reads:
+        charges = trace.charges.setdefault(step.key, [])
+        account = Account(step.price, lambda label, price: charges.append((label, price)))
+        trace.accounts[step.key] = account
+        door = Door(database.private(), account, noise, "/".join(step.key))
+    inputs = {key: trace.artifacts[key] for key in step.inputs}
+    artifact = step.run(StepContext(inputs, door, database.public, seed))
+    trace.artifacts[step.key] = Artifact.from_bytes(artifact.to_bytes())
+    return artifact
+
+
+def steps_but_publish(plan: Plan) -> Iterator[Step]:
+    """All steps that compute something."""
+    return (step for step in plan.steps if step.kind is not StepKind.PUBLISH)

@@ -1,0 +1,236 @@
+"""Planted databases, curators without noise, and whole runs over both: for tests of models, links and pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from privbench_core.domain.codecs import codec_for
+from privbench_core.domain.coder import Coder
+from privbench_core.models.pairwise import OneWay
+from privbench_core.pipeline.run import RunResult, run_spec
+from privbench_core.pipeline.workspace import Workspace
+from privbench_core.privacy.account import Account
+from privbench_core.privacy.budget import Budget, Measure, Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.door import Door
+from privbench_core.privacy.ledger import Ledger
+from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity
+from privbench_core.privacy.relations import PrivateDatabase
+from privbench_core.privacy.views import CodedView
+from privbench_core.schema.model import Column, ColumnType, ForeignKey, Range, Schema, Table, Values
+from privbench_core.schema.spec import Spec, dump_spec
+from privbench_core.source.arrow_types import arrow_schema
+
+Codes = NDArray[np.int32]
+Rng = np.random.Generator
+PLENTY = Price(Measure.ZCDP, 1e14)
+"""A price so large that noise worth it is below a thousandth of a row: models then trust what they measure."""
+
+
+class NoNoise:
+    """Exact answers. Insecure, so a durable ledger refuses it."""
+
+    secure = False
+
+    def add(self, site: str, exact: Counts, sensitivity: Sensitivity, price: Price) -> Counts:
+        """The answer itself."""
+        return np.asarray(exact, dtype=np.int64).copy()
+
+    def choose(self, site: str, scores: Counts, sensitivity: int, price: Price) -> int:
+        """The first of the largest scores."""
+        return int(np.argmax(scores))
+
+    def keep(
+        self, site: str, exact: dict[str, int], sensitivity: Sensitivity, price: Price, touched: int
+    ) -> dict[str, int]:
+        """All keys."""
+        return dict(exact)
+
+
+def curator_of(codes: Mapping[str, Codes], sizes: Mapping[str, int], limit: Price = PLENTY) -> tuple[Curator, Account]:
+    """A curator without noise over rows that all count 1, and the account it charges."""
+    n = len(next(iter(codes.values())))
+    view = CodedView(dict(codes), dict(sizes), None, 1, 1, 1, n)
+    account = Account(limit, lambda label, price: None)
+    return Curator(view, account, NoNoise(), "test"), account
+
+
+def one_way_of(codes: Mapping[str, Codes], sizes: Mapping[str, int], sigma: float = 1e-6) -> OneWay:
+    """Exact one-way counts that pass for released ones."""
+    return OneWay({n: np.bincount(c, minlength=sizes[n]).astype(float) for n, c in codes.items()}, sigma)
+
+
+def joint_of(codes: Mapping[str, Codes], sizes: Mapping[str, int], *names: str) -> NDArray[np.float64]:
+    """Relative frequencies of the code combinations of some columns."""
+    shape = [sizes[name] for name in names]
+    cells = np.ravel_multi_index([codes[name] for name in names], shape)
+    return np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape) / max(len(cells), 1)
+
+
+def tvd(p: NDArray[Any], q: NDArray[Any]) -> float:
+    """Total variation distance."""
+    return float(np.abs(np.asarray(p) - np.asarray(q)).sum() / 2)
+
+
+def door_of(schema: Schema, tables: Mapping[str, pa.Table], limit: Price = PLENTY) -> Door:
+    """A door without noise, open for ``limit``; no ledger stands behind it, since no lifetime pays for exactness."""
+    database = PrivateDatabase(schema, tables, bytes(16))
+    return Door(database, Account(limit, lambda label, price: None), NoNoise(), "test")
+
+
+def coders_of(table: Table) -> dict[str, Coder]:
+    """Coders of declared domains, a code per cell."""
+    return {column.name: Coder(codec_for(column, table=table.name)) for column in table.attributes}
+
+
+def counted(table: Table, rows: pa.Table, weights: NDArray[np.float64] | None = None) -> OneWay:
+    """Exact one-way counts of a table's attributes, weighted where ``weights`` are given."""
+    counts = {
+        name: np.bincount(coder.encode(rows.column(name)), weights=weights, minlength=coder.size).astype(float)
+        for name, coder in coders_of(table).items()
+    }
+    return OneWay(counts, 1e-6, max(1.0, float(rows.num_rows if weights is None else weights.sum())))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A database as a folder with its spec."""
+
+    spec: Spec
+
+    @property
+    def folder(self) -> Path:
+        """Where everything lies."""
+        return self.spec.path.parent
+
+    @property
+    def out(self) -> Path:
+        """Where bundles go."""
+        return self.folder / "out"
+
+    def write(self, tables: Mapping[str, pa.Table]) -> None:
+        """Replace the rows of some tables."""
+        for name, rows in tables.items():
+            pq.write_table(rows, Path(self.spec.source) / f"{name}.parquet")
+
+    def run(self, epsilon: float = 3.2, **how: Any) -> RunResult:
+        """Run the spec's plan."""
+        return run_spec(self.spec, epsilon, out=self.out, **how)
+
+    def run_with(self, noise: NoiseSource, epsilon: float = 3.2, **how: Any) -> RunResult:
+        """Run it with insecure noise, which takes a ledger that is not kept."""
+        workspace = Workspace(replace(self.spec, lifetime_epsilon=1e9))
+        workspace.ledger.close()
+        lifetime = Budget(1e9, self.spec.lifetime_delta)
+        workspace.ledger = Ledger(":memory:", self.spec.schema.name, "unit", lifetime)
+        try:
+            return self.run(epsilon, workspace=workspace, noise=noise, **how)
+        finally:
+            workspace.close()
+
+    @property
+    def spent(self) -> float:
+        """The sum of all amounts in the ledger."""
+        return sum(amount for _, amount in self.booked)
+
+    @property
+    def booked(self) -> list[tuple[str, float]]:
+        """Step and amount of every entry in the ledger, oldest first."""
+        workspace = Workspace(self.spec)
+        try:
+            return [(entry.step, entry.price.amount) for entry in workspace.ledger.entries()]
+        finally:
+            workspace.close()
+
+
+def place_of(
+    folder: Path,
+    schema: Schema,
+    tables: Mapping[str, pa.Table],
+    *,
+    delta: float = 1e-9,
+    lifetime: float = 100.0,
+    options: Mapping[str, Any] | None = None,
+    orphans: Mapping[str, str] | None = None,
+    synthesizer: str = "privbench",
+) -> Place:
+    """Write a database and its spec into ``folder``."""
+    rows = folder / "rows"
+    rows.mkdir(parents=True)
+    spec = Spec(
+        schema, str(rows), folder / "spec.yaml", (3.2,), delta, lifetime, min(10 * delta, 0.5), synthesizer,
+        options or {}, folder / "state", orphans or {},
+    )  # fmt: skip
+    spec.path.write_text(dump_spec(spec), encoding="utf-8")
+    place = Place(spec)
+    place.write(tables)
+    return place
+
+
+def samples_of(result: RunResult) -> dict[str, pa.Table]:
+    """The synthetic tables of a run."""
+    made = {key[1]: release.artifact.table for key, release in result.releases.items() if key[0] == "sample"}
+    return {name: table for name, table in made.items() if table is not None}
+
+
+def broken_expectations(result: RunResult) -> list[str]:
+    """Expectations on integrity that a run's synthetic tables do not meet."""
+    checks = [c for key, r in result.releases.items() if key[0] == "validate" for c in r.artifact.data["expectations"]]
+    assert any(check["suite"] == "integrity" for check in checks)
+    return [f"{c['table']}.{c['column']}: {c['name']}" for c in checks if c["suite"] == "integrity" and not c["success"]]
+
+
+def category(name: str, values: int, **more: Any) -> Column:
+    """A text column with a declared list of values "v0", "v1" and so on."""
+    return Column(name, ColumnType.CATEGORY, Values(tuple(f"v{i}" for i in range(values))), **more)
+
+
+def integer(name: str, low: int | None = None, high: int = 0, **more: Any) -> Column:
+    """An integer column: a key, or with ``low`` an attribute of a declared range."""
+    return Column(name, ColumnType.INTEGER, None if low is None else Range(low, high), **more)
+
+
+def texts(codes: NDArray[Any], null: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Values of a `category` column, NULL where ``null`` says so."""
+    return pa.array([f"v{code}" for code in codes], pa.string(), mask=null)
+
+
+def rows_of(table: Table, **columns: Any) -> pa.Table:
+    """Arrow rows of a table, cast to its types."""
+    types = arrow_schema(table)
+    arrays = [columns[f.name] if isinstance(columns[f.name], pa.Array) else pa.array(columns[f.name]) for f in types]
+    return pa.table([a.cast(f.type) for a, f in zip(arrays, types, strict=True)], names=types.names)
+
+
+def owner_key(child: str, column: str, parent: str, bound: int) -> ForeignKey:
+    """A key on the ownership path that refers to ``parent.id``."""
+    return ForeignKey(child, (column,), parent, ("id",), max_children=bound, owner=True)
+
+
+def planted_pair(parents: int = 3000, seed: int = 0) -> tuple[Schema, dict[str, pa.Table]]:
+    """Parents whose ``a`` decides how many children they have (0 or 1, 2, 3 to 5) and, mostly, the children's ``b``.
+
+    The parents' ``c`` depends on nothing; the children's ``x`` follows their own ``b``.
+    """
+    rng = np.random.default_rng(seed)
+    parent = Table("parent", (integer("id"), category("a", 3), category("c", 2)), ("id",))
+    columns = (integer("id"), integer("parent_id"), category("b", 3), integer("x", 0, 9))
+    child = Table("child", columns, ("id",), (owner_key("child", "parent_id", "parent", 5),))
+    a = rng.choice(3, parents, p=[0.5, 0.3, 0.2])
+    number = np.where(a == 0, rng.integers(0, 2, parents), np.where(a == 1, 2, rng.integers(3, 6, parents)))
+    home = np.repeat(np.arange(parents), number)
+    b = np.where(rng.random(len(home)) < 0.8, a[home], rng.integers(0, 3, len(home)))
+    x = np.clip(3 * b + rng.integers(0, 4, len(home)), 0, 9)
+    tables = {
+        "parent": rows_of(parent, id=np.arange(parents) + 7, a=texts(a), c=texts(rng.integers(0, 2, parents))),
+        "child": rows_of(child, id=np.arange(len(home)) + 1000, parent_id=home + 7, b=texts(b), x=x),
+    }
+    return Schema("planted", (parent, child), "parent"), tables

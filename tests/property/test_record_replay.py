@@ -1,0 +1,128 @@
+"""Record and replay over the whole PrivBench plan: a neighbour may move no noise input further than declared, nor anything else.
+
+Every noise call returns on the neighbour what it returned before, so *all* artifacts must come out byte for byte the same: what
+differs has reached them around the noise. Beyond each call's sensitivity, the sum of what the calls cost between the two
+databases must stay within the step's price, which proves the composition, parallel parts included.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from privbench_core.models.privspn import PairwiseSPN
+from privbench_core.privacy.budget import Budget
+from privbench_core.synthesizers import privbench
+from privbench_core.synthesizers.contract import Plan
+from privbench_core.synthesizers.privbench import PrivBench
+from privbench_core.synthesizers.stages import validate
+from tests.helpers.databases import Database, adversaries, forum, shop, town
+from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise, Violation
+from tests.helpers.plans import Trace, run_step, steps_but_publish
+
+PURE, ZCDP = Budget(30.0), Budget(30.0, 1e-6)
+NOISY = Budget(0.5, 1e-6)
+SPLITTING = {"beta": 2}
+PAPER = {"leaf": "histogram", "beta": 12, "alpha": 0.05}
+
+CASES = {
+    "town, pairwise, zCDP": (town, ZCDP, SPLITTING),
+    "town, pairwise, pure": (partial(town, learned=False), PURE, SPLITTING),
+    "town, histograms, zCDP": (town, ZCDP, PAPER),
+    "town, histograms, pure": (partial(town, learned=False), PURE, PAPER),
+    "town, mostly noise": (town, NOISY, SPLITTING),
+    "shop, pairwise, zCDP": (shop, ZCDP, SPLITTING),
+    "shop, histograms, pure": (partial(shop, learned=False), PURE, PAPER),
+    "forum, pairwise, zCDP": (forum, ZCDP, SPLITTING),
+    "forum, pairwise, pure": (forum, PURE, SPLITTING),
+    "forum, histograms, zCDP": (forum, ZCDP, PAPER),
+}
+
+
+@pytest.fixture(autouse=True)
+def bare_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sum nodes even where rows are few, and no Great Expectations: they see synthetic rows only."""
+    monkeypatch.setattr(privbench, "PairwiseSPN", partial(PairwiseSPN, max_noise=1e9))
+    monkeypatch.setattr(validate, "_expectations", lambda *_: [])
+
+
+def record(plan: Plan, database: Database, seed: int) -> tuple[RecordingNoise, Trace, dict[tuple[str, ...], int]]:
+    """Run the plan; also returns where each step's calls begin on the tape."""
+    noise, trace, starts = RecordingNoise(SeededNoise(seed)), Trace(), {}
+    for step in steps_but_publish(plan):
+        starts[step.key] = len(noise.tape)
+        run_step(step, database, noise, trace)
+    return noise, trace, starts
+
+
+def replay(plan: Plan, neighbour: Database, noise: ReplayNoise) -> tuple[Trace, dict[tuple[str, ...], float]]:
+    """Run the plan on a neighbour; also returns what each step cost between the two databases."""
+    trace, losses = Trace(), {}
+    for step in steps_but_publish(plan):
+        before = noise.loss
+        run_step(step, neighbour, noise, trace)
+        losses[step.key] = noise.loss - before
+    noise.finish()
+    return trace, losses
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_neighbour_moves_nothing_but_what_noise_covers(case: str, seed: int) -> None:
+    make, budget, options = CASES[case]
+    database = make(seed)
+    plan = PrivBench().plan(database.schema, budget, options)
+    recorded, first, _ = record(plan, database, seed)
+    for unit in adversaries(database, seed):
+        noise = ReplayNoise(recorded.tape)
+        second, losses = replay(plan, database.without(unit), noise)
+        for step in steps_but_publish(plan):
+            assert losses[step.key] <= step.price.amount * (1 + 1e-9), f"{step.key} costs more than its price for {unit}"
+            same = first.artifacts[step.key].to_bytes() == second.artifacts[step.key].to_bytes()
+            assert same, f"{step.key}: released something around the noise for {unit}"
+        assert noise.moved > 0, "removing a unit moved nothing: the test looks at nothing"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_adding_is_covered_like_removing(case: str) -> None:
+    make, budget, options = CASES[case]
+    database = make(2)
+    plan = PrivBench().plan(database.schema, budget, options)
+    smaller = database.without(database.units()[0])
+    recorded, _, _ = record(plan, smaller, 2)
+    replay(plan, database, ReplayNoise(recorded.tape))
+
+
+@pytest.mark.parametrize("case", ["town, pairwise, zCDP", "town, histograms, pure", "shop, pairwise, zCDP"])
+def test_half_the_sensitivity_is_flagged(case: str) -> None:
+    make, budget, options = CASES[case]
+    database = make(3)
+    plan = PrivBench().plan(database.schema, budget, options)
+    recorded, _, _ = record(plan, database, 3)
+    for unit in database.units()[:10]:
+        with pytest.raises(Violation, match="shift"):
+            replay(plan, database.without(unit), ReplayNoise(recorded.tape, claim=0.5))
+
+
+def test_two_units_less_are_flagged() -> None:
+    database = town(4)
+    plan = PrivBench().plan(database.schema, ZCDP, SPLITTING)
+    recorded, _, _ = record(plan, database, 4)
+    with pytest.raises(Violation, match="L1 shift"):
+        replay(plan, database.without(104).without(105), ReplayNoise(recorded.tape))
+
+
+@pytest.mark.parametrize("options", [SPLITTING, PAPER], ids=["pairwise", "histograms"])
+def test_the_plans_tested_do_grow_sum_nodes(options: dict[str, object]) -> None:
+    database = town(0)
+    plan = PrivBench().plan(database.schema, ZCDP, options)
+    _, trace, _ = record(plan, database, 0)
+    assert all(trace.artifacts["model", name].data["summary"]["sum"] > 0 for name in ("household", "person"))
+
+
+def test_truncation_is_active_in_the_databases_tested() -> None:
+    for database in (town(0), shop(0), forum(0)):
+        private = database.private()
+        kept = [private.kept(table.name).all() for table in database.schema.private_tables]
+        assert not all(kept), database.schema.name
