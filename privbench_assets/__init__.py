@@ -1,1 +1,1 @@
-"""Dagster on top of `privbench_core`: every step of a plan as an asset, every ε as a partition. Nothing that core could do."""
+"""Dagster on top of `privbench_core`: a step of a plan is an asset, an ε a partition. Nothing that core could do."""

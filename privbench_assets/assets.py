@@ -1,4 +1,4 @@
-"""Assets: one per step of the plan, the same for every synthesizer. Running a step is core's work; here it is named and shown."""
+"""Assets: one per step of the plan, whatever the synthesizer. Running a step is core's work; here it is shown."""
 
 # No postponed annotations here: Dagster looks at the type of `context` itself.
 
@@ -26,6 +26,7 @@ _WORK = {
     StepKind.PROFILE: "Learns domains and sizes of {what}",
     StepKind.MODEL: "Models the rows of {what}",
     StepKind.FANOUT: "Models how many rows of {what} a parent row has, and which",
+    StepKind.FIDELITY: "Measures how close the models of {what} are to the source",
     StepKind.SAMPLE: "Draws the synthetic rows of {what}",
     StepKind.VALIDATE: "Checks the synthetic rows of {what}",
     StepKind.PUBLISH: "Writes the bundle of {what}",
@@ -64,7 +65,7 @@ def step_asset(
                 check_results=list(check_results(schema, priced, key, release.artifact)),
             )
 
-    asset = dg.multi_asset(
+    return dg.multi_asset(
         name=op_name(schema.name, step.key),
         description=_description(plans, step, schema.name),
         outs={
@@ -86,7 +87,6 @@ def step_asset(
         check_specs=check_specs(schema, step, key, epsilons),
         required_resource_keys={resource},
     )(run)
-    return asset
 
 
 def _execute(session: Session, epsilon: str, key: Key, made: Mapping[Key, Made]) -> Made:
@@ -117,7 +117,8 @@ def _description(plans: Mapping[str, Plan], step: Step, database: str) -> str:
         redraw = f" Depends on the {' and the '.join(step.depends)} of the run." if step.depends else ""
         return f"{work}. Free: looks at no private row, only at what was released.{redraw}"
     tables = ", ".join(step.reads)
-    return f"{work}. Looks at the private rows of {tables}. Costs {price_in_words(plans, step)}; what was bought once is reused."
+    price = price_in_words(plans, step)
+    return f"{work}. Looks at the private rows of {tables}. Costs {price}; what was bought once is reused."
 
 
 def _tags(step: Step) -> dict[str, str]:
@@ -130,6 +131,6 @@ def _kind(plans: Mapping[str, Plan]) -> str:
 
 
 def _code_version(plan: Plan, step: Step) -> str:
-    """Changes with the step's code and with what the spec asks of it, so that the UI can say that a result is of yesterday's spec."""
+    """Changes with the step's code and with what the spec asks of it: the UI then says that a result is outdated."""
     identity = json.dumps([plan.synthesizer, step.version, dict(step.parameters)], sort_keys=True, default=str)
     return f"{step.version}-{blake2b(identity.encode(), digest_size=4).hexdigest()}"

@@ -95,8 +95,8 @@ def automation_sensor(spec: Spec) -> dg.AutomationConditionSensorDefinition:
         f"{identifier(name)}_refresh_on_change",
         target=everything,
         description=(
-            f"Refreshes the benchmark of {name} at every ε at which it was made before, when an observation of the source shows"
-            " a change. Each refresh is charged to the lifetime budget. Turn on the schedule that observes the source as well."
+            f"Refreshes the benchmark of {name} when an observation of the source shows a change, at every ε at which it was"
+            " made before. Each refresh is charged to the lifetime budget. Turn on the schedule that observes, too."
         ),
         default_status=dg.DefaultSensorStatus.STOPPED,
         emit_backfills=False,

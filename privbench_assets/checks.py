@@ -77,7 +77,7 @@ def refuse_failures(step: Step, inputs: Mapping[Key, Artifact]) -> None:
     failed = [o for artifact in inputs.values() for o in artifact.data.get("expectations", ()) if not o["success"]]
     if failed:
         lines = [f"{_where(o)}: {o['name']} fails" for o in failed[:_SHOWN]]
-        message = f"nothing was published, because {len(failed)} expectations do not hold; see the checks of the validate asset"
+        message = f"nothing was published: {len(failed)} expectations do not hold; see the checks of the validate asset"
         raise ValidationError("\n".join([message, *lines]))
 
 
@@ -94,13 +94,11 @@ def _result(name: str, asset: dg.AssetKey, outcomes: Sequence[Mapping[str, Any]]
     failed = [o for o in outcomes if not o["success"]]
     metadata: dict[str, Any] = {"expectations": len(outcomes), "failed": len(failed)}
     if outcomes:
-        metadata["outcomes"] = dg.MetadataValue.table(
-            [_record(o) for o in [*failed, *_passed(outcomes)][:_SHOWN]], _COLUMNS
-        )
+        records = [_record(o) for o in sorted(outcomes, key=lambda o: bool(o["success"]))[:_SHOWN]]
+        metadata["outcomes"] = dg.MetadataValue.table(records, _COLUMNS)
     if failed:
-        said = f"{len(failed)} of {len(outcomes)} expectations do not hold: " + "; ".join(
-            f"{_where(o)}: {o['name']}" for o in failed[:5]
-        )
+        first = "; ".join(f"{_where(o)}: {o['name']}" for o in failed[:5])
+        said = f"{len(failed)} of {len(outcomes)} expectations do not hold: {first}"
     else:
         said = f"all expectations hold ({len(outcomes)})" if outcomes else "nothing to check"
     return dg.AssetCheckResult(passed=not failed, asset_key=asset, check_name=name, metadata=metadata, description=said)
@@ -118,31 +116,22 @@ _COLUMNS = dg.TableSchema(
 )
 
 
-def _passed(outcomes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [o for o in outcomes if o["success"]]
-
-
 def _record(outcome: Mapping[str, Any]) -> dg.TableRecord:
-    def number(name: str) -> float | int | str:
-        found = outcome.get(name)
-        return (
-            ""
-            if found is None
-            else int(found)
-            if float(found).is_integer() and name == "unexpected_count"
-            else round(float(found), 6)
-        )
-
     return dg.TableRecord(
         {
             "holds": bool(outcome["success"]),
             "expectation": str(outcome["name"]),
             "column": str(outcome.get("column") or ""),
-            "rows against it": number("unexpected_count"),
-            "distance": number("value"),
-            "limit": number("limit"),
+            "rows against it": _number(outcome.get("unexpected_count"), int),
+            "distance": _number(outcome.get("value"), float),
+            "limit": _number(outcome.get("limit"), float),
         }
     )
+
+
+def _number(found: Any, kind: type[int] | type[float]) -> int | float | str:
+    """A number as a table cell takes it; empty where there is none."""
+    return "" if found is None else kind(found)
 
 
 def _where(outcome: Mapping[str, Any]) -> str:

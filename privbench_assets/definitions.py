@@ -1,4 +1,4 @@
-"""Definitions: the code location ``privbench``, with every spec that is found. A broken spec disables only itself, visibly.
+"""Definitions: the code location ``privbench``, with every spec found. A broken spec disables only itself, visibly.
 
 Specs are looked for in the files and folders that ``PRIVBENCH_SPECS`` lists (separated as in ``PATH``), else in
 ``examples/*/spec.yaml`` and ``specs/*.yaml`` of the project. Loading is left to Dagster, so importing this module
@@ -27,7 +27,7 @@ def defs() -> dg.Definitions:
 
 
 def project_root() -> Path:
-    """The folder of the clone this runs from, else the current folder (an installed package has no examples beside it)."""
+    """The folder of the clone this runs from, else the current folder: beside an installed package are no specs."""
     above = Path(__file__).resolve().parents[1]
     return above if (above / "pyproject.toml").exists() else Path.cwd()
 
@@ -45,9 +45,8 @@ def find_specs(listed: str | None, root: Path) -> list[Path]:
     found: list[Path] = []
     for entry in filter(None, listed.split(os.pathsep)):
         path = Path(entry).expanduser()
-        found += (
-            sorted([*path.glob("*.yaml"), *path.glob("*.yml"), *path.glob("*/spec.yaml")]) if path.is_dir() else [path]
-        )
+        inside = [*path.glob("*.yaml"), *path.glob("*.yml"), *path.glob("*/spec.yaml")]
+        found += sorted(inside) if path.is_dir() else [path]
     return list(dict.fromkeys(path.absolute() for path in found))
 
 
@@ -64,15 +63,13 @@ def load_defs(paths: Sequence[Path]) -> dg.Definitions:
             spec = load_spec(path)
             other = taken.get(spec.schema.name.casefold())
             if other is not None:
-                broken.append(
-                    (path, f"database {spec.schema.name}: {other} has it already; give one of the two another name")
-                )
+                broken.append((path, f"database {spec.schema.name}: {other} has it already; rename one of the two"))
                 continue
             parts.append(build_defs(spec))
             taken[spec.schema.name.casefold()] = path
         except PrivbenchError as error:
             broken.append((path, str(error)))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever one spec does, the others stay
             _LOG.exception("%s", path)
             broken.append((path, f"{type(error).__name__}: {error}. Please report it."))
     return dg.Definitions.merge(*parts, dg.Definitions(assets=broken_specs(broken)))
@@ -86,7 +83,7 @@ def broken_specs(broken: Iterable[tuple[Path, str]]) -> list[dg.AssetSpec]:
         name = _asset_name(path, specs)
         specs[name] = dg.AssetSpec(
             [name, "broken_spec"],
-            description=f"`{path}` cannot be used, and its database is not shown. Mend it and reload:\n\n```\n{problem}\n```",
+            description=f"`{path}` cannot be used; its database is not shown. Mend it, then reload.\n\n```\n{problem}\n```",
             group_name="broken_specs",
             kinds={"yaml"},
             tags={"privbench/stage": "broken"},

@@ -1,4 +1,4 @@
-"""What may be said about an error. Dagster keeps every exception, with its causes, in an event log that many people can read.
+"""What may be said about an error. Dagster keeps every exception, with its causes, in a log that many people can read.
 
 Core's own messages hold nothing private. Those of other libraries may ("could not convert 'Smith' to int"), and so
 may what an error was caused by. Here both are cut off, and kept for the owner in a file beside the ledger.
@@ -21,7 +21,7 @@ FOLDER = "errors"
 
 @contextmanager
 def nothing_private(where: str, state: Path) -> Iterator[None]:
-    """Let errors out with what anybody may read, and write the rest to a file in ``state`` that only its owner can read.
+    """Let errors out with what anybody may read, and write the rest to a file in ``state`` that its owner can read.
 
     Args:
         where: What was being done, for the message: an asset key.
@@ -41,7 +41,7 @@ def nothing_private(where: str, state: Path) -> Iterator[None]:
         raise ReleaseError(
             f"{where}: a file could not be read or written: {error.strerror}{_keep(error, where, state)}"
         ) from None
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - no message of another library may pass
         raise InternalError(
             f"{where}: stopped by {type(error).__name__}, please report it{_keep(error, where, state)}"
         ) from None

@@ -1,4 +1,4 @@
-"""Jobs and schedules: refresh a whole database, observe its source. Both schedules are off until somebody turns them on."""
+"""Jobs and schedules: refresh a whole database, observe its source. The schedules are off until they are turned on."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def refresh_job(spec: Spec, assets: dg.AssetSelection) -> dg.UnresolvedAssetJobD
         f"{identifier(spec.schema.name)}_refresh",
         selection=assets,
         description=(
-            f"The whole pipeline of {spec.schema.name} at one ε: profile, model, sample, validate, publish. Steps whose inputs did not"
-            " change are reused and cost nothing."
+            f"The whole pipeline of {spec.schema.name} at one ε: profile, model, sample, validate, publish. Steps whose"
+            " inputs did not change are reused and cost nothing."
         ),
         executor_def=dg.in_process_executor,
     )

@@ -1,4 +1,4 @@
-"""Small plots for Dagster's metadata: PNG inside Markdown, so that they need no file server. Drawn from released numbers only."""
+"""Small plots for Dagster's metadata, as PNG inside Markdown: no file server needed. Of released numbers only."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ def source_assets(spec: Spec) -> dg.AssetsDefinition:
         dg.AssetSpec(
             key,
             description=(
-                f"Table {table.name} of the source, {'public' if table.public else 'private'}. Observing it takes a keyed fingerprint"
-                " of its rows; it costs no budget and shows nothing about them."
+                f"Table {table.name} of the source, {'public' if table.public else 'private'}. Observing it takes a keyed"
+                " fingerprint of its rows, which costs no budget and shows nothing about them."
             ),
             group_name=group(schema.name, table.name),
             kinds={_kind(spec.source), "source"},
@@ -108,8 +108,8 @@ def trail(spec: Spec, step: Step, made: Mapping[Key, Made], now: Callable[[str],
     if changed:
         names = ", ".join(sorted(changed))
         raise SourceChangedError(
-            f"{names}: the source changed after a step before {'/'.join(step.key)} had looked at it. Materialise the profile of"
-            f" {names} and all that follows it again; what the change did not reach costs nothing."
+            f"{names}: the source changed after a step before {'/'.join(step.key)} had looked at it. Materialise the"
+            f" profile of {names} and all that follows it again; what the change did not reach costs nothing."
         )
     return seen
 

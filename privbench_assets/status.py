@@ -26,6 +26,7 @@ _REACHED = {
     StepKind.PROFILE: "profiled",
     StepKind.MODEL: "modelled",
     StepKind.FANOUT: "linked",
+    StepKind.FIDELITY: "measured",
     StepKind.SAMPLE: "sampled",
     StepKind.VALIDATE: "validated",
     StepKind.PUBLISH: "published",

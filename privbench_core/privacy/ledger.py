@@ -175,8 +175,8 @@ class Ledger:
             ).fetchone()
             if row is not None and row[0] != unit:
                 message = (
-                    f"the ledger of {self.database} protects '{row[0]}', the spec now names '{unit}': their costs do not"
-                    " add up. Give the spec a state folder of its own, or put the unit back."
+                    f"the ledger of {self.database} protects '{row[0]}', the spec now names '{unit}': their costs do"
+                    " not add up. Give the spec a state folder of its own, or put the unit back."
                 )
                 raise BudgetError(message)
             if row is None or (row[1], row[2]) != (lifetime.epsilon, lifetime.delta):
