@@ -49,7 +49,7 @@ def step_asset(
     key = step_key(schema.name, step.key)
     inputs = {f"input_{number}": before for number, before in enumerate(step.inputs)}
 
-    def run(context: dg.AssetExecutionContext, **given: Made) -> dg.MaterializeResult:
+    def run(context: dg.AssetExecutionContext, **given: Made) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster wants it bare
         session: Session = getattr(context.resources, resource)
         epsilon = context.partition_key
         with nothing_private(key.to_user_string(), spec.state):

@@ -9,6 +9,7 @@ spend budget.
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import dagster as dg
 
@@ -18,19 +19,19 @@ from privbench_core.schema.spec import Spec
 Condition = dg.AutomationCondition
 
 
-def content_changed() -> dg.AutomationCondition:
+def content_changed() -> dg.AutomationCondition[Any]:
     """What this depends on has another content than at the last tick: a table of the source other rows, say."""
     return Condition.any_deps_match(Condition.data_version_changed()).with_label("content_changed")
 
 
-def input_changed() -> dg.AutomationCondition:
+def input_changed() -> dg.AutomationCondition[Any]:
     """A step before, or a table of the source, has another content than at the last tick, or is about to run."""
     return Condition.any_deps_match(Condition.data_version_changed() | Condition.will_be_requested()).with_label(
         "input_changed"
     )
 
 
-def failed_first() -> dg.AutomationCondition:
+def failed_first() -> dg.AutomationCondition[Any]:
     """The first failure since the last success.
 
     A step that fails again waits for a person: each failed look at private rows counts as spent, so retries without
@@ -39,7 +40,7 @@ def failed_first() -> dg.AutomationCondition:
     return Condition.execution_failed().since(Condition.newly_updated()).newly_true().with_label("failed_first")
 
 
-def until_requested(trigger: dg.AutomationCondition) -> dg.AutomationCondition:
+def until_requested(trigger: dg.AutomationCondition[Any]) -> dg.AutomationCondition[Any]:
     """``trigger``, remembered until it was answered by a request.
 
     A request made at one tick is seen at the next. What triggers in between (the source changed again, the run failed
@@ -49,14 +50,14 @@ def until_requested(trigger: dg.AutomationCondition) -> dg.AutomationCondition:
     return trigger.since(answered | Condition.initial_evaluation())
 
 
-def inputs_ready() -> dg.AutomationCondition:
+def inputs_ready() -> dg.AutomationCondition[Any]:
     """All steps before have been made or are about to be, none is at work, and none failed a blocking check."""
     return (
         ~Condition.any_deps_missing() & ~Condition.any_deps_in_progress() & Condition.all_deps_blocking_checks_passed()
     ).with_label("inputs_ready")
 
 
-def first_step_condition() -> dg.AutomationCondition:
+def first_step_condition() -> dg.AutomationCondition[Any]:
     """When a step that only the source comes before runs by itself.
 
     It is refreshed, never started: the first release at an ε is a decision to spend, and stays with a person or a
@@ -67,7 +68,7 @@ def first_step_condition() -> dg.AutomationCondition:
     return wanted & ~Condition.in_progress()
 
 
-def next_step_condition() -> dg.AutomationCondition:
+def next_step_condition() -> dg.AutomationCondition[Any]:
     """When a step behind another one runs by itself.
 
     Its own update answers a change too: in a run of the whole line each step follows the one before, and is done with
@@ -77,7 +78,7 @@ def next_step_condition() -> dg.AutomationCondition:
     return wanted & inputs_ready() & ~Condition.in_progress()
 
 
-def status_condition() -> dg.AutomationCondition:
+def status_condition() -> dg.AutomationCondition[Any]:
     """When the status is gathered again: another bundle at some ε, or other rows in the source."""
     return until_requested(content_changed()) & ~Condition.in_progress()
 
@@ -95,8 +96,8 @@ def automation_sensor(spec: Spec) -> dg.AutomationConditionSensorDefinition:
         f"{identifier(name)}_refresh_on_change",
         target=everything,
         description=(
-            f"Refreshes the benchmark of {name} when an observation of the source shows a change, at every ε at which it was"
-            " made before. Each refresh is charged to the lifetime budget. Turn on the schedule that observes, too."
+            f"Refreshes the benchmark of {name} when an observation of the source shows a change, at every ε that it"
+            " was made at before. Each refresh costs lifetime budget. Turn on the schedule that observes, too."
         ),
         default_status=dg.DefaultSensorStatus.STOPPED,
         emit_backfills=False,

@@ -129,7 +129,7 @@ def _record(outcome: Mapping[str, Any]) -> dg.TableRecord:
     )
 
 
-def _number(found: Any, kind: type[int] | type[float]) -> int | float | str:
+def _number(found: Any, kind: type[int | float]) -> int | float | str:
     """A number as a table cell takes it; empty where there is none."""
     return "" if found is None else kind(found)
 

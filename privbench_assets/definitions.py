@@ -83,7 +83,7 @@ def broken_specs(broken: Iterable[tuple[Path, str]]) -> list[dg.AssetSpec]:
         name = _asset_name(path, specs)
         specs[name] = dg.AssetSpec(
             [name, "broken_spec"],
-            description=f"`{path}` cannot be used; its database is not shown. Mend it, then reload.\n\n```\n{problem}\n```",
+            description=f"`{path}` cannot be used: its database is missing. Mend it, reload.\n\n```\n{problem}\n```",
             group_name="broken_specs",
             kinds={"yaml"},
             tags={"privbench/stage": "broken"},

@@ -33,8 +33,8 @@ def source_assets(spec: Spec) -> dg.AssetsDefinition:
         dg.AssetSpec(
             key,
             description=(
-                f"Table {table.name} of the source, {'public' if table.public else 'private'}. Observing it takes a keyed"
-                " fingerprint of its rows, which costs no budget and shows nothing about them."
+                f"Table {table.name} of the source, {'public' if table.public else 'private'}. Observing it takes a"
+                " keyed fingerprint of its rows, which costs no budget and shows nothing about them."
             ),
             group_name=group(schema.name, table.name),
             kinds={_kind(spec.source), "source"},
@@ -57,7 +57,8 @@ def source_assets(spec: Spec) -> dg.AssetsDefinition:
         decorate = dg.multi_observable_source_asset(
             specs=specs, name=identifier(schema.name, "source"), can_subset=True, required_resource_keys={resource}
         )
-        return decorate(observe)
+        assets: dg.AssetsDefinition = decorate(observe)
+    return assets
 
 
 def observed_fingerprint(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:

@@ -1,4 +1,4 @@
-"""`benchmark_status`: one place that shows how far every table is at every ε, what it cost, and what is left to spend."""
+"""`benchmark_status`: how far every table is at every ε, what it cost, and what is left to spend, in one place."""
 
 # No postponed annotations here: Dagster looks at the type of `context` itself.
 
@@ -22,6 +22,7 @@ from privbench_core.schema.spec import Spec
 from privbench_core.synthesizers.contract import Plan, Step, StepKind
 
 DATABASE = "whole database"
+_ROUNDING = 1e-9
 _REACHED = {
     StepKind.PROFILE: "profiled",
     StepKind.MODEL: "modelled",
@@ -50,16 +51,15 @@ def benchmark_status(spec: Spec, plans: Mapping[str, Plan]) -> dg.AssetsDefiniti
         automation_condition=status_condition(),
         required_resource_keys={resource},
         description=(
-            f"How far every table of {name} is at every ε, what was spent and what is left. The ε add up: whoever holds several"
-            " bundles has learned as much as all of them together tell."
+            f"How far every table of {name} is at every ε, what was spent and what is left. The ε add up: whoever holds"
+            " several bundles has learned as much as all of them together tell."
         ),
     )
-    def status(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+    def status(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster wants it bare
         session: Session = getattr(context.resources, resource)
         with nothing_private(f"{name}/benchmark_status", spec.state):
-            observed = {
-                t.name: observed_fingerprint(context.instance, source_key(name, t.name)) for t in spec.schema.tables
-            }
+            tables = [table.name for table in spec.schema.tables]
+            observed = {table: observed_fingerprint(context.instance, source_key(name, table)) for table in tables}
             reached = {epsilon: table_states(spec, plan, epsilon, observed) for epsilon, plan in plans.items()}
             ledger = session.workspace.ledger
             return dg.MaterializeResult(metadata=_metadata(session, reached, ledger.entries(), ledger.balance()))
@@ -113,7 +113,7 @@ def _metadata(
     spec = session.spec
     shares = {f"ε={epsilon}": _share(spec, _of(entries, epsilon)) for epsilon in reached}
     other = _share(spec, entries) - sum(shares.values())
-    if other > 1e-9:
+    if other > _ROUNDING:
         shares["others"] = other
     return {
         "state": dg.MetadataValue.md(_state_table(reached)),

@@ -19,6 +19,7 @@ from privbench_core.models.draw import draw_grouped
 from privbench_core.models.estimate import fit_margins, mutual_information
 from privbench_core.models.rows import Rows
 
+Array = NDArray[np.float64]
 _ROUNDS = 15
 _RAKING = 10
 _MAX_CONTEXT = 4
@@ -31,10 +32,10 @@ class Tie:
     """A released joint of the target and one drawn column, shape (target, column), adding up to 1."""
 
     column: str
-    joint: NDArray[np.float64]
+    joint: Array
 
 
-def draw_column(rows: Rows, marginal: NDArray[np.float64], ties: Sequence[Tie], rng: np.random.Generator) -> Codes:
+def draw_column(rows: Rows, marginal: Array, ties: Sequence[Tie], rng: np.random.Generator) -> Codes:
     """Codes of a column for all rows, shape (n,).
 
     Args:
@@ -51,7 +52,7 @@ def draw_column(rows: Rows, marginal: NDArray[np.float64], ties: Sequence[Tie], 
     weights = rows.weights
     drawn = np.bincount(context, weights=weights, minlength=math.prod(shape)).astype(float).reshape(shape)
     drawn = drawn / max(drawn.sum(), _FLOOR) + _FLOOR
-    margins: list[tuple[tuple[int, ...], NDArray[np.float64]]] = [
+    margins: list[tuple[tuple[int, ...], Array]] = [
         ((0, axis), _raked(tie.joint, marginal, drawn, axis - 1)) for axis, tie in enumerate(chosen, start=1)
     ]
     margins.append((tuple(range(1, len(shape) + 1)), drawn))
@@ -63,8 +64,8 @@ def draw_column(rows: Rows, marginal: NDArray[np.float64], ties: Sequence[Tie], 
 
 
 def _raked(
-    joint: NDArray[np.float64], marginal: NDArray[np.float64], drawn: NDArray[np.float64], axis: int
-) -> NDArray[np.float64]:
+    joint: Array, marginal: Array, drawn: Array, axis: int
+) -> Array:
     """``joint`` fitted to the target's marginal and, last, to the column on ``axis`` of the drawn context."""
     column = drawn.sum(axis=tuple(other for other in range(drawn.ndim) if other != axis))
     return fit_margins(joint, [((0,), marginal), ((1,), column)], _RAKING)

@@ -48,10 +48,10 @@ class Database:
             rows = self.tables[table.name]
             stays = np.ones(rows.num_rows, dtype=bool)
             for key in table.foreign_keys:
-                stays &= [row not in gone[key.parent] for row in _keys(rows, key.columns)]
+                stays &= np.array([row not in gone[key.parent] for row in _keys(rows, key.columns)], dtype=bool)
             primary = _keys(rows, table.primary_key)
             if table.name == self.schema.unit:
-                stays &= [row != (unit,) for row in primary]
+                stays &= np.array([row != (unit,) for row in primary], dtype=bool)
             gone[table.name] = {row for row, stay in zip(primary, stays, strict=True) if not stay}
             left[table.name] = rows.filter(pa.array(stays))
         return replace(self, tables=left)

@@ -99,7 +99,7 @@ class FakeSynthesizer:
         return sample
 
     def _validate(self, schema: Schema) -> Any:
-        def validate(context: StepContext) -> Artifact:
+        def validate(_: StepContext) -> Artifact:
             outcomes = [
                 {
                     "name": "expect_something",

@@ -1,0 +1,114 @@
+"""A database under Dagster, without its daemon: definitions, an instance in memory, and the few things an operator does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from privbench_assets.build import build_defs
+from privbench_core.pipeline.workspace import Workspace
+from privbench_core.schema.spec import Spec, load_spec
+from tests.helpers.fake_synthesizer import FakeSynthesizer
+
+
+@dataclass
+class Orchestrated:
+    """One database.
+
+    Attributes:
+        path: Its spec.
+        fake: The synthesizer in place of every other; tests read what ran, and break it.
+        instance: Event log, runs and cursors.
+    """
+
+    path: Path
+    fake: FakeSynthesizer
+    instance: dg.DagsterInstance
+    defs: dg.Definitions = field(init=False)
+    cursor: Any = None
+
+    def __post_init__(self) -> None:
+        self.defs = build_defs(self.path)
+
+    @property
+    def spec(self) -> Spec:
+        return load_spec(self.path)
+
+    def refresh(
+        self, epsilon: str, steps: Sequence[str] | None = None, config: Mapping[str, Any] | None = None
+    ) -> dg.ExecuteInProcessResult:
+        """Run the refresh job at one ε, or some of its steps ("model/person")."""
+        self.fake.runs.clear()
+        chosen = None if steps is None else [self.key(step) for step in steps]
+        job = self.defs.resolve_job_def("town_refresh")
+        return job.execute_in_process(
+            run_config=config,
+            partition_key=epsilon,
+            instance=self.instance,
+            asset_selection=chosen,
+            raise_on_error=False,
+        )
+
+    def observe(self) -> None:
+        """Observe the source."""
+        assert self.defs.resolve_job_def("town_observe").execute_in_process(instance=self.instance).success
+
+    def tick(self) -> dict[str, list[str]]:
+        """One evaluation of all automation conditions: the requested partitions by step."""
+        result = dg.evaluate_automation_conditions(self.defs, self.instance, cursor=self.cursor)
+        self.cursor = result.cursor
+        wanted = {"/".join(r.key.path[1:]): r.true_subset for r in result.results if not r.true_subset.is_empty}
+        return {
+            name: sorted(subset.expensively_compute_partition_keys()) if subset.is_partitioned else []
+            for name, subset in wanted.items()
+        }
+
+    def change(self, table: str) -> None:
+        """Take the last row out of a table of the source."""
+        path = self.path.parent / f"{table}.parquet"
+        rows: pa.Table = pq.read_table(path)
+        pq.write_table(rows.slice(0, len(rows) - 1), path)
+
+    def spent(self) -> float:
+        """ρ that the ledger holds as spent."""
+        workspace = Workspace(self.spec)
+        try:
+            return sum(entry.price.rho for entry in workspace.ledger.entries())
+        finally:
+            workspace.close()
+
+    @staticmethod
+    def key(step: str) -> dg.AssetKey:
+        return dg.AssetKey(["town", *step.split("/")])
+
+
+def shown(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
+    """Metadata of what a run materialised, by step."""
+    found = {}
+    for event in result.all_events:
+        if event.is_step_materialization:
+            materialization = event.step_materialization_data.materialization
+            values = {name: value.value for name, value in materialization.metadata.items()}
+            found["/".join(materialization.asset_key.path[1:])] = values
+    return found
+
+
+def versions(result: dg.ExecuteInProcessResult) -> dict[str, str]:
+    """Data versions of what a run materialised, by step."""
+    events = [e.step_materialization_data.materialization for e in result.all_events if e.is_step_materialization]
+    return {"/".join(m.asset_key.path[1:]): (m.tags or {})["dagster/data_version"] for m in events}
+
+
+def errors(result: dg.ExecuteInProcessResult) -> str:
+    """All that a run's event log says, errors with their causes included."""
+    said = [event.message or "" for event in result.all_events]
+    for event in result.all_events:
+        error = getattr(event.event_specific_data, "error", None)
+        said += [error.to_string()] if error is not None else []
+    return "\n".join(said)

@@ -1,0 +1,146 @@
+"""What is drawn from a spec: keys, groups, dependencies, partitions, jobs, all before anything is opened."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+import privbench_core.pipeline.run as pipeline_run
+from privbench_assets.build import build_defs
+from privbench_assets.keys import identifier, op_name, step_key
+from privbench_core.errors import InternalError, SpecError
+from privbench_core.privacy.budget import Budget
+from privbench_core.schema.spec import load_spec
+from privbench_core.synthesizers.contract import Plan
+from tests.helpers.fake_synthesizer import FakeSynthesizer
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeSynthesizer:
+    fake = FakeSynthesizer()
+    monkeypatch.setattr(pipeline_run, "load_synthesizer", lambda name: fake)
+    return fake
+
+
+def names(keys: set[dg.AssetKey]) -> set[str]:
+    return {"/".join(key.path[1:]) for key in keys}
+
+
+def test_every_step_is_an_asset_and_only_profiles_depend_on_the_source(town_spec: Path, fake: FakeSynthesizer) -> None:
+    graph = build_defs(town_spec).resolve_asset_graph()
+    depends = {"/".join(node.key.path): names(node.parent_keys) for node in graph.asset_nodes}
+    assert depends == {
+        "town/source/household": set(),
+        "town/source/person": set(),
+        "town/profile/household": {"source/household"},
+        "town/profile/person": {"source/person"},
+        "town/model/household": {"profile/household"},
+        "town/model/person": {"profile/person"},
+        "town/fanout/person.household_id": {"model/household", "model/person"},
+        "town/sample/household": {"model/household"},
+        "town/sample/person": {"model/person", "fanout/person.household_id"},
+        "town/validate/all": {"sample/household", "sample/person"},
+        "town/publish/bundle": {"sample/household", "sample/person", "validate/all"},
+        "town/benchmark_status": {"publish/bundle", "source/household", "source/person"},
+    }
+    assert not (town_spec.parent / ".privbench").exists()
+
+
+def test_assets_say_what_they_are(town_spec: Path, fake: FakeSynthesizer) -> None:
+    defs = build_defs(town_spec)
+    specs = {"/".join(spec.key.path[1:]): spec for spec in defs.resolve_all_asset_specs()}
+    model, sample = specs["model/person"], specs["sample/person"]
+    assert (model.group_name, model.kinds) == ("town/person", {"fake", "model"})
+    assert model.tags["privbench/spends"] == "yes"
+    assert sample.tags["privbench/spends"] == "no"
+    assert model.partitions_def is not None
+    assert model.partitions_def.get_partition_keys() == ["0.8", "3.2"]
+    assert specs["benchmark_status"].partitions_def is None
+    assert specs["publish/bundle"].group_name == "town"
+    price = fake.plan(load_spec(town_spec).schema, Budget(0.8, 1e-9), {}).step(("model", "person")).price
+    assert f"25.0% of a release ({price} at ε=0.8" in (model.description or "")
+    assert "looks at no private row" in (sample.description or "")
+
+
+def test_checks_are_blocking_and_partitioned_by_epsilon(town_spec: Path, fake: FakeSynthesizer) -> None:
+    graph = build_defs(town_spec).resolve_asset_graph()
+    found = {key.name: graph.get(key) for key in graph.asset_check_keys}
+    assert set(found) == {
+        f"{table}__{suite}" for table in ("household", "person") for suite in ("integrity", "fidelity")
+    }
+    for node in found.values():
+        assert node.blocking
+        assert node.partitions_def is not None
+        assert node.partitions_def.get_partition_keys() == ["0.8", "3.2"]
+
+
+def test_nothing_runs_by_itself_before_somebody_turns_it_on(town_spec: Path, fake: FakeSynthesizer) -> None:
+    defs = build_defs(town_spec)
+    schedules = {schedule.name: schedule for schedule in defs.schedules or []}
+    assert {name: schedule.cron_schedule for name, schedule in schedules.items()} == {
+        "town_refresh_schedule": "0 3 * * 1",
+        "town_observe_schedule": "0 * * * *",
+    }
+    assert {schedule.default_status for schedule in schedules.values()} == {dg.DefaultScheduleStatus.STOPPED}
+    (sensor,) = defs.sensors or []
+    assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
+    selected = sensor.asset_selection.resolve(defs.resolve_asset_graph())
+    assert step_key("town", ("source", "person")) in selected
+
+
+def test_the_schedule_of_the_spec_asks_for_every_epsilon(town_spec: Path, fake: FakeSynthesizer) -> None:
+    spec = replace(load_spec(town_spec), schedule="30 4 * * *")
+    schedule = build_defs(spec).resolve_schedule_def("town_refresh_schedule")
+    assert schedule.cron_schedule == "30 4 * * *"
+    with dg.DagsterInstance.ephemeral() as instance:
+        tick = schedule.evaluate_tick(
+            dg.build_schedule_context(
+                instance, scheduled_execution_time=schedule_time(), repository_def=build_defs(spec).get_repository_def()
+            )
+        )
+    assert [request.partition_key for request in tick.run_requests or []] == ["0.8", "3.2"]
+    assert len({request.run_key for request in tick.run_requests or []}) == 2
+
+
+def test_resources_can_be_replaced(town_spec: Path, fake: FakeSynthesizer) -> None:
+    own = dg.ResourceDefinition.hardcoded_resource("mine")
+    defs = build_defs(town_spec, resource_overrides={"town__session": own})
+    assert defs.resources is not None
+    assert defs.resources["town__session"] is own
+    assert "town__releases" in defs.resources
+
+
+def test_a_plan_whose_steps_depend_on_epsilon_is_our_bug(town_spec: Path, fake: FakeSynthesizer) -> None:
+    whole = fake.plan
+
+    def plan(schema, budget, options):
+        made = whole(schema, budget, options)
+        return Plan(made.synthesizer, made.budget, made.steps[: 4 if budget.epsilon > 1 else None])
+
+    fake.plan = plan
+    with pytest.raises(InternalError, match="only their prices may"):
+        build_defs(town_spec)
+
+
+def test_a_wrong_spec_says_so_when_it_is_built(town_spec: Path) -> None:
+    town_spec.write_text(town_spec.read_text().replace("unit: household", "unit: houshold"))
+    with pytest.raises(SpecError, match="houshold"):
+        build_defs(town_spec)
+
+
+def test_free_text_names_become_legal_and_stay_apart() -> None:
+    assert step_key("town", ("fanout", "person.household_id")).path == ["town", "fanout", "person.household_id"]
+    odd = [step_key("my town", ("fanout", name)).path for name in ("a.(b,c)", "a.(b c)", "a.b_c", "größe", "%")]
+    assert len({tuple(path) for path in odd}) == 5
+    assert all(set(part) <= set("abcdefghijklmnopqrstuvwxyz0123456789_.") for path in odd for part in path)
+    assert op_name("town", ("fanout", "person.household_id")) == "town__fanout__person__household_id"
+    assert len({identifier("a_", "b"), identifier("a", "_b"), identifier("a__b"), identifier("a", "b")}) == 4
+
+
+def schedule_time():
+    from datetime import UTC, datetime
+
+    return datetime(2026, 11, 23, 4, 30, tzinfo=UTC)

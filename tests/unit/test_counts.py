@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from privbench_core.counts.contingency import cell_index, contingency
+from privbench_core.errors import InternalError
+
+SIZES = {"a": 3, "b": 4, "c": 2}
+
+
+def random_codes(n: int, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    return {name: rng.integers(0, size, n).astype(np.int32) for name, size in SIZES.items()}
+
+
+@pytest.mark.parametrize("columns", [["a"], ["b", "a"], ["a", "b", "c"]])
+def test_counts_are_those_of_counting_rows_one_by_one(columns):
+    codes = random_codes(200)
+    weights = np.random.default_rng(1).integers(0, 1 << 20, 200)
+    plain = np.zeros([SIZES[name] for name in columns], dtype=np.int64)
+    weighted = plain.copy()
+    for row in range(200):
+        cell = tuple(codes[name][row] for name in columns)
+        plain[cell] += 1
+        weighted[cell] += weights[row]
+    assert (contingency(codes, SIZES, columns) == plain).all()
+    assert (contingency(codes, SIZES, columns, weights) == weighted).all()
+
+
+def test_counts_add_up_over_chunks_of_rows():
+    codes = random_codes(100)
+    chunks = [{name: c[part] for name, c in codes.items()} for part in (slice(0, 33), slice(33, 33), slice(33, 100))]
+    total = sum(contingency(chunk, SIZES, ["a", "c"]) for chunk in chunks)
+    assert (total == contingency(codes, SIZES, ["a", "c"])).all()
+
+
+def test_cells_are_in_row_major_order_and_do_not_overflow_32_bits():
+    codes = {name: np.array([99_999], dtype=np.int32) for name in "ab"}
+    assert cell_index(codes, dict.fromkeys("ab", 100_000), ["a", "b"]).tolist() == [99_999 * 100_000 + 99_999]
+
+
+def test_no_rows_give_zeros():
+    empty = {"a": np.zeros(0, dtype=np.int32)}
+    assert contingency(empty, {"a": 3}, ["a"]).tolist() == [0, 0, 0]
+    assert contingency(empty, {"a": 3}, ["a"], np.zeros(0, dtype=np.int64)).tolist() == [0, 0, 0]
+
+
+def test_weights_beyond_what_a_float_holds_exactly_are_refused():
+    codes = {"a": np.zeros(2, dtype=np.int32)}
+    with pytest.raises(InternalError, match="too much weight"):
+        contingency(codes, {"a": 1}, ["a"], np.array([1 << 52, 1 << 52]))
+    large = contingency(codes, {"a": 1}, ["a"], np.array([(1 << 51) + 1, 1]))
+    assert large.tolist() == [(1 << 51) + 2]

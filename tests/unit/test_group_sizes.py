@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.domain.codecs import codec_from_dict
+from privbench_core.domain.coder import Coder
+from privbench_core.domain.group_sizes import GroupSizeCodec
+
+BOUNDS = [1, 2, 15, 16, 17, 18, 40, 1000, 10**6]
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_every_number_up_to_the_bound_has_a_cell_that_gives_it_back(bound):
+    codec = GroupSizeCodec(bound)
+    numbers = np.unique(np.concatenate([np.arange(min(bound, 300) + 1), [bound // 2, bound - 1, bound]]))
+    cells = codec.encode(pa.chunked_array([numbers]))
+    assert cells.min() == 0
+    assert cells.max() == codec.size - 1
+    assert (np.diff(cells) >= 0).all()
+    decoded = codec.decode(cells, np.random.default_rng(0)).to_numpy()
+    assert (codec.encode(pa.chunked_array([decoded])) == cells).all()
+    assert decoded.max() <= bound
+    small = numbers <= 15
+    assert (decoded[small] == numbers[small]).all()
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_the_last_cell_ends_at_the_bound(bound):
+    codec = GroupSizeCodec(bound)
+    last = np.full(2000, codec.size - 1, dtype=np.int32)
+    drawn = codec.decode(last, np.random.default_rng(0)).to_numpy()
+    assert drawn.max() <= bound
+    assert drawn.min() >= codec.starts[-1]
+
+
+def test_cells_are_few_even_for_large_bounds():
+    assert GroupSizeCodec(10**6).size < 100
+
+
+def test_numbers_beyond_the_bound_are_clamped():
+    codec = GroupSizeCodec(5)
+    assert codec.encode(pa.chunked_array([np.array([6, 10**9, -1])])).tolist() == [5, 5, 0]
+
+
+def test_labels_name_numbers_and_ranges():
+    assert GroupSizeCodec(2).labels() == ["0", "1", "2"]
+    labels = GroupSizeCodec(25).labels()
+    assert labels[15] == "15"
+    assert labels[-1].endswith("25")
+    assert len(labels) == GroupSizeCodec(25).size
+
+
+def test_it_comes_back_from_its_description_inside_of_a_coder():
+    coder = Coder(GroupSizeCodec(7))
+    assert Coder.from_dict(coder.to_dict()) == coder
+    assert codec_from_dict(GroupSizeCodec(7).to_dict()) == GroupSizeCodec(7)
+    assert (coder.codec.ordered, coder.codec.null, coder.codec.outside) == (8, None, ())
+    assert coder.encode_numbers(np.zeros(0, dtype=np.int64)).shape == (0,)

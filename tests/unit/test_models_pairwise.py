@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from privbench_core.models.nodes import Leaf
+from privbench_core.models.pairwise import OneWay, PairwiseFit, pair_scores
+from privbench_core.models.rows import Rows
+from privbench_core.privacy.budget import Measure, Price
+from tests.helpers.planted import PLENTY, curator_of, joint_of, one_way_of, tvd
+
+SIZES = {"a": 4, "b": 4, "c": 3, "d": 2}
+
+
+def planted(n: int = 6000, seed: int = 0):
+    """b follows a, d follows c, and the two pairs know nothing of each other."""
+    rng = np.random.default_rng(seed)
+    a, c = rng.integers(0, 4, n), rng.integers(0, 3, n)
+    b = np.where(rng.random(n) < 0.7, a, rng.integers(0, 4, n))
+    d = (rng.random(n) < np.array([0.1, 0.5, 0.9])[c]).astype(int)
+    return {name: codes.astype(np.int32) for name, codes in zip("abcd", (a, b, c, d), strict=True)}
+
+
+def test_the_planted_pairs_are_found_and_no_others():
+    codes = planted()
+    curator, account = curator_of(codes, SIZES, Price(Measure.ZCDP, 0.001))
+    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES, sigma=20.0), Price(Measure.ZCDP, 0.001))
+    assert set(leaf.pairs) == {("a", "b"), ("c", "d")}
+    assert account.spent.amount <= 0.001 * (1 + 1e-9)
+
+
+def test_an_exact_leaf_reproduces_marginals_and_the_joints_it_measured():
+    codes = planted()
+    curator, _ = curator_of(codes, SIZES)
+    leaf = PairwiseFit(independence=0.0).fit(curator, one_way_of(codes, SIZES), PLENTY)
+    rows = Rows(6000)
+    leaf.draw(rows, np.random.default_rng(0))
+    for name in SIZES:
+        assert tvd(joint_of(rows.codes, SIZES, name), joint_of(codes, SIZES, name)) < 0.001
+    for pair in leaf.pairs:
+        # Rounding to whole rows costs at most one row per cell.
+        assert tvd(joint_of(rows.codes, SIZES, *pair), joint_of(codes, SIZES, *pair)) < 0.01
+    assert {("a", "b"), ("c", "d")} <= set(leaf.pairs)
+
+
+def test_joints_have_the_marginals_of_the_leaf_and_no_zeros():
+    codes = planted(500)
+    codes["b"] = codes["a"]  # most cells of the joint are empty
+    curator, _ = curator_of(codes, SIZES)
+    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES), PLENTY)
+    for (first, second), joint in leaf.pairs.items():
+        assert joint.min() > 0
+        assert joint.sum() == pytest.approx(1.0)
+        np.testing.assert_allclose(joint.sum(axis=1), leaf.marginals[first], atol=1e-3)
+        np.testing.assert_allclose(joint.sum(axis=0), leaf.marginals[second], atol=1e-3)
+
+
+def test_independent_columns_are_measured_one_by_one():
+    rng = np.random.default_rng(1)
+    codes = {name: rng.integers(0, SIZES[name], 3000).astype(np.int32) for name in SIZES}
+    curator, account = curator_of(codes, SIZES, Price(Measure.ZCDP, 0.01))
+    noisy = OneWay({n: c + 30.0 for n, c in one_way_of(codes, SIZES).counts.items()}, 100.0)
+    leaf = PairwiseFit().fit(curator, noisy, Price(Measure.ZCDP, 0.01))
+    assert leaf.pairs == {}
+    exact = {name: joint_of(codes, SIZES, name) for name in SIZES}
+    assert max(tvd(leaf.marginals[name], exact[name]) for name in SIZES) < 0.01  # the second look corrects the first
+    assert account.spent.amount <= 0.01 * (1 + 1e-9)
+
+
+def test_a_single_column_spends_all_on_its_marginal():
+    codes = {"a": planted()["a"]}
+    curator, account = curator_of(codes, {"a": 4})
+    leaf = PairwiseFit().fit(curator, one_way_of(codes, {"a": 4}, 50.0), PLENTY)
+    assert isinstance(leaf, Leaf)
+    assert leaf.columns == ("a",)
+    assert account.spent.amount == pytest.approx(PLENTY.amount)
+
+
+def test_scores_are_r_scores_in_rows():
+    codes = {"a": np.repeat([0, 1], 50).astype(np.int32), "b": np.repeat([0, 1], 50).astype(np.int32)}
+    codes["c"] = np.tile([0, 1], 50).astype(np.int32)
+    sizes = dict.fromkeys("abc", 2)
+    curator, _ = curator_of(codes, sizes)
+    scores = pair_scores(curator, one_way_of(codes, sizes).clean(), [("a", "b"), ("a", "c")], PLENTY)
+    assert scores.tolist() == [50.0, 0.0]  # half of Σ|50 - 25| over four cells; none
+
+
+def test_the_number_of_rows_is_averaged_over_columns_by_their_noise():
+    one_way = OneWay({"few": np.array([60.0, 60.0]), "many": np.full(8, 12.5)}, 1.0)
+    assert one_way.total == pytest.approx((120 * 4 + 100) / 5)
+    clean = one_way.clean()
+    assert all(counts.sum() == pytest.approx(one_way.total) for counts in clean.values())
+
+
+def test_without_columns_the_number_of_rows_is_what_was_measured():
+    assert OneWay({}, 1.0, rows=17.0).total == 17.0
+    assert OneWay({"a": np.array([-5.0, 1.0])}, 1.0).total == 1.0
+
+
+@pytest.mark.parametrize("measure", list(Measure))
+def test_no_price_is_exceeded_at_any_size_of_noise(measure):
+    codes = planted(200)
+    for amount in (1e-4, 0.1, 100.0):
+        price = Price(measure, amount)
+        curator, account = curator_of(codes, SIZES, price)
+        PairwiseFit().fit(curator, one_way_of(codes, SIZES, 5.0), price)
+        assert account.spent.fits(price)

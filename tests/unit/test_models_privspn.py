@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from privbench_core.models.nodes import Leaf, Node, Product, Sum, count_nodes
+from privbench_core.models.privspn import HistogramSPN, PairwiseSPN, measure_one_way
+from privbench_core.models.rows import Rows
+from privbench_core.privacy.budget import Measure, Price
+from tests.helpers.planted import PLENTY, curator_of, joint_of, one_way_of, tvd
+
+SIZES = {"a": 3, "b": 3, "x": 8, "y": 8, "z": 2}
+ORDERED = frozenset({"x", "y"})
+
+
+def planted(n: int = 4000, seed: int = 0):
+    """Two clusters of rows; a, b, x and y follow the cluster, z does not."""
+    rng = np.random.default_rng(seed)
+    side = (rng.random(n) < 0.4).astype(int)
+    codes = {
+        "a": np.where(rng.random(n) < 0.9, 2 * side, 1),
+        "b": np.where(rng.random(n) < 0.9, 2 - 2 * side, 1),
+        "x": np.clip(6 * side + rng.integers(0, 3, n), 0, 7),
+        "y": np.clip(7 - 5 * side - rng.integers(0, 3, n), 0, 7),
+        "z": rng.integers(0, 2, n),
+    }
+    return {name: values.astype(np.int32) for name, values in codes.items()}
+
+
+def branches(node: Node) -> list[tuple[str, ...]]:
+    """The columns that each way of choosing one part per sum node models, sorted."""
+    if isinstance(node, Leaf):
+        return [node.columns]
+    if isinstance(node, Sum):
+        return [columns for part in node.parts for columns in branches(part)]
+    ways: list[tuple[str, ...]] = [()]
+    for part in node.parts:
+        ways = [before + more for before in ways for more in branches(part)]
+    return ways
+
+
+def drawn(node: Node, n: int = 4000) -> Rows:
+    rows = Rows(n)
+    node.draw(rows, np.random.default_rng(0))
+    return rows
+
+
+@pytest.mark.parametrize(("beta", "alpha"), [(100, 0.05), (400, 0.1), (100, 0.9), (1, 0.2)])
+@pytest.mark.parametrize("measure", list(Measure))
+def test_every_branch_of_the_papers_network_models_every_column_once(beta, alpha, measure):
+    codes = planted(1500)
+    price = Price(measure, 1e6)
+    curator, account = curator_of(codes, SIZES, price)
+    spn = HistogramSPN(ORDERED, alpha=alpha, beta=beta)
+    node = spn.build(curator, one_way_of(codes, SIZES), price, np.random.default_rng(1))
+    assert {tuple(sorted(columns)) for columns in branches(node)} == {tuple(sorted(SIZES))}
+    assert account.spent.fits(price)
+
+
+def test_dependent_columns_split_rows_and_independent_ones_split_columns():
+    codes = planted()
+    curator, _ = curator_of(codes, SIZES)
+    node = HistogramSPN(ORDERED, alpha=0.05, beta=200).build(
+        curator, one_way_of(codes, SIZES), PLENTY, np.random.default_rng(1)
+    )
+    assert count_nodes(node)["sum"] >= 1
+    rng = np.random.default_rng(2)
+    loose = {name: rng.integers(0, SIZES[name], 4000).astype(np.int32) for name in SIZES}
+    curator, _ = curator_of(loose, SIZES)
+    node = HistogramSPN(ORDERED, alpha=0.05, beta=200).build(
+        curator, one_way_of(loose, SIZES), PLENTY, np.random.default_rng(1)
+    )
+    assert count_nodes(node) == {"sum": 0, "product": 4, "leaf": 5, "pairs": 0}
+
+
+def test_few_rows_are_never_split():
+    codes = planted(300)
+    curator, _ = curator_of(codes, SIZES)
+    node = HistogramSPN(ORDERED, alpha=0.0, beta=10_000).build(
+        curator, one_way_of(codes, SIZES), PLENTY, np.random.default_rng(1)
+    )
+    assert count_nodes(node)["sum"] == 0
+
+
+def test_the_papers_network_reproduces_marginals_and_much_of_the_dependence():
+    codes = planted()
+    curator, _ = curator_of(codes, SIZES)
+    node = HistogramSPN(ORDERED, alpha=0.05, beta=200).build(
+        curator, one_way_of(codes, SIZES), PLENTY, np.random.default_rng(1)
+    )
+    rows = drawn(node)
+    for name in SIZES:
+        assert tvd(joint_of(rows.codes, SIZES, name), joint_of(codes, SIZES, name)) < 0.01
+    exact = joint_of(codes, SIZES, "a", "x")
+    independent = np.outer(exact.sum(axis=1), exact.sum(axis=0))
+    assert tvd(joint_of(rows.codes, SIZES, "a", "x"), exact) < 0.3 * tvd(independent, exact)
+
+
+def test_a_single_column_is_a_leaf():
+    codes = {"a": planted()["a"]}
+    curator, _ = curator_of(codes, {"a": 3})
+    one_way = one_way_of(codes, {"a": 3})
+    for node in (
+        HistogramSPN(ORDERED, beta=1).build(curator, one_way, PLENTY.share(0.5), np.random.default_rng(0)),
+        PairwiseSPN(ORDERED, beta=1).build(curator, one_way, PLENTY.share(0.5)),
+    ):
+        assert isinstance(node, Leaf)
+        assert tvd(node.marginals["a"], joint_of(codes, {"a": 3}, "a")) < 1e-6
+
+
+def test_the_default_grows_a_sum_node_only_where_parts_stay_large():
+    codes = planted()
+    for beta, sums in ((500, True), (3000, False)):
+        curator, account = curator_of(codes, SIZES)
+        node = PairwiseSPN(ORDERED, beta=beta).build(curator, one_way_of(codes, SIZES), PLENTY)
+        assert (count_nodes(node)["sum"] > 0) is sums
+        assert {tuple(sorted(columns)) for columns in branches(node)} == {tuple(sorted(SIZES))}
+        assert account.spent.fits(PLENTY)
+
+
+def test_the_default_grows_no_sum_node_that_it_cannot_pay_for():
+    codes = planted()
+    price = Price(Measure.ZCDP, 0.01)
+    curator, _ = curator_of(codes, SIZES, price)
+    node = PairwiseSPN(ORDERED, beta=500).build(curator, one_way_of(codes, SIZES, 10.0), price)
+    assert isinstance(node, Leaf)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_the_default_network_reproduces_all_pairs_it_is_made_of(depth):
+    codes = planted()
+    curator, _ = curator_of(codes, SIZES)
+    node = PairwiseSPN(ORDERED, beta=200, max_depth=depth).build(curator, one_way_of(codes, SIZES), PLENTY)
+    rows = drawn(node)
+    for pair in (("a", "b"), ("a", "x"), ("x", "y"), ("b", "z")):
+        assert tvd(joint_of(rows.codes, SIZES, *pair), joint_of(codes, SIZES, *pair)) < 0.05
+
+
+def test_the_parts_of_a_sum_add_up_to_all_rows():
+    codes = planted()
+    curator, _ = curator_of(codes, SIZES)
+    node = PairwiseSPN(ORDERED, beta=500, max_depth=1).build(curator, one_way_of(codes, SIZES), PLENTY)
+    assert isinstance(node, Sum)
+    assert node.total == pytest.approx(4000, abs=1)
+    assert sorted(part.total for part in node.parts) == pytest.approx(
+        sorted(np.bincount(node.rule.assign(codes)).astype(float)), abs=1
+    )
+
+
+def test_the_budgets_of_a_product_follow_the_scales_of_its_parts():
+    spn = HistogramSPN(ORDERED, beta=1000)
+    assert spn.scale(100, 4) == 7  # 2·4 - 1: the nodes that splitting columns alone makes
+    assert spn.scale(10_000, 4) == pytest.approx(2 * 10_000 * 4 / 1000 - 1)
+
+
+def test_identical_rows_do_not_split_for_ever():
+    codes = {name: np.zeros(3000, dtype=np.int32) for name in SIZES}
+    price = Price(Measure.ZCDP, 1.0)
+    curator, account = curator_of(codes, SIZES, price)
+    node = HistogramSPN(ORDERED, alpha=0.1, beta=10).build(
+        curator, one_way_of(codes, SIZES), price, np.random.default_rng(0)
+    )
+    assert isinstance(node, Product)
+    assert account.spent.fits(price)
+
+
+def test_one_way_counts_come_by_name():
+    codes = planted(100)
+    curator, _ = curator_of(codes, SIZES)
+    found = measure_one_way(curator, ["x", "a"], PLENTY)
+    assert list(found.counts) == ["x", "a"]
+    assert found.counts["a"].tolist() == np.bincount(codes["a"], minlength=3).tolist()

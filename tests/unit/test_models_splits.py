@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from privbench_core.models.splits import AttributeSplit, LloydSplit
+from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.rules import ByValue, Centres
+from tests.helpers.planted import curator_of
+
+
+def clusters(n: int = 2000, seed: int = 0):
+    """Two clear clusters in an ordered column of 20 codes and two lists of values; which row is in which."""
+    rng = np.random.default_rng(seed)
+    side = (rng.random(n) < 0.3).astype(int)
+    codes = {
+        "x": np.clip(np.where(side == 1, 16, 4) + rng.integers(-3, 4, n), 0, 19).astype(np.int32),
+        "k": np.where(rng.random(n) < 0.95, side, rng.integers(0, 3, n)).astype(np.int32),
+        "l": np.where(rng.random(n) < 0.95, 2 - side, rng.integers(0, 3, n)).astype(np.int32),
+    }
+    return codes, {"x": 20, "k": 3, "l": 3}, side
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lloyd_finds_two_planted_clusters_from_any_start(seed):
+    codes, sizes, side = clusters()
+    curator, account = curator_of(codes, sizes)
+    price = Price(Measure.ZCDP, 1e12)
+    rule = LloydSplit(frozenset({"x"}), iterations=3).rule(curator, ["x", "k", "l"], price, np.random.default_rng(seed))
+    assert isinstance(rule, Centres)
+    agreement = (rule.assign(codes) == side).mean()
+    assert max(agreement, 1 - agreement) > 0.97
+    assert account.spent.amount == pytest.approx(price.amount)
+
+
+def test_lloyd_spends_its_iterations_and_no_more():
+    codes, sizes, _ = clusters(100)
+    labels = []
+    curator, account = curator_of(codes, sizes)
+    account.record = lambda label, price: labels.append((label, price.amount))
+    LloydSplit(frozenset({"x"}), iterations=4).rule(
+        curator, ["x", "k"], Price(Measure.ZCDP, 1.0), np.random.default_rng(0)
+    )
+    assert [label for label, _ in labels] == [f"test/centres {i}" for i in range(4)]
+    assert [amount for _, amount in labels] == [0.25] * 4
+
+
+def test_lloyd_starts_without_looking_at_rows():
+    """With a price that drowns everything the centres stay near the start, which depends on the generator alone."""
+    sizes = {"x": 20, "k": 3}
+    rules = []
+    for value in (0, 19):
+        codes = {"x": np.full(3, value, dtype=np.int32), "k": np.zeros(3, dtype=np.int32)}
+        curator, _ = curator_of(codes, sizes)
+        tiny = Price(Measure.ZCDP, 1e-9)  # σ says that three rows mean nothing
+        rules.append(LloydSplit(frozenset({"x"})).rule(curator, ["x", "k"], tiny, np.random.default_rng(7)))
+    assert rules[0] == rules[1]
+
+
+def test_lloyd_handles_no_rows_and_columns_of_one_code():
+    codes = {"x": np.zeros(0, dtype=np.int32), "one": np.zeros(0, dtype=np.int32)}
+    curator, _ = curator_of(codes, {"x": 1, "one": 1})
+    rule = LloydSplit(frozenset({"x"})).rule(curator, ["x", "one"], Price(Measure.ZCDP, 1.0), np.random.default_rng(0))
+    assert rule.parts == 2
+    assert rule.assign(codes).shape == (0,)
+
+
+def test_the_attribute_with_the_strongest_ties_is_cut_at_its_median():
+    clean = {"a": np.array([10.0, 20.0, 30.0, 40.0]), "b": np.array([50.0, 50.0]), "c": np.array([99.0, 1.0])}
+    scores = {("a", "b"): 30.0, ("a", "c"): 25.0, ("b", "c"): 5.0}
+    rule = AttributeSplit(frozenset({"a"})).rule(scores, clean)
+    assert rule == ByValue("a", (0, 0, 0, 1))
+
+
+def test_a_list_of_values_is_halved_by_count():
+    clean = {"k": np.array([40.0, 30.0, 20.0, 10.0]), "l": np.array([100.0])}
+    rule = AttributeSplit(frozenset()).rule({("k", "l"): 1.0}, clean)
+    assert rule is not None
+    halves = np.bincount(rule.part_of, weights=clean["k"])
+    assert halves.tolist() == [50.0, 50.0]
+
+
+def test_a_column_whose_mass_is_at_its_end_is_still_cut_in_two():
+    rule = AttributeSplit(frozenset({"a"})).rule({("a", "b"): 1.0}, {"a": np.array([1.0, 1.0, 98.0]), "b": np.array([1.0])})
+    assert rule == ByValue("a", (0, 0, 1))
+
+
+def test_columns_of_one_code_cannot_be_cut():
+    one = np.array([100.0])
+    assert AttributeSplit(frozenset({"a"})).rule({("a", "b"): 1.0}, {"a": one, "b": one}) is None
+
+
+def test_negative_scores_do_not_count():
+    clean = {"a": np.array([50.0, 50.0]), "b": np.array([50.0, 50.0]), "c": np.array([50.0, 50.0])}
+    scores = {("a", "b"): 1.0, ("a", "c"): -100.0, ("b", "c"): -100.0}
+    rule = AttributeSplit(frozenset()).rule(scores, clean)
+    assert rule is not None
+    assert rule.column == "a"
