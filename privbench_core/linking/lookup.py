@@ -2,7 +2,8 @@
 
 A *public* parent is referred to by position: the joint of (position, attribute of the row) is released where it pays.
 A *private* parent is referred to by its attributes: joints of (attribute of the parent, attribute of the row) are
-released, a row draws the attributes its parent should have, and then one of the synthetic parents that have them.
+released, a row draws the attributes its parent should have, and then one of the synthetic parents that have them. Of a
+private parent without attributes only whether a row refers to one is released, where the key may be NULL.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.domain.binning import Binning
 from privbench_core.domain.codecs import interval_codec
 from privbench_core.domain.coder import Coder
 from privbench_core.models.conditional import Tie, draw_column
@@ -29,6 +31,7 @@ from privbench_core.schema.model import Column, ColumnType, ForeignKey
 Array = NDArray[np.float64]
 _TARGET = "target."
 _POSITION = "target.#row"
+_ANY = "target.#any"  # code 0: refers to some row, 1: to none
 _MAX_POSITIONS = 256
 _MAX_TARGETS = 3
 _MARGIN_SHARE = 0.3
@@ -81,6 +84,8 @@ class Lookup:
             return np.full(rows.n, -1, dtype=np.int64)
         if self.by_position:
             return self._draw_position(rows, count, rng)
+        if _ANY in self.targets:
+            return np.where(self._draw_target(_ANY, rows, rng) > 0, -1, rng.integers(count, size=rows.n))
         return self._draw_match(rows, parents, count, rng)
 
     def _draw_position(self, rows: Rows, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -121,6 +126,15 @@ class Lookup:
         return draw_column(rows, self.marginals[name], ties, rng)
 
 
+def _whether() -> Coder:
+    """A coder of row positions that keeps nothing of them but whether there is one."""
+    codec = interval_codec(Column(_ANY, ColumnType.INTEGER), 0, np.iinfo(np.int64).max, 1)
+    none = [cell == codec.below for cell in range(codec.size)]
+    return Coder(
+        codec, Binning(tuple(map(int, none)), tuple(float(cell in {0, codec.below}) for cell in range(codec.size)))
+    )
+
+
 def _none_from(coder: Coder) -> int:
     """First code of a position that stands for "refers to none": below the first row."""
     return coder.codec.ordered
@@ -150,8 +164,10 @@ def fit_lookup(
         column = Column(_POSITION, ColumnType.INTEGER)
         codec = interval_codec(column, 0, max(parent - 1, 0), min(max(parent, 1), _MAX_POSITIONS))
         features[_POSITION] = (ParentRow(key), Coder(codec))
-    else:
+    elif parent:
         features = {f"{_TARGET}{name}": (OfParent(key, name), coder) for name, coder in parent.items()}
+    elif key.optional:
+        features[_ANY] = (ParentRow(key), _whether())
     targets = {name: coder for name, (_, coder) in features.items()}
     if not features:
         return Lookup({}, {}, {}, by_position=False)
@@ -162,7 +178,9 @@ def fit_lookup(
     total = one_way.total
     clean = {name: onto_simplex(counts, total) for name, counts in zip(features, noisy.values, strict=True)}
     if isinstance(parent, int) and not key.optional:
-        clean[_POSITION][_none_from(targets[_POSITION]) :] = 0.0
+        rows = _none_from(targets[_POSITION])
+        possible = onto_simplex(noisy.values[0][:rows], total)
+        clean[_POSITION] = np.append(possible, np.zeros(len(clean[_POSITION]) - rows))
     candidates = [(target, column) for target in features for column in own]
     ties = fit.fit_pairs(view, {**clean, **one_way.clean()}, candidates, price.share(1 - share)) if own else {}
     marginals = {name: counts / total for name, counts in clean.items()}

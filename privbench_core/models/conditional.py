@@ -63,10 +63,11 @@ def draw_column(rows: Rows, marginal: Array, ties: Sequence[Tie], rng: np.random
     return draw_grouped(conditionals, context, rng)
 
 
-def _raked(
-    joint: Array, marginal: Array, drawn: Array, axis: int
-) -> Array:
-    """``joint`` fitted to the target's marginal and, last, to the column on ``axis`` of the drawn context."""
+def _raked(joint: Array, marginal: Array, drawn: Array, axis: int) -> Array:
+    """``joint`` fitted to the target's marginal and, last, to the column on ``axis`` of the drawn context.
+
+    A table released for a whole mixture keeps its odds ratios inside of a part that way, but not its margins.
+    """
     column = drawn.sum(axis=tuple(other for other in range(drawn.ndim) if other != axis))
     return fit_margins(joint, [((0,), marginal), ((1,), column)], _RAKING)
 

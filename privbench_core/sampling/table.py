@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -25,6 +26,7 @@ from privbench_core.sampling.keys import fresh_key, ordinal_within
 from privbench_core.schema.model import ForeignKey, Table
 
 Places = NDArray[np.int64]
+_WHOLE = {pa.int64(): pd.Int64Dtype()}  # else integers with NULLs become floats, and large ones alike
 
 
 @dataclass(frozen=True)
@@ -155,9 +157,11 @@ def _first_of_each(table: Table, columns: Mapping[str, pa.Array], keep: NDArray[
     """Which rows to keep so that the primary key and every UNIQUE hold: the first of each value (NULLs differ)."""
     result = keep.copy()
     for unique in (table.primary_key, *table.unique):
-        frame = pa.table({name: columns[name] for name in unique}).to_pandas()
+        standing = np.flatnonzero(result)  # a row that is dropped already must not cost another one its place
+        values = pa.table({name: columns[name] for name in unique}).take(pa.array(standing))
+        frame = values.to_pandas(types_mapper=_WHOLE.get)
         repeated = frame.duplicated(keep="first").to_numpy()
         if unique != table.primary_key:
             repeated &= ~frame.isna().any(axis=1).to_numpy()
-        result &= ~repeated
+        result[standing[repeated]] = False
     return result

@@ -6,6 +6,7 @@ Keys are tuples throughout: a single-column key is a tuple of one. Everything in
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -26,12 +27,35 @@ class ColumnType(StrEnum):
     DATE = "date"
     TIMESTAMP = "timestamp"
     CATEGORY = "category"  # text with a declared or learned list of values
-    TEXT = "text"  # opaque text: only its length is modelled
+    TEXT = "text"  # opaque text: only its length is modelled, or it follows a public pattern
+    TIMESTAMPTZ = "timestamptz"  # a point in time: microseconds since 1970 in UTC
+    INTERVAL = "interval"  # a span of time in microseconds, 30 days to the month
+    UUID = "uuid"  # opaque: fresh random ones
+    BYTES = "bytes"  # opaque: only their length is modelled
+    JSON = "json"  # opaque: only the length of its text is modelled
 
     @property
     def ordered(self) -> bool:
         """Whether a range makes sense as a domain."""
-        return self in {ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.FLOAT, ColumnType.DATE, ColumnType.TIMESTAMP}
+        return self in _ORDERED
+
+    @property
+    def opaque(self) -> bool:
+        """Whether at most the length of a value is looked at, so that it needs no domain."""
+        return self in {ColumnType.TEXT, ColumnType.UUID, ColumnType.BYTES, ColumnType.JSON}
+
+
+_ORDERED = frozenset(
+    {
+        ColumnType.INTEGER,
+        ColumnType.DECIMAL,
+        ColumnType.FLOAT,
+        ColumnType.DATE,
+        ColumnType.TIMESTAMP,
+        ColumnType.TIMESTAMPTZ,
+        ColumnType.INTERVAL,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +87,20 @@ class Learn:
     """The domain is learned under differential privacy, and paid for."""
 
 
-Domain = Range | Values | Learn
+@dataclass(frozen=True)
+class Pattern:
+    """Opaque text that is made anew by a public rule; nothing of the source's text is looked at but NULL.
+
+    Attributes:
+        regex: A regular expression that made values match in full.
+        provider: A provider of the Faker library (``email``, ``name``, ``phone_number``, ``address``); one of the two.
+    """
+
+    regex: str | None = None
+    provider: str | None = None
+
+
+Domain = Range | Values | Learn | Pattern
 
 
 @dataclass(frozen=True)
@@ -76,7 +113,11 @@ class Column:
         domain: Declared domain; None for key columns, booleans and opaque text.
         nullable: Whether NULL may occur.
         precision, scale: Of a decimal.
-        max_length: Declared bound on the length of opaque text, in characters.
+        max_length: Declared bound on the length of opaque values, in characters or bytes.
+        sql_type: The type in the source's own words, kept in the DDL; None takes the default of the logical type.
+        default: The source's DEFAULT expression, kept in the DDL.
+        identity: Whether the database numbers the column itself (identity, serial).
+        comment: The source's comment, kept in the DDL.
     """
 
     name: str
@@ -86,6 +127,10 @@ class Column:
     precision: int | None = None
     scale: int | None = None
     max_length: int = 64
+    sql_type: str | None = None
+    default: str | None = None
+    identity: bool = False
+    comment: str | None = None
 
 
 @dataclass(frozen=True)
@@ -114,8 +159,46 @@ class ForeignKey:
 
 
 @dataclass(frozen=True)
+class Check:
+    """A CHECK constraint: SQL over one row, in PostgreSQL's dialect."""
+
+    name: str
+    expression: str
+
+
+@dataclass(frozen=True)
+class Index:
+    """An index that no constraint makes."""
+
+    name: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Dependency:
+    """A declared functional dependency: equal ``determinant`` values, equal ``dependent`` values (city -> state)."""
+
+    determinant: tuple[str, ...]
+    dependent: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EnumType:
+    """A named type of the source with a list of values."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Table:
-    """One table: columns in source order, keys as tuples of column names."""
+    """One table: columns in source order, keys as tuples of column names.
+
+    Attributes:
+        unique: Column sets that no two rows share, the primary key left out.
+        checks, indexes, comment: As the source has them.
+        dependencies: Declared in the spec, for sampling to keep.
+    """
 
     name: str
     columns: tuple[Column, ...]
@@ -123,6 +206,10 @@ class Table:
     foreign_keys: tuple[ForeignKey, ...] = ()
     public: bool = False
     unique: tuple[tuple[str, ...], ...] = ()
+    checks: tuple[Check, ...] = ()
+    indexes: tuple[Index, ...] = ()
+    dependencies: tuple[Dependency, ...] = ()
+    comment: str | None = None
 
     def column(self, name: str) -> Column:
         """The column of that name; SpecError with a hint if there is none."""
@@ -155,11 +242,13 @@ class Schema:
         name: Name of the database: asset group, ledger account, bundle title.
         tables: Tables in spec order.
         unit: Name of the primary private table; one of its rows, with all that depends on it, is the privacy unit.
+        enums: Named types with a list of values, kept in the DDL.
     """
 
     name: str
     tables: tuple[Table, ...]
     unit: str
+    enums: tuple[EnumType, ...] = ()
 
     @cached_property
     def by_name(self) -> dict[str, Table]:
@@ -204,16 +293,48 @@ class Schema:
         return (table, *between)
 
     @cached_property
+    def deferred_keys(self) -> frozenset[str]:
+        """Names of the optional keys off every ownership path that are filled in a second pass.
+
+        Self-references, and of every other cycle of keys the first such key that opens it, in spec order.
+        """
+        return self._ordered[1]
+
+    @cached_property
     def sampling_order(self) -> tuple[Table, ...]:
-        """Tables such that every referenced table comes before the tables that refer to it (public ones first)."""
+        """Tables such that every referenced table comes before the tables that refer to it, deferred keys apart."""
+        return self._ordered[0]
+
+    def _cyclic(self, key: ForeignKey, deferred: Set[str]) -> bool:
+        """Whether ``key`` closes a cycle of keys that are not deferred."""
+        seen, frontier = set[str](), {key.parent}
+        while frontier:
+            seen |= frontier
+            keys = (k for name in frontier for k in self.by_name[name].foreign_keys if k.name not in deferred)
+            frontier = {k.parent for k in keys} - seen
+        return key.child in seen
+
+    @cached_property
+    def _ordered(self) -> tuple[tuple[Table, ...], frozenset[str]]:
+        deferred = {
+            key.name
+            for table in self.tables
+            for key in table.foreign_keys
+            if key.parent == table.name and key.optional and not key.owner
+        }
         done: list[Table] = []
         names: set[str] = set()
         waiting = sorted(self.tables, key=lambda t: not t.public)
         while waiting:
-            ready = [t for t in waiting if all(k.parent in names or k.parent == t.name for k in t.foreign_keys)]
+            ready = [t for t in waiting if all(k.parent in names or k.name in deferred for k in t.foreign_keys)]
             if not ready:
-                raise InternalError("a cycle of foreign keys in a validated schema")
+                stuck = (k for t in waiting for k in t.foreign_keys if k.parent not in names and k.name not in deferred)
+                opens = next((k for k in stuck if k.optional and not k.owner and self._cyclic(k, deferred)), None)
+                if opens is None:
+                    raise InternalError("a cycle of foreign keys that cannot be opened, in a validated schema")
+                deferred.add(opens.name)
+                continue
             done += ready
             names |= {t.name for t in ready}
             waiting = [t for t in waiting if t.name not in names]
-        return tuple(done)
+        return tuple(done), frozenset(deferred)

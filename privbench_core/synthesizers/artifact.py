@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from privbench_core.errors import ReleaseError
 
 _MAGIC = b"PRIVBENCH1"
+_DIGEST = 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -30,30 +31,37 @@ class Artifact:
     table: pa.Table | None = None
 
     def to_bytes(self) -> bytes:
-        """Deterministic serialisation: a header, JSON, and Parquet where there is a table."""
+        """Deterministic serialisation: a header with a checksum, JSON, and Parquet where there is a table."""
         text = json.dumps(self.data, default=_plain, sort_keys=True, separators=(",", ":")).encode()
         body = b""
         if self.table is not None:
             sink = pa.BufferOutputStream()
             pq.write_table(self.table, sink, compression="zstd")
             body = sink.getvalue().to_pybytes()
-        return _MAGIC + struct.pack("<Q", len(text)) + text + body
+        content = struct.pack("<Q", len(text)) + text + body
+        return _MAGIC + blake2b(content, digest_size=_DIGEST).digest() + content
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> Artifact:
-        """The inverse of `to_bytes`; ReleaseError if these are not such bytes."""
-        if not stored.startswith(_MAGIC) or len(stored) < len(_MAGIC) + 8:
-            raise ReleaseError("not a stored artifact of privbench")
-        start = len(_MAGIC) + 8
-        (length,) = struct.unpack("<Q", stored[len(_MAGIC) : start])
-        data = json.loads(stored[start : start + length], object_hook=_arrays)
-        body = stored[start + length :]
+        """The inverse of `to_bytes`; ReleaseError if these are not such bytes, or no longer."""
+        start = len(_MAGIC) + _DIGEST
+        content = stored[start:]
+        if (
+            not stored.startswith(_MAGIC)
+            or blake2b(content, digest_size=_DIGEST).digest() != stored[len(_MAGIC) : start]
+        ):
+            raise ReleaseError(
+                "a stored result is damaged, or none of privbench's; delete the file to have it made again"
+            )
+        (length,) = struct.unpack("<Q", content[:8])
+        data = json.loads(content[8 : 8 + length], object_hook=_arrays)
+        body = content[8 + length :]
         return cls(data, pq.read_table(pa.BufferReader(body)) if body else None)
 
 
 def digest_of(stored: bytes) -> str:
     """Checksum of stored bytes, as hexadecimal text."""
-    return blake2b(stored, digest_size=20).hexdigest()
+    return blake2b(stored, digest_size=_DIGEST).hexdigest()
 
 
 def _plain(value: object) -> object:

@@ -7,6 +7,7 @@ involved; a small share is kept for validation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -21,11 +22,11 @@ from privbench_core.privacy.views import Own, ViewSpec
 from privbench_core.schema.model import ForeignKey, Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
-from privbench_core.synthesizers.stages.fidelity import FidelityLimits, fidelity_step
+from privbench_core.synthesizers.stages.fidelity import fidelity_step
 from privbench_core.synthesizers.stages.profile import Profile, lists_to_learn, profile_step
 from privbench_core.synthesizers.stages.publish import publish_step
 from privbench_core.synthesizers.stages.sample import fanout_key, public_step, sample_step
-from privbench_core.synthesizers.stages.validate import validate_step
+from privbench_core.synthesizers.stages.validate import FidelityLimits, validate_step
 
 _LEAVES = ("pairwise", "histogram")
 
@@ -70,7 +71,7 @@ class Options:
             if isinstance(default, str):
                 if value not in _LEAVES:
                     problems.append(f"synthesizer.options.{name}: {value!r} is not one of {', '.join(_LEAVES)}")
-            elif not number or value < 0:
+            elif not number or not 0 <= value < math.inf:
                 problems.append(f"synthesizer.options.{name}: {value!r} is not a number of at least 0")
             elif name in {"gamma", "profile", "validation", "gamma1", "gamma2"} and not 0 < value < 1:
                 problems.append(f"synthesizer.options.{name}: {value} is not a share strictly between 0 and 1")
@@ -115,10 +116,10 @@ class PrivBench:
         limits = FidelityLimits(chosen.max_one_way, chosen.max_two_way, chosen.max_join)
         for_fidelity = spendable.share(chosen.validation / len(private))
         inside_out = [table for table in schema.sampling_order if not table.public]
-        steps += [fidelity_step(schema, table, for_fidelity, limits) for table in inside_out]
+        steps += [fidelity_step(schema, table, for_fidelity) for table in inside_out]
         for table in schema.sampling_order:
             steps.append(public_step(table, free) if table.public else sample_step(schema, table, free))
-        steps += [validate_step(table, free) for table in schema.sampling_order]
+        steps += [validate_step(table, free, limits) for table in schema.sampling_order]
         steps.append(publish_step(schema, free))
         return Plan(self.name, budget, tuple(steps))
 
@@ -133,21 +134,26 @@ def model_step(schema: Schema, table: Table, price: Price, options: Options) -> 
         return Artifact({"model": node_to_dict(node), "summary": count_nodes(node)})
 
     reads = schema.grouping_tables(table.name) if table.attributes else ()
-    parameters = {"options": repr(options), "keys": repr(table.foreign_keys)}
-    depends = ("seed",) if options.leaf == "histogram" else ()
-    return Step(
-        ("model", table.name), StepKind.MODEL, table.name, (profile_of,), reads, price, run, parameters, depends=depends
-    )
+    parameters = {"grower": repr(_grower(options, frozenset())), "keys": repr(table.foreign_keys)}
+    return Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), reads, price, run, parameters)
 
 
 def build_model(context: StepContext, table: Table, profile: Profile, price: Price, options: Options) -> Node:
     """PrivSPN over a table's attributes."""
     view = context.opened().view(_own_view(table, profile), "spn")
     ordered = frozenset(name for name, coder in profile.coders.items() if coder.codec.ordered)
+    grower = _grower(options, ordered)
+    if isinstance(grower, PairwiseSPN):
+        return grower.build(view, profile.one_way, price)
+    # Which halvings are tried does not depend on the run's seed: another sample must not buy the model again.
+    return grower.build(view, profile.one_way, price, replace(context, seed=0).rng("structure", table.name))
+
+
+def _grower(options: Options, ordered: frozenset[str]) -> PairwiseSPN | HistogramSPN:
+    """What grows a network, with those options that its result depends on."""
     if options.leaf == "pairwise":
-        return PairwiseSPN(ordered, beta=options.beta).build(view, profile.one_way, price)
-    paper = HistogramSPN(ordered, options.alpha, options.beta, options.gamma1, options.gamma2, options.iterations)
-    return paper.build(view, profile.one_way, price, context.rng("structure", table.name))
+        return PairwiseSPN(ordered, beta=options.beta)
+    return HistogramSPN(ordered, options.alpha, options.beta, options.gamma1, options.gamma2, options.iterations)
 
 
 def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
@@ -195,6 +201,12 @@ def _refuse(schema: Schema, budget: Budget) -> None:
     for table in schema.private_tables:
         used: dict[str, str] = {}
         for key in table.foreign_keys:
+            fixed = sorted({*key.columns} & {*table.primary_key}) if key.optional else []
+            problems += [
+                f"{table.name}.{name}: in the primary key and in the optional key {key.name}, which a synthetic row"
+                " leaves empty as a whole; make the key required, or leave it out of the spec"
+                for name in fixed
+            ]
             for name in key.columns:
                 if name in used:
                     problems.append(

@@ -70,10 +70,13 @@ class Orchestrated:
         }
 
     def change(self, table: str) -> None:
-        """Take the last row out of a table of the source."""
+        """Change one value of a table of the source, inside of its domain."""
+        column = {"household": "rooms", "person": "age"}[table]
         path = self.path.parent / f"{table}.parquet"
         rows: pa.Table = pq.read_table(path)
-        pq.write_table(rows.slice(0, len(rows) - 1), path)
+        values = rows[column].to_pylist()
+        values[0] = values[0] % 8 + 1
+        pq.write_table(rows.set_column(rows.column_names.index(column), column, pa.array(values)), path)
 
     def spent(self) -> float:
         """ρ that the ledger holds as spent."""
@@ -94,7 +97,7 @@ def shown(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
     for event in result.all_events:
         if event.is_step_materialization:
             materialization = event.step_materialization_data.materialization
-            values = {name: value.value for name, value in materialization.metadata.items()}
+            values = {name: getattr(value, "records", value.value) for name, value in materialization.metadata.items()}
             found["/".join(materialization.asset_key.path[1:])] = values
     return found
 

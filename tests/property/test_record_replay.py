@@ -11,15 +11,13 @@ from functools import partial
 
 import pytest
 
-from privbench_core.models.privspn import PairwiseSPN
 from privbench_core.privacy.budget import Budget
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privbench import PrivBench
-from privbench_core.synthesizers.stages import validate
 from tests.helpers.databases import Database, adversaries, forum, shop, town
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise, Violation
-from tests.helpers.plans import Trace, run_step, steps_but_publish
+from tests.helpers.plans import EagerSPN, Trace, run_step, computing_steps
 
 PURE, ZCDP = Budget(30.0), Budget(30.0, 1e-6)
 NOISY = Budget(0.5, 1e-6)
@@ -41,16 +39,15 @@ CASES = {
 
 
 @pytest.fixture(autouse=True)
-def bare_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sum nodes even where rows are few, and no Great Expectations: they see synthetic rows only."""
-    monkeypatch.setattr(privbench, "PairwiseSPN", partial(PairwiseSPN, max_noise=1e9))
-    monkeypatch.setattr(validate, "_expectations", lambda *_: [])
+def sum_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sum nodes even where rows are few."""
+    monkeypatch.setattr(privbench, "PairwiseSPN", EagerSPN)
 
 
 def record(plan: Plan, database: Database, seed: int) -> tuple[RecordingNoise, Trace, dict[tuple[str, ...], int]]:
     """Run the plan; also returns where each step's calls begin on the tape."""
     noise, trace, starts = RecordingNoise(SeededNoise(seed)), Trace(), {}
-    for step in steps_but_publish(plan):
+    for step in computing_steps(plan):
         starts[step.key] = len(noise.tape)
         run_step(step, database, noise, trace)
     return noise, trace, starts
@@ -59,7 +56,7 @@ def record(plan: Plan, database: Database, seed: int) -> tuple[RecordingNoise, T
 def replay(plan: Plan, neighbour: Database, noise: ReplayNoise) -> tuple[Trace, dict[tuple[str, ...], float]]:
     """Run the plan on a neighbour; also returns what each step cost between the two databases."""
     trace, losses = Trace(), {}
-    for step in steps_but_publish(plan):
+    for step in computing_steps(plan):
         before = noise.loss
         run_step(step, neighbour, noise, trace)
         losses[step.key] = noise.loss - before
@@ -77,7 +74,7 @@ def test_a_neighbour_moves_nothing_but_what_noise_covers(case: str, seed: int) -
     for unit in adversaries(database, seed):
         noise = ReplayNoise(recorded.tape)
         second, losses = replay(plan, database.without(unit), noise)
-        for step in steps_but_publish(plan):
+        for step in computing_steps(plan):
             assert losses[step.key] <= step.price.amount * (1 + 1e-9), f"{step.key} costs more than its price for {unit}"
             same = first.artifacts[step.key].to_bytes() == second.artifacts[step.key].to_bytes()
             assert same, f"{step.key}: released something around the noise for {unit}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
@@ -98,7 +99,9 @@ def test_the_schedule_of_the_spec_asks_for_every_epsilon(town_spec: Path, fake: 
     with dg.DagsterInstance.ephemeral() as instance:
         tick = schedule.evaluate_tick(
             dg.build_schedule_context(
-                instance, scheduled_execution_time=schedule_time(), repository_def=build_defs(spec).get_repository_def()
+                instance,
+                scheduled_execution_time=datetime(2026, 11, 23, 4, 30, tzinfo=UTC),
+                repository_def=build_defs(spec).get_repository_def(),
             )
         )
     assert [request.partition_key for request in tick.run_requests or []] == ["0.8", "3.2"]
@@ -138,9 +141,3 @@ def test_free_text_names_become_legal_and_stay_apart() -> None:
     assert all(set(part) <= set("abcdefghijklmnopqrstuvwxyz0123456789_.") for path in odd for part in path)
     assert op_name("town", ("fanout", "person.household_id")) == "town__fanout__person__household_id"
     assert len({identifier("a_", "b"), identifier("a", "_b"), identifier("a__b"), identifier("a", "b")}) == 4
-
-
-def schedule_time():
-    from datetime import UTC, datetime
-
-    return datetime(2026, 11, 23, 4, 30, tzinfo=UTC)

@@ -11,7 +11,6 @@ that another seed or scale of the published sample does not buy the figures agai
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
 
@@ -35,18 +34,10 @@ Array = NDArray[np.float64]
 _MOST_PAIRS = 300
 _WEIGHT = 1 << 20
 _REFERENCE_UNITS = 200_000  # rows of the unit's table in a reference sample, at most
+ONE_WAY, TWO_WAY, JOIN, SIZE = "one-way TVD", "two-way TVD", "join TVD", "size, relative"
 
 
-@dataclass(frozen=True)
-class FidelityLimits:
-    """Largest mean total variation distances that pass; 1 passes everything."""
-
-    one_way: float = 0.25
-    two_way: float = 0.45
-    join: float = 0.45
-
-
-def fidelity_step(schema: Schema, table: Table, price: Price, limits: FidelityLimits) -> Step:
+def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
     """The step that compares a reference sample of a private table with the source, for ``price``."""
     parents = sorted({key.parent for key in table.foreign_keys})
     private = [name for name in parents if not schema.table(name).public]
@@ -62,14 +53,14 @@ def fidelity_step(schema: Schema, table: Table, price: Price, limits: FidelityLi
         above |= {name: Sample(context.public[name], {}, None) for name in parents if schema.table(name).public}
         rng = np.random.default_rng([0, len(table.name)])
         sample = draw_sample(schema, table, context.inputs, above, min(1.0, _REFERENCE_UNITS / units), rng)
-        metrics = _metrics(table, price, limits, context, sample, above)
+        metrics = _metrics(table, price, context, sample, above)
         stored = sample.to_artifact()
         shown = {row["metric"]: round(row["value"], 4) for row in metrics}
         return Artifact({**stored.data, "metrics": metrics, "summary": shown}, stored.table)
 
     owner = [table.owner_key.parent] if table.owner_key else []
     reads = tuple(dict.fromkeys([*schema.grouping_tables(table.name), *owner]))
-    parameters = {"columns": repr(table.columns), "limits": asdict(limits), "keys": repr(table.foreign_keys)}
+    parameters = {"columns": repr(table.columns), "keys": repr(table.foreign_keys)}
     key = ("fidelity", table.name)
     return Step(key, StepKind.FIDELITY, table.name, tuple(dict.fromkeys(inputs)), reads, price, run, parameters)
 
@@ -77,12 +68,11 @@ def fidelity_step(schema: Schema, table: Table, price: Price, limits: FidelityLi
 def _metrics(
     table: Table,
     price: Price,
-    limits: FidelityLimits,
     context: StepContext,
     sample: Sample,
     parents: Mapping[str, Sample],
 ) -> list[dict[str, Any]]:
-    """Mean total variation distances of one-way, two-way and join marginals, noisy."""
+    """Mean total variation distances of one-way, two-way and join marginals: noisy, with the noise's deviation."""
     door = context.opened()
     profile = Profile.from_dict(context.inputs["profile", table.name].data["profile"])
     own: dict[str, tuple[Feature, Coder]] = {name: (Own(name), coder) for name, coder in profile.coders.items()}
@@ -94,31 +84,36 @@ def _metrics(
         for name, coder in above.coders.items():
             columns[parent_column(name)] = (OfParent(owner, name), coder)
             codes[parent_column(name)] = coder.encode(rows.column(name))[places]
-    named: dict[str, tuple[float, Sequence[tuple[str, ...]]]] = {
-        "one-way TVD": (limits.one_way, [(name,) for name in own]),
-        "two-way TVD": (limits.two_way, _some(list(combinations(own, 2)))),
-        "join TVD": (limits.join, _some([(n, m) for n in columns if n not in own for m in own])),
+    named: dict[str, Sequence[tuple[str, ...]]] = {
+        ONE_WAY: [(name,) for name in own],
+        TWO_WAY: _some(list(combinations(own, 2))),
+        JOIN: _some([(n, m) for n in columns if n not in own for m in own]),
     }
-    wanted = {name: (limit, sets) for name, (limit, sets) in named.items() if sets}
+    wanted = {name: sets for name, sets in named.items() if sets}
     if not wanted:
         return _no_columns(door, table, price, profile)
     sizes = {name: coder.size for name, (_, coder) in columns.items()}
     integers = None if sample.weights is None else np.rint(sample.weights * _WEIGHT).astype(np.int64)
     view = door.view(ViewSpec(table.name, columns), "fidelity")
     metrics = []
-    for name, (limit, sets) in wanted.items():
+    for name, sets in wanted.items():
         groups = (tuple((cols, _reference(codes, sizes, cols, integers, profile.total)) for cols in sets),)
         answer = view.measure("distances", [Distances(groups)], price.share(1 / len(wanted)))
-        tvd = float(answer.values[0][0]) / (2 * len(sets) * profile.total)
-        metrics.append({"table": table.name, "metric": name, "value": min(1.0, max(0.0, tvd)), "limit": limit})
+        metrics.append(_metric(table, name, float(answer.values[0][0]), answer.sigma, 2 * len(sets) * profile.total))
     return metrics
+
+
+def _metric(table: Table, name: str, distance: float, sigma: float, whole: float) -> dict[str, Any]:
+    """A distance as a share of ``whole``, the largest it can be but for the noise."""
+    value, noise = min(1.0, max(0.0, distance / whole)), min(1.0, sigma / whole)
+    return {"table": table.name, "metric": name, "value": value, "noise": noise}
 
 
 def _no_columns(door: Door, table: Table, price: Price, profile: Profile) -> list[dict[str, Any]]:
     """A table of keys alone: its number of rows is all there is to compare."""
     again = door.view(ViewSpec(table.name, {}), "fidelity").measure("rows", [Marginal(())], price)
-    off = abs(float(again.values[0]) - profile.total) / max(profile.total, 1.0)
-    return [{"table": table.name, "metric": "size, relative", "value": off, "limit": 1.0}]
+    off = abs(float(again.values[0]) - profile.total)
+    return [_metric(table, SIZE, off, again.sigma, max(profile.total, 1.0))]
 
 
 def _reference(

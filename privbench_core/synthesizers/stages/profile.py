@@ -22,6 +22,7 @@ from privbench_core.models.pairwise import OneWay
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.relations import stability
 from privbench_core.privacy.views import Own, ViewSpec
 from privbench_core.schema.model import Column, Learn, Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -66,7 +67,14 @@ class Profile:
 
 def profile_step(schema: Schema, table: Table, price: Price) -> Step:
     """The step that profiles a private table for ``price``."""
-    parameters = {"columns": repr(table.attributes), "primary key": table.primary_key, "keys": repr(table.foreign_keys)}
+    path = [table.name, *(key.parent for key in schema.ownership_path(table.name))]
+    parameters = {
+        "columns": repr(table.attributes),
+        "primary key": table.primary_key,
+        # All bounds along the ownership path decide which rows are kept and how much each may count.
+        "keys": repr([schema.table(name).foreign_keys for name in path]),
+        "stability": stability(schema, table.name),
+    }
 
     def run(context: StepContext) -> Artifact:
         profile, cells = profile_table(context.opened(), table, price)

@@ -1,11 +1,12 @@
 """Validate steps: integrity of a synthetic table, and its fidelity figures against their limits, as expectations.
 
-Free: integrity is a matter of the synthetic rows and the schema, and fidelity was paid for in the fidelity step.
+Free: integrity is a matter of the synthetic rows and the schema, and fidelity was paid for in the fidelity step. So
+the limits stand here: to change one costs nothing.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
@@ -16,10 +17,27 @@ from privbench_core.privacy.budget import Price
 from privbench_core.schema.model import Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+from privbench_core.synthesizers.stages.fidelity import JOIN, ONE_WAY, TWO_WAY
 from privbench_core.synthesizers.stages.sample import Sample
 
+_SURE = 3.0  # standard deviations of its own noise by which a figure must exceed its limit to fail
 
-def validate_step(table: Table, free: Price) -> Step:
+
+@dataclass(frozen=True)
+class FidelityLimits:
+    """Largest mean total variation distances that pass; 1 passes everything."""
+
+    one_way: float = 0.25
+    two_way: float = 0.45
+    join: float = 0.45
+
+    def of(self, metric: dict[str, Any]) -> float:
+        """The limit of a figure. It allows for the figure's noise: small tables must not fail for being small."""
+        limits = {ONE_WAY: self.one_way, TWO_WAY: self.two_way, JOIN: self.join}
+        return min(1.0, limits.get(metric["metric"], 1.0) + _SURE * float(metric["noise"]))
+
+
+def validate_step(table: Table, free: Price, limits: FidelityLimits) -> Step:
     """The step that checks a table, public or private."""
     parents = sorted({key.parent for key in table.foreign_keys})
     inputs: list[Key] = [("sample", table.name), *(("sample", name) for name in parents)]
@@ -28,11 +46,13 @@ def validate_step(table: Table, free: Price) -> Step:
 
     def run(context: StepContext) -> Artifact:
         found = _integrity(table, parents, context)
-        metrics = [] if table.public else context.inputs["fidelity", table.name].data["metrics"]
+        measured = [] if table.public else context.inputs["fidelity", table.name].data["metrics"]
+        metrics = [{**metric, "limit": limits.of(metric)} for metric in measured]
         shown = {row["metric"]: round(row["value"], 4) for row in metrics}
         return Artifact({"expectations": found + _fidelity(table, metrics), "summary": shown})
 
-    parameters = {"columns": repr(table.columns), "keys": repr((table.primary_key, table.unique, table.foreign_keys))}
+    keys = repr((table.primary_key, table.unique, table.foreign_keys))
+    parameters = {"columns": repr(table.columns), "keys": keys, "limits": asdict(limits)}
     return Step(("validate", table.name), StepKind.VALIDATE, table.name, tuple(inputs), (), free, run, parameters)
 
 

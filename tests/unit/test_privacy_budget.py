@@ -1,0 +1,249 @@
+"""Prices, budgets and plans: what is charged never exceeds what was announced, and nothing is looked at beyond it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.stats import norm
+
+from privbench_core.domain.codecs import codec_for
+from privbench_core.domain.coder import Coder
+from privbench_core.errors import BudgetExhaustedError, InternalError, UnsupportedBudgetError
+from privbench_core.privacy.account import Account
+from privbench_core.privacy.budget import Budget, Measure, Price, delta_for, epsilon_for, rho_for
+from privbench_core.privacy.door import Door, open_door
+from privbench_core.privacy.ledger import Ledger
+from privbench_core.privacy.noise import OpenDPNoise
+from privbench_core.privacy.queries import Distances, Marginal
+from privbench_core.privacy.rules import ByValue
+from privbench_core.privacy.views import Own, ViewSpec
+from privbench_core.synthesizers import privbench
+from privbench_core.synthesizers.contract import Plan, Step, StepKind
+from privbench_core.synthesizers.privbench import PrivBench
+from tests.helpers.databases import Database, forum, shop, town
+from tests.helpers.noise import SeededNoise
+from tests.helpers.plans import EagerSPN, Trace, run_step, computing_steps
+
+ZCDP, PURE = Budget(3.0, 1e-6), Budget(3.0)
+
+
+class Watched(Marginal):
+    """A marginal that knows whether it was evaluated."""
+
+    looks = 0
+
+    def evaluate(self, view: object) -> object:
+        type(self).looks += 1
+        return super().evaluate(view)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def forget_looks() -> None:
+    Watched.looks = 0
+
+
+@pytest.fixture
+def sum_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(privbench, "PairwiseSPN", EagerSPN)
+
+
+def door_with(limit: Price) -> tuple[Door, Account, list[str]]:
+    """A door to a small town with ``limit`` to spend, its account and the labels charged."""
+    labels: list[str] = []
+    account = Account(limit, lambda label, _: labels.append(label))
+    return Door(town(0).private(), account, SeededNoise(0), "test"), account, labels
+
+
+def rooms_view() -> ViewSpec:
+    """Households by their number of rooms."""
+    household = town(0).schema.table("household")
+    return ViewSpec("household", {"rooms": (Own("rooms"), Coder(codec_for(household.column("rooms"))))})
+
+
+@pytest.mark.parametrize("options", [{"beta": 2}, {"leaf": "histogram", "beta": 12, "alpha": 0.05}], ids=["pairwise", "histograms"])
+@pytest.mark.parametrize("budget", [ZCDP, PURE, Budget(30.0, 1e-6)], ids=["zCDP", "pure", "rich"])
+@pytest.mark.parametrize("make", [town, shop, forum])
+@pytest.mark.usefixtures("sum_nodes")
+def test_charges_fit_prices_and_prices_fit_the_budget(make: Callable[..., Database], budget: Budget, options: dict[str, object]) -> None:
+    database = make(0) if make is forum else make(0, learned=budget.delta > 0)
+    plan = PrivBench().plan(database.schema, budget, options)
+    trace = Trace()
+    for step in computing_steps(plan):
+        run_step(step, database, SeededNoise(1), trace)
+    for step in plan.steps:
+        if step.reads:
+            assert trace.charges[step.key], f"{step.key} opened the door and asked nothing"
+            assert trace.accounts[step.key].spent.fits(step.price)
+        else:
+            assert step.price.amount == 0
+            assert step.key not in trace.accounts
+    total = budget.total()
+    assert sum(step.price.amount for step in plan.steps) <= total.amount * (1 + 1e-9)
+    assert sum(step.price.delta for step in plan.steps) <= total.delta * (1 + 1e-9)
+    spent = sum(account.spent.amount for account in trace.accounts.values())
+    assert spent >= 0.8 * total.amount, "a plan that leaves much of its budget unspent is a worse benchmark"
+
+
+def test_a_plan_beyond_its_budget_cannot_be_made() -> None:
+    plan = PrivBench().plan(town(0).schema, ZCDP, {})
+    dear = [replace(step, price=Price(step.price.measure, 2 * step.price.amount)) if step.reads else step for step in plan.steps]
+    with pytest.raises(InternalError, match="more than its budget"):
+        Plan("privbench", ZCDP, tuple(dear))
+
+
+def test_a_step_without_a_price_cannot_open_the_door() -> None:
+    step = Step(("x", "y"), StepKind.MODEL, "y", (), ("household",), Price(Measure.ZCDP, 0.0), lambda _: None)  # type: ignore[arg-type,return-value]
+    with pytest.raises(InternalError, match="exactly if it has a price"):
+        Plan("privbench", ZCDP, (step,))
+
+
+def test_asking_for_more_is_refused_before_the_look() -> None:
+    limit = Price(Measure.ZCDP, 0.1)
+    door, account, labels = door_with(limit)
+    curator = door.view(rooms_view())
+    curator.measure("first", [Watched(("rooms",))], limit.share(0.6))
+    assert Watched.looks == 1
+    with pytest.raises(BudgetExhaustedError, match="nothing was looked at"):
+        curator.measure("second", [Watched(("rooms",))], limit.share(0.6))
+    assert Watched.looks == 1
+    assert labels == ["test/view/first"]
+    assert account.spent.amount == pytest.approx(0.06)
+
+
+def test_every_verb_is_refused_when_nothing_is_left() -> None:
+    limit = Price(Measure.ZCDP, 0.1, 1e-7)
+    door, account, _ = door_with(limit)
+    curator = door.view(rooms_view())
+    curator.measure("all", [Marginal(("rooms",))], limit)
+    more = Price(Measure.ZCDP, 1e-3)
+    size = curator.sizes["rooms"]
+    distances = Distances(((((("rooms",), np.zeros(size))),),))
+    with pytest.raises(BudgetExhaustedError):
+        curator.select("choose", distances, more)
+    with pytest.raises(BudgetExhaustedError):
+        door.discover("household", "colour", more.with_delta(1e-8))
+    for part in curator.split(ByValue("rooms", (0,) * (size - 1) + (1,))):
+        with pytest.raises(BudgetExhaustedError):
+            part.measure("part", [Marginal(("rooms",))], more)
+    assert account.spent == limit
+
+
+def test_parts_of_a_split_cost_what_the_dearest_costs() -> None:
+    limit = Price(Measure.ZCDP, 0.1)
+    door, account, labels = door_with(limit)
+    curator = door.view(rooms_view())
+    size = curator.sizes["rooms"]
+    for number, part in enumerate(curator.split(ByValue("rooms", (0,) * (size // 2) + (1,) * (size - size // 2)))):
+        part.measure("inside", [Marginal(("rooms",))], limit.share((1 + number) / 2))
+    assert account.spent.amount == pytest.approx(limit.amount)
+    assert len(labels) == 2
+
+
+def test_the_parts_of_a_split_are_disjoint_and_complete() -> None:
+    door, _, _ = door_with(Price(Measure.ZCDP, 1e9))
+    curator = door.view(rooms_view())
+    size = curator.sizes["rooms"]
+    price = Price(Measure.ZCDP, 1e7)  # next to no noise
+    whole = curator.measure("whole", [Marginal(("rooms",))], price).values[0]
+    parts = [part.measure("part", [Marginal(("rooms",))], price).values[0] for part in curator.split(ByValue("rooms", (0, 1) * (size // 2) + (1,) * (size % 2)))]
+    assert np.allclose(sum(parts), whole, atol=0.5)
+    assert not np.any((parts[0] > 0.5) & (parts[1] > 0.5))
+
+
+@pytest.mark.parametrize("amount", [-1.0, math.nan, math.inf])
+def test_no_price_is_negative_or_endless(amount: float) -> None:
+    with pytest.raises(InternalError, match="finite"):
+        Price(Measure.PURE, amount)
+
+
+def test_a_list_of_values_is_not_learned_without_delta() -> None:
+    with pytest.raises(UnsupportedBudgetError, match=r"household\.colour.*person\.job"):
+        PrivBench().plan(town(0).schema, PURE, {})
+    door, account, _ = door_with(Price(Measure.PURE, 1.0))
+    with pytest.raises(UnsupportedBudgetError, match="needs delta > 0"):
+        door.discover("household", "colour", Price(Measure.PURE, 0.5))
+    assert account.spent.amount == 0
+
+
+class SeededOpenDP(SeededNoise):
+    """Claims to be secure, as a careless subclass might."""
+
+    secure = True
+
+
+@pytest.mark.parametrize("noise", [SeededNoise(0), SeededOpenDP(0, secure=True)])
+def test_a_durable_ledger_refuses_noise_that_can_be_seeded(tmp_path: object, noise: SeededNoise) -> None:
+    ledger = Ledger(f"{tmp_path}/ledger.sqlite", "town", "household", ZCDP)
+    with pytest.raises(InternalError, match="OpenDP"):
+        open_door(town(0).private(), ledger, noise, release="r", step="s", run="x", price=Price(Measure.ZCDP, 0.01))
+    assert ledger.entries() == []
+    ledger.close()
+
+
+def test_the_door_reserves_before_it_opens_and_writes_down_each_verb() -> None:
+    ledger = Ledger(":memory:", "town", "household", ZCDP)
+    price = Price(Measure.ZCDP, 0.01)
+    door, reservation = open_door(town(0).private(), ledger, OpenDPNoise(), release="r", step="s", run="x", price=price)
+    assert [(e.state, e.price) for e in ledger.entries()] == [("reserved", price)]
+    door.view(rooms_view()).measure("rooms", [Watched(("rooms",))], price)
+    assert ledger.charges(reservation) == [("s/view/rooms", price.amount)]
+    with pytest.raises(BudgetExhaustedError):
+        open_door(town(0).private(), ledger, OpenDPNoise(), release="r", step="t", run="x", price=Price(Measure.ZCDP, 9.0))
+    assert Watched.looks == 1
+    ledger.close()
+
+
+def exact_delta(rho: float, epsilon: float) -> float:
+    """δ of a Gaussian mechanism that is exactly ρ-zCDP (Balle and Wang 2018, Theorem 8): a lower bound on any conversion."""
+    mu = math.sqrt(2 * rho)
+    return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.8, 3.2, 20.0])
+@pytest.mark.parametrize("delta", [1e-5, 1e-9, 1e-12])
+def test_conversion_of_rho_is_sound_and_tight(epsilon: float, delta: float) -> None:
+    rho = rho_for(epsilon, delta)
+    assert exact_delta(rho, epsilon) <= delta
+    assert delta_for(rho, epsilon) <= delta < delta_for(rho * 1.001, epsilon)
+    assert epsilon_for(rho, delta) == pytest.approx(epsilon, rel=1e-3)
+    assert epsilon_for(rho, delta) >= epsilon * (1 - 1e-9)
+
+    def exponent(order: float) -> float:
+        """Corollary 13 of Canonne, Kamath and Steinke, written out anew."""
+        return (order - 1) * (order * rho - epsilon) + order * math.log(1 - 1 / order) - math.log(order - 1)
+
+    best = minimize_scalar(lambda u: exponent(1 + math.exp(u)), bounds=(-6, 14), method="bounded", options={"xatol": 1e-10})
+    # Our grid of orders overstates δ, by very little.
+    assert math.exp(best.fun) <= delta_for(rho, epsilon) * (1 + 1e-9)
+    assert delta_for(rho, epsilon) <= math.exp(best.fun) * 1.01
+
+
+def test_conversion_is_monotone() -> None:
+    rhos = np.geomspace(1e-6, 10, 40)
+    for epsilon in (0.1, 1.0, 10.0):
+        deltas = [delta_for(float(rho), epsilon) for rho in rhos]
+        assert np.all(np.diff(deltas) >= 0)
+    for rho in (1e-4, 0.1):
+        deltas = [delta_for(rho, float(e)) for e in np.linspace(0.1, 20, 40)]
+        assert np.all(np.diff(deltas) <= 0)
+
+
+@pytest.mark.parametrize("budget", [Budget(0.8, 1e-9), Budget(20.0, 1e-5)])
+def test_a_budget_splits_its_delta(budget: Budget) -> None:
+    total = budget.total()
+    assert total.measure is Measure.ZCDP
+    assert exact_delta(total.amount, budget.epsilon) + total.delta <= budget.delta
+    swap = budget.replace_one()
+    assert swap.epsilon == 2 * budget.epsilon
+    assert swap.delta == pytest.approx(min(1.0, budget.delta * (1 + math.exp(budget.epsilon))))
+
+
+def test_pure_budgets_are_spent_as_they_are() -> None:
+    assert PURE.total() == Price(Measure.PURE, 3.0)
+    assert PURE.replace_one() == Budget(6.0)
+    assert Price(Measure.PURE, 2.0).rho == 2.0  # ε²/2
