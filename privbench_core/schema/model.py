@@ -6,7 +6,7 @@ Keys are tuples throughout: a single-column key is a tuple of one. Everything in
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -305,7 +305,7 @@ class Schema:
         """Tables such that every referenced table comes before the tables that refer to it, deferred keys apart."""
         return self._ordered[0]
 
-    def _cyclic(self, key: ForeignKey, deferred: Set[str]) -> bool:
+    def _cyclic(self, key: ForeignKey, deferred: AbstractSet[str]) -> bool:
         """Whether ``key`` closes a cycle of keys that are not deferred."""
         seen, frontier = set[str](), {key.parent}
         while frontier:
