@@ -46,8 +46,16 @@ def until_requested(trigger: dg.AutomationCondition[Any]) -> dg.AutomationCondit
     A request made at one tick is seen at the next. What triggers in between (the source changed again, the run failed
     at once) came after the request, so it is not what the request answered, and is kept.
     """
-    answered = Condition.newly_requested() & ~trigger
-    return trigger.since(answered | Condition.initial_evaluation())
+    return trigger.since(_requested_before(trigger) | Condition.initial_evaluation())
+
+
+def until_made(trigger: dg.AutomationCondition[Any]) -> dg.AutomationCondition[Any]:
+    """``trigger``, remembered until it was answered by a request, or by a run that somebody else asked for."""
+    return trigger.since(_requested_before(trigger) | Condition.newly_updated() | Condition.initial_evaluation())
+
+
+def _requested_before(trigger: dg.AutomationCondition[Any]) -> dg.AutomationCondition[Any]:
+    return Condition.newly_requested() & ~trigger
 
 
 def inputs_ready() -> dg.AutomationCondition[Any]:
@@ -74,7 +82,7 @@ def next_step_condition() -> dg.AutomationCondition[Any]:
     Its own update answers a change too: in a run of the whole line each step follows the one before, and is done with
     it.
     """
-    wanted = input_changed().since_last_handled() | until_requested(failed_first())
+    wanted = until_made(input_changed()) | until_requested(failed_first())
     return wanted & inputs_ready() & ~Condition.in_progress()
 
 

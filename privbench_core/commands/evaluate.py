@@ -88,7 +88,7 @@ def show_fidelity(comparison: Comparison) -> None:
         for name, table in comparison.tables.items()
     ]
     headers = ["table", *(f">{order}-way" for order in orders), ">2-way if shuffled"]
-    show("Distance from the source (total variation, 0 is the same)", headers, rows)
+    show("Distance from the source (internal; total variation, 0 is the same)", headers, rows)
     keys = [
         [name, _figure(key.joint), _figure(key.shuffled), _figure(key.fanout_tvd)]
         for name, key in comparison.keys.items()

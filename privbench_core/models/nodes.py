@@ -20,6 +20,7 @@ from privbench_core.models.estimate import mutual_information
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.rules import ByValue, Centres, Rule
 
+_FLOOR = 1e-9
 REGION = "#region"  # name under which link tables tie the parts of a root sum node to context columns
 
 
@@ -41,6 +42,10 @@ class Leaf:
     def columns(self) -> tuple[str, ...]:
         """The columns it models."""
         return tuple(self.marginals)
+
+    def marginal(self, column: str) -> NDArray[np.float64]:
+        """Probabilities of a column's codes."""
+        return self.marginals[column]
 
     def draw(self, rows: Rows, rng: np.random.Generator) -> None:
         """Draw all columns, each given those before it and the context, most informative first."""
@@ -91,6 +96,10 @@ class Product:
         """The columns it models."""
         return tuple(name for part in self.parts for name in part.columns)
 
+    def marginal(self, column: str) -> NDArray[np.float64]:
+        """Probabilities of a column's codes."""
+        return next(part.marginal(column) for part in self.parts if column in part.columns)
+
     def draw(self, rows: Rows, rng: np.random.Generator) -> None:
         """Draw each part; they share nothing but the context."""
         for part in self.parts:
@@ -114,10 +123,16 @@ class Sum:
         """The columns it models."""
         return self.parts[0].columns
 
+    def marginal(self, column: str) -> NDArray[np.float64]:
+        """Probabilities of a column's codes."""
+        counts = self._counts(column)
+        return np.asarray(counts.sum(axis=1) / counts.sum(), dtype=float)
+
     def draw(self, rows: Rows, rng: np.random.Generator) -> None:
         """Send each row to a part (given the context where link tables say how), and draw the parts."""
-        weights = np.maximum([part.total for part in self.parts], 1e-9)
+        weights = np.maximum([part.total for part in self.parts], _FLOOR)
         ties = [Tie(c, table.T) for (c, t), table in rows.links.items() if t == REGION and c in rows.codes]
+        ties = ties or self._region_ties(rows)
         if ties:
             assigned = draw_column(rows, weights / weights.sum(), ties, rng)
         else:
@@ -128,6 +143,27 @@ class Sum:
             inside.links = {pair: table for pair, table in rows.links.items() if pair[1] != REGION}
             part.draw(inside, rng)
             rows.put(members, inside)
+
+    def _region_ties(self, rows: Rows) -> list[Tie]:
+        """Ties of context columns to the parts, where none were released: by way of the column that tells most.
+
+        A column's tie to the context says how likely each of its codes is, and a code how likely each part is. Without
+        this, rows below the root would go to parts at random, and their parts would overrule what the context says.
+        """
+        best: dict[str, tuple[float, NDArray[np.float64]]] = {}
+        for (context, column), joint in rows.links.items():
+            if context in rows.codes and column in self.columns:
+                counts = self._counts(column)
+                inside = counts / np.maximum(joint.sum(axis=0), _FLOOR)[:, None]  # the tie holds for other parts too
+                regions = joint @ (inside / counts.sum())
+                known = mutual_information(regions)
+                if context not in best or known > best[context][0]:
+                    best[context] = known, regions
+        return [Tie(context, regions.T) for context, (_, regions) in best.items()]
+
+    def _counts(self, column: str) -> NDArray[np.float64]:
+        """Released counts of a column's codes in each part, shape (codes, parts), never exactly zero."""
+        return np.stack([part.total * part.marginal(column) for part in self.parts], axis=1) + _FLOOR
 
 
 Node = Leaf | Product | Sum

@@ -80,9 +80,9 @@ class FakeSynthesizer:
         return Step(key, kind, table, inputs, reads, price, run, depends=("seed", "scale") if kind == "sample" else ())
 
     def _profile(self, context: StepContext) -> Artifact:
-        door = context.opened()
-        rows = door.view(ViewSpec(self.runs[-1][1], {})).measure("rows", [Marginal(())], door.budget).values[0]
-        bars = {"size": {"labels": ["all"], "counts": [float(rows)]}}
+        door, table = context.opened(), self.runs[-1][1]
+        rows = door.view(ViewSpec(table, {})).measure("rows", [Marginal(())], door.budget).values[0]
+        bars = {"size": {"labels": ["all"], "counts": [float(rows)]}} if table == "person" else {}
         return Artifact({"rows": float(rows), "summary": {"noisy rows": np.float64(rows), "bars": bars}})
 
     def _model(self, context: StepContext) -> Artifact:

@@ -1,4 +1,4 @@
-"""A database under Dagster, without its daemon: definitions, an instance in memory, and the few things an operator does."""
+"""A database under Dagster without its daemon: definitions, an instance, and the few things an operator does."""
 
 from __future__ import annotations
 

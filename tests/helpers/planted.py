@@ -28,6 +28,10 @@ from privbench_core.privacy.views import CodedView
 from privbench_core.schema.model import Column, ColumnType, ForeignKey, Range, Schema, Table, Values
 from privbench_core.schema.spec import Spec, dump_spec
 from privbench_core.source.arrow_types import arrow_schema
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key, StepContext, StepKind
+from privbench_core.synthesizers.privbench import PrivBench
+from privbench_core.synthesizers.stages.sample import Sample
 
 Codes = NDArray[np.int32]
 Rng = np.random.Generator
@@ -234,3 +238,29 @@ def planted_pair(parents: int = 3000, seed: int = 0) -> tuple[Schema, dict[str, 
         "child": rows_of(child, id=np.arange(len(home)) + 1000, parent_id=home + 7, b=texts(b), x=x),
     }
     return Schema("planted", (parent, child), "parent"), tables
+
+
+def draw_exactly(
+    schema: Schema,
+    tables: Mapping[str, pa.Table],
+    *,
+    noise: NoiseSource | None = None,
+    budget: Budget = Budget(1e8, 1e-6),  # noqa: B008 - frozen
+    seed: int = 0,
+    scale: float = 1.0,
+    **options: Any,
+) -> dict[str, Sample]:
+    """Samples of PrivBench's plan, run in memory up to the sample steps: by default from exact measurements."""
+    plan = PrivBench().plan(schema, budget, options)
+    database = PrivateDatabase(schema, tables, bytes(16))
+    public = {table.name: tables[table.name] for table in schema.tables if table.public}
+    made: dict[Key, Artifact] = {}
+    for step in plan.steps:
+        if step.kind not in {StepKind.PROFILE, StepKind.MODEL, StepKind.FANOUT, StepKind.SAMPLE}:
+            continue
+        account = Account(step.price, lambda label, price: None)
+        door = Door(database, account, noise or NoNoise(), "/".join(step.key)) if step.reads else None
+        context = StepContext({key: made[key] for key in step.inputs}, door, public, seed, scale)
+        made[step.key] = Artifact.from_bytes(step.run(context).to_bytes())
+        assert account.spent.fits(step.price), step.key
+    return {key[1]: Sample.from_artifact(made[key]) for key in made if key[0] == "sample"}

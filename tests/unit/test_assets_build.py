@@ -22,7 +22,7 @@ from tests.helpers.fake_synthesizer import FakeSynthesizer
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeSynthesizer:
     fake = FakeSynthesizer()
-    monkeypatch.setattr(pipeline_run, "load_synthesizer", lambda name: fake)
+    monkeypatch.setattr(pipeline_run, "load_synthesizer", lambda _: fake)
     return fake
 
 
@@ -30,7 +30,8 @@ def names(keys: set[dg.AssetKey]) -> set[str]:
     return {"/".join(key.path[1:]) for key in keys}
 
 
-def test_every_step_is_an_asset_and_only_profiles_depend_on_the_source(town_spec: Path, fake: FakeSynthesizer) -> None:
+@pytest.mark.usefixtures("fake")
+def test_every_step_is_an_asset_and_only_profiles_depend_on_the_source(town_spec: Path) -> None:
     graph = build_defs(town_spec).resolve_asset_graph()
     depends = {"/".join(node.key.path): names(node.parent_keys) for node in graph.asset_nodes}
     assert depends == {
@@ -66,7 +67,8 @@ def test_assets_say_what_they_are(town_spec: Path, fake: FakeSynthesizer) -> Non
     assert "looks at no private row" in (sample.description or "")
 
 
-def test_checks_are_blocking_and_partitioned_by_epsilon(town_spec: Path, fake: FakeSynthesizer) -> None:
+@pytest.mark.usefixtures("fake")
+def test_checks_are_blocking_and_partitioned_by_epsilon(town_spec: Path) -> None:
     graph = build_defs(town_spec).resolve_asset_graph()
     found = {key.name: graph.get(key) for key in graph.asset_check_keys}
     assert set(found) == {
@@ -78,7 +80,8 @@ def test_checks_are_blocking_and_partitioned_by_epsilon(town_spec: Path, fake: F
         assert node.partitions_def.get_partition_keys() == ["0.8", "3.2"]
 
 
-def test_nothing_runs_by_itself_before_somebody_turns_it_on(town_spec: Path, fake: FakeSynthesizer) -> None:
+@pytest.mark.usefixtures("fake")
+def test_nothing_runs_by_itself_before_somebody_turns_it_on(town_spec: Path) -> None:
     defs = build_defs(town_spec)
     schedules = {schedule.name: schedule for schedule in defs.schedules or []}
     assert {name: schedule.cron_schedule for name, schedule in schedules.items()} == {
@@ -92,7 +95,8 @@ def test_nothing_runs_by_itself_before_somebody_turns_it_on(town_spec: Path, fak
     assert step_key("town", ("source", "person")) in selected
 
 
-def test_the_schedule_of_the_spec_asks_for_every_epsilon(town_spec: Path, fake: FakeSynthesizer) -> None:
+@pytest.mark.usefixtures("fake")
+def test_the_schedule_of_the_spec_asks_for_every_epsilon(town_spec: Path) -> None:
     spec = replace(load_spec(town_spec), schedule="30 4 * * *")
     schedule = build_defs(spec).resolve_schedule_def("town_refresh_schedule")
     assert schedule.cron_schedule == "30 4 * * *"
@@ -108,7 +112,8 @@ def test_the_schedule_of_the_spec_asks_for_every_epsilon(town_spec: Path, fake: 
     assert len({request.run_key for request in tick.run_requests or []}) == 2
 
 
-def test_resources_can_be_replaced(town_spec: Path, fake: FakeSynthesizer) -> None:
+@pytest.mark.usefixtures("fake")
+def test_resources_can_be_replaced(town_spec: Path) -> None:
     own = dg.ResourceDefinition.hardcoded_resource("mine")
     defs = build_defs(town_spec, resource_overrides={"town__session": own})
     assert defs.resources is not None

@@ -18,7 +18,7 @@ from tests.helpers.fake_synthesizer import FakeSynthesizer
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeSynthesizer:
     fake = FakeSynthesizer()
-    monkeypatch.setattr(pipeline_run, "load_synthesizer", lambda name: fake)
+    monkeypatch.setattr(pipeline_run, "load_synthesizer", lambda _: fake)
     return fake
 
 
@@ -73,13 +73,13 @@ def test_a_database_is_defined_once(town_spec: Path, tmp_path: Path) -> None:
 
 
 def test_what_the_synthesizer_refuses_is_a_broken_spec(town_spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(name: str) -> None:
+    def refuse(_: str) -> None:
         raise UnsupportedBudgetError("no pure form")
 
     monkeypatch.setattr(pipeline_run, "load_synthesizer", refuse)
     assert "no pure form" in assets(town_spec)["town/broken_spec"]
 
-    def stumble(name: str) -> None:
+    def stumble(_: str) -> None:
         raise ZeroDivisionError("oh")
 
     monkeypatch.setattr(pipeline_run, "load_synthesizer", stumble)

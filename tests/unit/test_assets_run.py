@@ -1,4 +1,4 @@
-"""What happens when assets are materialised: paid once, refused where it must be, and nothing private in the event log."""
+"""What happens when assets are materialised: paid once, refused where it must be, nothing private in the event log."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ FREE = ["fanout/person.household_id", "sample/household", "sample/person", "vali
 
 
 @pytest.fixture
-def town(town_spec: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Orchestrated]:
+def operated(town_spec: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Orchestrated]:
     fake = FakeSynthesizer()
-    monkeypatch.setattr(pipeline_run, "load_synthesizer", lambda name: fake)
+    monkeypatch.setattr(pipeline_run, "load_synthesizer", lambda _: fake)
     with dg.DagsterInstance.ephemeral() as instance:
         yield Orchestrated(town_spec, fake, instance)
 
 
-def test_a_refresh_pays_once_and_a_second_reuses_everything(town: Orchestrated) -> None:
-    first = town.refresh("0.8")
+def test_a_refresh_pays_once_and_a_second_reuses_everything(operated: Orchestrated) -> None:
+    first = operated.refresh("0.8")
     assert first.success
-    assert {"/".join(key) for key in town.fake.runs} == {*PAID, *FREE}
-    cost = town.spent()
-    second = town.refresh("0.8")
+    assert {"/".join(key) for key in operated.fake.runs} == {*PAID, *FREE}
+    cost = operated.spent()
+    second = operated.refresh("0.8")
     assert second.success
-    assert town.fake.runs == [("publish", "bundle")]
-    assert town.spent() == cost > 0
+    assert operated.fake.runs == [("publish", "bundle")]
+    assert operated.spent() == cost > 0
     paid = {step: shown(first)[step]["paid ρ"] for step in PAID}
     assert sum(paid.values()) == pytest.approx(cost, rel=1e-4)
     for step in PAID:
@@ -49,8 +49,8 @@ def test_a_refresh_pays_once_and_a_second_reuses_everything(town: Orchestrated) 
     assert all(versions(first)[step] == versions(second)[step] for step in (*PAID, *FREE))
 
 
-def test_epsilons_are_paid_apart_and_add_up(town: Orchestrated) -> None:
-    low, high = town.refresh("0.8"), town.refresh("3.2")
+def test_epsilons_are_paid_apart_and_add_up(operated: Orchestrated) -> None:
+    low, high = operated.refresh("0.8"), operated.refresh("3.2")
     assert low.success
     assert high.success
     assert all(versions(low)[step] != versions(high)[step] for step in PAID)
@@ -58,13 +58,13 @@ def test_epsilons_are_paid_apart_and_add_up(town: Orchestrated) -> None:
     assert 20 > left[0] > left[1] > 0
 
 
-def test_metadata_shows_released_facts(town: Orchestrated) -> None:
-    found = shown(town.refresh("0.8"))
+def test_metadata_shows_released_facts(operated: Orchestrated) -> None:
+    found = shown(operated.refresh("0.8"))
     profile, model, sample = found["profile/person"], found["model/person"], found["sample/person"]
     assert profile["distributions"].startswith("![Noisy counts of person](data:image/png;base64,iVBOR")
     assert len(profile["distributions"]) < 20_000
     assert (model["nodes"], model["of"]) == (1, {"kind": "constant"})
-    rows = pq.read_table(town.spec.state / "bundles" / "0.8" / "data" / "person.parquet").num_rows
+    rows = pq.read_table(operated.spec.state / "bundles" / "0.8" / "data" / "person.parquet").num_rows
     assert sample["dagster/row_count"] == rows
     columns = {column.name: column for column in sample["dagster/column_schema"].columns}
     assert list(columns) == ["id", "household_id", "age", "works"]
@@ -74,9 +74,9 @@ def test_metadata_shows_released_facts(town: Orchestrated) -> None:
     assert sample["price"] == "free: looks at no private row"
 
 
-def test_the_bundle_is_whole_and_its_place_is_shown(town: Orchestrated) -> None:
-    found = shown(town.refresh("0.8"))["publish/bundle"]
-    folder = town.spec.state / "bundles" / "0.8"
+def test_the_bundle_is_whole_and_its_place_is_shown(operated: Orchestrated) -> None:
+    found = shown(operated.refresh("0.8"))["publish/bundle"]
+    folder = operated.spec.state / "bundles" / "0.8"
     assert found["bundle"] == str(folder)
     assert found["ε"] == 0.8
     files = {record.data["file"] for record in found["files"]}
@@ -85,67 +85,67 @@ def test_the_bundle_is_whole_and_its_place_is_shown(town: Orchestrated) -> None:
     assert guarantee["add_or_remove_one_unit"] == {"epsilon": 0.8, "delta": 1e-9}
 
 
-def test_seed_and_scale_of_a_launch_redraw_without_paying(town: Orchestrated) -> None:
-    before = shown(town.refresh("0.8"))["sample/person"]["dagster/row_count"]
-    cost = town.spent()
+def test_seed_and_scale_of_a_launch_redraw_without_paying(operated: Orchestrated) -> None:
+    before = shown(operated.refresh("0.8"))["sample/person"]["dagster/row_count"]
+    cost = operated.spent()
     config = {"resources": {"town__session": {"config": {"seed": 5, "scale": 3.0}}}}
-    again = town.refresh("0.8", config=config)
+    again = operated.refresh("0.8", config=config)
     assert again.success
     assert shown(again)["sample/person"]["dagster/row_count"] == pytest.approx(3 * before, abs=3)
-    assert town.spent() == cost
+    assert operated.spent() == cost
 
 
-def test_a_failed_check_stops_before_publishing_and_stays_in_the_way(town: Orchestrated) -> None:
-    town.fake.fails = {("person", "integrity")}
-    result = town.refresh("0.8")
+def test_a_failed_check_stops_before_publishing_and_stays_in_the_way(operated: Orchestrated) -> None:
+    operated.fake.fails = {("person", "integrity")}
+    result = operated.refresh("0.8")
     assert not result.success
     checks = {check.check_name: check for check in result.get_asset_check_evaluations()}
     assert {name for name, check in checks.items() if not check.passed} == {"person__integrity"}
     assert checks["person__integrity"].severity is dg.AssetCheckSeverity.ERROR
     assert checks["person__integrity"].metadata["failed"].value == 1
-    assert ("publish", "bundle") not in town.fake.runs
-    alone = town.refresh("0.8", ["publish/bundle"])
+    assert ("publish", "bundle") not in operated.fake.runs
+    alone = operated.refresh("0.8", ["publish/bundle"])
     assert not alone.success
     assert "nothing was published" in errors(alone)
-    assert not (town.spec.state / "bundles").exists()
+    assert not (operated.spec.state / "bundles").exists()
 
 
-def test_a_source_that_changed_after_its_profile_is_refused(town: Orchestrated) -> None:
-    assert town.refresh("0.8", ["profile/household", "profile/person"]).success
-    cost = town.spent()
-    town.change("person")
-    result = town.refresh("0.8", ["model/person"])
+def test_a_source_that_changed_after_its_profile_is_refused(operated: Orchestrated) -> None:
+    assert operated.refresh("0.8", ["profile/household", "profile/person"]).success
+    cost = operated.spent()
+    operated.change("person")
+    result = operated.refresh("0.8", ["model/person"])
     assert not result.success
-    assert town.spent() == cost
+    assert operated.spent() == cost
     said = errors(result)
     assert "SourceChangedError: person: the source changed after a step before model/person" in said
     assert "Materialise the profile of person" in said
-    assert town.refresh("0.8", ["model/household"]).success
+    assert operated.refresh("0.8", ["model/household"]).success
 
 
-def test_results_of_two_states_of_the_source_are_not_mixed(town: Orchestrated) -> None:
-    assert town.refresh("0.8").success
-    town.change("household")
-    assert town.refresh("0.8", ["profile/household", "model/household", "sample/household"]).success
-    both = town.refresh("0.8", ["validate/all"])
+def test_results_of_two_states_of_the_source_are_not_mixed(operated: Orchestrated) -> None:
+    assert operated.refresh("0.8").success
+    operated.change("household")
+    assert operated.refresh("0.8", ["profile/household", "model/household", "sample/household"]).success
+    both = operated.refresh("0.8", ["validate/all"])
     assert not both.success
     assert "household: the source changed" in errors(both)
-    assert town.refresh("0.8").success
+    assert operated.refresh("0.8").success
 
 
-def test_a_step_before_its_inputs_says_what_to_do(town: Orchestrated) -> None:
-    result = town.refresh("0.8", ["model/person"])
+def test_a_step_before_its_inputs_says_what_to_do(operated: Orchestrated) -> None:
+    result = operated.refresh("0.8", ["model/person"])
     assert "town/profile/person: not made yet at this ε; materialise it first" in errors(result)
 
 
-def test_a_damaged_release_is_noticed(town: Orchestrated) -> None:
-    assert town.refresh("0.8").success
-    manifest = read_manifest(manifest_path(town.spec.state, town.key("model/person"), "0.8"))
+def test_a_damaged_release_is_noticed(operated: Orchestrated) -> None:
+    assert operated.refresh("0.8").success
+    manifest = read_manifest(manifest_path(operated.spec.state, operated.key("model/person"), "0.8"))
     assert manifest is not None
-    workspace = Workspace(town.spec)
+    workspace = Workspace(operated.spec)
     workspace.releases.path(manifest.release).write_bytes(b"PRIVBENCH1 nonsense")
     workspace.close()
-    result = town.refresh("0.8", ["sample/person"])
+    result = operated.refresh("0.8", ["sample/person"])
     assert not result.success
     assert "is damaged (checksum)" in errors(result)
 
@@ -167,36 +167,38 @@ def test_a_damaged_manifest_is_noticed(tmp_path: Path) -> None:
         (SourceError("person.age: 3 are wrong", private_detail=SECRET), "SourceError: person.age: 3 are wrong"),
     ],
 )
-def test_errors_say_nothing_private_and_keep_it_for_the_owner(town: Orchestrated, error: Exception, said: str) -> None:
+def test_errors_say_nothing_private_and_keep_it_for_the_owner(
+    operated: Orchestrated, error: Exception, said: str
+) -> None:
     error.__cause__ = KeyError(SECRET)
-    town.fake.broken[("model", "person")] = error
-    result = town.refresh("0.8", ["profile/person", "model/person"])
+    operated.fake.broken[("model", "person")] = error
+    result = operated.refresh("0.8", ["profile/person", "model/person"])
     assert not result.success
     assert said in errors(result)
     assert SECRET not in errors(result)
-    (kept,) = (town.spec.state / "errors").iterdir()
+    (kept,) = (operated.spec.state / "errors").iterdir()
     assert SECRET in kept.read_text()
     assert kept.name in errors(result)
     assert kept.stat().st_mode & 0o077 == 0
 
 
-def test_a_failed_look_counts_as_spent(town: Orchestrated) -> None:
-    town.fake.broken[("model", "person")] = ValueError("x")
-    town.refresh("0.8", ["profile/person", "model/person"])
-    once = town.spent()
-    town.fake.broken.clear()
-    assert town.refresh("0.8", ["model/person"]).success
-    assert town.spent() > once
+def test_a_failed_look_counts_as_spent(operated: Orchestrated) -> None:
+    operated.fake.broken[("model", "person")] = ValueError("x")
+    operated.refresh("0.8", ["profile/person", "model/person"])
+    once = operated.spent()
+    operated.fake.broken.clear()
+    assert operated.refresh("0.8", ["model/person"]).success
+    assert operated.spent() > once
 
 
-def test_nothing_of_a_private_row_is_in_the_event_log(town: Orchestrated) -> None:
+def test_nothing_of_a_private_row_is_in_the_event_log(operated: Orchestrated) -> None:
     canary = 424_242_424_242
-    path = town.path.parent / "person.parquet"
+    path = operated.path.parent / "person.parquet"
     rows = pq.read_table(path)
     pq.write_table(rows.set_column(0, "id", pa.array([canary, *rows["id"].to_pylist()[1:]])), path)
-    town.observe()
-    result = town.refresh("0.8")
+    operated.observe()
+    result = operated.refresh("0.8")
     assert result.success
-    events = "\n".join(str(event) for event in town.instance.all_logs(result.run_id))
+    events = "\n".join(str(event) for event in operated.instance.all_logs(result.run_id))
     assert str(canary) not in events
     assert "person.parquet" in events
