@@ -131,7 +131,7 @@ def _record(outcome: Mapping[str, Any]) -> dg.TableRecord:
 
 def _number(found: Any, kind: type[int | float]) -> int | float | str:
     """A number as a table cell takes it; empty where there is none."""
-    return "" if found is None else kind(found)
+    return "" if found is None else kind(f"{found:.4g}") if kind is float else kind(found)
 
 
 def _where(outcome: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.domain.codec import Codec, Codes
-from privbench_core.domain.merging import merge_smallest, merge_until_significant, segment_sums
+from privbench_core.domain.merging import merge_smallest, segment_sums, segments
 from privbench_core.errors import InternalError
 
 Floats = NDArray[np.float64]
@@ -108,7 +108,7 @@ def merge_cells(noisy: Floats, codec: Codec, sigma: float, max_codes: int) -> Bi
     """Merge cells that released counts cannot tell from noise.
 
     Lists of values: values with a noisy count of at most ``SIGNIFICANT`` * ``sigma`` become one rare code. Ordered
-    domains: neighbouring cells are merged until each group's count is significant for its width. NULL and cells of
+    domains: neighbouring cells that noise cannot tell apart become one code. NULL and cells of
     values outside of the domain keep a code of their own if they are significant; else they join another code with
     weight 0, that is, they are never drawn.
 
@@ -165,8 +165,8 @@ def _merge_list(noisy: Floats, sigma: float, max_codes: int) -> tuple[NDArray[np
 
 def _merge_ordered(noisy: Floats, sigma: float, max_codes: int) -> tuple[NDArray[np.int64], Floats]:
     """Codes and unnormalised weights of interval cells: groups of neighbours, in order."""
-    starts = merge_until_significant(noisy, SIGNIFICANT * sigma)
-    weights = np.concatenate([_spread(part, sigma) for part in np.split(noisy, starts[1:])])
+    starts = segments(noisy, sigma)
+    weights = np.concatenate([_shrunk(part, sigma) for part in np.split(noisy, starts[1:])])
     final = starts[merge_smallest(segment_sums(noisy, starts), max_codes)]
     code_of = np.repeat(np.arange(len(final)), np.diff(np.append(final, len(noisy))))
     empty = np.bincount(code_of, weights) <= 0
@@ -174,14 +174,12 @@ def _merge_ordered(noisy: Floats, sigma: float, max_codes: int) -> tuple[NDArray
     return code_of, weights
 
 
-def _spread(noisy: Floats, sigma: float) -> Floats:
-    """Estimated counts of the cells of one group: significant ones their own, the others equal shares of what is left.
-
-    A share of what is left is the mean of noisy counts, so the noise of single cells does not become structure.
-    """
-    heavy = noisy > SIGNIFICANT * sigma
-    rest = noisy[~heavy]
-    return np.where(heavy, noisy, max(float(rest.mean()), 0.0) if len(rest) else 0.0)
+def _shrunk(noisy: Floats, sigma: float) -> Floats:
+    """Estimated counts of the cells of a segment: pulled to their mean as far as their spread is that of the noise."""
+    mean = noisy.mean()
+    spread = noisy.var(ddof=1) if len(noisy) > 1 else 0.0
+    kept = max(0.0, 1 - sigma**2 / spread) if spread > 0 else 1.0
+    return np.asarray(np.maximum(mean + kept * (noisy - mean), 0.0))
 
 
 def _nearest_interval(cell: int, codec: Codec, counts: NDArray[Any]) -> int:

@@ -162,6 +162,6 @@ def _first_of_each(table: Table, columns: Mapping[str, pa.Array], keep: NDArray[
         frame = values.to_pandas(types_mapper=_WHOLE.get)
         repeated = frame.duplicated(keep="first").to_numpy()
         if unique != table.primary_key:
-            repeated &= ~frame.isna().any(axis=1).to_numpy()
+            repeated = repeated & ~frame.isna().any(axis=1).to_numpy()
         result[standing[repeated]] = False
     return result

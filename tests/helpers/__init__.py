@@ -1,1 +1,1 @@
-"""What several test modules share: noise that can be seeded, recorded and replayed; neighbouring databases; bare plan runs."""
+"""What several test modules share: replayed noise, neighbouring databases, bare plan runs, the audit."""

@@ -84,7 +84,7 @@ def _owner(child: str, column: str, parent: str, most: int) -> ForeignKey:
 
 
 def town(seed: int, units: int = 60, *, learned: bool = True) -> Database:
-    """Two levels, columns of every type, extremes, NULLs and values outside; household 0 has far more than τ persons, 1 none.
+    """Two levels, all types, extremes, NULLs, values outside; household 0 has far more than τ persons, 1 none.
 
     Args:
         seed: Of the rows.
@@ -189,9 +189,9 @@ def shop(seed: int, units: int = 40, *, learned: bool = True) -> Database:
 
 
 def forum(seed: int, units: int = 30, *, most_votes: int = 3) -> Database:
-    """Several private parents: votes belong to a post's author, and their voter is a private parent with a declared bound.
+    """Several private parents: a vote belongs to its post's author, and its voter is a parent with a declared bound.
 
-    User 0 uses the declared bound up, on posts that are crowded, so that the slots these votes held are filled by others.
+    User 0 uses the bound up, on crowded posts, so that others fill the slots that these votes held.
     """
     rng = np.random.default_rng(seed)
     user = Table("user", (Column("id", INTEGER), Column("age", INTEGER, Range(0, 100, cells=5))), ("id",))
@@ -203,7 +203,12 @@ def forum(seed: int, units: int = 30, *, most_votes: int = 3) -> Database:
     )
     vote = Table(
         "vote",
-        (Column("id", INTEGER), Column("post_id", INTEGER), Column("user_id", INTEGER, nullable=True), Column("up", BOOLEAN)),
+        (
+            Column("id", INTEGER),
+            Column("post_id", INTEGER),
+            Column("user_id", INTEGER, nullable=True),
+            Column("up", BOOLEAN),
+        ),
         ("id",),
         (
             _owner("vote", "post_id", "post", 2),

@@ -1,9 +1,9 @@
 """Noise for tests: seeded, recorded, and replayed on a neighbouring database with every input checked.
 
-Record and replay needs no statistics. A mechanism runs once with its noise recorded. It runs again on a neighbour, and each
-noise call returns what it returned before; so everything the mechanism has released is the same in both runs, and the
-calls must come in the same order with the same sites, shapes, sensitivities and prices, on inputs that differ by no more than
-the declared sensitivity. What a call really costs between these two databases is added up in `ReplayNoise.loss`.
+Record and replay needs no statistics. A mechanism runs once with its noise recorded. It runs again on a neighbour, and
+each noise call returns what it returned before; so everything the mechanism has released is the same in both runs, and
+the calls must come in the same order with the same sites, shapes, sensitivities and prices, on inputs that differ by no
+more than the declared sensitivity. What the calls really cost between the two databases adds up in `ReplayNoise.loss`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity, noise
 _SLACK = 1 + 1e-9  # sensitivities are floats
 
 
-class Violation(AssertionError):
+class Violation(AssertionError):  # noqa: N818 - the word of the method
     """The mechanism did on a neighbour what its declared sensitivities do not cover."""
 
 
@@ -43,7 +43,9 @@ class SeededNoise:
         epsilon = price.amount if price.measure is Measure.PURE else math.sqrt(8 * price.amount)
         return int(np.argmax(scores + self._rng.gumbel(0.0, 2 * sensitivity / epsilon, len(scores))))
 
-    def keep(self, site: str, exact: dict[str, int], sensitivity: Sensitivity, price: Price, touched: int) -> dict[str, int]:
+    def keep(
+        self, site: str, exact: dict[str, int], sensitivity: Sensitivity, price: Price, touched: int
+    ) -> dict[str, int]:
         bar = threshold(sensitivity, price, touched)
         keys = sorted(exact)
         noisy = self.add(site, np.array([exact[key] for key in keys], dtype=np.int64), sensitivity, price)
@@ -81,7 +83,9 @@ class RecordingNoise:
         answer = self.source.choose(site, scores, sensitivity, price)
         return self._note(("choose", site, np.shape(scores), sensitivity, price), np.array(scores), answer)
 
-    def keep(self, site: str, exact: dict[str, int], sensitivity: Sensitivity, price: Price, touched: int) -> dict[str, int]:
+    def keep(
+        self, site: str, exact: dict[str, int], sensitivity: Sensitivity, price: Price, touched: int
+    ) -> dict[str, int]:
         answer = self.source.keep(site, exact, sensitivity, price, touched)
         return self._note(("keep", site, touched, sensitivity, price), dict(exact), answer)
 
@@ -119,7 +123,9 @@ class ReplayNoise:
         self._spend(shift / sensitivity, price)
         return int(call.answer)
 
-    def keep(self, site: str, exact: dict[str, int], sensitivity: Sensitivity, price: Price, touched: int) -> dict[str, int]:
+    def keep(
+        self, site: str, exact: dict[str, int], sensitivity: Sensitivity, price: Price, touched: int
+    ) -> dict[str, int]:
         call = self._expect(("keep", site, touched, sensitivity, price))
         lonely = exact.keys() ^ call.exact.keys()
         if len(lonely) > touched:

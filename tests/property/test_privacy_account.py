@@ -30,7 +30,12 @@ class Oracle:
 
 
 commands = st.lists(
-    st.tuples(st.integers(0, 50), st.sampled_from(["charge", "charge", "charge", "split"]), st.integers(1, 40), st.integers(0, 4)),
+    st.tuples(
+        st.integers(0, 50),
+        st.sampled_from(["charge", "charge", "charge", "split"]),
+        st.integers(1, 40),
+        st.integers(0, 4),
+    ),
     max_size=40,
 )
 

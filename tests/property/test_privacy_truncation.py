@@ -21,7 +21,12 @@ EXAMPLES = settings(max_examples=60)
 
 def table(name: str, *keys: ForeignKey) -> Table:
     """A table of keys: ``id`` and one column per foreign key."""
-    return Table(name, (Column("id", INTEGER), *(Column(k.columns[0], INTEGER, nullable=k.optional) for k in keys)), ("id",), keys)
+    return Table(
+        name,
+        (Column("id", INTEGER), *(Column(k.columns[0], INTEGER, nullable=k.optional) for k in keys)),
+        ("id",),
+        keys,
+    )
 
 
 def key(child: str, column: str, parent: str, most: int, *, owner: bool = False) -> ForeignKey:
@@ -71,7 +76,9 @@ def owner_of(database: Database, name: str) -> dict[int, int]:
     up = database.schema.table(name).owner_key
     assert up is not None
     above = owner_of(database, up.parent)
-    return {k: above[p] for k, p in zip(rows.column("id").to_pylist(), rows.column(up.columns[0]).to_pylist(), strict=True)}
+    return {
+        k: above[p] for k, p in zip(rows.column("id").to_pylist(), rows.column(up.columns[0]).to_pylist(), strict=True)
+    }
 
 
 @EXAMPLES
@@ -240,7 +247,14 @@ def _rows(rows: pa.Table) -> list[tuple[object, ...]]:
 
 
 def test_rows_without_an_owner_are_never_looked_at() -> None:
-    schema = Schema("d", (table("unit"), table("row", ForeignKey("row", ("up",), "unit", ("id",), max_children=2, owner=True, optional=True))), "unit")
+    schema = Schema(
+        "d",
+        (
+            table("unit"),
+            table("row", ForeignKey("row", ("up",), "unit", ("id",), max_children=2, owner=True, optional=True)),
+        ),
+        "unit",
+    )
     rows = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "up": pa.array([None, 5, None], pa.int64())})
     private = PrivateDatabase(schema, {"unit": pa.table({"id": pa.array([5], pa.int64())}), "row": rows}, SECRET)
     assert private.kept("row").tolist() == [False, True, False]

@@ -1,8 +1,8 @@
-"""Record and replay over the whole PrivBench plan: a neighbour may move no noise input further than declared, nor anything else.
+"""Record and replay over the whole PrivBench plan: a neighbour moves no noise input beyond what is declared.
 
-Every noise call returns on the neighbour what it returned before, so *all* artifacts must come out byte for byte the same: what
-differs has reached them around the noise. Beyond each call's sensitivity, the sum of what the calls cost between the two
-databases must stay within the step's price, which proves the composition, parallel parts included.
+Every noise call returns on the neighbour what it returned before, so *all* artifacts must come out byte for byte the same:
+what differs has reached them around the noise. Beyond each call's sensitivity, what the calls cost between the two
+databases must add up to no more than the step's price, which proves the composition, parallel parts included.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privbench import PrivBench
 from tests.helpers.databases import Database, adversaries, forum, shop, town
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise, Violation
-from tests.helpers.plans import EagerSPN, Trace, run_step, computing_steps
+from tests.helpers.plans import EagerSPN, Trace, computing_steps, run_step
 
 PURE, ZCDP = Budget(30.0), Budget(30.0, 1e-6)
 NOISY = Budget(0.5, 1e-6)
@@ -75,7 +75,9 @@ def test_a_neighbour_moves_nothing_but_what_noise_covers(case: str, seed: int) -
         noise = ReplayNoise(recorded.tape)
         second, losses = replay(plan, database.without(unit), noise)
         for step in computing_steps(plan):
-            assert losses[step.key] <= step.price.amount * (1 + 1e-9), f"{step.key} costs more than its price for {unit}"
+            assert losses[step.key] <= step.price.amount * (1 + 1e-9), (
+                f"{step.key} costs more than its price for {unit}"
+            )
             same = first.artifacts[step.key].to_bytes() == second.artifacts[step.key].to_bytes()
             assert same, f"{step.key}: released something around the noise for {unit}"
         assert noise.moved > 0, "removing a unit moved nothing: the test looks at nothing"

@@ -9,7 +9,7 @@ import pytest
 
 from privbench_core.domain.binning import Binning, merge_cells
 from privbench_core.domain.codecs import codec_for
-from privbench_core.domain.merging import merge_smallest, merge_until_significant
+from privbench_core.domain.merging import merge_smallest, segments
 from privbench_core.errors import InternalError
 from privbench_core.schema.model import Column, ColumnType, Range, Values
 
@@ -53,7 +53,7 @@ def test_lists_keep_to_the_bound_on_codes():
     assert merged([500, 400, 300, 200, 0], a_list(4), max_codes=1).size == 1
 
 
-def test_neighbours_merge_until_significant_and_heavy_cells_stay_alone():
+def test_neighbours_of_equal_height_merge_and_heavy_cells_stay_alone():
     binning = merged([20, 25, 15, 900, 12, 28, 20, 0, 0], a_range(7))
     assert binning.code_of[:7] == (0, 0, 0, 1, 2, 2, 2)
     assert binning.ordered == 3
@@ -61,11 +61,11 @@ def test_neighbours_merge_until_significant_and_heavy_cells_stay_alone():
     assert binning.weights[3] == 1.0
 
 
-def test_an_empty_tail_joins_its_neighbour_with_next_to_no_weight():
+def test_an_empty_tail_is_one_code_of_equal_shares():
     binning = merged([1000, *[1.0] * 5, *[-1.0] * 5, 0, 0], a_range(11))
-    assert binning.size == 1
-    assert binning.weights[0] == 1.0
-    assert sum(binning.weights[1:]) == 0.0
+    assert binning.code_of[:11] == (0, *[1] * 10)
+    np.testing.assert_allclose(binning.weights[1:11], 0.1)
+    assert binning.weights[11:] == (0.0, 0.0)
 
 
 def test_groups_keep_to_the_bound_and_their_inner_weights():
@@ -76,14 +76,14 @@ def test_groups_keep_to_the_bound_and_their_inner_weights():
 
 
 def test_special_cells_of_ranges():
-    binning = merged([1000, 1000, 900, 3, 200], a_range(2, nullable=True))
-    assert binning.code_of == (0, 1, 2, 1, 3)
+    binning = merged([1000, 500, 900, 3, 200], a_range(2, nullable=True))
+    assert binning.code_of == (0, 1, 2, 0, 3)
     assert binning.weights == (1.0, 1.0, 1.0, 0.0, 1.0)
     assert binning.ordered == 2
 
 
 def test_exact_counts_work():
-    assert merged([5, 0, 0, 7, 0, 0], a_range(4), sigma=0.0).code_of[:4] == (0, 0, 0, 1)
+    assert merged([5, 0, 0, 7, 0, 0], a_range(4), sigma=0.0).code_of[:4] == (0, 1, 2, 3)
     everything_empty = merged([0, 0, 0, 0], a_list(3), sigma=0.0)
     np.testing.assert_allclose(everything_empty.weights, [1 / 3, 1 / 3, 1 / 3, 0])
     np.testing.assert_allclose(merged([0, 0, 0, 0], a_range(2), sigma=0.0).weights, [0.5, 0.5, 0, 0])
@@ -112,9 +112,18 @@ def test_a_binning_comes_back_from_json():
     assert Binning.from_dict(json.loads(json.dumps(binning.to_dict()))) == binning
 
 
+def test_segments_follow_steps_and_single_heavy_cells_whatever_the_noise():
+    rng = np.random.default_rng(0)
+    steps = np.repeat([100.0, 400.0, 400.0, 50.0], 25)
+    steps[60] = 5000.0
+    found = segments(steps + rng.normal(0, 20, 100), 20.0).tolist()
+    assert {25, 60, 61, 75} <= set(found)
+    assert len(found) <= 8
+    assert segments(rng.normal(0, 20, 100), 20.0).tolist() == [0]
+    assert segments(np.array([3.0, 3.0]), 0.0).tolist() == [0, 1]
+
+
 def test_merging_joins_the_smallest_first():
-    assert merge_until_significant(np.array([50.0, 1, 2, 9, 60]), 5.0).tolist() == [0, 1, 4]
-    assert merge_until_significant(np.array([1.0, -2.0]), 5.0).tolist() == [0]
     assert merge_smallest(np.array([10.0, 1, 1, 9, 1]), 3).tolist() == [0, 1, 3]
     assert merge_smallest(np.array([9.0, 1, 1]), 5).tolist() == [0, 1, 2]
 

@@ -27,7 +27,7 @@ from privbench_core.synthesizers.contract import Plan, Step, StepKind
 from privbench_core.synthesizers.privbench import PrivBench
 from tests.helpers.databases import Database, forum, shop, town
 from tests.helpers.noise import SeededNoise
-from tests.helpers.plans import EagerSPN, Trace, run_step, computing_steps
+from tests.helpers.plans import EagerSPN, Trace, computing_steps, run_step
 
 ZCDP, PURE = Budget(3.0, 1e-6), Budget(3.0)
 
@@ -65,11 +65,15 @@ def rooms_view() -> ViewSpec:
     return ViewSpec("household", {"rooms": (Own("rooms"), Coder(codec_for(household.column("rooms"))))})
 
 
-@pytest.mark.parametrize("options", [{"beta": 2}, {"leaf": "histogram", "beta": 12, "alpha": 0.05}], ids=["pairwise", "histograms"])
+@pytest.mark.parametrize(
+    "options", [{"beta": 2}, {"leaf": "histogram", "beta": 12, "alpha": 0.05}], ids=["pairwise", "histograms"]
+)
 @pytest.mark.parametrize("budget", [ZCDP, PURE, Budget(30.0, 1e-6)], ids=["zCDP", "pure", "rich"])
 @pytest.mark.parametrize("make", [town, shop, forum])
 @pytest.mark.usefixtures("sum_nodes")
-def test_charges_fit_prices_and_prices_fit_the_budget(make: Callable[..., Database], budget: Budget, options: dict[str, object]) -> None:
+def test_charges_fit_prices_and_prices_fit_the_budget(
+    make: Callable[..., Database], budget: Budget, options: dict[str, object]
+) -> None:
     database = make(0) if make is forum else make(0, learned=budget.delta > 0)
     plan = PrivBench().plan(database.schema, budget, options)
     trace = Trace()
@@ -91,7 +95,10 @@ def test_charges_fit_prices_and_prices_fit_the_budget(make: Callable[..., Databa
 
 def test_a_plan_beyond_its_budget_cannot_be_made() -> None:
     plan = PrivBench().plan(town(0).schema, ZCDP, {})
-    dear = [replace(step, price=Price(step.price.measure, 2 * step.price.amount)) if step.reads else step for step in plan.steps]
+    dear = [
+        replace(step, price=Price(step.price.measure, 2 * step.price.amount)) if step.reads else step
+        for step in plan.steps
+    ]
     with pytest.raises(InternalError, match="more than its budget"):
         Plan("privbench", ZCDP, tuple(dear))
 
@@ -150,7 +157,10 @@ def test_the_parts_of_a_split_are_disjoint_and_complete() -> None:
     size = curator.sizes["rooms"]
     price = Price(Measure.ZCDP, 1e7)  # next to no noise
     whole = curator.measure("whole", [Marginal(("rooms",))], price).values[0]
-    parts = [part.measure("part", [Marginal(("rooms",))], price).values[0] for part in curator.split(ByValue("rooms", (0, 1) * (size // 2) + (1,) * (size % 2)))]
+    parts = [
+        part.measure("part", [Marginal(("rooms",))], price).values[0]
+        for part in curator.split(ByValue("rooms", (0, 1) * (size // 2) + (1,) * (size % 2)))
+    ]
     assert np.allclose(sum(parts), whole, atol=0.5)
     assert not np.any((parts[0] > 0.5) & (parts[1] > 0.5))
 
@@ -193,13 +203,15 @@ def test_the_door_reserves_before_it_opens_and_writes_down_each_verb() -> None:
     door.view(rooms_view()).measure("rooms", [Watched(("rooms",))], price)
     assert ledger.charges(reservation) == [("s/view/rooms", price.amount)]
     with pytest.raises(BudgetExhaustedError):
-        open_door(town(0).private(), ledger, OpenDPNoise(), release="r", step="t", run="x", price=Price(Measure.ZCDP, 9.0))
+        open_door(
+            town(0).private(), ledger, OpenDPNoise(), release="r", step="t", run="x", price=Price(Measure.ZCDP, 9.0)
+        )
     assert Watched.looks == 1
     ledger.close()
 
 
 def exact_delta(rho: float, epsilon: float) -> float:
-    """δ of a Gaussian mechanism that is exactly ρ-zCDP (Balle and Wang 2018, Theorem 8): a lower bound on any conversion."""
+    """δ of Gaussian noise that is exactly ρ-zCDP (Balle and Wang 2018, Theorem 8): no conversion may promise less."""
     mu = math.sqrt(2 * rho)
     return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
 
@@ -217,7 +229,9 @@ def test_conversion_of_rho_is_sound_and_tight(epsilon: float, delta: float) -> N
         """Corollary 13 of Canonne, Kamath and Steinke, written out anew."""
         return (order - 1) * (order * rho - epsilon) + order * math.log(1 - 1 / order) - math.log(order - 1)
 
-    best = minimize_scalar(lambda u: exponent(1 + math.exp(u)), bounds=(-6, 14), method="bounded", options={"xatol": 1e-10})
+    best = minimize_scalar(
+        lambda u: exponent(1 + math.exp(u)), bounds=(-6, 14), method="bounded", options={"xatol": 1e-10}
+    )
     # Our grid of orders overstates δ, by very little.
     assert math.exp(best.fun) <= delta_for(rho, epsilon) * (1 + 1e-9)
     assert delta_for(rho, epsilon) <= math.exp(best.fun) * 1.01

@@ -1,0 +1,75 @@
+"""The ledger against an oracle: any sequence of prices, and the lifetime holds."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from privbench_core.errors import BudgetExhaustedError
+from privbench_core.privacy.budget import Budget, Measure, Price
+from privbench_core.privacy.ledger import Ledger
+
+amounts = st.floats(0, 1.5) | st.floats(0, 0.05)
+prices = st.lists(
+    st.builds(Price, st.just(Measure.PURE), amounts)
+    | st.builds(Price, st.just(Measure.ZCDP), amounts, st.sampled_from([0.0, 0.0, 1e-10, 1e-9, 1e-8])),
+    max_size=25,
+)
+lifetimes = st.sampled_from([Budget(2.0), Budget(2.0, 1e-6), Budget(0.5, 1e-6), Budget(8.0, 1e-9)])
+
+
+def guaranteed(entries: list[Price], lifetime: Budget) -> bool:
+    """Whether what was let in satisfies the lifetime, by one argument or the other."""
+    pure = all(price.measure is Measure.PURE and price.delta == 0 for price in entries)
+    if pure and sum(price.amount for price in entries) <= lifetime.epsilon * (1 + 1e-6):
+        return True
+    if lifetime.delta == 0:
+        return False
+    rho = sum(price.amount**2 / 2 if price.measure is Measure.PURE else price.amount for price in entries)
+    failing = sum(price.delta for price in entries)
+    if rho == 0:
+        return failing <= lifetime.delta
+    mu = math.sqrt(2 * rho)
+    gaussian = norm.cdf(mu / 2 - lifetime.epsilon / mu) - math.exp(lifetime.epsilon) * norm.cdf(
+        -mu / 2 - lifetime.epsilon / mu
+    )
+    return bool(gaussian + failing <= lifetime.delta)
+
+
+@settings(max_examples=80)
+@given(prices, lifetimes)
+def test_no_sequence_of_prices_gets_beyond_the_lifetime(asked: list[Price], lifetime: Budget) -> None:
+    ledger = Ledger(":memory:", "d", "u", lifetime)
+    let_in: list[Price] = []
+    for number, price in enumerate(asked):
+        before = ledger.balance()
+        try:
+            ledger.reserve(f"r{number}", "step", "run", price)
+        except BudgetExhaustedError:
+            assert ledger.balance() == before
+        else:
+            let_in.append(price)
+        assert guaranteed(let_in, lifetime)
+        assert ledger.balance().spent <= lifetime.epsilon * (1 + 1e-6)
+    assert [entry.price for entry in ledger.entries()] == let_in
+    ledger.close()
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(1, 20), max_size=30))
+def test_pure_prices_are_refused_exactly_when_they_do_not_fit(parts: list[int]) -> None:
+    ledger = Ledger(":memory:", "d", "u", Budget(1.0))
+    spent = 0
+    for part in parts:
+        try:
+            ledger.reserve("r", "s", "run", Price(Measure.PURE, part / 64))
+        except BudgetExhaustedError:
+            assert spent + part > 64
+        else:
+            spent += part
+            assert spent <= 64
+    assert ledger.balance().spent == spent / 64
+    ledger.close()

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.linking.fanout import CHILDREN, SIBLINGS, Fanout, FanoutFit, fit_fanout, parent_column
+from privbench_core.models.nodes import REGION, Leaf, Sum
+from privbench_core.privacy.rules import ByValue
+from privbench_core.schema.model import Schema, Table
+from privbench_core.synthesizers.artifact import Artifact
+from tests.helpers.planted import (
+    PLENTY,
+    category,
+    coders_of,
+    counted,
+    door_of,
+    draw_exactly,
+    integer,
+    joint_of,
+    owner_key,
+    planted_pair,
+    rows_of,
+    texts,
+    tvd,
+)
+
+
+def codes(column: pa.ChunkedArray) -> np.ndarray:
+    """Codes of the values that `texts` makes, -1 for NULL."""
+    return np.array([-1 if value is None else int(value[1:]) for value in column.to_pylist()], dtype=np.int64)
+
+
+def places(parent: pa.Table, child: pa.Table, column: str = "parent_id") -> np.ndarray:
+    """Row number of the parent of each child."""
+    at = {value: row for row, value in enumerate(parent.column("id").to_pylist())}
+    return np.array([at[value] for value in child.column(column).to_pylist()], dtype=np.int64)
+
+
+def children_by(parent: pa.Table, child: pa.Table, most: int = 5) -> np.ndarray:
+    """Relative frequencies of (parent's a, number of children)."""
+    number = np.bincount(places(parent, child), minlength=parent.num_rows)
+    return joint_of({"a": codes(parent.column("a")), "n": number}, {"a": 3, "n": most + 1}, "a", "n")
+
+
+def joined(parent: pa.Table, child: pa.Table, above: str = "a", size: int = 3) -> np.ndarray:
+    """Relative frequencies of (parent's ``above``, child's b) over children."""
+    values = {"a": codes(parent.column(above))[places(parent, child)], "b": codes(child.column("b"))}
+    return joint_of(values, {"a": size, "b": 3}, "a", "b")
+
+
+@pytest.fixture(scope="module")
+def pair():
+    schema, tables = planted_pair()
+    made = draw_exactly(schema, tables)
+    return tables, {name: sample.table for name, sample in made.items()}
+
+
+def test_the_number_of_children_follows_the_parent(pair):
+    source, made = pair
+    exact = children_by(source["parent"], source["child"])
+    assert tvd(children_by(made["parent"], made["child"]), exact) < 0.03
+    independent = np.outer(exact.sum(axis=1), exact.sum(axis=0))
+    assert tvd(independent, exact) > 0.5  # what one noisy count per key, shuffled, would give
+
+
+def test_parents_and_children_correlate_over_the_join(pair):
+    source, made = pair
+    exact = joined(source["parent"], source["child"])
+    assert tvd(joined(made["parent"], made["child"]), exact) < 0.03
+    assert tvd(np.outer(exact.sum(axis=1), exact.sum(axis=0)), exact) > 0.2
+
+
+def test_what_is_unrelated_stays_unrelated(pair):
+    _, made = pair
+    found = joined(made["parent"], made["child"], "c", 2)
+    assert tvd(found, np.outer(found.sum(axis=1), found.sum(axis=0))) < 0.03
+
+
+def test_the_childs_own_columns_keep_their_dependence(pair):
+    source, made = pair
+    tables = [
+        joint_of({"b": codes(t.column("b")), "x": t.column("x").to_numpy()}, {"b": 3, "x": 10}, "b", "x")
+        for t in (source["child"], made["child"])
+    ]
+    assert tvd(*tables) < 0.05
+
+
+def test_sizes_are_those_of_the_source(pair):
+    source, made = pair
+    assert made["parent"].num_rows == source["parent"].num_rows
+    assert made["child"].num_rows == pytest.approx(source["child"].num_rows, rel=0.02)
+
+
+def test_a_child_model_with_sum_nodes_still_follows_the_parent():
+    schema, tables = planted_pair(4000)
+    made = {n: s.table for n, s in draw_exactly(schema, tables, beta=300).items()}
+    assert tvd(children_by(made["parent"], made["child"]), children_by(tables["parent"], tables["child"])) < 0.04
+    assert tvd(joined(made["parent"], made["child"]), joined(tables["parent"], tables["child"])) < 0.06
+
+
+def test_the_papers_leaves_follow_the_parent_too():
+    schema, tables = planted_pair(2000)
+    made = {n: s.table for n, s in draw_exactly(schema, tables, leaf="histogram", beta=300, alpha=0.05).items()}
+    assert tvd(joined(made["parent"], made["child"]), joined(tables["parent"], tables["child"])) < 0.1
+
+
+def fitted(model=None) -> tuple[Fanout, dict[str, pa.Table], Schema]:
+    schema, tables = planted_pair(1000)
+    parent, child = schema.tables
+    home = places(tables["parent"], tables["child"])
+    weights = 1 / np.bincount(home)[home]
+    below = (coders_of(child), counted(child, tables["child"], weights))
+    above = (coders_of(parent), counted(parent, tables["parent"]))
+    node = model or Leaf(1.0, {})
+    key = child.foreign_keys[0]
+    return fit_fanout(door_of(schema, tables), key, above, below, node, PLENTY, FanoutFit()), tables, schema
+
+
+def test_a_fanout_comes_back_from_a_stored_artifact():
+    fanout, _, _ = fitted()
+    stored = Artifact({"link": fanout.to_dict()}).to_bytes()
+    back = Fanout.from_dict(Artifact.from_bytes(stored).data["link"])
+    assert Artifact({"link": back.to_dict()}).to_bytes() == stored
+    assert back.sizes == fanout.sizes
+
+
+def test_every_released_table_of_a_fanout_is_a_distribution():
+    fanout, _, _ = fitted()
+    for table in (fanout.counts, *fanout.count_ties.values(), *fanout.ties.values()):
+        assert table.min() >= 0
+        assert table.sum() == pytest.approx(1.0)
+    assert ("parent.a", "b") in fanout.ties
+    assert "a" in fanout.count_ties
+    assert CHILDREN not in fanout.count_ties
+    assert all(context == SIBLINGS or context.startswith("parent.") for context, _ in fanout.ties)
+
+
+def test_the_parts_of_a_root_sum_node_are_tied_to_the_context():
+    schema, _ = planted_pair(10)
+    size = coders_of(schema.table("child"))["b"].size
+    rule = ByValue("b", tuple(int(code > 0) for code in range(size)))
+    fanout, tables, _ = fitted(Sum(rule, (Leaf(1.0, {}), Leaf(1.0, {}))))
+    tie = fanout.ties[parent_column("a"), REGION]
+    home = places(tables["parent"], tables["child"])
+    weights = 1 / np.bincount(home)[home]
+    exact = np.zeros_like(tie)
+    np.add.at(exact, (codes(tables["parent"].column("a"))[home], (codes(tables["child"].column("b")) > 0) + 0), weights)
+    assert tvd(tie, exact / exact.sum()) < 0.001
+
+
+def two_tables(parent: Table, child: Table) -> Schema:
+    return Schema("two", (parent, child), "parent")
+
+
+BARE_PARENT = Table("parent", (integer("id"),), ("id",))
+BARE_CHILD = Table(
+    "child", (integer("id"), integer("parent_id")), ("id",), (owner_key("child", "parent_id", "parent", 3),)
+)
+
+
+def test_tables_of_keys_alone_keep_the_number_of_children():
+    rng = np.random.default_rng(0)
+    number = rng.choice(4, 900, p=[0.4, 0.1, 0.2, 0.3])
+    home = np.repeat(np.arange(900), number)
+    tables = {"parent": rows_of(BARE_PARENT, id=np.arange(900)), "child": rows_of(BARE_CHILD, id=np.arange(len(home)), parent_id=home)}
+    made = draw_exactly(two_tables(BARE_PARENT, BARE_CHILD), tables)
+    found = np.bincount(places(made["parent"].table, made["child"].table), minlength=900)
+    assert np.bincount(found, minlength=4) == pytest.approx(np.bincount(number, minlength=4), abs=2)
+
+
+def test_a_parent_without_attributes_still_tells_children_how_many_they_are():
+    """Children that are alone have another b than children in a crowd."""
+    child = Table("child", (*BARE_CHILD.columns, category("b", 2)), ("id",), BARE_CHILD.foreign_keys)
+    number = np.tile([1, 3], 500)
+    home = np.repeat(np.arange(1000), number)
+    b = (number[home] == 3).astype(int)
+    tables = {"parent": rows_of(BARE_PARENT, id=np.arange(1000)), "child": rows_of(child, id=np.arange(len(home)), parent_id=home, b=texts(b))}
+    made = draw_exactly(two_tables(BARE_PARENT, child), tables)
+    where = places(made["parent"].table, made["child"].table)
+    crowd = np.bincount(where, minlength=1000)[where]
+    assert ((crowd == 3) == (codes(made["child"].table.column("b")) == 1)).mean() > 0.97
+
+
+def test_one_to_one_tables_share_their_key():
+    parent = Table("parent", (integer("id"), category("a", 2)), ("id",))
+    child = Table("child", (integer("id"), category("b", 2)), ("id",), (owner_key("child", "id", "parent", 1),))
+    a = np.random.default_rng(0).integers(0, 2, 1000)
+    has = np.flatnonzero((a == 1) | (np.arange(1000) % 4 == 0))
+    tables = {"parent": rows_of(parent, id=np.arange(1000), a=texts(a)), "child": rows_of(child, id=has, b=texts(a[has]))}
+    made = {n: s.table for n, s in draw_exactly(two_tables(parent, child), tables).items()}
+    ids = made["child"].column("id").to_pylist()
+    assert len(set(ids)) == len(ids) == pytest.approx(len(has), abs=3)
+    where = places(made["parent"], made["child"], "id")
+    above = codes(made["parent"].column("a"))
+    assert (above[where] == codes(made["child"].column("b"))).mean() > 0.97
+    assert np.isin(np.flatnonzero(above == 1), where).mean() > 0.97
+
+
+def test_children_beyond_the_bound_are_neither_counted_nor_drawn():
+    child = Table("child", BARE_CHILD.columns, ("id",), (owner_key("child", "parent_id", "parent", 2),))
+    home = np.repeat(np.arange(100), np.where(np.arange(100) < 10, 500, 1))
+    tables = {"parent": rows_of(BARE_PARENT, id=np.arange(100)), "child": rows_of(child, id=np.arange(len(home)), parent_id=home)}
+    made = draw_exactly(two_tables(BARE_PARENT, child), tables)
+    found = np.bincount(places(made["parent"].table, made["child"].table), minlength=100)
+    assert np.bincount(found).tolist() == pytest.approx([0, 90, 10], abs=2)
+
+
+def test_a_chain_of_three_tables_carries_attributes_down():
+    top = Table("top", (integer("id"), category("a", 2)), ("id",))
+    middle = Table(
+        "middle", (integer("id"), integer("top_id"), category("m", 2)), ("id",), (owner_key("middle", "top_id", "top", 3),)
+    )
+    low = Table("low", (integer("id"), integer("middle_id"), category("z", 2)), ("id",), (owner_key("low", "middle_id", "middle", 4),))
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 2, 1500)
+    up = np.repeat(np.arange(1500), rng.integers(0, 4, 1500))
+    m = np.where(rng.random(len(up)) < 0.9, a[up], 1 - a[up])
+    home = np.repeat(np.arange(len(up)), np.where(m == 1, 3, rng.integers(0, 2, len(up))))
+    z = np.where(rng.random(len(home)) < 0.9, m[home], 1 - m[home])
+    tables = {
+        "top": rows_of(top, id=np.arange(1500), a=texts(a)),
+        "middle": rows_of(middle, id=np.arange(len(up)), top_id=up, m=texts(m)),
+        "low": rows_of(low, id=np.arange(len(home)), middle_id=home, z=texts(z)),
+    }
+    samples = draw_exactly(Schema("chain", (top, middle, low), "top"), tables)
+    made = {name: sample.table for name, sample in samples.items()}
+    for name, exact in (("middle", len(up)), ("low", len(home))):
+        assert made[name].num_rows == pytest.approx(exact, rel=0.04)
+    above = places(made["middle"], made["low"], "middle_id")
+    agree = codes(made["middle"].column("m"))[above] == codes(made["low"].column("z"))
+    assert agree.mean() == pytest.approx((m[home] == z).mean(), abs=0.02)
+    top_of = places(made["top"], made["middle"], "top_id")
+    over_two = codes(made["top"].column("a"))[top_of[above]] == codes(made["low"].column("z"))
+    assert over_two.mean() == pytest.approx((a[up[home]] == z).mean(), abs=0.05)
+    weights = samples["low"].weights
+    assert weights is not None
+    per_unit = np.bincount(top_of[above], weights=weights)
+    assert per_unit.max() <= 1 + 1e-9

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.linking.lookup import Lookup, fit_lookup
+from privbench_core.models.pairwise import PairwiseFit
+from privbench_core.models.rows import Rows
+from privbench_core.schema.model import ForeignKey, Schema, Table
+from privbench_core.synthesizers.artifact import Artifact
+from tests.helpers.planted import (
+    PLENTY,
+    category,
+    coders_of,
+    counted,
+    door_of,
+    draw_exactly,
+    integer,
+    owner_key,
+    rows_of,
+    texts,
+)
+
+UNIT = Table("unit", (integer("id"), category("a", 3)), ("id",))
+
+
+def codes(column: pa.ChunkedArray) -> np.ndarray:
+    return np.array([-1 if value is None else int(value[1:]) for value in column.to_pylist()], dtype=np.int64)
+
+
+def to_public(optional: bool) -> tuple[Table, Table]:
+    """A public list of places, and a unit that lives at one of them (or at none)."""
+    place = Table("place", (integer("id"), category("kind", 2)), ("id",), public=True)
+    key = ForeignKey("unit", ("place_id",), "place", ("id",), optional=optional)
+    unit = Table("unit", (integer("id"), integer("place_id", nullable=optional), category("a", 3)), ("id",), (key,))
+    return place, unit
+
+
+def at_places(places: int, units: int = 3000, optional: bool = False):
+    """Units with a = 0 live at the first third of the places, and so on; of those with a = 2 half live nowhere."""
+    place, unit = to_public(optional)
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 3, units)
+    at = (a * places) // 3 + rng.integers(0, places // 3, units)
+    none = optional & (a == 2) & (rng.random(units) < 0.5)
+    schema = Schema("places", (place, unit), "unit")
+    ids = rng.permutation(places) + 10**9  # the public order is not that of the ids
+    tables = {
+        "place": rows_of(place, id=ids, kind=texts(rng.integers(0, 2, places))),
+        "unit": rows_of(unit, id=np.arange(units), place_id=pa.array(ids[at], mask=none), a=texts(a)),
+    }
+    return schema, tables, a, at, none
+
+
+@pytest.mark.parametrize("places", [3, 30, 1000])
+def test_public_parents_are_referred_to_by_position(places):
+    schema, tables, _, _, _ = at_places(places)
+    made = draw_exactly(schema, tables)
+    assert made["place"].table.equals(tables["place"])
+    rows, at = made["unit"].table, made["unit"].parents["unit.place_id"]
+    assert (at * 3 // places == codes(rows.column("a"))).mean() > 0.97
+    assert rows.column("place_id").to_pylist() == [tables["place"].column("id")[int(i)].as_py() for i in at]
+    assert len(np.unique(at)) > 0.9 * min(places, 900)
+
+
+def test_an_optional_reference_is_null_as_often_and_for_the_same_rows():
+    schema, tables, a, _, none = at_places(30, optional=True)
+    made = draw_exactly(schema, tables)["unit"].table
+    missing = made.column("place_id").is_null().to_numpy()
+    assert missing.mean() == pytest.approx(none.mean(), abs=0.01)
+    found = codes(made.column("a"))
+    assert missing[found == 2].mean() == pytest.approx(none[a == 2].mean(), abs=0.03)
+    assert missing[found != 2].mean() < 0.02
+
+
+def test_a_required_reference_is_never_null_whatever_the_noise():
+    schema, tables, _, _, _ = at_places(30, units=5)
+    place, unit = schema.tables
+    for shift in range(20):
+        own = (coders_of(unit), counted(unit, tables["unit"]))
+        lookup = fit_lookup(door_of(schema, tables), unit.foreign_keys[0], own, 30, PLENTY, PairwiseFit())
+        rows = Rows(50)
+        rows.add("a", coders_of(unit)["a"].size, np.zeros(50, dtype=np.int32))
+        drawn = lookup.draw(rows, {}, 30, np.random.default_rng(shift))
+        assert drawn.min() >= 0
+        assert drawn.max() < 30
+    assert place.public
+
+
+def test_an_empty_parent_has_nothing_to_refer_to():
+    lookup = Lookup({}, {}, {}, by_position=False)
+    assert lookup.draw(Rows(3), {}, 0, np.random.default_rng(0)).tolist() == [-1, -1, -1]
+
+
+def visits(optional: bool = False, attributes: bool = True):
+    """A unit's visits refer to a private doctor of another unit; children see doctors of their own kind."""
+    kind = (category("kind", 3),) if attributes else ()
+    doctor = Table("doctor", (integer("id"), integer("unit_id"), *kind), ("id",), (owner_key("doctor", "unit_id", "unit", 2),))
+    other = ForeignKey("visit", ("doctor_id",), "doctor", ("id",), max_children=40, optional=optional)
+    visit = Table(
+        "visit",
+        (integer("id"), integer("unit_id"), integer("doctor_id", nullable=optional), category("why", 3)),
+        ("id",),
+        (owner_key("visit", "unit_id", "unit", 4), other),
+    )
+    rng = np.random.default_rng(0)
+    n = 1500
+    doctor_of = rng.integers(0, 3, 400)
+    home = np.repeat(np.arange(n), rng.integers(0, 5, n))
+    why = rng.integers(0, 3, len(home))
+    of_kind = [np.flatnonzero(doctor_of == k) for k in range(3)]
+    seen = np.array([rng.choice(of_kind[w]) if rng.random() < 0.9 else rng.integers(400) for w in why])
+    none = optional & (rng.random(len(home)) < np.where(why == 0, 0.5, 0.1))
+    more = {"kind": texts(doctor_of)} if attributes else {}
+    tables = {
+        "unit": rows_of(UNIT, id=np.arange(n), a=texts(rng.integers(0, 3, n))),
+        "doctor": rows_of(doctor, id=np.arange(400) + 10_000, unit_id=np.arange(400), **more),
+        "visit": rows_of(
+            visit, id=np.arange(len(home)), unit_id=home, doctor_id=pa.array(seen + 10_000, mask=none), why=texts(why)
+        ),
+    }
+    return Schema("clinic", (UNIT, doctor, visit), "unit"), tables, none, why
+
+
+def test_a_reference_to_another_private_parent_follows_its_attributes():
+    schema, tables, _, why = visits()
+    made = {name: sample.table for name, sample in draw_exactly(schema, tables).items()}
+    at = {key: kind for key, kind in zip(made["doctor"].column("id").to_pylist(), codes(made["doctor"].column("kind")), strict=True)}
+    kinds = np.array([at[key] for key in made["visit"].column("doctor_id").to_pylist()])
+    reasons = codes(made["visit"].column("why"))
+    assert (kinds == reasons).mean() == pytest.approx(0.9 + 0.1 / 3, abs=0.03)
+    assert np.bincount(reasons) / len(reasons) == pytest.approx(np.bincount(why) / len(why), abs=0.02)
+
+
+@pytest.mark.parametrize("attributes", [True, False])
+def test_a_reference_to_a_private_parent_keeps_its_share_of_nulls(attributes):
+    schema, tables, none, why = visits(optional=True, attributes=attributes)
+    visit = draw_exactly(schema, tables)["visit"].table
+    missing = visit.column("doctor_id").is_null().to_numpy()
+    assert missing.mean() == pytest.approx(none.mean(), abs=0.02)
+    reasons = codes(visit.column("why"))
+    for reason in range(3):
+        assert missing[reasons == reason].mean() == pytest.approx(none[why == reason].mean(), abs=0.05)
+
+
+def test_a_required_reference_to_a_parent_without_attributes_is_to_any_row():
+    schema, tables, _, _ = visits(attributes=False)
+    made = draw_exactly(schema, tables)
+    drawn = made["visit"].parents["visit.doctor_id"]
+    assert drawn.min() >= 0
+    assert len(np.unique(drawn)) > 0.9 * made["doctor"].table.num_rows
+
+
+def test_a_lookup_comes_back_from_a_stored_artifact():
+    schema, tables, _, _ = visits(optional=True)
+    doctor, visit = schema.tables[1:]
+    own = (coders_of(visit), counted(visit, tables["visit"]))
+    for parent in (coders_of(doctor), {}):
+        lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, parent, PLENTY, PairwiseFit())
+        stored = Artifact({"link": lookup.to_dict()}).to_bytes()
+        back = Lookup.from_dict(Artifact.from_bytes(stored).data["link"])
+        assert Artifact({"link": back.to_dict()}).to_bytes() == stored
+        assert back.targets == lookup.targets
+
+
+def test_only_null_or_not_is_kept_of_a_parent_without_attributes():
+    """The order of private rows must not be measured, not even which row is first."""
+    schema, tables, _, _ = visits(optional=True, attributes=False)
+    visit = schema.tables[2]
+    own = (coders_of(visit), counted(visit, tables["visit"]))
+    lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, {}, PLENTY, PairwiseFit())
+    (coder,) = lookup.targets.values()
+    assert coder.size == 2
+    assert coder.encode_numbers(np.array([-1, 0, 1, 2**40])).tolist() == [1, 0, 0, 0]
+
+
+def test_rows_without_a_matching_parent_fall_back_to_fewer_attributes():
+    """The wanted combination does not exist among the synthetic parents: the attribute that tells most wins."""
+    coders = coders_of(Table("p", (integer("id"), category("k", 2), category("l", 2)), ("id",)))
+    coder = coders["k"]
+    certain = np.zeros(coder.size)
+    certain[1] = 1.0
+    strong, weak = np.zeros((coder.size, 2)), np.zeros((coder.size, 2))
+    strong[1] = [0.5, 0.5]
+    strong[0, 0] = 1e-3
+    weak[1] = [0.5, 0.5]
+    weak[0, 0] = 1e-6
+    ties = {("target.k", "x"): strong / strong.sum(), ("target.l", "x"): weak / weak.sum()}
+    lookup = Lookup({"target.k": coder, "target.l": coder}, {"target.k": certain, "target.l": certain}, ties, by_position=False)
+    rows = Rows(200)
+    rows.add("x", 2, np.tile([0, 1], 100).astype(np.int32))
+    parents = {"k": np.array([0, 1], dtype=np.int32), "l": np.array([1, 0], dtype=np.int32)}
+    assert (lookup.draw(rows, parents, 2, np.random.default_rng(0)) == 1).mean() > 0.97

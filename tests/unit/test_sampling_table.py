@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.errors import InternalError, PublishError, SpecError
+from privbench_core.evaluate.derived import integrity_frame, reference_column, siblings_column
+from privbench_core.linking.lookup import Lookup
+from privbench_core.models.nodes import Leaf
+from privbench_core.models.rows import Rows
+from privbench_core.privacy.budget import Budget
+from privbench_core.sampling.table import Parent, draw_root, draw_table
+from privbench_core.schema.model import Column, ColumnType, ForeignKey, Schema, Table
+from privbench_core.source.arrow_types import arrow_schema
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.privbench import PrivBench
+from tests.helpers.planted import (
+    category,
+    draw_exactly,
+    integer,
+    owner_key,
+    planted_pair,
+    rows_of,
+    texts,
+)
+
+TOWN = Table("town", (integer("country"), Column("code", ColumnType.TEXT), category("a", 2)), ("country", "code"))
+
+
+def composite() -> tuple[Schema, dict[str, pa.Table]]:
+    """A parent with a key of two columns; its children's key is the owner's and a number of their own."""
+    key = ForeignKey("street", ("land", "town"), "town", ("country", "code"), max_children=4, owner=True)
+    columns = (integer("land"), Column("town", ColumnType.TEXT), integer("number"), category("b", 2))
+    street = Table("street", columns, ("land", "town", "number"), (key,))
+    rng = np.random.default_rng(0)
+    n = 300
+    home = np.repeat(np.arange(n), rng.integers(0, 5, n))
+    country, code = np.arange(n) // 10, np.array([f"t{i % 10}" for i in range(n)])
+    tables = {
+        "town": rows_of(TOWN, country=country, code=code, a=texts(rng.integers(0, 2, n))),
+        "street": rows_of(
+            street, land=country[home], town=code[home], number=np.arange(len(home)), b=texts(rng.integers(0, 2, len(home)))
+        ),
+    }
+    return Schema("map", (TOWN, street), "town"), tables
+
+
+def assert_sound(schema: Schema, made: dict[str, pa.Table]) -> None:
+    """Every table has its types, unique keys and complete references, and keeps its bounds."""
+    for table in schema.tables:
+        rows = made[table.name]
+        assert [(f.name, f.type) for f in rows.schema] == [(f.name, f.type) for f in arrow_schema(table)]
+        for unique in (table.primary_key, *table.unique):
+            found = rows.select(list(unique)).drop_null()
+            assert found.group_by(list(unique)).aggregate([]).num_rows == found.num_rows, (table.name, unique)
+        for column in table.columns:
+            if not column.nullable:
+                assert rows.column(column.name).null_count == 0, (table.name, column.name)
+        frame = integrity_frame(table, made)
+        for key in table.foreign_keys:
+            assert frame[reference_column(key)].all(), key.name
+            if key.owner:
+                assert (frame[siblings_column(key)] <= (key.max_children or 1)).all()
+
+
+def test_composite_keys_are_copied_as_a_whole_and_numbered_within_the_owner():
+    schema, tables = composite()
+    samples = draw_exactly(schema, tables)
+    made = {name: sample.table for name, sample in samples.items()}
+    assert_sound(schema, made)
+    numbers = made["street"].column("number").to_numpy()
+    assert numbers.min() == 1
+    assert numbers.max() <= 4
+    places = samples["street"].parents["street.(land,town)"]
+    for child, parent in (("land", "country"), ("town", "code")):
+        assert made["street"].column(child).to_pylist() == made["town"].column(parent).take(pa.array(places)).to_pylist()
+
+
+def junction() -> tuple[Schema, dict[str, pa.Table]]:
+    """Which student takes which course: the key is both references."""
+    student = Table("student", (integer("id"), category("a", 2)), ("id",))
+    course = Table("course", (integer("id"), category("c", 2)), ("id",), public=True)
+    takes = Table(
+        "takes",
+        (integer("student_id"), integer("course_id"), category("mark", 3)),
+        ("student_id", "course_id"),
+        (owner_key("takes", "student_id", "student", 5), ForeignKey("takes", ("course_id",), "course", ("id",))),
+    )
+    rng = np.random.default_rng(0)
+    pairs = [(s, int(c)) for s in range(400) for c in rng.choice(8, rng.integers(0, 6), replace=False)]
+    who, what = np.array(pairs).T
+    tables = {
+        "student": rows_of(student, id=np.arange(400), a=texts(rng.integers(0, 2, 400))),
+        "course": rows_of(course, id=np.arange(8) + 50, c=texts(np.arange(8) % 2)),
+        "takes": rows_of(takes, student_id=who, course_id=what + 50, mark=texts(rng.integers(0, 3, len(who)))),
+    }
+    return Schema("school", (student, course, takes), "student"), tables
+
+
+def test_a_junction_table_has_no_pair_twice_and_keeps_most_rows():
+    schema, tables = junction()
+    made = {name: sample.table for name, sample in draw_exactly(schema, tables).items()}
+    assert_sound(schema, made)
+    assert 0.6 * tables["takes"].num_rows < made["takes"].num_rows <= tables["takes"].num_rows * 1.01
+
+
+def test_declared_unique_columns_hold_and_nulls_do_not_clash():
+    columns = (integer("id"), integer("seat", 1, 5, nullable=True), category("room", 40))
+    table = Table("guest", columns, ("id",), unique=(("seat", "room"),))
+    rng = np.random.default_rng(0)
+    room, seat = np.repeat(np.arange(40), 5), np.tile(np.arange(1, 6), 40)
+    null = rng.random(200) < 0.5
+    rows = rows_of(table, id=np.arange(200), seat=pa.array(seat, mask=null), room=texts(room))
+    schema = Schema("hotel", (table,), "guest")
+    made = {name: sample.table for name, sample in draw_exactly(schema, {"guest": rows}).items()}
+    assert_sound(schema, made)
+    missing = made["guest"].column("seat").null_count
+    assert missing == pytest.approx(null.sum(), abs=3)  # none of them is dropped
+    assert made["guest"].num_rows > missing + 30
+
+
+def drawn(table: Table, parents: dict[str, Parent], lookups: dict[str, Lookup]):
+    """`draw_table` for a unit table whose keys are given by position."""
+    rows = Rows(6)
+    return draw_table(table, rows, Leaf(6.0, {}), {}, None, parents, lookups, np.random.default_rng(0))
+
+
+class Fixed:
+    """A lookup that always gives the same rows."""
+
+    def __init__(self, *places: int) -> None:
+        self.places = np.array(places, dtype=np.int64)
+
+    def draw(self, *_: object) -> np.ndarray:
+        return self.places
+
+
+def refers(optional: bool, unique: bool = True) -> tuple[Table, Parent]:
+    key = ForeignKey("unit", ("p",), "p", ("id",), optional=optional)
+    columns = (integer("id"), integer("p", nullable=optional))
+    table = Table("unit", columns, ("id",), (key,), unique=(("p",),) if unique else ())
+    ids = 2**53 + np.arange(4)
+    return table, Parent(pa.table({"id": pa.array(ids)}), {}, {}, None)
+
+
+def test_large_keys_are_told_apart_beside_nulls():
+    table, parent = refers(optional=True)
+    made = drawn(table, {"p": parent}, {"unit.p": Fixed(0, 1, 1, -1, 2, -1)})  # type: ignore[dict-item]
+    base = 2**53
+    assert made.table.column("p").to_pylist() == [base, base + 1, None, base + 2, None]
+    assert made.parents["unit.p"].tolist() == [0, 1, -1, 2, -1]
+
+
+def test_rows_without_a_required_parent_go_and_cost_no_other_row_its_place():
+    table, parent = refers(optional=False, unique=False)
+    made = drawn(table, {"p": parent}, {"unit.p": Fixed(-1, 1, 1, -1, 2, 3)})  # type: ignore[dict-item]
+    assert made.parents["unit.p"].tolist() == [1, 1, 2, 3]
+    assert made.table.column("id").to_pylist() == [2, 3, 5, 6]
+
+
+def test_an_owned_table_needs_its_owners():
+    table = Table("c", (integer("id"), integer("p")), ("id",), (owner_key("c", "p", "p", 2),))
+    with pytest.raises(InternalError, match=r"c\.p: children without owners"):
+        drawn(table, {"p": refers(optional=False)[1]}, {})
+
+
+@pytest.mark.parametrize(("total", "scale", "rows"), [(100.4, 1.0, 100), (100.0, 0.1, 10), (100.0, 2.5, 250), (1.0, 0.001, 1)])
+def test_the_unit_table_has_the_released_number_of_rows_scaled(total, scale, rows):
+    assert draw_root(total, scale).n == rows
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
+def test_scale_multiplies_every_table_and_keeps_what_holds(scale):
+    schema, tables = planted_pair(600)
+    made = {name: sample.table for name, sample in draw_exactly(schema, tables, scale=scale).items()}
+    assert_sound(schema, made)
+    for name, rows in tables.items():
+        assert made[name].num_rows == pytest.approx(scale * rows.num_rows, rel=0.15)
+
+
+@pytest.mark.parametrize("build", [planted_pair, composite, junction])
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(build):
+    schema, tables = build()
+    first, again, other = (
+        {name: sample.to_artifact().to_bytes() for name, sample in draw_exactly(schema, tables, seed=seed).items()}
+        for seed in (3, 3, 4)
+    )
+    assert first == again
+    assert all(first[table.name] != other[table.name] for table in schema.private_tables)
+
+
+def test_children_of_no_parents_are_no_rows():
+    schema, tables = planted_pair(50)
+    no_children = {**tables, "child": tables["child"].slice(0, 0)}
+    made = {name: sample.table for name, sample in draw_exactly(schema, no_children).items()}
+    assert made["child"].num_rows == 0
+    assert_sound(schema, made)
+
+
+def test_a_chain_below_an_empty_table_is_empty():
+    schema, tables = planted_pair(50)
+    toy = Table("toy", (integer("id"), integer("child_id"), category("t", 2)), ("id",), (owner_key("toy", "child_id", "child", 2),))
+    longer = Schema("planted", (*schema.tables, toy), "parent")
+    empty = {**tables, "child": tables["child"].slice(0, 0), "toy": rows_of(toy, id=[], child_id=[], t=pa.array([], pa.string()))}
+    made = {name: sample.table for name, sample in draw_exactly(longer, empty).items()}
+    assert made["toy"].num_rows == 0
+    assert_sound(longer, made)
+
+
+def test_a_key_type_without_room_for_the_rows_is_refused():
+    table = Table("day", (Column("d", ColumnType.DATE),), ("d",))
+    rows = pa.table({"d": pa.array([0], pa.date32())})
+    with pytest.raises(PublishError, match=r"day\.d: a key of type date has room for"):
+        draw_exactly(Schema("s", (table,), "day"), {"day": rows}, scale=1e7)
+
+
+def test_an_optional_key_that_shares_a_column_with_the_primary_key_is_refused_before_anything_is_spent():
+    place = Table("place", (integer("a"), integer("b")), ("a", "b"), public=True)
+    key = ForeignKey("unit", ("a", "b"), "place", ("a", "b"), optional=True)
+    unit = Table("unit", (integer("a"), integer("n"), integer("b", nullable=True)), ("a", "n"), (key,))
+    with pytest.raises(SpecError, match=r"unit\.a: in the primary key and in the optional key unit\.\(a,b\)"):
+        PrivBench().plan(Schema("s", (place, unit), "unit"), Budget(1.0), {})
+
+
+def test_artifacts_of_equal_content_are_equal_bytes_and_come_back():
+    data = {"n": 1, "a": np.arange(6.0).reshape(2, 3), "nested": [{"b": np.array([True])}], "f": np.float64(0.1)}
+    table = pa.table({"x": pa.chunked_array([[1], [2, None]])})
+    stored = Artifact(data, table).to_bytes()
+    back = Artifact.from_bytes(stored)
+    assert back.to_bytes() == stored
+    assert back.data["a"].shape == (2, 3)
+    assert back.data["nested"][0]["b"].dtype == bool
+    assert back.table is not None
+    assert back.table.column("x").to_pylist() == [1, 2, None]
+    assert Artifact({"b": 1, "a": 2}).to_bytes() == Artifact({"a": 2, "b": 1}).to_bytes()
