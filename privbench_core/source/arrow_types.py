@@ -12,8 +12,13 @@ _ARROW_TYPES = {
     ColumnType.BOOLEAN: pa.bool_(),
     ColumnType.DATE: pa.date32(),
     ColumnType.TIMESTAMP: pa.timestamp("us"),
+    ColumnType.TIMESTAMPTZ: pa.timestamp("us", "UTC"),
+    ColumnType.INTERVAL: pa.duration("us"),  # a month is 30 days, see `durations`
     ColumnType.CATEGORY: pa.string(),
     ColumnType.TEXT: pa.string(),
+    ColumnType.UUID: pa.string(),  # 36 characters, lower case
+    ColumnType.BYTES: pa.binary(),
+    ColumnType.JSON: pa.string(),
 }
 
 

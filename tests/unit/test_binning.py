@@ -77,7 +77,7 @@ def test_groups_keep_to_the_bound_and_their_inner_weights():
 
 def test_special_cells_of_ranges():
     binning = merged([1000, 500, 900, 3, 200], a_range(2, nullable=True))
-    assert binning.code_of == (0, 1, 2, 0, 3)
+    assert binning.code_of == (0, 1, 2, 1, 3)
     assert binning.weights == (1.0, 1.0, 1.0, 0.0, 1.0)
     assert binning.ordered == 2
 
@@ -86,7 +86,7 @@ def test_exact_counts_work():
     assert merged([5, 0, 0, 7, 0, 0], a_range(4), sigma=0.0).code_of[:4] == (0, 1, 2, 3)
     everything_empty = merged([0, 0, 0, 0], a_list(3), sigma=0.0)
     np.testing.assert_allclose(everything_empty.weights, [1 / 3, 1 / 3, 1 / 3, 0])
-    np.testing.assert_allclose(merged([0, 0, 0, 0], a_range(2), sigma=0.0).weights, [0.5, 0.5, 0, 0])
+    np.testing.assert_allclose(merged([0, 0, 0, 0], a_range(2), sigma=0.0).weights, [1, 1, 0, 0])
 
 
 def test_expanding_has_low_variance_and_a_random_order():
