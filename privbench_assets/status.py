@@ -140,14 +140,16 @@ def _state_table(reached: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def _spending_table(session: Session, entries: list[Entry]) -> str:
-    lines = ["| ε | price of one refresh | spent so far | last spent | bundle |", "|---|---|---|---|---|"]
+    spec = session.spec
+    delta = f" (at δ={spec.delta or spec.lifetime_delta:.2g})" if spec.lifetime_delta else ""
+    lines = [f"| ε | price of one refresh | spent so far{delta} | last spent | bundle |", "|---|---|---|---|---|"]
     for epsilon, plan in session.plans.items():
         mine = _of(entries, epsilon)
         price = total_price(plan)
         folder = session.bundle(epsilon)
-        at = _age(max(entry.at for entry in mine)) if mine else "never"
-        bundle = f"`{folder.relative_to(session.spec.state.parent)}`" if folder.exists() else "none"
-        lines.append(f"| {epsilon} | {price} | {_epsilon_spent(session.spec, mine)} | {at} | {bundle} |")
+        at = _day(max(entry.at for entry in mine)) if mine else "never"
+        bundle = f"`{folder.relative_to(spec.state.parent)}`" if folder.exists() else "none"
+        lines.append(f"| {epsilon} | {price} | {_epsilon_spent(spec, mine)} | {at} | {bundle} |")
     return "\n".join(lines)
 
 
@@ -157,13 +159,13 @@ def _of(entries: list[Entry], epsilon: str) -> list[Entry]:
 
 
 def _epsilon_spent(spec: Spec, entries: list[Entry]) -> str:
-    """What some entries alone amount to, as ε at the spec's δ where they are not pure."""
+    """What some entries alone amount to, as ε."""
     if not entries:
         return "nothing"
     if all(entry.price.measure is Measure.PURE for entry in entries):
         return f"ε={sum(entry.price.amount for entry in entries):.4g}"
-    rho, delta = sum(entry.price.rho for entry in entries), spec.delta or spec.lifetime_delta
-    return f"ρ={rho:.4g} (ε={epsilon_for(rho, delta):.4g} at δ={delta:.2g})"
+    rho = sum(entry.price.rho for entry in entries)
+    return f"ε={epsilon_for(rho, spec.delta or spec.lifetime_delta):.4g}"
 
 
 def _share(spec: Spec, entries: list[Entry]) -> float:
@@ -174,5 +176,5 @@ def _share(spec: Spec, entries: list[Entry]) -> float:
     return sum(entry.price.rho for entry in entries) / rho_for(life.epsilon, life.delta / 2)
 
 
-def _age(at: str) -> str:
-    return datetime.fromisoformat(at).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+def _day(at: str) -> str:
+    return datetime.fromisoformat(at).astimezone(UTC).strftime("%Y-%m-%d")

@@ -1,23 +1,32 @@
 """PrivLava's counting queries: parents of a given fanout and kind that own children of given kinds.
 
 They look at whole groups, so they notice what parent-child marginals cannot: whether siblings belong together.
+
+A workload has thousands of queries, so 64 of them are answered at a time: each row of parents or children carries one
+bit per query, and the bits of siblings are combined up a tree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations
+from operator import and_
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
-from privbench_core.evaluate.joins import NO_PARENT, Linked
+from privbench_core.evaluate.joins import Linked
 from privbench_core.evaluate.marginals import CodeTable
 
 Predicate = tuple[tuple[int, NDArray[np.bool_]], ...]
 """A conjunction: (column, which of its codes satisfy)."""
+
+_Bits = NDArray[np.uint64]  # one bit per query
+_BITS = 64
+_ALL = np.uint64(2**64 - 1)
 
 
 @dataclass(frozen=True)
@@ -102,29 +111,105 @@ def _admitted(size: int, share: float, run: bool, rng: np.random.Generator) -> N
 
 def answer_counting(linked: Linked, queries: Sequence[CountingQuery]) -> NDArray[np.int64]:
     """Number of parents that satisfy each query, shape (queries,)."""
-    fanout = linked.fanout
-    has_parent = linked.links != NO_PARENT
-    links, child = linked.links[has_parent], np.asfortranarray(linked.child[has_parent])
-    parent = np.asfortranarray(linked.parent)
-    answers = np.empty(len(queries), np.int64)
-    for number, query in enumerate(queries):
-        holds = _satisfied(parent, query.parent) & (fanout > 0 if query.fanout is None else fanout == query.fanout)
-        matching = [_satisfied(child, predicate) for predicate in query.children]
-        # Hall's theorem: distinct children can be found for all predicates exactly if every set of predicates is
-        # satisfied by at least as many children as it has members.
-        for members in range(1, len(matching) + 1):
-            for chosen in combinations(matching, members):
-                either = np.logical_or.reduce(chosen)
-                holds &= np.bincount(links[either], minlength=len(parent)) >= members
-        answers[number] = holds.sum()
+    siblings = _Siblings.of(linked)
+    answers = np.zeros(len(queries), np.int64)
+    # Neighbours in this order use the same columns, so few columns need looking at per batch.
+    order = sorted(range(len(queries)), key=lambda number: _columns(queries[number]))
+    for start in range(0, len(order), _BITS):
+        batch = order[start : start + _BITS]
+        answers[batch] = _answer(linked, siblings, [queries[number] for number in batch])
     return answers
 
 
-def _satisfied(codes: CodeTable, predicate: Predicate) -> NDArray[np.bool_]:
-    holds = np.ones(len(codes), bool)
-    for column, admitted in predicate:
-        holds &= admitted[codes[:, column]]
+def _columns(query: CountingQuery) -> tuple[int, list[int], list[int]]:
+    first = query.children[0] if query.children else ()
+    return len(query.children), sorted(c for c, _ in first), sorted(c for c, _ in query.parent)
+
+
+def _answer(linked: Linked, siblings: _Siblings, queries: Sequence[CountingQuery]) -> NDArray[np.int64]:
+    holds = _satisfied(linked.parent, [query.parent for query in queries])
+    holds &= _fanouts(siblings.fanout, [query.fanout for query in queries])
+    asked = max(len(query.children) for query in queries)
+    # A query with fewer predicates than others of its batch repeats none of them: it is satisfied in their place.
+    masks = [
+        _satisfied(siblings.child, [query.children[i] if i < len(query.children) else () for query in queries])
+        for i in range(asked)
+    ]
+    counted = [sum(1 << n for n, q in enumerate(queries) if i < len(q.children)) for i in range(asked)]
+    # Hall's theorem: distinct children can be found for all predicates exactly if every set of predicates is
+    # satisfied by at least as many children as it has members.
+    for members in range(1, asked + 1):
+        for chosen in combinations(range(asked), members):
+            either = np.bitwise_or.reduce([masks[i] for i in chosen])
+            concerned = np.uint64(reduce(and_, (counted[i] for i in chosen)))
+            holds &= siblings.at_least(members, either) | ~concerned
+    bits = holds[holds != 0].astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)
+    counts: NDArray[np.int64] = np.unpackbits(bits, axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
+    return counts[: len(queries)]
+
+
+def _satisfied(codes: CodeTable, predicates: Sequence[Predicate]) -> _Bits:
+    """One bit per row and predicate."""
+    tables: dict[int, _Bits] = {}
+    for number, predicate in enumerate(predicates):
+        for column, admitted in predicate:
+            if column not in tables:
+                tables[column] = np.full(len(admitted), _ALL)
+            tables[column][~admitted] &= ~np.uint64(1 << number)
+    holds = np.full(len(codes), _ALL)
+    for column, table in tables.items():
+        holds &= table[codes[:, column]]
     return holds
+
+
+def _fanouts(fanout: NDArray[np.int64], wanted: Sequence[int | None]) -> _Bits:
+    """One bit per parent and query: whether it has as many children as the query wants."""
+    table = np.zeros(int(fanout.max(initial=0)) + 1, np.uint64)
+    for number, size in enumerate(wanted):
+        if size is None:
+            table[1:] |= np.uint64(1 << number)
+        elif size < len(table):
+            table[size] |= np.uint64(1 << number)
+    return table[fanout]
+
+
+@dataclass(frozen=True)
+class _Siblings:
+    """Children sorted by parent, and how neighbours are merged, level by level, until each parent has one entry.
+
+    Attributes:
+        child: Codes of the children that have a parent.
+        fanout: Children per parent.
+        levels: Per level, which entries stay and which are merged into the entry before them.
+    """
+
+    child: CodeTable
+    fanout: NDArray[np.int64]
+    levels: tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]
+
+    @classmethod
+    def of(cls, linked: Linked) -> _Siblings:
+        fanout = linked.fanout
+        order = np.argsort(linked.links, kind="stable")[len(linked.links) - int(fanout.sum()) :]
+        sizes, levels = fanout[fanout > 0], []
+        while sizes.size and sizes.max() > 1:
+            rank = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            levels.append((np.flatnonzero(rank % 2 == 0), np.flatnonzero(rank % 2 == 1)))
+            sizes = (sizes + 1) // 2
+        return cls(np.asfortranarray(linked.child[order]), fanout, tuple(levels))
+
+    def at_least(self, number: int, bits: _Bits) -> _Bits:
+        """Which queries at least ``number`` children of each parent satisfy, shape (parents,)."""
+        planes = [bits, *(np.zeros_like(bits) for _ in range(number - 1))]  # plane i: at least i + 1 children
+        for stay, merged in self.levels:
+            left, right = [p[merged - 1] for p in planes], [p[merged] for p in planes]
+            for i, plane in enumerate(planes):
+                both = [left[j] & right[i - 1 - j] for j in range(i)]
+                plane[merged - 1] = np.bitwise_or.reduce([left[i], right[i], *both])
+            planes = [plane[stay] for plane in planes]
+        whole = np.zeros(len(self.fanout), np.uint64)
+        whole[self.fanout > 0] = planes[-1]
+        return whole
 
 
 def counting_errors(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from privbench_core.domain.codecs import codec_for
 from privbench_core.evaluate.marginals import CodeTable
-from privbench_core.schema.model import Column, ColumnType, Range, Schema, Table, Values
+from privbench_core.schema.model import Column, ColumnType, Pattern, Range, Schema, Table, Values
 
 QUANTILE_BINS = 32
 """Number of bins for ordered columns without a declared domain."""
@@ -87,7 +87,8 @@ def _encode(table: Table, rows: pa.Table, source: pa.Table) -> Coded:
 
 
 def _encoder(table: Table, column: Column, source: pa.ChunkedArray) -> _Encoder:
-    if isinstance(column.domain, Range | Values) or column.type in {ColumnType.BOOLEAN, ColumnType.TEXT}:
+    declared = isinstance(column.domain, Range | Values | Pattern)
+    if declared or column.type is ColumnType.BOOLEAN or column.type.opaque:
         return codec_for(column, table=table.name)
     if column.type.ordered:
         return SourceBins.of(source)
@@ -108,7 +109,7 @@ class SourceBins:
     @classmethod
     def of(cls, source: pa.ChunkedArray, bins: int = QUANTILE_BINS) -> SourceBins:
         """At most ``bins`` bins of about equal counts; a frequent value has a bin that no other quantile cuts."""
-        values = _numbers(source)
+        values = on_axis(source)
         values = values[~np.isnan(values)]
         if not values.size:
             return cls(np.empty(0))
@@ -126,13 +127,13 @@ class SourceBins:
 
     def encode(self, values: pa.ChunkedArray) -> NDArray[np.int32]:
         """Codes of ``values``, shape (n,)."""
-        numbers = _numbers(values)
+        numbers = on_axis(values)
         bins = np.searchsorted(self.cuts, numbers, side="left")
         return np.where(np.isnan(numbers), self.size - 1, bins).astype(np.int32)
 
 
-def _numbers(values: pa.ChunkedArray) -> NDArray[np.float64]:
-    """Values of an ordered type on one axis: days for dates, the type's own unit for timestamps; NaN for NULL."""
+def on_axis(values: pa.ChunkedArray) -> NDArray[np.float64]:
+    """Values of an ordered type on one axis: days for dates, the type's own unit for times and spans; NaN for NULL."""
     if pa.types.is_temporal(values.type):
         values = values.cast(pa.int32() if values.type.bit_width == pa.int32().bit_width else pa.int64())
     numbers: NDArray[np.float64] = pc.cast(values, pa.float64(), safe=False).fill_null(np.nan).to_numpy()

@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ import pyarrow as pa
 
 from privbench_core.evaluate.derived import integrity_frame, reference_column, siblings_column, type_column
 from privbench_core.schema.model import Column, ColumnType, Range, Scalar, Schema, Table, Values
+from privbench_core.source.arrow_types import arrow_type
 
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
@@ -205,7 +207,9 @@ def _bound(column: Column, value: Scalar) -> Scalar | dt.datetime:
     """A declared value as it compares with the values of the frame."""
     if column.type in {ColumnType.DATE, ColumnType.TIMESTAMP}:
         return dt.datetime.fromisoformat(str(value))
-    if column.type in {ColumnType.DECIMAL, ColumnType.FLOAT}:
+    if column.type is ColumnType.DECIMAL:  # by way of Arrow, like the frame: its floats are not always the nearest ones
+        return float(pa.scalar(Decimal(str(value)), arrow_type(column)).cast(pa.float64()).as_py())
+    if column.type is ColumnType.FLOAT:
         return float(value)
     return str(value) if column.type is ColumnType.CATEGORY else value
 

@@ -1,5 +1,6 @@
-"""How well a join survives along one foreign key: parent-child marginals and fanout.
+"""How well joins survive: along one foreign key, along chains of them, and between the parents of one child.
 
+Every join is brought into one form, `Linked`: rows of one table, rows of another, and which belong together.
 The baseline to beat is `random_linking`: every parent keeps its number of children, but the children are dealt out
 at random, so nothing about a child depends on its parent.
 """
@@ -8,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privbench_core.errors import InternalError
 from privbench_core.evaluate.encode import Coded
-from privbench_core.evaluate.marginals import CodeTable, tvd
-from privbench_core.schema.model import ForeignKey
+from privbench_core.evaluate.marginals import CodeTable, Distances, mean_distances, subset_distances, tvd
+from privbench_core.evaluate.subsets import ColumnSubsets
+from privbench_core.schema.model import ForeignKey, Schema
 
 NO_PARENT = -1
 """Position of the parent of a child whose key is NULL or matches nothing."""
@@ -56,6 +60,60 @@ def link_tables(key: ForeignKey, tables: Mapping[str, pa.Table], coded: Mapping[
     return Linked(parent.codes, parent.sizes, child.codes, child.sizes, links)
 
 
+Chain = tuple[ForeignKey, ...]
+"""Keys from a table upwards: each refers to the table that holds the next."""
+
+
+def chains(schema: Schema, longest: int = 3) -> tuple[Chain, ...]:
+    """All chains of two and more keys up to ``longest``, from private tables upwards; none passes a table twice."""
+    found: list[Chain] = []
+    frontier: list[Chain] = [(key,) for table in schema.private_tables for key in table.foreign_keys]
+    for _ in range(longest - 1):
+        frontier = [
+            (*chain, key)
+            for chain in frontier
+            for key in schema.table(chain[-1].parent).foreign_keys
+            if key.parent not in {chain[0].child, *(step.parent for step in chain)}
+        ]
+        found += frontier
+    return tuple(found)
+
+
+def meetings(schema: Schema) -> tuple[tuple[ForeignKey, ForeignKey], ...]:
+    """Pairs of keys of one private table: through its rows, rows of the two parents meet (n to m)."""
+    return tuple(pair for table in schema.private_tables for pair in combinations(table.foreign_keys, 2))
+
+
+def link_chain(chain: Chain, tables: Mapping[str, pa.Table], coded: Mapping[str, Coded]) -> Linked:
+    """Rows of the first key's table, linked to those of the last key's parent."""
+    links: NDArray[np.int64] | None = None
+    for key in chain:
+        step = parent_rows(tables[key.parent], tables[key.child], key)
+        links = step if links is None else _through(links, step)
+    child, parent = coded[chain[0].child], coded[chain[-1].parent]
+    if links is None:
+        raise InternalError("a chain has at least one key")
+    return Linked(parent.codes, parent.sizes, child.codes, child.sizes, links)
+
+
+def link_parents(
+    first: ForeignKey, second: ForeignKey, tables: Mapping[str, pa.Table], coded: Mapping[str, Coded]
+) -> Linked:
+    """The parents that one child row brings together: each child row stands for its parent by ``second``."""
+    own = tables[first.child]
+    left, right = (parent_rows(tables[key.parent], own, key) for key in (first, second))
+    both = (left != NO_PARENT) & (right != NO_PARENT)
+    a, b = coded[first.parent], coded[second.parent]
+    return Linked(a.codes, a.sizes, b.codes[right[both]], b.sizes, left[both])
+
+
+def _through(links: NDArray[np.int64], step: NDArray[np.int64]) -> NDArray[np.int64]:
+    linked = links != NO_PARENT
+    result = np.full(len(links), NO_PARENT, np.int64)
+    result[linked] = step[links[linked]]
+    return result
+
+
 def random_linking(child_links: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
     """Shuffle which child goes to which parent; every parent keeps its number of children."""
     return rng.permutation(child_links)
@@ -91,12 +149,16 @@ def joint_tvd(true: Linked, synthetic: Linked) -> NDArray[np.float64]:
     Returns:
         Shape (parent columns, child columns); children without a parent are left out, as an inner join does.
     """
-    a, b = _joined(true), _joined(synthetic)
+    parents, children = len(true.parent_sizes), len(true.child_sizes)
+    pairs = [(i, parents + j) for i in range(parents) for j in range(children)]
+    each = subset_distances(_joined(true), _joined(synthetic), true.parent_sizes + true.child_sizes, pairs)
+    return np.array([distances.tvd for distances in each]).reshape(parents, children)
+
+
+def cross_distances(true: Linked, synthetic: Linked, subsets: ColumnSubsets) -> Distances:
+    """Mean distances of marginals over columns of both tables (`subsets.crossing_subsets`), over the joined rows."""
     sizes = true.parent_sizes + true.child_sizes
-    parents = len(true.parent_sizes)
-    return np.array(
-        [[tvd(a, b, (i, parents + j), sizes) for j in range(len(true.child_sizes))] for i in range(parents)]
-    ).reshape(parents, len(true.child_sizes))
+    return mean_distances(_joined(true), _joined(synthetic), sizes, subsets.order, subsets)
 
 
 def _joined(linked: Linked) -> CodeTable:

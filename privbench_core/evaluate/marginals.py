@@ -3,19 +3,22 @@
 Tables come as integer codes of shape (rows, columns) with a domain size per column. Marginals are relative frequencies,
 so the two tables need not have the same number of rows. Small marginals are counted in a dense array, large ones only
 in the cells that occur in one of the tables: cells empty in both add nothing to either distance.
+
+A report takes thousands of marginals of the same two tables, so `mean_distances` checks and stacks the tables once and
+works out both distances from one count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from math import comb, prod
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
+from privbench_core.evaluate.subsets import ColumnSubsets, column_subsets
 
 CodeTable = NDArray[np.integer]
 """Integer codes of shape (rows, columns)."""
@@ -23,51 +26,25 @@ CodeTable = NDArray[np.integer]
 Weights = tuple[NDArray[np.floating] | None, NDArray[np.floating] | None]
 """Non-negative row weights of two tables; None counts every row once."""
 
-DENSE_CELLS = 10_000_000
-"""Marginals of at most this many cells are counted densely."""
+DENSE_CELLS = 1 << 14
+"""Marginals of at most this many cells are counted densely; beyond, hashing the rows is faster."""
 
+_INT64 = 2**62
 KLD_CONSTANT = 1e-10
 """Added to every probability so that the KL divergence stays finite (PrivBench, section 6.1)."""
 
 
 @dataclass(frozen=True)
-class ColumnSubsets:
-    """The marginals a mean is taken over.
+class Distances:
+    """Two distances between the same marginals.
 
     Attributes:
-        order: How many columns each marginal has.
-        subsets: Column positions, ascending inside each subset.
-        total: How many subsets of that order there are.
-        seed: What the sample was drawn with, None if ``subsets`` are all there are.
+        tvd: Total variation, in [0, 1].
+        kld: KL divergence of the original from the synthetic table, in nats.
     """
 
-    order: int
-    subsets: tuple[tuple[int, ...], ...]
-    total: int
-    seed: int | None
-
-    def __str__(self) -> str:
-        """For captions of tables."""
-        if self.seed is None:
-            return f"all {self.total} {self.order}-way marginals"
-        return f"{len(self.subsets)} of {self.total} {self.order}-way marginals (seed {self.seed})"
-
-
-def column_subsets(columns: int, order: int, limit: int | None = None, seed: int = 0) -> ColumnSubsets:
-    """All subsets of ``order`` columns, or a seeded sample of ``limit`` of them where there are more.
-
-    >>> print(column_subsets(4, 2))
-    all 6 2-way marginals
-    >>> print(column_subsets(15, 3, limit=200))
-    200 of 455 3-way marginals (seed 0)
-    """
-    if order < 1:
-        raise InternalError(f"a marginal has at least one column, not {order}")
-    total = comb(columns, order)
-    if limit is None or total <= limit:
-        return ColumnSubsets(order, tuple(combinations(range(columns), order)), total, None)
-    ranks = np.sort(np.random.default_rng(seed).choice(total, limit, replace=False))
-    return ColumnSubsets(order, tuple(_unrank(int(rank), columns, order) for rank in ranks), total, seed)
+    tvd: float
+    kld: float
 
 
 def tvd(
@@ -84,8 +61,7 @@ def tvd(
         sizes: Domain size of every column of the tables.
         weights: Row weights of ``a`` and of ``b``.
     """
-    p, q = frequencies(a, b, columns, sizes, weights=weights)
-    return float(max(0.0, max(p.sum(), q.sum()) - np.minimum(p, q).sum()))
+    return _distances(*frequencies(a, b, columns, sizes, weights=weights)).tvd
 
 
 def kld(
@@ -97,25 +73,46 @@ def kld(
     with 1e-10 added to each probability. Arguments as for `tvd`. The paper takes values as they are
     (`encode.value_codes`); codes that merge values give less.
     """
-    p, q = frequencies(a, b, columns, sizes, weights=weights)
-    p, q = p + KLD_CONSTANT, q + KLD_CONSTANT
-    return float(np.sum(p * np.log(p / q)))
+    return _distances(*frequencies(a, b, columns, sizes, weights=weights)).kld
 
 
 def mean_tvd(
     a: CodeTable, b: CodeTable, sizes: Sequence[int], order: int, subsets: ColumnSubsets | None = None
 ) -> float:
     """Mean of `tvd` over ``subsets``, by default over all marginals of that order; NaN if there are none."""
-    chosen = _chosen(sizes, order, subsets)
-    return float(np.mean([tvd(a, b, s, sizes) for s in chosen])) if chosen else float("nan")
+    return mean_distances(a, b, sizes, order, subsets).tvd
 
 
 def mean_kld(
     a: CodeTable, b: CodeTable, sizes: Sequence[int], order: int, subsets: ColumnSubsets | None = None
 ) -> float:
     """Mean of `kld` over ``subsets``, by default over all marginals of that order; NaN if there are none."""
-    chosen = _chosen(sizes, order, subsets)
-    return float(np.mean([kld(a, b, s, sizes) for s in chosen])) if chosen else float("nan")
+    return mean_distances(a, b, sizes, order, subsets).kld
+
+
+def mean_distances(
+    a: CodeTable, b: CodeTable, sizes: Sequence[int], order: int, subsets: ColumnSubsets | None = None
+) -> Distances:
+    """Means of both distances over ``subsets``, by default over all marginals of that order; NaN if there are none."""
+    if subsets is not None and subsets.order != order:
+        raise InternalError(f"asked for {order}-way marginals with {subsets.order}-way subsets")
+    chosen = (subsets or column_subsets(len(sizes), order)).subsets
+    if not chosen:
+        return Distances(float("nan"), float("nan"))
+    each = list(subset_distances(a, b, sizes, chosen))
+    return Distances(float(np.mean([d.tvd for d in each])), float(np.mean([d.kld for d in each])))
+
+
+def subset_distances(
+    a: CodeTable, b: CodeTable, sizes: Sequence[int], subsets: Sequence[Sequence[int]]
+) -> Iterator[Distances]:
+    """Both distances of each marginal in turn; arguments as for `tvd`."""
+    used = sorted({column for subset in subsets for column in subset})
+    for table in (a, b):
+        _check(table, used, [int(sizes[c]) for c in used])
+    both = np.asfortranarray(np.concatenate([a, b]), dtype=np.int64)
+    for subset in subsets:
+        yield _distances(*_stacked(both, len(a), subset, sizes, (None, None)))
 
 
 def frequencies(
@@ -129,17 +126,33 @@ def frequencies(
     Raises:
         InternalError: A code is outside of its column's domain.
     """
-    shape = tuple(int(sizes[c]) for c in columns)
+    chosen = list(columns)
+    shape = [int(sizes[c]) for c in chosen]
     for table in (a, b):
-        _check(table, columns, shape)
-    if prod(shape) <= DENSE_CELLS:
-        cells = prod(shape)
-        index_a, index_b = (np.ravel_multi_index(tuple(t[:, c] for c in columns), shape) for t in (a, b))
-    else:
-        index = _occurring(np.concatenate([a[:, list(columns)], b[:, list(columns)]]), shape)
-        cells = int(index.max()) + 1 if index.size else 0
-        index_a, index_b = index[: len(a)], index[len(a) :]
-    return _relative(index_a, cells, weights[0]), _relative(index_b, cells, weights[1])
+        _check(table, chosen, shape)
+    both = np.concatenate([a[:, chosen], b[:, chosen]]).astype(np.int64, copy=False)
+    return _stacked(both, len(a), range(len(chosen)), shape, weights)
+
+
+def _stacked(
+    both: NDArray[np.int64], first: int, columns: Sequence[int], sizes: Sequence[int], weights: Weights
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """`frequencies` of the ``first`` rows of a checked table and of the others."""
+    index, cells = np.zeros(len(both), np.int64), 1
+    for column in columns:
+        if cells * int(sizes[column]) > _INT64:  # renumber, so that the product of sizes cannot overflow
+            index, cells = _renumbered(index)
+        index = index * int(sizes[column]) + both[:, column]
+        cells *= int(sizes[column])
+    if cells > DENSE_CELLS:
+        index, cells = _renumbered(index)
+    return _relative(index[:first], cells, weights[0]), _relative(index[first:], cells, weights[1])
+
+
+def _renumbered(index: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """Consecutive numbers for the values that occur, and how many there are."""
+    numbers, values = pd.factorize(index)
+    return numbers.astype(np.int64, copy=False), len(values)
 
 
 def _relative(index: NDArray[np.integer], cells: int, weights: NDArray[np.floating] | None) -> NDArray[np.float64]:
@@ -149,12 +162,12 @@ def _relative(index: NDArray[np.integer], cells: int, weights: NDArray[np.floati
     return counts / total if total > 0 else counts
 
 
-def _occurring(rows: CodeTable, shape: Sequence[int]) -> NDArray[np.int64]:
-    """Dense numbers for the distinct rows; renumbered column by column, so the product of sizes cannot overflow."""
-    index = np.zeros(len(rows), np.int64)
-    for position, size in enumerate(shape):
-        index = np.unique(index * size + rows[:, position], return_inverse=True)[1].astype(np.int64)
-    return index
+def _distances(p: NDArray[np.float64], q: NDArray[np.float64]) -> Distances:
+    occurring = (p > 0) | (q > 0)  # the other cells add nothing, and logarithms are dear
+    p, q = p[occurring], q[occurring]
+    variation = max(p.sum(), q.sum()) - np.minimum(p, q).sum()
+    p, q = p + KLD_CONSTANT, q + KLD_CONSTANT
+    return Distances(float(max(0.0, variation)), float(np.sum(p * np.log(p / q))))
 
 
 def _check(table: CodeTable, columns: Sequence[int], shape: Sequence[int]) -> None:
@@ -162,23 +175,3 @@ def _check(table: CodeTable, columns: Sequence[int], shape: Sequence[int]) -> No
         codes = table[:, column]
         if codes.size and (codes.min() < 0 or codes.max() >= size):
             raise InternalError(f"column {column}: codes outside of the domain 0..{size - 1}")
-
-
-def _chosen(sizes: Sequence[int], order: int, subsets: ColumnSubsets | None) -> tuple[tuple[int, ...], ...]:
-    if subsets is not None and subsets.order != order:
-        raise InternalError(f"asked for {order}-way marginals with {subsets.order}-way subsets")
-    return (subsets or column_subsets(len(sizes), order)).subsets
-
-
-def _unrank(rank: int, columns: int, order: int) -> tuple[int, ...]:
-    """The subset at position ``rank`` in lexicographic order."""
-    chosen: list[int] = []
-    column = 0
-    while len(chosen) < order:
-        beginning_here = comb(columns - column - 1, order - len(chosen) - 1)
-        if rank < beginning_here:
-            chosen.append(column)
-        else:
-            rank -= beginning_here
-        column += 1
-    return tuple(chosen)

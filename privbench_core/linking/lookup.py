@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from privbench_core.domain.binning import Binning
 from privbench_core.domain.codecs import interval_codec
 from privbench_core.domain.coder import Coder
+from privbench_core.linking.choice import Choice, Level, pick_parents
 from privbench_core.models.conditional import Tie, draw_column
 from privbench_core.models.estimate import mutual_information, onto_simplex
 from privbench_core.models.pairwise import OneWay, PairwiseFit
@@ -70,7 +71,12 @@ class Lookup:
         return cls(targets, dict(stored["marginals"]), ties, stored["by_position"])
 
     def draw(
-        self, rows: Rows, parents: Mapping[str, NDArray[np.int32]], count: int, rng: np.random.Generator
+        self,
+        rows: Rows,
+        parents: Mapping[str, NDArray[np.int32]],
+        count: int,
+        rng: np.random.Generator,
+        choice: Choice | None = None,
     ) -> NDArray[np.int64]:
         """The row number of each row's parent, -1 for none; shape (n,).
 
@@ -79,47 +85,39 @@ class Lookup:
             parents: Codes of the synthetic parents' attributes, by column name; {} for a public parent.
             count: Number of parent rows.
             rng: Sampling only.
+            choice: Which parents each row may refer to; None for any.
         """
         if count == 0:
             return np.full(rows.n, -1, dtype=np.int64)
+        wanting, wishes = np.ones(rows.n, dtype=bool), list[Level]()
         if self.by_position:
-            return self._draw_position(rows, count, rng)
-        if _ANY in self.targets:
-            return np.where(self._draw_target(_ANY, rows, rng) > 0, -1, rng.integers(count, size=rows.n))
-        return self._draw_match(rows, parents, count, rng)
+            codes = self._draw_target(_POSITION, rows, rng)
+            coder = self.targets[_POSITION]
+            wanting = codes < _none_from(coder)
+            wishes = [(coder.encode_numbers(np.arange(count)).astype(np.int64), codes.astype(np.int64))]
+        elif _ANY in self.targets:
+            wanting = self._draw_target(_ANY, rows, rng) == 0
+        elif self.targets:
+            wanting, wishes = self._wishes(rows, parents, rng)
+        return pick_parents(wishes, wanting, choice or Choice.free(rows.n, count), rng)
 
-    def _draw_position(self, rows: Rows, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        codes = self._draw_target(_POSITION, rows, rng)
-        coder = self.targets[_POSITION]
-        none = codes >= _none_from(coder)
-        numbers = coder.decode(np.where(none, 0, codes).astype(np.int32), rng).to_numpy()
-        return np.where(none, -1, np.clip(numbers, 0, count - 1))
-
-    def _draw_match(
-        self, rows: Rows, parents: Mapping[str, NDArray[np.int32]], count: int, rng: np.random.Generator
-    ) -> NDArray[np.int64]:
-        """Draw the attributes that tell most and match them; fewer of them where no parent has all."""
+    def _wishes(
+        self, rows: Rows, parents: Mapping[str, NDArray[np.int32]], rng: np.random.Generator
+    ) -> tuple[NDArray[np.bool_], list[Level]]:
+        """Whether each row refers to a parent at all, and which of its attributes tell most, as drawn for each row."""
         information = {
             name: sum(mutual_information(j) for (t, _), j in self.ties.items() if t == name) for name in self.targets
         }
         wanted = sorted((n for n in self.targets if information[n] > 0), key=lambda n: -information[n])[:_MAX_TARGETS]
-        none = np.zeros(rows.n, dtype=bool)
-        if self.targets:
-            first = wanted[0] if wanted else next(iter(self.targets))
-            drawn = {name: self._draw_target(name, rows, rng) for name in wanted or [first]}
-            none = drawn[first] >= self.targets[first].size
-        result = rng.integers(count, size=rows.n)
+        first = wanted[0] if wanted else next(iter(self.targets))
+        drawn = {name: self._draw_target(name, rows, rng) for name in wanted or [first]}
+        wishes = []
         for depth in range(1, len(wanted) + 1):
             shape = [self.targets[name].size + 1 for name in wanted[:depth]]
             have = np.ravel_multi_index([parents[name.removeprefix(_TARGET)] for name in wanted[:depth]], shape)
             want = np.ravel_multi_index([drawn[name] for name in wanted[:depth]], shape)
-            order = np.argsort(have, kind="stable")
-            starts = np.searchsorted(have[order], want, side="left")
-            ends = np.searchsorted(have[order], want, side="right")
-            found = ends > starts
-            pick = starts + (rng.random(rows.n) * (ends - starts)).astype(np.int64)
-            result[found] = order[pick[found]]
-        return np.where(none, -1, result)
+            wishes.append((have.astype(np.int64), want.astype(np.int64)))
+        return drawn[first] < self.targets[first].size, wishes
 
     def _draw_target(self, name: str, rows: Rows, rng: np.random.Generator) -> NDArray[np.int32]:
         ties = [Tie(column, joint) for (target, column), joint in self.ties.items() if target == name]

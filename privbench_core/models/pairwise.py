@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 
 from privbench_core.models.estimate import combine, fit_margins, onto_simplex
 from privbench_core.models.nodes import Leaf
-from privbench_core.privacy.budget import Price
+from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Distances, Marginal
 
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
+_STRONG = 0.3  # of all rows: the score of two columns that determine each other is one minus the likeliest values
 _SHARES = (0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)  # of what a leaf has left, for joints rather than marginals
 
 
@@ -85,7 +86,10 @@ class PairwiseFit:
         pairs = list(combinations(clean, 2))
         if not pairs:
             return _leaf(self._again(curator, one_way, price), {})
-        scores = pair_scores(curator, clean, pairs, price.share(self.score_share))
+        for_scores = price.share(self.score_share)
+        if self.hopeless(curator, pairs, one_way.total, for_scores):
+            return _leaf(self._again(curator, one_way, price), {})
+        scores = pair_scores(curator, clean, pairs, for_scores)
         rest = price.share(1 - self.score_share)
         cells = _cells(clean, pairs)
         codes = sum(len(counts) for counts in clean.values())
@@ -115,10 +119,17 @@ class PairwiseFit:
             candidates: Pairs of columns.
             price: Of scores and joints together.
         """
-        scores = pair_scores(curator, clean, candidates, price.share(self.score_share))
+        for_scores = price.share(self.score_share)
+        if self.hopeless(curator, candidates, _total(clean), for_scores):
+            return {}
+        scores = pair_scores(curator, clean, candidates, for_scores)
         rest = price.share(1 - self.score_share)
         _, chosen = self.choose(curator, scores, _cells(clean, candidates), rest)
         return self.measure(curator, [candidates[i] for i in chosen], clean, rest) if len(chosen) else {}
+
+    def hopeless(self, curator: Curator, candidates: Sequence[Pair], total: float, price: Price) -> bool:
+        """Whether even a strong dependence would drown in the noise of its score: then nothing is spent on scores."""
+        return _largest_noise(curator, len(candidates), price) > _STRONG * total
 
     def choose(self, curator: Curator, scores: Array, cells: Array, price: Price) -> tuple[float, NDArray[np.int64]]:
         """The largest gain in L1 error that measuring some pairs for ``price`` promises, and their indices."""
@@ -168,11 +179,23 @@ def _cells(clean: Mapping[str, Array], pairs: Sequence[Pair]) -> Array:
 
 
 def pair_scores(curator: Curator, clean: Mapping[str, Array], candidates: Sequence[Pair], price: Price) -> Array:
-    """Noisy R-scores of pairs, in counts, against the product of cleaned released one-way counts."""
+    """R-scores of pairs, in counts, against the product of cleaned released one-way counts, less their largest noise.
+
+    The best of many noisy scores is best in part by its noise. Half of what the largest draw is expected to be is taken
+    off all of them, so that a table of independent columns is not modelled as a table of accidents.
+    """
     total = _total(clean)
     groups = tuple((((a, b), np.outer(clean[a], clean[b]) / total),) for a, b in candidates)
     noisy = curator.measure("dependence scores", [Distances(groups)], price)
-    return noisy.values[0] / 2
+    return noisy.values[0] / 2 - _largest_noise(curator, len(candidates), price) / 2
+
+
+def _largest_noise(curator: Curator, candidates: int, price: Price) -> float:
+    """Expected largest noise on the scores of so many candidates, in counts: σ√(2 ln m), or b ln m for Laplace."""
+    reference = np.zeros(1)
+    each = curator.sigma([Distances(((((), reference),),) * candidates)], price) / 2
+    m = max(candidates, 2)
+    return each * (math.log(m) / math.sqrt(2) if price.measure is Measure.PURE else math.sqrt(2 * math.log(m)))
 
 
 def _total(clean: Mapping[str, Array]) -> float:

@@ -1,8 +1,8 @@
 """Private rows, joined and bounded: who owns a row, which rows are kept, and how much each may count.
 
 Along the ownership path at most τ children per owner are kept, chosen by a keyed hash of the child's own primary key:
-an order that no other row can change, so removing a unit never changes which rows of another unit are kept. A kept
-row of an owned table weighs 1 / (product of the group sizes along its path), rounded down to a multiple of
+an order that no other row can change, so removing a unit never changes which rows of another unit are kept, unless
+they depend on both. A kept row of an owned table weighs 1 / (product of the group sizes along its path), rounded down to a multiple of
 1/`WEIGHT_UNIT`, so that all rows of one unit together weigh at most 1 (PrivPetal, section 4: normalised marginals;
 here for chains too).
 """
@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.schema.model import ForeignKey, Schema
+from privbench_core.schema.model import ForeignKey, Schema, Table
 
 WEIGHT_UNIT = 1 << 20
 Rows = NDArray[np.int64]
@@ -26,23 +26,53 @@ def stability(schema: Schema, table: str) -> float:
     """The largest total weight that one unit can move in a view of ``table``.
 
     1 for the unit's own rows. A private table on the ownership path may also refer to *another* private parent, whose
-    removal cascades: each of those at most (declared τ × the parent's rows of one unit) removed rows changes one other
-    group, whose weight is at most 1 before and at most 1 after (rows leave, the others weigh more, slots are freed):
-    2 in L1 per removed row. See ``docs/privacy.md``, "Several private parents".
+    removal cascades: each of those rows that the unit so takes away, or lets in, changes one other group, whose weight
+    is at most 1 before and at most 1 after (rows leave, the others weigh more, slots are freed): 2 in L1 per row. See
+    ``docs/privacy.md``, "Several private parents". Deferred keys do not count: they carry no row away.
     """
-    return 1.0 + 2.0 * _removed_elsewhere(schema, table)
-
-
-def _removed_elsewhere(schema: Schema, table: str) -> int:
-    """Bound on rows, on the path of ``table``, that one unit's removal takes away through keys that are not its own."""
     path = (schema.table(table), *(schema.table(key.parent) for key in schema.ownership_path(table)))
-    total = 0
-    for member in path:
-        for key in member.foreign_keys:
-            if not key.owner and not schema.table(key.parent).public:
-                rows = schema.max_rows_per_unit(key.parent) + _removed_elsewhere(schema, key.parent)
-                total += rows * (key.max_children or 1)
-    return total
+    return 1.0 + 2.0 * sum(_rows_by_other_parents(schema, member) for member in path)
+
+
+def moved_rows(schema: Schema, table: str) -> int:
+    """Bound on the kept rows of ``table`` that are there only with one unit, or only without it.
+
+    A row that comes or goes moves the kept children of a row by at most two: itself, and the one whose slot it takes.
+    """
+    here = schema.table(table)
+    owner = here.owner_key
+    own = 1 if owner is None else moved_rows(schema, owner.parent) * (owner.max_children or 1)
+    return own + 2 * _rows_by_other_parents(schema, here)
+
+
+def reference_moves(schema: Schema, key: ForeignKey) -> float:
+    """What one unit moves in a view that looks along ``key``, beyond the stability of the key's own table.
+
+    Removing a row sets deferred references to it to NULL: each changes the value, not the weight, of a row.
+    """
+    if key.name not in schema.deferred_keys or schema.table(key.parent).public:
+        return 0.0
+    return 2.0 * moved_rows(schema, key.parent) * (key.max_children or 1)
+
+
+def deciding_tables(schema: Schema, table: str) -> tuple[str, ...]:
+    """The tables whose rows decide which rows of ``table`` are kept and what they weigh, itself first."""
+    found = {table: None}
+    for key in schema.table(table).foreign_keys:
+        if key.parent != schema.unit and _carries(schema, key):
+            found |= dict.fromkeys(deciding_tables(schema, key.parent))
+    return tuple(found)
+
+
+def _carries(schema: Schema, key: ForeignKey) -> bool:
+    """Whether a removed parent takes the rows that refer to it along ``key`` away with it."""
+    return not schema.table(key.parent).public and key.name not in schema.deferred_keys
+
+
+def _rows_by_other_parents(schema: Schema, table: Table) -> int:
+    """Bound on the rows of ``table`` that one unit takes away or lets in through keys that are not the owner key."""
+    others = (key for key in table.foreign_keys if not key.owner and _carries(schema, key))
+    return sum(moved_rows(schema, key.parent) * (key.max_children or 1) for key in others)
 
 
 class PrivateDatabase:
@@ -72,25 +102,39 @@ class PrivateDatabase:
     def parent_rows(self, key: ForeignKey) -> Rows:
         """For each child row the row number of its parent, -1 where the key is NULL; shape (children,)."""
         if key.name not in self._parents:
-            parent = _tuples(self._tables[key.parent], key.parent_columns)
-            child = _tuples(self._tables[key.child], key.columns)
-            found = parent.get_indexer(child).astype(np.int64)
-            null = np.zeros(len(child), dtype=bool)
-            for name in key.columns:
-                null |= self._tables[key.child].column(name).is_null().to_numpy()
-            self._parents[key.name] = np.where(null, -1, found)
+            child, parent = self._tables[key.child], self._tables[key.parent]
+            referring, wanted = _tuples(child, key.columns)
+            referred, known = _tuples(parent, key.parent_columns)
+            found = np.full(child.num_rows, -1, dtype=np.int64)
+            places = known.get_indexer(wanted).astype(np.int64)
+            found[referring] = np.append(referred, -1)[places]  # place -1, no such parent, takes the last entry
+            self._parents[key.name] = found
         return self._parents[key.name]
 
+    def kept_parent_rows(self, key: ForeignKey) -> Rows:
+        """`parent_rows`, with -1 also where the parent is not kept: what views look along."""
+        parents = self.parent_rows(key)
+        if self.schema.table(key.parent).public:
+            return parents
+        return np.where(np.append(self.kept(key.parent), False)[parents], parents, -1)
+
     def kept(self, table: str) -> NDArray[np.bool_]:
-        """Which rows survive truncation along the ownership path; shape (rows,)."""
+        """Which rows survive truncation along the ownership path; shape (rows,).
+
+        A row that depends on one that does not survive, along any key but a deferred one, does not survive either:
+        else a unit's surplus rows could still carry rows of other units away.
+        """
         if table not in self._kept:
-            owner = self.schema.table(table).owner_key
-            if owner is None:
-                self._kept[table] = np.ones(self.rows(table), dtype=bool)
-            else:
-                parents = self.parent_rows(owner)
-                alive = (parents >= 0) & self.kept(owner.parent)[parents]
-                self._kept[table] = self._first_children(table, parents, alive, owner.max_children or 1)
+            here = self.schema.table(table)
+            alive = np.ones(self.rows(table), dtype=bool)
+            for key in here.foreign_keys:
+                if _carries(self.schema, key):
+                    without = not key.owner  # what a NULL key means: a row without an owner is never looked at
+                    alive &= np.append(self.kept(key.parent), without)[self.parent_rows(key)]
+            owner = here.owner_key
+            if owner is not None:
+                alive = self._first_children(table, self.parent_rows(owner), alive, owner.max_children or 1)
+            self._kept[table] = alive
         return self._kept[table]
 
     def group_sizes(self, key: ForeignKey) -> Rows:
@@ -126,7 +170,12 @@ class PrivateDatabase:
         return result
 
 
-def _tuples(table: pa.Table, columns: tuple[str, ...]) -> pd.Index:
-    """An index over the key tuples of a table."""
-    arrays = [table.column(name).to_pandas() for name in columns]
-    return pd.Index(arrays[0]) if len(arrays) == 1 else pd.MultiIndex.from_arrays(arrays)
+def _tuples(table: pa.Table, columns: tuple[str, ...]) -> tuple[Rows, pd.Index]:
+    """The rows of a table whose key is complete, and an index over their key tuples."""
+    present = np.ones(table.num_rows, dtype=bool)
+    for name in columns:
+        present &= table.column(name).is_valid().to_numpy()
+    rows = np.flatnonzero(present)
+    keys = table.select(list(columns)).take(pa.array(rows)) if len(rows) < table.num_rows else table
+    arrays = [keys.column(name).to_pandas() for name in columns]  # without NULLs, so integers stay integers
+    return rows, pd.Index(arrays[0]) if len(arrays) == 1 else pd.MultiIndex.from_arrays(arrays)

@@ -1,8 +1,9 @@
 """Coded views of private rows: the only form in which a synthesizer's queries meet them.
 
 A view is described in public words (`ViewSpec`): which table, and for each of its columns where the value comes from
-and by which released `Coder` it becomes a code. Each of these sources is a function of rows of the same unit, so a
-view has the stability of its table.
+and by which released `Coder` it becomes a code. Each of these sources is a function of rows that come and go with the
+row, so a view has the stability of its table; only what a deferred key refers to can change while the row stays, and a
+view that looks along one moves more (`relations.reference_moves`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from privbench_core.domain.codec import Codes
 from privbench_core.domain.coder import Coder
-from privbench_core.privacy.relations import WEIGHT_UNIT, PrivateDatabase, stability
+from privbench_core.privacy.relations import WEIGHT_UNIT, PrivateDatabase, reference_moves, stability
 from privbench_core.schema.model import ForeignKey
 
 
@@ -109,14 +110,10 @@ def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
     sizes = {name: feature_size(*how) for name, how in spec.features.items()}
     unit = WEIGHT_UNIT if owned else 1
     weights = database.weights(spec.table)[rows] if owned else None
-    moved = max(
-        [stability(schema, spec.table)]
-        + [
-            stability(schema, feature.key.child)
-            for feature, _ in spec.features.values()
-            if isinstance(feature, Children)
-        ]
-    )
+    looked_along = dict.fromkeys(feature.key for feature, _ in spec.features.values() if not isinstance(feature, Own))
+    of_children = [feature.key.child for feature, _ in spec.features.values() if isinstance(feature, Children)]
+    moved = max(stability(schema, name) for name in (spec.table, *of_children))
+    moved += sum(reference_moves(schema, key) for key in looked_along)
     touched = int(schema.max_rows_per_unit(spec.table) * moved)
     return CodedView(codes, sizes, weights, unit, int(np.ceil(moved * unit)), touched, len(rows))
 
@@ -126,7 +123,7 @@ def _feature(database: PrivateDatabase, table: str, rows: NDArray[np.int64], fea
         return coder.encode(database.values(table, feature.column))[rows]
     if isinstance(feature, Children):
         return coder.encode_numbers(database.group_sizes(feature.key)[rows])
-    parents = database.parent_rows(feature.key)[rows]
+    parents = database.kept_parent_rows(feature.key)[rows]
     if isinstance(feature, Siblings):
         return coder.encode_numbers(database.group_sizes(feature.key)[parents])
     if isinstance(feature, ParentRow):

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 
 from privbench_core.errors import did_you_mean
+from privbench_core.schema.domains import parse_domain
 from privbench_core.schema.fields import MAX_COUNT, Node, Problems
-from privbench_core.schema.model import Column, ColumnType, Domain, Learn, Range, Scalar, Values
-from privbench_core.schema.scalars import EXPECTED, canonical_scalar, sort_key
+from privbench_core.schema.model import Column, ColumnType, EnumType
+from privbench_core.schema.sql_types import known_sql_types, parse_sql_type
 
 _MAX_PRECISION = 38  # of decimal128, and enough for every database's default
-_DOMAIN_HINT = {
-    True: "declare domain: {min:, max:}, or domain: learn (paid for)",
-    False: "declare domain: {values: [..]}, or domain: learn (paid for)",
-}
-_NO_DOMAIN = {
-    ColumnType.BOOLEAN: "remove it: a boolean has two values",
-    ColumnType.TEXT: "remove it: only the length of text is modelled; or make it a category",
+_SIZED = frozenset({ColumnType.TEXT, ColumnType.BYTES, ColumnType.JSON})
+_BELONGS = {
+    "precision": (frozenset({ColumnType.DECIMAL}), "decimal"),
+    "scale": (frozenset({ColumnType.DECIMAL}), "decimal"),
+    "max_length": (_SIZED, "text, bytes and json"),
+    "identity": (frozenset({ColumnType.INTEGER}), "integer"),
 }
 
 
-def parse_column(table: str, name: str, raw: object, problems: Problems) -> Column:
+def parse_column(
+    table: str, name: str, raw: object, problems: Problems, enums: Mapping[str, EnumType] | None = None
+) -> Column:
     """Read one column: a mapping, or just the name of its type.
 
     A column whose type is wrong is reported and stands as text, so that keys may still refer to it.
+
+    Args:
+        table: Name of its table.
+        name: Name of the column.
+        raw: What the spec says.
+        problems: Where mistakes go.
+        enums: The enums of the spec by name, for ``sql_type``.
     """
     node = Node(f"{table}.{name}", raw if isinstance(raw, dict) else {"type": raw}, problems)
-    node.only("type", "domain", "nullable", "precision", "scale", "max_length")
+    node.only("type", "domain", "nullable", *_BELONGS, "sql_type", "default", "comment")
     types = [kind.value for kind in ColumnType]
     spelled = node.fields.get("type")
     if spelled not in types:
@@ -38,66 +47,28 @@ def parse_column(table: str, name: str, raw: object, problems: Problems) -> Colu
     scale = node.count("scale", 0, precision or _MAX_PRECISION, "write a number of decimals from 0 to the precision")
     if kind is ColumnType.DECIMAL and not (node.has("precision") and node.has("scale")):
         problems.add(node.where, "a decimal without precision and scale", "declare both, as in NUMERIC(8, 2)")
-    for key, owner in (("precision", "decimal"), ("scale", "decimal"), ("max_length", "text")):
-        if node.has(key) and kind != owner:
+    for key, (kinds, owner) in _BELONGS.items():
+        if node.has(key) and kind not in kinds:
             problems.add(node.where, f"{key} on a column of type {kind}", f"it belongs to {owner} columns; remove it")
-    length = node.count("max_length", 1, MAX_COUNT, "write a positive number of characters")
-    column = Column(name, kind, _domain(node, kind), node.flag("nullable"), precision, scale)
-    return column if length is None else replace(column, max_length=length)
+    sql_type = _sql_type(node, enums or {})
+    return Column(
+        name, kind, parse_domain(node, kind), node.flag("nullable"), precision, scale, _max_length(node, kind, sql_type),
+        sql_type, node.text("default", "write an SQL expression in quotes"), node.flag("identity"),
+        node.text("comment", "write text"),
+    )  # fmt: skip
 
 
-def _domain(node: Node, kind: ColumnType) -> Domain | None:
-    raw = node.fields.get("domain")
-    if raw is None:
-        return None
-    if kind not in EXPECTED:
-        node.problems.add(node.where, f"a domain on a column of type {kind}", _NO_DOMAIN[kind])
-        return None
-    if raw == "learn":
-        return Learn()
-    if isinstance(raw, dict) and "values" in raw:
-        return _values(Node(node.where, raw, node.problems), kind)
-    if isinstance(raw, dict) and kind.ordered:
-        return _range(Node(node.where, raw, node.problems), kind)
-    node.wrong("domain", _DOMAIN_HINT[kind.ordered])
+def _max_length(node: Node, kind: ColumnType, sql_type: str | None) -> int:
+    """The declared bound; by default the model's, or what the SQL type has room for."""
+    declared = node.count("max_length", 1, MAX_COUNT, "write a positive number of characters or bytes")
+    stored = parse_sql_type(sql_type) if sql_type and kind in _SIZED else None
+    room = stored.length if stored else None
+    return declared or min(Column.max_length, room or Column.max_length)
+
+
+def _sql_type(node: Node, enums: Mapping[str, EnumType]) -> str | None:
+    spelled = node.text("sql_type", "name a type of PostgreSQL, or an enum of this file")
+    if spelled is None or spelled in enums or parse_sql_type(spelled):
+        return spelled
+    node.wrong("sql_type", f"{did_you_mean(spelled, [*enums, *known_sql_types()])} (or declare it under enums)")
     return None
-
-
-def _values(node: Node, kind: ColumnType) -> Values | None:
-    node.only("values")
-    raw = node.fields["values"]
-    if kind not in {ColumnType.INTEGER, ColumnType.CATEGORY}:
-        node.problems.add(node.where, f"a list of values for the type {kind}", "declare domain: {min:, max:} instead")
-    elif not isinstance(raw, list) or not raw:
-        node.wrong("values", "list at least one value")
-    else:
-        found = [canonical_scalar(kind, value) for value in raw]
-        values = [value for value in found if value is not None]
-        if len(values) < len(found):
-            todo = f"each must be {EXPECTED[kind]}; NULL is not listed but declared by nullable: true"
-            node.problems.add(node.where, f"values holds {raw[found.index(None)]!r}", todo)
-        elif len(set(values)) < len(values):
-            twice = next(value for value in values if values.count(value) > 1)
-            node.problems.add(node.where, f"values holds {twice!r} twice", "list every value once")
-        else:
-            return Values(tuple(values))
-    return None
-
-
-def _range(node: Node, kind: ColumnType) -> Range | None:
-    node.only("min", "max", "cells")
-    cells = node.count("cells", 1, MAX_COUNT, "write a positive number of cells, or leave it out")
-    low, high = _end(node, "min", kind), _end(node, "max", kind)
-    if low is None or high is None:
-        return None
-    if sort_key(kind, low) > sort_key(kind, high):
-        node.problems.add(node.where, f"min {low!r} is above max {high!r}", "swap or correct them")
-        return None
-    return Range(low, high, cells)
-
-
-def _end(node: Node, key: str, kind: ColumnType) -> Scalar | None:
-    value = canonical_scalar(kind, node.fields.get(key))
-    if value is None:
-        node.wrong(key, f"write {EXPECTED[kind]}")
-    return value

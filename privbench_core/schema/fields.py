@@ -141,6 +141,24 @@ class Node:
             return False
         return value
 
+    def text(self, key: str, todo: str) -> str | None:
+        """An optional text that is not empty; None if absent or wrong."""
+        if not self.has(key):
+            return None
+        value = self.fields[key]
+        if isinstance(value, str) and value.strip() and "\0" not in value and value != UNDECIDED:
+            return value
+        self.wrong(key, todo)
+        return None
+
+    def items(self, key: str, todo: str) -> list[Node]:
+        """An optional list of mappings, called as this one in messages; empty if absent or wrong."""
+        value = self.fields.get(key) or []
+        if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+            return [Node(self.where, item, self.problems) for item in value]
+        self.wrong(key, todo)
+        return []
+
     def mapping(self, key: str, todo: str) -> Node | None:
         """A required mapping, called by its key in messages."""
         value = self.fields.get(key)

@@ -196,7 +196,8 @@ class Table:
 
     Attributes:
         unique: Column sets that no two rows share, the primary key left out.
-        checks, indexes, comment: As the source has them.
+        checks, comment: As the source has them.
+        indexes: Those that no constraint makes; None asks for one per foreign key, named by the target.
         dependencies: Declared in the spec, for sampling to keep.
     """
 
@@ -207,7 +208,7 @@ class Table:
     public: bool = False
     unique: tuple[tuple[str, ...], ...] = ()
     checks: tuple[Check, ...] = ()
-    indexes: tuple[Index, ...] = ()
+    indexes: tuple[Index, ...] | None = None
     dependencies: tuple[Dependency, ...] = ()
     comment: str | None = None
 
@@ -227,6 +228,11 @@ class Table:
     def attributes(self) -> tuple[Column, ...]:
         """The modelled columns, in source order."""
         return tuple(c for c in self.columns if c.name not in self.key_columns)
+
+    def emptied_columns(self, key: ForeignKey) -> tuple[str, ...]:
+        """The columns of an optional key that are NULL where it refers to no row: those no other key has a say in."""
+        taken = set(self.primary_key).union(*(other.columns for other in self.foreign_keys if other != key))
+        return tuple(name for name in key.columns if name not in taken and self.column(name).nullable)
 
     @property
     def owner_key(self) -> ForeignKey | None:
@@ -294,7 +300,7 @@ class Schema:
 
     @cached_property
     def deferred_keys(self) -> frozenset[str]:
-        """Names of the optional keys off every ownership path that are filled in a second pass.
+        """Names of the optional keys of private tables, off every ownership path, that are filled in a second pass.
 
         Self-references, and of every other cycle of keys the first such key that opens it, in spec order.
         """
@@ -302,7 +308,10 @@ class Schema:
 
     @cached_property
     def sampling_order(self) -> tuple[Table, ...]:
-        """Tables such that every referenced table comes before the tables that refer to it, deferred keys apart."""
+        """Tables such that every referenced table comes before the tables that refer to it.
+
+        Deferred keys do not count, nor do cycles among public tables, whose rows are published as they are.
+        """
         return self._ordered[0]
 
     def _cyclic(self, key: ForeignKey, deferred: AbstractSet[str]) -> bool:
@@ -318,7 +327,7 @@ class Schema:
     def _ordered(self) -> tuple[tuple[Table, ...], frozenset[str]]:
         deferred = {
             key.name
-            for table in self.tables
+            for table in self.private_tables
             for key in table.foreign_keys
             if key.parent == table.name and key.optional and not key.owner
         }
@@ -327,6 +336,8 @@ class Schema:
         waiting = sorted(self.tables, key=lambda t: not t.public)
         while waiting:
             ready = [t for t in waiting if all(k.parent in names or k.name in deferred for k in t.foreign_keys)]
+            if not ready and waiting[0].public:
+                ready = waiting[:1]
             if not ready:
                 stuck = (k for t in waiting for k in t.foreign_keys if k.parent not in names and k.name not in deferred)
                 opens = next((k for k in stuck if k.optional and not k.owner and self._cyclic(k, deferred)), None)

@@ -5,12 +5,14 @@ What holds for one field is checked here; what holds between columns, keys and t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.columns import parse_column
 from privbench_core.schema.fields import MAX_COUNT, Node, Problems, as_name
-from privbench_core.schema.model import ForeignKey, Table
+from privbench_core.schema.model import ColumnType, EnumType, ForeignKey, Table, Values
+from privbench_core.schema.parts import known_columns, parse_checks, parse_dependencies, parse_indexes, parse_unique
 
 
 @dataclass(frozen=True)
@@ -26,50 +28,40 @@ class ParsedTables:
     orphans: dict[str, str]
 
 
-def parse_tables(node: Node) -> ParsedTables:
+def parse_tables(node: Node, enums: tuple[EnumType, ...] = ()) -> ParsedTables:
     """Read all tables; foreign keys last, because they lean on the primary keys of their parents."""
-    drafts = {name: _table(name, raw, node.problems) for name, raw in node.fields.items()}
+    named = {enum.name: enum for enum in enums}
+    drafts = {name: _table(name, raw, node.problems, named) for name, raw in node.fields.items()}
     tables = {name: table for name, table in drafts.items() if table is not None}
     orphans: dict[str, str] = {}
     for table in tuple(tables.values()):
         keys = _foreign_keys(table, node.fields[table.name], tables, orphans, node.problems)
-        tables[table.name] = _with_keys(table, keys)
+        tables[table.name] = _with_enums(_with_keys(table, keys), named)
     return ParsedTables(tuple(tables.values()), orphans)
 
 
-def _table(name: str, raw: object, problems: Problems) -> Table | None:
+def _table(name: str, raw: object, problems: Problems, enums: Mapping[str, EnumType]) -> Table | None:
     if not isinstance(raw, dict):
         problems.add(name, "the table has no content", "give it a primary_key and columns")
         return None
     node = Node(name, raw, problems)
-    node.only("primary_key", "columns", "foreign_keys", "unique", "public")
+    node.only(
+        "primary_key", "columns", "foreign_keys", "unique", "public", "checks", "indexes", "dependencies", "comment"
+    )
     key = node.names("primary_key", "name its column, or [a, b] for several distinct ones")
     columns = node.mapping("columns", "list them as name: type")
     if columns is None:
         return None
-    parsed = tuple(parse_column(name, column, value, problems) for column, value in columns.fields.items())
-    table = Table(name, parsed, key or (), public=node.flag("public"), unique=_unique(node))
-    for group in (table.primary_key, *table.unique):
-        _known_columns(group, table, problems)
+    parsed = tuple(parse_column(name, column, value, problems, enums) for column, value in columns.fields.items())
+    table = Table(
+        name, parsed, key or (), public=node.flag("public"), unique=parse_unique(node), checks=parse_checks(node),
+        indexes=parse_indexes(node), dependencies=parse_dependencies(node), comment=node.text("comment", "write text"),
+    )  # fmt: skip
+    groups = [table.primary_key, *table.unique, *(index.columns for index in table.indexes or ())]
+    groups += [part for rule in table.dependencies for part in (rule.determinant, rule.dependent)]
+    for group in groups:
+        known_columns(group, table, problems)
     return table
-
-
-def _unique(node: Node) -> tuple[tuple[str, ...], ...]:
-    todo = "write a list of lists of column names, like [[a, b], [c]]"
-    raw = node.fields.get("unique") or []
-    if not isinstance(raw, list) or not all(isinstance(group, list) for group in raw):
-        node.wrong("unique", todo)
-        return ()
-    groups = (Node(node.where, {"unique": group}, node.problems).names("unique", todo) for group in raw)
-    return tuple(group for group in groups if group is not None)
-
-
-def _known_columns(names: tuple[str, ...], table: Table, problems: Problems) -> bool:
-    known = [column.name for column in table.columns]
-    unknown = [name for name in names if name not in known]
-    for name in unknown:
-        problems.add(f"{table.name}.{name}", "no such column", did_you_mean(name, known))
-    return not unknown
 
 
 def _foreign_keys(
@@ -103,7 +95,7 @@ def _foreign_keys(
 
 def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignKey | None:
     columns = bare.names("columns", "name the foreign key's column, or [a, b] for several")
-    if columns is None or not _known_columns(columns, table, bare.problems):
+    if columns is None or not known_columns(columns, table, bare.problems):
         return None
     name = ForeignKey(table.name, columns, "", ()).name
     node = Node(name, bare.fields, bare.problems)
@@ -125,14 +117,15 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
         return None
     key = tables[parent].primary_key
     wanted = inner.names("columns", "name the parent's columns") if inner.has("columns") else key
-    if not wanted or not key or not _known_columns(wanted, tables[parent], node.problems):
+    if not wanted or not key or not known_columns(wanted, tables[parent], node.problems):
         return None
     if len(wanted) != len(columns):
         found = f"{len(columns)} column(s) refer to {len(wanted)} column(s) of {parent}"
         node.problems.add(name, found, f"list one column for each of ({', '.join(wanted)})")
         return None
-    # One order for everybody: that of the parent's primary key.
-    pairs = sorted(zip(wanted, columns, strict=True), key=lambda pair: key.index(pair[0]) if pair[0] in key else -1)
+    # One order for everybody: that of the parent's own key, primary or unique.
+    order = next((group for group in (key, *tables[parent].unique) if set(group) == set(wanted)), wanted)
+    pairs = sorted(zip(wanted, columns, strict=True), key=lambda pair: order.index(pair[0]))
     wanted, columns = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
     return ForeignKey(table.name, columns, parent, wanted, children, owner, optional)
 
@@ -146,3 +139,18 @@ def _with_keys(table: Table, keys: tuple[ForeignKey, ...]) -> Table:
             nullable |= set(key.columns) - fixed
     columns = tuple(replace(column, nullable=column.name in nullable) for column in table.columns)
     return replace(table, columns=columns, foreign_keys=keys)
+
+
+def _with_enums(table: Table, enums: Mapping[str, EnumType]) -> Table:
+    """The table with the values of its enums as the domains of the categories that declare none."""
+    keys = table.key_columns
+    columns = tuple(
+        replace(column, domain=Values(enums[column.sql_type].values))
+        if column.sql_type in enums
+        and column.type is ColumnType.CATEGORY
+        and column.domain is None
+        and column.name not in keys
+        else column
+        for column in table.columns
+    )
+    return replace(table, columns=columns)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
+from privbench_core.schema.durations import duration_text, parse_duration
 from privbench_core.schema.fields import as_integer, as_number
 from privbench_core.schema.model import ColumnType, Scalar
 
@@ -16,6 +17,8 @@ EXPECTED = {
     ColumnType.FLOAT: "a finite number",
     ColumnType.DATE: "a date like 2020-12-31",
     ColumnType.TIMESTAMP: "a time like 2020-12-31T23:59:59, in UTC and without offset",
+    ColumnType.TIMESTAMPTZ: "a time with its offset, like 2020-12-31T23:59:59Z",
+    ColumnType.INTERVAL: "a span of time like P1DT2H, or 1 day 02:00:00",
     ColumnType.CATEGORY: "text (quote what YAML reads as something else)",
 }
 """What a declared value of each type with a domain must be, for messages."""
@@ -24,11 +27,13 @@ EXPECTED = {
 def canonical_scalar(kind: ColumnType, value: object) -> Scalar | None:
     """``value`` as domains hold it, or None if it is no value of that type.
 
-    Integers become ``int``, floats ``float``, decimals ``int`` or exact text, dates and timestamps ISO 8601 text,
-    categories text.
+    Integers become ``int``, floats ``float``, decimals ``int`` or exact text, dates, timestamps and intervals ISO 8601
+    text (points in time in UTC), categories text.
 
     >>> canonical_scalar(ColumnType.INTEGER, "1e3")
     1000
+    >>> canonical_scalar(ColumnType.TIMESTAMPTZ, "2020-02-29 01:00+01:00")
+    '2020-02-29T00:00:00Z'
     >>> canonical_scalar(ColumnType.DATE, "2020-02-30") is None
     True
     """
@@ -40,8 +45,11 @@ def canonical_scalar(kind: ColumnType, value: object) -> Scalar | None:
             return as_number(value)
         case ColumnType.DECIMAL:
             return _decimal(value)
-        case ColumnType.DATE | ColumnType.TIMESTAMP:
+        case ColumnType.DATE | ColumnType.TIMESTAMP | ColumnType.TIMESTAMPTZ:
             return _moment(kind, value)
+        case ColumnType.INTERVAL:
+            span = parse_duration(value) if isinstance(value, str) else None
+            return None if span is None else duration_text(span)
         case _:
             whole = isinstance(value, int) and not isinstance(value, bool)
             return str(value) if whole or isinstance(value, str) else None
@@ -49,8 +57,10 @@ def canonical_scalar(kind: ColumnType, value: object) -> Scalar | None:
 
 def sort_key(kind: ColumnType, value: Scalar) -> Decimal:
     """A number to compare two canonical values of an ordered type by."""
-    if kind in {ColumnType.DATE, ColumnType.TIMESTAMP}:
-        since = datetime.fromisoformat(str(value)) - datetime.min
+    if kind is ColumnType.INTERVAL:
+        return Decimal(parse_duration(str(value)) or 0)
+    if kind in {ColumnType.DATE, ColumnType.TIMESTAMP, ColumnType.TIMESTAMPTZ}:
+        since = datetime.fromisoformat(str(value)).replace(tzinfo=None) - datetime.min
         return Decimal(since // timedelta(microseconds=1))
     return Decimal(str(value))
 
@@ -74,6 +84,10 @@ def _moment(kind: ColumnType, value: object) -> str | None:
         if kind is ColumnType.DATE:
             return date.fromisoformat(value).isoformat()
         moment = datetime.fromisoformat(value)
-    except ValueError:
+        if kind is ColumnType.TIMESTAMP:
+            return moment.isoformat() if moment.tzinfo is None else None
+        if moment.tzinfo is None:
+            return None
+        return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+    except (ValueError, OverflowError):  # no such day, or beyond the years 1 to 9999 once in UTC
         return None
-    return moment.isoformat() if moment.tzinfo is None else None

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from privbench_core.errors import SpecError
+from privbench_core.schema.dump import dump_enums, dump_tables
 from privbench_core.schema.fields import Node, Problems, as_number
 from privbench_core.schema.location import relative, resolve
-from privbench_core.schema.model import Column, ForeignKey, Learn, Range, Schema, Table, Values
+from privbench_core.schema.model import Schema
 from privbench_core.schema.parse import parse_tables
-from privbench_core.schema.validate import find_problems, infer_owners
+from privbench_core.schema.parts import parse_enums
+from privbench_core.schema.validate import find_problems, infer_keys
 from privbench_core.schema.yaml_io import read_yaml, write_yaml
 
 _DEFAULT_SYNTHESIZER = "privbench"
@@ -84,7 +86,7 @@ def load_spec(path: str | Path) -> Spec:
 
 
 def _spec(node: Node, path: Path) -> Spec | None:
-    node.only("database", "source", "privacy", "synthesizer", "schedule", "state", "tables")
+    node.only("database", "source", "privacy", "synthesizer", "schedule", "state", "enums", "tables")
     database = node.name("database", "name the database")
     source = node.name("source", "write a folder, a DuckDB file or a database URL")
     state = node.name("state", "write a folder") if node.has("state") else _DEFAULT_STATE
@@ -96,8 +98,9 @@ def _spec(node: Node, path: Path) -> Spec | None:
     tables = node.mapping("tables", "list them as name: {primary_key:, columns:}")
     if tables is None:
         return None
-    parsed = parse_tables(tables)
-    schema = infer_owners(Schema(database or "database", parsed.tables, unit or ""))
+    enums = parse_enums(node)
+    parsed = parse_tables(tables, enums)
+    schema = infer_keys(Schema(database or "database", parsed.tables, unit or "", enums))
     # A broken delta is reported already: assume one that allows everything.
     delta = budget["delta"] if budget else 1.0
     node.problems.lines += find_problems(schema, delta=delta, broken=frozenset(node.problems.broken))
@@ -188,50 +191,7 @@ def dump_spec(spec: Spec) -> str:
     if spec.schedule:
         content["schedule"] = spec.schedule
     content["state"] = relative(str(spec.state), folder)
-    content["tables"] = {table.name: _dump_table(table, spec) for table in spec.schema.tables}
+    if spec.schema.enums:
+        content["enums"] = dump_enums(spec.schema)
+    content["tables"] = dump_tables(spec.schema, spec.orphans)
     return write_yaml(content)
-
-
-def _dump_table(table: Table, spec: Spec) -> dict[str, Any]:
-    content: dict[str, Any] = {"public": True} if table.public else {}
-    content["primary_key"] = _one_or_list(table.primary_key)
-    if table.foreign_keys:
-        content["foreign_keys"] = [_dump_key(key, spec) for key in table.foreign_keys]
-    if table.unique:
-        content["unique"] = [list(group) for group in table.unique]
-    content["columns"] = {column.name: _dump_column(column) for column in table.columns}
-    return content
-
-
-def _dump_key(key: ForeignKey, spec: Spec) -> dict[str, Any]:
-    content: dict[str, Any] = {"columns": _one_or_list(key.columns), "references": key.parent}
-    if key.parent_columns != spec.schema.table(key.parent).primary_key:
-        content["references"] = {"table": key.parent, "columns": list(key.parent_columns)}
-    if key.max_children is not None:
-        content["max_children"] = key.max_children
-    flags = {"owner": key.owner, "optional": key.optional}
-    content |= {name: True for name, value in flags.items() if value}
-    policy = spec.orphans.get(key.name, "refuse")
-    return content if policy == "refuse" else content | {"on_orphan": policy}
-
-
-def _dump_column(column: Column) -> str | dict[str, Any]:
-    content: dict[str, Any] = {"type": str(column.type)}
-    if column.precision is not None:
-        content |= {"precision": column.precision, "scale": column.scale}
-    if column.max_length != Column.max_length:
-        content["max_length"] = column.max_length
-    match column.domain:
-        case Learn():
-            content["domain"] = "learn"
-        case Values(values):
-            content["domain"] = {"values": list(values)}
-        case Range(low, high, cells):
-            content["domain"] = {"min": low, "max": high} | ({} if cells is None else {"cells": cells})
-    if column.nullable:
-        content["nullable"] = True
-    return content if len(content) > 1 else str(column.type)
-
-
-def _one_or_list(names: tuple[str, ...]) -> str | list[str]:
-    return names[0] if len(names) == 1 else list(names)

@@ -10,8 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privbench_core.errors import SourceError
-from privbench_core.schema.model import Column, Table
+from privbench_core.schema.model import Column, ColumnType, Table
 from privbench_core.source.arrow_types import arrow_schema, arrow_type
+from privbench_core.source.durations import durations
+from privbench_core.source.opaque import as_bytes, uuids
+
+_TEXTUAL = frozenset({ColumnType.CATEGORY, ColumnType.TEXT})
 
 
 def canonical_table(table: Table, rows: pa.Table) -> pa.Table:
@@ -27,9 +31,13 @@ def canonical_table(table: Table, rows: pa.Table) -> pa.Table:
     arrays: list[pa.ChunkedArray] = []
     problems: list[str] = []
     for column in table.columns:
-        values = rows.column(column.name)
+        values = _plain(rows.column(column.name))
+        refusal = refused(column, nested=pa.types.is_nested(values.type), time=pa.types.is_time(values.type))
+        if refusal:
+            problems.append(f"{table.name}.{column.name}: {refusal}")
+            continue
         try:
-            arrays.append(_cast(values, arrow_type(column)))
+            arrays.append(_cast(values, column))
         except pa.ArrowException:
             problems.append(_misfit(table, column, values.type))
     if problems:
@@ -39,20 +47,58 @@ def canonical_table(table: Table, rows: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
+def refused(column: Column, *, nested: bool, time: bool) -> str | None:
+    """Why a column whose source type has no counterpart here is not read, and what to do; None where it is read.
+
+    Args:
+        column: As declared.
+        nested: Whether the source's type holds several values in one: an array, a list, a struct or a map.
+        time: Whether the source's type is a time of day.
+    """
+    if nested:
+        return "an array or a nested type; leave the column out of the spec, or give a view that spreads its values out"
+    if time and column.type is not ColumnType.INTERVAL and column.type not in _TEXTUAL:
+        return f"a time of day, which cannot be read as {column.type}; declare it as interval (or as text)"
+    return None
+
+
 def _misfit(table: Table, column: Column, found: pa.DataType) -> str:
     declared = f"{column.type}({column.precision},{column.scale})" if column.precision is not None else str(column.type)
-    what = f"not every value of the source's type {found} is a {declared}"
+    what = f"not every value of the source's type {found} is of type {declared}"
     return f"{table.name}.{column.name}: {what}; declare another type, or fix the source"
 
 
-def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values without a dictionary or an extension type (Arrow's own ones for UUIDs and JSON) around them."""
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
+    if isinstance(values.type, pa.BaseExtensionType):
+        values = pa.chunked_array([chunk.storage for chunk in values.chunks], values.type.storage_type)
+    if values.type in {pa.string_view(), pa.binary_view()}:
+        values = values.cast(pa.large_string() if values.type == pa.string_view() else pa.large_binary())
+    return values
+
+
+def _cast(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+    match column.type:
+        case ColumnType.UUID:
+            return uuids(values)
+        case ColumnType.BYTES:
+            return as_bytes(values)
+        case ColumnType.INTERVAL:
+            return durations(values)
+        case _:
+            return _converted(values, arrow_type(column))
+
+
+def _converted(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         return _from_text(values, target)
     if pa.types.is_floating(values.type) and not pa.types.is_floating(target):
         # pandas stores integers with gaps as floats, the gaps being NaN.
         values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+    if pa.types.is_temporal(target) and pa.types.is_integer(values.type):
+        raise pa.ArrowInvalid("a number is no moment before somebody says since when and in which unit")
     if pa.types.is_decimal(target) and pa.types.is_integer(values.type):
         return values.cast(pa.string()).cast(target)  # Arrow insists on 19 digits in the direct way
     if pa.types.is_boolean(target) and pa.types.is_integer(values.type):
@@ -77,13 +123,18 @@ def _from_text(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
         values = pc.replace_substring_regex(values, r"^\+", "")
     if pa.types.is_date(target):
         values = pc.replace_substring_regex(values, r"^(\d{4}-\d\d-\d\d)[T ]00:00(:00(\.0*)?)?$", r"\1")
-    if not pa.types.is_timestamp(target):
-        return values.cast(target)
+    return _moments(values, target) if pa.types.is_timestamp(target) else values.cast(target)
+
+
+def _moments(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    """Timestamps from text, each with or without a zone; where there is none it is UTC."""
     values = pc.replace_substring_regex(values, r"(\.\d{6})\d+", r"\1")
-    try:
-        return values.cast(target)
-    except pa.ArrowInvalid:  # Arrow reads text with a zone only into a type with a zone
-        return values.cast(pa.timestamp("us", "UTC")).cast(target)
+    values = pc.replace_substring_regex(values, r"\s*(?:UTC|GMT|z)$", "Z")
+    values = pc.replace_substring_regex(values, r"\s+([+-]\d\d(?::?\d\d)?)$", r"\1")
+    values = pc.replace_substring_regex(values, r"^(\d{4}-\d\d-\d\d)$", r"\1T00:00:00")
+    # Arrow takes a column whose text has a zone everywhere, or nowhere.
+    values = pc.replace_substring_regex(values, r"^(\d{4}-\d\d-\d\d[T ][0-9:.]+)$", r"\1Z")
+    return values.cast(pa.timestamp("us", "UTC")).cast(target)
 
 
 def _without_zone(values: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -1,4 +1,4 @@
-"""Any database SQLAlchemy speaks to; PostgreSQL through psycopg.
+"""Any database SQLAlchemy speaks to. PostgreSQL's rows come in Arrow through `postgres`, others as Python objects.
 
 Tables are those of the connection's default schema; another one is chosen in the URL, for PostgreSQL with
 ``?options=-csearch_path%3Dname``.
@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from privbench_core.errors import SourceError
 from privbench_core.schema.location import describe, open_engine, parse_url
 from privbench_core.schema.model import ColumnType, Table
+from privbench_core.source import postgres
 from privbench_core.source.base import check_columns, check_table
 from privbench_core.source.cast import canonical_table
 from privbench_core.source.fingerprint import fingerprint_rows
@@ -37,11 +38,13 @@ class DatabaseSource:
             return _tables(connection)
 
     def read(self, table: Table) -> pa.Table:
-        """See `Source.read`. Rows come in chunks through a server-side cursor where the database has one."""
+        """See `Source.read`. Rows come in chunks, through a server-side cursor where the database has one."""
         with self._connect() as connection:
             check_table(table.name, _tables(connection))
             found = {column["name"]: column["type"] for column in sa.inspect(connection).get_columns(table.name)}
             check_columns(table, found)
+            if postgres.readable(connection.engine.url):
+                return postgres.read_postgres(connection.engine.url, table, found)
             statement = sa.select(*_selected(table, found)).select_from(sa.table(table.name))
             streamed = connection.execution_options(stream_results=True, yield_per=_CHUNK).execute(statement)
             chunks = [_chunk(table, part) for part in streamed.partitions()]

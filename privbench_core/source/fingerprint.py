@@ -50,9 +50,11 @@ def _parts(values: pa.Array) -> Iterator[bytes]:
     """Bytes that determine a column's values and are determined by them, which those of NULL slots are not."""
     yield np.packbits(pc.is_null(values).to_numpy(zero_copy_only=False)).tobytes()
     present = values.drop_null()
-    if pa.types.is_string(values.type):
+    if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
         yield pc.binary_length(present).to_numpy().astype("<i4").tobytes()
-        yield "".join(present.to_pylist()).encode()
+        _, where, content = present.buffers()
+        ends = np.frombuffer(where, np.int32, len(present) + 1, 4 * present.offset) if len(present) else [0, 0]
+        yield content[ends[0] : ends[-1]].to_pybytes() if content is not None else b""
     elif pa.types.is_floating(values.type):
         numbers = present.to_numpy() + 0.0  # one zero
         yield np.where(np.isnan(numbers), np.nan, numbers).tobytes()  # one NaN

@@ -37,7 +37,8 @@ def check_rows(schema: Schema, tables: Mapping[str, pa.Table], orphans: Mapping[
         schema: What the spec declares.
         tables: Canonical rows by table name (see `Source.read`); none is changed. A table may have no rows.
         orphans: ``refuse`` or ``drop`` per `ForeignKey.name`; refuse where none is named. Rows below a dropped row are
-            dropped with it, whatever their own key says, as the database itself would do (ON DELETE CASCADE).
+            dropped with it, whatever their own key says, as the database itself would do (ON DELETE CASCADE); deferred
+            keys become NULL (ON DELETE SET NULL).
 
     Returns:
         The rows to work with: NaN has become NULL, and every foreign key finds its parent.
@@ -51,8 +52,8 @@ def check_rows(schema: Schema, tables: Mapping[str, pa.Table], orphans: Mapping[
         clean[table.name] = _nan_to_null(tables[table.name])
         _check_nulls(table, clean[table.name], findings)
         _check_unique(table, clean[table.name], findings)
-    kept: dict[str, pa.Table] = {}
-    for table in schema.sampling_order:
+    kept = dict(clean)
+    for table in schema.tables:
         stays = np.ones(clean[table.name].num_rows, dtype=bool)
         for key in table.foreign_keys:
             lost = _orphans(key, clean[table.name], clean[key.parent])
@@ -61,11 +62,44 @@ def check_rows(schema: Schema, tables: Mapping[str, pa.Table], orphans: Mapping[
                 todo = "declare on_orphan: drop for this key, or fix the source"
                 findings.add(key.name, found, todo, lost.size, len(stays))
             stays[lost] = False
-            stays[_orphans(key, clean[table.name], kept[key.parent])] = False
-        kept[table.name] = clean[table.name] if stays.all() else clean[table.name].filter(pa.array(stays))
+        kept[table.name] = _only(clean[table.name], stays)
     if findings.public:
         raise SourceError("\n".join(findings.public), private_detail="\n".join(findings.private))
-    return {table.name: kept[table.name] for table in schema.tables}
+    _cascade(schema, kept, {name for name, rows in kept.items() if rows.num_rows < clean[name].num_rows})
+    return kept
+
+
+def _cascade(schema: Schema, kept: dict[str, pa.Table], thinned: set[str]) -> None:
+    """Drop, in ``kept``, what depends on rows that the tables of ``thinned`` have lost; deferred keys become NULL."""
+    while thinned:
+        parents, thinned = thinned, set()
+        for table in schema.tables:
+            for key in table.foreign_keys:
+                if key.parent not in parents:
+                    continue
+                lost = _orphans(key, kept[table.name], kept[key.parent])
+                if not lost.size:
+                    continue
+                stays = np.ones(kept[table.name].num_rows, dtype=bool)
+                stays[lost] = False
+                if key.name in schema.deferred_keys:
+                    kept[table.name] = _emptied(kept[table.name], table.emptied_columns(key), stays)
+                else:
+                    kept[table.name] = _only(kept[table.name], stays)
+                    thinned.add(table.name)
+
+
+def _only(rows: pa.Table, stays: NDArray[np.bool_]) -> pa.Table:
+    return rows if stays.all() else rows.filter(pa.array(stays))
+
+
+def _emptied(rows: pa.Table, columns: tuple[str, ...], stays: NDArray[np.bool_]) -> pa.Table:
+    """NULL in some columns of the rows that do not stay as they are."""
+    for name in columns:
+        position, field = rows.schema.get_field_index(name), rows.schema.field(name)
+        values = pc.if_else(pa.array(stays), rows.column(name), pa.scalar(None, field.type))
+        rows = rows.set_column(position, field.with_nullable(True), values)
+    return rows
 
 
 def _nan_to_null(rows: pa.Table) -> pa.Table:

@@ -46,7 +46,7 @@ class Options:
 
     leaf: str = "pairwise"
     gamma: float = 0.7
-    profile: float = 0.4
+    profile: float = 0.5
     validation: float = 0.02
     alpha: float = 0.1
     beta: float = 10_000

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from privbench_core.evaluate.expectations import check_integrity, failures
@@ -97,7 +97,8 @@ def databases(draw: st.DrawFn) -> tuple[Schema, dict[str, pa.Table]]:
     return Schema("random", (public, unit, child), "unit"), rows
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+# No shrinking: every attempt is a whole plan and two suites of expectations, so it would take minutes.
+@settings(max_examples=15, phases=[Phase.explicit, Phase.reuse, Phase.generate], suppress_health_check=[HealthCheck.too_slow])
 @given(
     database=databases(),
     budget=st.sampled_from([Budget(0.01), Budget(1.0), Budget(1e4), Budget(0.1, 1e-9), Budget(3.2, 1e-6), Budget(1e5, 1e-3)]),

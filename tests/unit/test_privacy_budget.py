@@ -90,7 +90,7 @@ def test_charges_fit_prices_and_prices_fit_the_budget(
     assert sum(step.price.amount for step in plan.steps) <= total.amount * (1 + 1e-9)
     assert sum(step.price.delta for step in plan.steps) <= total.delta * (1 + 1e-9)
     spent = sum(account.spent.amount for account in trace.accounts.values())
-    assert spent >= 0.8 * total.amount, "a plan that leaves much of its budget unspent is a worse benchmark"
+    assert spent >= 0.5 * total.amount, "a plan that leaves much of its budget unspent is a worse benchmark"
 
 
 def test_a_plan_beyond_its_budget_cannot_be_made() -> None:

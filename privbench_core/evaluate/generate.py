@@ -1,0 +1,143 @@
+"""Random workloads by the recipe of MSCN (Kipf et al., "Learned Cardinalities", CIDR 2019, section 3.5).
+
+A query joins a random connected set of tables along foreign keys; each table gets a random number of predicates with
+one of =, < and > and the column's value in a random row as its literal. Queries that find nothing are drawn again, and
+none occurs twice.
+
+Literals are values of the rows the workload is made from. Made from private rows it is internal; made from the
+synthetic database it is post-processing, and may be published with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from privbench_core.errors import SourceError
+from privbench_core.evaluate.engine import Engine
+from privbench_core.evaluate.literals import literal
+from privbench_core.evaluate.naming import UnansweredError
+from privbench_core.evaluate.statements import Statement, Workload
+from privbench_core.schema.ddl import quote_identifier
+from privbench_core.schema.model import Column, ColumnType, ForeignKey, Schema, Table
+
+_EQUAL_ONLY = frozenset({ColumnType.CATEGORY, ColumnType.BOOLEAN})
+_OPERATORS = ("=", "<", ">")
+_ATTEMPTS = 20  # per query wanted: small databases have few queries that find something
+_SECONDS = 5.0  # a query that takes longer to count is not worth keeping
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a random workload looks like.
+
+    Attributes:
+        queries: How many.
+        max_joins: Each query has 0 to this many joins, as far as the keys allow.
+        max_predicates: Each table has 0 to this many predicates, as far as its columns allow.
+        seed: Of the draw.
+    """
+
+    queries: int = 200
+    max_joins: int = 2
+    max_predicates: int = 3
+    seed: int = 0
+
+
+def generate_workload(
+    schema: Schema, tables: Mapping[str, pa.Table], recipe: Recipe, *, internal: bool = True
+) -> Workload:
+    """Draw a workload.
+
+    Args:
+        schema: Tables and keys.
+        tables: The rows that literals come from, by table; the same rows in the same order give the same workload
+            (unless a query is counted in time by one machine and not by another).
+        recipe: What to draw.
+        internal: Whether ``tables`` are private rows. Pass False for synthetic ones, and for nothing else.
+
+    Returns:
+        At most ``recipe.queries`` different queries that find at least one row each; fewer where the database is too
+        small for as many.
+
+    Raises:
+        SourceError: No table has a row.
+    """
+    engine = Engine(tables, _SECONDS)
+    draft = _Draft(schema, tables, recipe, np.random.default_rng(recipe.seed))
+    if not draft.filled:
+        raise SourceError(f"{schema.name}: no table has a row, so no query can be drawn; give a source with rows")
+    kept: dict[str, Statement] = {}
+    for _ in range(recipe.queries * _ATTEMPTS):
+        sql = draft.query()
+        if sql not in kept and _finds_rows(engine, sql):
+            kept[sql] = Statement(sql)
+        if len(kept) == recipe.queries:
+            break
+    return Workload(tuple(kept.values()), internal=internal)
+
+
+def _finds_rows(engine: Engine, sql: str) -> bool:
+    try:
+        return engine.cardinality(engine.understand(sql)) > 0
+    except UnansweredError:
+        return False
+
+
+class _Draft:
+    """Draws the text of one query after the other."""
+
+    def __init__(
+        self, schema: Schema, tables: Mapping[str, pa.Table], recipe: Recipe, rng: np.random.Generator
+    ) -> None:
+        self._schema, self._tables, self._recipe, self._rng = schema, tables, recipe, rng
+        self.filled = [table.name for table in schema.tables if tables[table.name].num_rows]
+        # A table refers to itself at most through an alias, which the recipe does not have.
+        self._keys = [k for table in schema.tables for k in table.foreign_keys if k.child != k.parent]
+        self._linked = [name for name in self.filled if any(name in {k.child, k.parent} for k in self._keys)]
+
+    def query(self) -> str:
+        joins = int(self._rng.integers(self._recipe.max_joins + 1)) if self._linked else 0
+        tables = [self._one(self._linked if joins else self.filled)]
+        conditions: list[str] = []
+        for _ in range(joins):
+            edges = [k for k in self._keys if (k.child in tables) != (k.parent in tables)]
+            edges = [k for k in edges if k.child in self.filled and k.parent in self.filled]
+            if not edges:
+                break
+            edge = edges[int(self._rng.integers(len(edges)))]
+            tables.append(edge.parent if edge.child in tables else edge.child)
+            conditions += _join(edge)
+        for name in tables:
+            conditions += self._predicates(self._schema.table(name))
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        return f"SELECT COUNT(*) FROM {', '.join(map(quote_identifier, tables))}{where}"
+
+    def _predicates(self, table: Table) -> Iterator[str]:
+        usable = [c for c in table.attributes if c.type in _EQUAL_ONLY or (c.type.ordered and _comparable(c))]
+        count = int(self._rng.integers(min(self._recipe.max_predicates, len(usable)) + 1))
+        for position in sorted(self._rng.choice(len(usable), count, replace=False)) if count else ():
+            column = usable[position]
+            operator = "=" if column.type in _EQUAL_ONLY else self._one(_OPERATORS)
+            rows = self._tables[table.name]
+            text = literal(rows[column.name][int(self._rng.integers(rows.num_rows))].as_py())
+            if text is not None:
+                yield f"{quote_identifier(table.name)}.{quote_identifier(column.name)} {operator} {text}"
+
+    def _one(self, options: Any) -> str:
+        return str(options[int(self._rng.integers(len(options)))])
+
+
+def _comparable(column: Column) -> bool:
+    # Databases do not agree on how spans of time compare with one another.
+    return column.type is not ColumnType.INTERVAL
+
+
+def _join(key: ForeignKey) -> Iterator[str]:
+    child, parent = quote_identifier(key.child), quote_identifier(key.parent)
+    for mine, theirs in zip(key.columns, key.parent_columns, strict=True):
+        yield f"{child}.{quote_identifier(mine)} = {parent}.{quote_identifier(theirs)}"

@@ -1,0 +1,113 @@
+"""Workloads as files: SQL statements, with the cardinalities that benchmark files state beside them.
+
+Statements are read as PostgreSQL, because that is where a bundle is published; a first line ``-- dialect: duckdb`` has
+them read as DuckDB's. Besides plain SQL, the form of the cardinality benchmarks is known: one query a line, followed by
+``||table id||true cardinality``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlglot
+from sqlglot import TokenType
+
+from privbench_core.errors import SourceError, did_you_mean
+
+DIALECTS = ("postgres", "duckdb")
+_DIALECT = re.compile(r"\s*--\s*dialect:\s*(\w+)", re.IGNORECASE)
+_STATED = re.compile(r"(?P<sql>.+?)\s*;?\s*\|\|\d+\|\|(?P<cardinality>\d+)")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One query of a workload.
+
+    Attributes:
+        sql: Its text, without a semicolon.
+        stated: The cardinality on the source that the file states, if it does.
+    """
+
+    sql: str
+    stated: int | None = None
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Queries, in order.
+
+    Attributes:
+        statements: The queries.
+        dialect: What they are written in, one of `DIALECTS`.
+        internal: Whether they were made from private rows: then they must not be published, nor anything made of them.
+    """
+
+    statements: tuple[Statement, ...]
+    dialect: str = "postgres"
+    internal: bool = False
+
+    @classmethod
+    def of(cls, queries: Iterable[str], *, internal: bool = False) -> Workload:
+        """A workload in PostgreSQL's dialect from the texts of its queries."""
+        return cls(tuple(Statement(sql) for sql in queries), internal=internal)
+
+    def to_sql(self) -> str:
+        """The workload as a file that `read_workload` reads."""
+        head = "" if self.dialect == "postgres" else f"-- dialect: {self.dialect}\n"
+        return head + "".join(f"{statement.sql};\n" for statement in self.statements)
+
+
+def read_workload(path: Path) -> Workload:
+    """The queries of a file.
+
+    Raises:
+        SourceError: The file cannot be read or split into statements, holds none, or asks for an unknown dialect.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise SourceError(f"{path.name}: not UTF-8 text; save it as UTF-8") from None
+    except OSError as error:
+        raise SourceError(f"{path.name}: cannot be read ({error.strerror}); check the path") from None
+    declared = _DIALECT.match(text)
+    dialect = declared[1].lower() if declared else "postgres"
+    if dialect not in DIALECTS:
+        raise SourceError(f"{path.name}: the dialect {dialect} is unknown; {did_you_mean(dialect, DIALECTS)}")
+    statements = _stated(text)
+    if statements is None:
+        try:
+            statements = tuple(Statement(sql) for sql in split_statements(text, dialect))
+        except sqlglot.errors.SqlglotError:
+            raise SourceError(f"{path.name}: not SQL (is a quote or a comment left open?); correct it") from None
+    if not statements:
+        raise SourceError(f"{path.name}: holds no query; write SELECT statements, separated by semicolons")
+    return Workload(statements, dialect)
+
+
+def split_statements(text: str, dialect: str = "postgres") -> list[str]:
+    """The statements of a script, without the comments before them and the semicolons behind them."""
+    queries: list[str] = []
+    start: int | None = None
+    end = 0
+    for token in sqlglot.tokenize(text, read=dialect):
+        if token.token_type is not TokenType.SEMICOLON:
+            start = token.start if start is None else start
+            end = token.end
+        elif start is not None:
+            queries.append(text[start : end + 1])
+            start = None
+    if start is not None:
+        queries.append(text[start : end + 1])
+    return queries
+
+
+def _stated(text: str) -> tuple[Statement, ...] | None:
+    """The statements if every line states its cardinality, else None: elsewhere ``||`` joins texts."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("--")]
+    found = [_STATED.fullmatch(line) for line in lines]
+    if not found or None in found:
+        return None
+    return tuple(Statement(line["sql"], int(line["cardinality"])) for line in found if line)

@@ -1,0 +1,91 @@
+"""CHECK constraints: what of them we understand, and what of an expression may be trusted to stay inside its brackets.
+
+Expressions are SQL in PostgreSQL's dialect, read with sqlglot. One that it cannot read is no mistake: it is kept in the
+DDL, where the database enforces it, and reported as not enforced while sampling.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from privbench_core.schema.model import Check, Schema, Table
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expression
+
+_DIALECT = "postgres"
+# Strings, quoted names and whatever could end a statement or hide the rest of it.
+_LEXEME = re.compile(r"""[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|[()]|;|--|/\*|\$\w*\$|['"\\\0]""", re.DOTALL)
+
+
+def is_contained(expression: str) -> bool:
+    """Whether an expression ends where its text ends, so that ``(expression)`` is one term and nothing more.
+
+    >>> is_contained("a <= b"), is_contained("true); DROP TABLE person; --"), is_contained("a IN ('x; y')")
+    (True, False, True)
+    """
+    depth = 0
+    for lexeme in _LEXEME.finditer(expression):
+        match lexeme[0]:
+            case "(":
+                depth += 1
+            case ")":
+                depth -= 1
+            case text if len(text) == 1 or text[0] not in "\"'eE":
+                return False
+        if depth < 0:
+            return False
+    return depth == 0 and bool(expression.strip())
+
+
+@lru_cache(maxsize=4096)
+def parse_check(expression: str) -> Expression | None:
+    """The expression as a tree, None if it is no single condition that sqlglot understands.
+
+    The tree is shared between callers: copy it before changing it.
+    """
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    if not is_contained(expression):
+        return None
+    try:
+        tree = sqlglot.parse_one(expression, dialect=_DIALECT)
+    except (SqlglotError, RecursionError):
+        return None
+    odd = (exp.Alias, exp.Query, exp.Command, exp.Star, exp.Placeholder, exp.Parameter, exp.AggFunc, exp.Window)
+    understood = isinstance(tree, exp.Condition) and not any(isinstance(node, odd) for node in tree.walk())
+    return tree if understood else None
+
+
+def columns_of(expression: Expression) -> frozenset[str]:
+    """Names of the columns that a tree of `parse_check` refers to; as in SQL, unquoted ones are in lower case.
+
+    >>> tree = parse_check('"Low" <= HIGH')
+    >>> sorted(columns_of(tree)) if tree else None
+    ['Low', 'high']
+    """
+    from sqlglot import exp
+
+    return frozenset(
+        column.name if column.this.quoted else column.name.lower() for column in expression.find_all(exp.Column)
+    )
+
+
+def unparsed_checks(schema: Schema) -> tuple[str, ...]:
+    """Names, as ``table.check``, of the checks that are kept in the DDL but not enforced while sampling."""
+    return tuple(
+        f"{table.name}.{check.name}"
+        for table in schema.tables
+        for check in table.checks
+        if parse_check(check.expression) is None
+    )
+
+
+def checked_columns(table: Table, check: Check) -> frozenset[str]:
+    """The columns of a table that a check refers to; empty for a check that is not understood."""
+    tree = parse_check(check.expression)
+    return frozenset() if tree is None else columns_of(tree) & {column.name for column in table.columns}

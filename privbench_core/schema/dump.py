@@ -1,0 +1,101 @@
+"""Tables as the mappings that a spec file and a bundle's manifest hold; `parse` reads them back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from privbench_core.schema.model import (
+    Column,
+    Domain,
+    EnumType,
+    ForeignKey,
+    Learn,
+    Pattern,
+    Range,
+    Schema,
+    Table,
+    Values,
+)
+
+
+def dump_enums(schema: Schema) -> dict[str, list[str]]:
+    """The ``enums`` part."""
+    return {enum.name: list(enum.values) for enum in schema.enums}
+
+
+def dump_tables(schema: Schema, orphans: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The ``tables`` part.
+
+    Args:
+        schema: The database.
+        orphans: ``refuse`` or ``drop`` per `ForeignKey.name`; refuse where none is named.
+    """
+    return {table.name: _table(table, schema, orphans or {}) for table in schema.tables}
+
+
+def _table(table: Table, schema: Schema, orphans: Mapping[str, str]) -> dict[str, Any]:
+    content: dict[str, Any] = {"public": True} if table.public else {}
+    if table.comment is not None:
+        content["comment"] = table.comment
+    content["primary_key"] = _one_or_list(table.primary_key)
+    if table.foreign_keys:
+        content["foreign_keys"] = [_key(key, schema, orphans) for key in table.foreign_keys]
+    if table.unique:
+        content["unique"] = [list(group) for group in table.unique]
+    if table.checks:
+        content["checks"] = [{"name": check.name, "expression": check.expression} for check in table.checks]
+    if table.indexes is not None:
+        content["indexes"] = [{"name": index.name, "columns": list(index.columns)} for index in table.indexes]
+    if table.dependencies:
+        content["dependencies"] = [
+            {"determinant": _one_or_list(rule.determinant), "dependent": _one_or_list(rule.dependent)}
+            for rule in table.dependencies
+        ]
+    enums = {enum.name: enum for enum in schema.enums}
+    content["columns"] = {column.name: _column(column, enums) for column in table.columns}
+    return content
+
+
+def _key(key: ForeignKey, schema: Schema, orphans: Mapping[str, str]) -> dict[str, Any]:
+    content: dict[str, Any] = {"columns": _one_or_list(key.columns), "references": key.parent}
+    if key.parent_columns != schema.table(key.parent).primary_key:
+        content["references"] = {"table": key.parent, "columns": list(key.parent_columns)}
+    if key.max_children is not None:
+        content["max_children"] = key.max_children
+    flags = {"owner": key.owner, "optional": key.optional}
+    content |= {name: True for name, value in flags.items() if value}
+    policy = orphans.get(key.name, "refuse")
+    return content if policy == "refuse" else content | {"on_orphan": policy}
+
+
+def _column(column: Column, enums: Mapping[str, EnumType]) -> str | dict[str, Any]:
+    content: dict[str, Any] = {"type": str(column.type)}
+    if column.precision is not None:
+        content |= {"precision": column.precision, "scale": column.scale}
+    if column.max_length != Column.max_length:
+        content["max_length"] = column.max_length
+    enum = enums.get(column.sql_type or "")
+    if column.domain is not None and not (enum and column.domain == Values(enum.values)):
+        content["domain"] = _domain(column.domain)
+    flags = {"nullable": column.nullable, "identity": column.identity}
+    content |= {name: True for name, value in flags.items() if value}
+    texts = {"sql_type": column.sql_type, "default": column.default, "comment": column.comment}
+    content |= {name: text for name, text in texts.items() if text is not None}
+    return content if len(content) > 1 else str(column.type)
+
+
+def _domain(domain: Domain) -> str | dict[str, Any]:
+    match domain:
+        case Learn():
+            return "learn"
+        case Values(values):
+            return {"values": list(values)}
+        case Pattern(regex, provider):
+            return {"faker": provider} if regex is None else {"pattern": regex}
+        case Range(low, high, cells):
+            return {"min": low, "max": high} | ({} if cells is None else {"cells": cells})
+
+
+def _one_or_list(names: tuple[str, ...]) -> str | list[str]:
+    return names[0] if len(names) == 1 else list(names)

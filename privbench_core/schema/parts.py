@@ -1,0 +1,87 @@
+"""The parts of a table in a spec beside columns and foreign keys: unique sets, checks, indexes, dependencies; and enums."""
+
+from __future__ import annotations
+
+from privbench_core.errors import did_you_mean
+from privbench_core.schema.fields import Node, Problems, as_name
+from privbench_core.schema.model import Check, Dependency, EnumType, Index, Table
+
+_UNIQUE = "write a list of lists of column names, like [[a, b], [c]]"
+_CHECKS = "write a list like [{name: .., expression: 'low <= high'}]"
+_INDEXES = "write a list like [{name: .., columns: [a, b]}]; [] for none"
+_DEPENDENCIES = "write a list like [{determinant: city, dependent: state}]"
+_ENUMS = "write a mapping of names to lists of values, like {mood: [calm, cross]}"
+
+
+def parse_unique(node: Node) -> tuple[tuple[str, ...], ...]:
+    """The declared unique sets of columns."""
+    raw = node.fields.get("unique") or []
+    if not isinstance(raw, list) or not all(isinstance(group, list) for group in raw):
+        node.wrong("unique", _UNIQUE)
+        return ()
+    groups = (Node(node.where, {"unique": group}, node.problems).names("unique", _UNIQUE) for group in raw)
+    return tuple(group for group in groups if group is not None)
+
+
+def parse_checks(node: Node) -> tuple[Check, ...]:
+    """The CHECK constraints."""
+    checks = []
+    for item in node.items("checks", _CHECKS):
+        item.only("name", "expression")
+        name = item.name("name", "name the check")
+        if not item.has("expression"):
+            item.wrong("expression", "write a condition in SQL")
+        expression = item.text("expression", "write a condition in SQL, in quotes")
+        if name is not None and expression is not None:
+            checks.append(Check(name, expression))
+    return tuple(checks)
+
+
+def parse_indexes(node: Node) -> tuple[Index, ...] | None:
+    """The indexes; None if the spec leaves them to us."""
+    if not node.has("indexes"):
+        return None
+    indexes = []
+    for item in node.items("indexes", _INDEXES):
+        item.only("name", "columns")
+        name = item.name("name", "name the index")
+        columns = item.names("columns", "name its column, or [a, b] for several distinct ones")
+        if name is not None and columns is not None:
+            indexes.append(Index(name, columns))
+    return tuple(indexes)
+
+
+def parse_dependencies(node: Node) -> tuple[Dependency, ...]:
+    """The functional dependencies."""
+    rules = []
+    for item in node.items("dependencies", _DEPENDENCIES):
+        item.only("determinant", "dependent")
+        determinant = item.names("determinant", "name the column, or [a, b], whose values decide")
+        dependent = item.names("dependent", "name the column, or [a, b], whose values are decided")
+        if determinant is not None and dependent is not None:
+            rules.append(Dependency(determinant, dependent))
+    return tuple(rules)
+
+
+def parse_enums(node: Node) -> tuple[EnumType, ...]:
+    """The enums of the whole database."""
+    if not node.has("enums"):
+        return ()
+    listed = node.mapping("enums", _ENUMS)
+    enums = []
+    for name, raw in listed.fields.items() if listed else ():
+        values = [as_name(item) for item in raw] if isinstance(raw, list) else []
+        if not values or None in values or len(set(values)) < len(values):
+            Node("enums", {name: raw}, node.problems).wrong(name, "list its values, each once and in their order")
+        else:
+            enums.append(EnumType(name, tuple(value for value in values if value is not None)))
+    return tuple(enums)
+
+
+def known_columns(names: tuple[str, ...], table: Table, problems: Problems) -> bool:
+    """Whether a table has all these columns; each unknown one is reported."""
+    known = [column.name for column in table.columns]
+    unknown = [name for name in names if name not in known]
+    for name in unknown:
+        problems.add(f"{table.name}.{name}", "no such column", did_you_mean(name, known))
+    return not unknown
