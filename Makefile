@@ -21,6 +21,10 @@ demo: $(VENV)/.runtime ## Run the whole pipeline on the example database and say
 test: lint ## Lint, types, layers, then all tests with coverage.
 	@$(BIN)/python -m pytest --cov --cov-report=term
 
+.PHONY: slow
+slow: $(VENV)/.dev ## Run the slow tests: bigger audits, two hundred kills.
+	@$(BIN)/python -m pytest -m slow
+
 .PHONY: lint
 lint: $(VENV)/.dev ## Check style, formatting, types and the layers of the packages.
 	@$(BIN)/ruff check .

@@ -1,6 +1,7 @@
 """Measure, and rewrite the tables of ``benchmarks/README.md``.
 
-python -m benchmarks [adult|sandag] [--data DIR] [--seeds N] [--epsilon E ...] [--delta D ...] [--methods M ...]
+python -m benchmarks [adult|sandag|stats|tpch] [--data DIR] [--seeds N] [--epsilon E ...] [--delta D ...]
+    [--methods M ...] [--dry]
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks import adult, report, sandag
+from benchmarks import adult, report, sandag, stats, tpch
 from privbench_core.errors import PrivbenchError
 
 
 def main() -> int:
     """Run what was asked for; 0 if all of it succeeded, 1 with a line on stderr if not."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("which", nargs="?", choices=("adult", "sandag"), help="default: everything")
+    parser.add_argument("which", nargs="?", choices=("adult", "sandag", "stats", "tpch"), help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, default=3, help="runs per figure (default 3)")
     parser.add_argument("--epsilon", type=float, nargs="+", default=adult.EPSILONS)
@@ -32,6 +33,8 @@ def main() -> int:
     sections: dict[str, Callable[[], str]] = {
         "adult": partial(adult.run, given.data, names=given.methods, **common),
         "sandag": partial(sandag.run, **common),
+        "stats": partial(stats.run, given.data, **common),
+        "tpch": partial(tpch.run, **common),
     }
     try:
         for name, measure in sections.items():

@@ -6,11 +6,13 @@ import shutil
 from pathlib import Path
 
 import privbench_core
-from privbench_core.commands.evaluate import read_both, show_fidelity
+from privbench_core.commands.evaluate import show_fidelity
 from privbench_core.commands.run import Options, run_with_progress, tell
 from privbench_core.commands.terminal import say
 from privbench_core.errors import PublishError, SourceError
 from privbench_core.report.comparison import compare
+from privbench_core.report.reading import read_both
+from privbench_core.report.tables import BRIEF
 from privbench_core.schema.spec import load_spec
 
 EPSILON = 0.8
@@ -37,7 +39,7 @@ def run_demo(folder: Path) -> None:
     spec = load_spec(path)
     tell(spec, run_with_progress(spec, Options(EPSILON, bundle)))
     say()
-    show_fidelity(compare(read_both(spec, bundle).pair, orders=(1, 2)))
+    show_fidelity(compare(read_both(spec, bundle).pair, BRIEF))
     say("Next:")
     say("  a report on how close it is (internal)")
     say(f"    privbench evaluate {path} {bundle} --out {folder / 'report'}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from privbench_core.commands.terminal import say
@@ -9,8 +10,13 @@ from privbench_core.errors import SpecError
 from privbench_core.schema.reflect import reflect
 
 
-def write_spec(source: str, out: Path) -> None:
+def write_spec(source: str, out: Path, sample_dir: Path | None = None) -> None:
     """Reflect ``source`` and write the spec; an existing file is never overwritten.
+
+    Args:
+        source: A database URL, a DuckDB file or a folder.
+        out: The spec file.
+        sample_dir: Folder of public example data to propose domains from.
 
     Raises:
         SpecError: ``out`` exists.
@@ -18,10 +24,26 @@ def write_spec(source: str, out: Path) -> None:
     """
     if out.exists():
         raise SpecError(f"{out}: exists; give another name, or delete it first")
-    text = reflect(source)
+    text = reflect(source, sample_dir=sample_dir)
     out.parent.mkdir(parents=True, exist_ok=True)
     with out.open("x", encoding="utf-8") as file:
         file.write(text)
-    say(f"Wrote {out}. Nothing was read but the catalogue.")
+    read = "the catalogue and the public example data" if sample_dir else "the catalogue"
+    say(f"Wrote {out}. Nothing was read but {read}.")
+    for line in _summary(text):
+        say(line)
     say("Decide what is marked '# decide', then look at the prices:")
     say(f"  privbench plan {out}")
+
+
+def _summary(text: str) -> Iterator[str]:
+    """What waits for the owner in a draft."""
+    counts = {
+        "decisions are marked '# decide'": "decide: ",
+        "parts of the source are left out, each with its reason": "# left out: ",
+        "checks are kept in the DDL but not enforced while sampling": "not enforced while sampling",
+    }
+    for what, mark in counts.items():
+        found = sum(mark in line for line in text.splitlines() if not line.startswith("#"))
+        if found:
+            yield f"  {found:,} {what}"

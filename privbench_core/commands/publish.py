@@ -14,9 +14,11 @@ def load(bundle: Path, target: str, *, replace: bool, as_json: bool) -> None:
     Raises:
         PublishError: The bundle is damaged, or the target refuses; the target is then as it was.
     """
-    rows = load_bundle(bundle, target, replace=replace)
+    loaded = load_bundle(bundle, target, replace=replace)
     if as_json:
-        print_json({"bundle": str(bundle), "rows": rows})
+        print_json({"bundle": str(bundle), "rows": loaded.rows, "left_out": list(loaded.left_out)})
         return
-    show("Loaded", ["table", ">rows"], [[name, f"{count:,}"] for name, count in rows.items()])
+    show("Loaded", ["table", ">rows"], [[name, f"{count:,}"] for name, count in loaded.rows.items()])
     say("Keys, indexes and statistics are in place.")
+    for part in loaded.left_out:
+        say(f"Left out, because the target cannot hold it: {part}")

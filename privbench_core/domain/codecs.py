@@ -10,25 +10,31 @@ from collections.abc import Callable
 from typing import Any
 
 from privbench_core.domain.codec import Codec
+from privbench_core.domain.fresh import UuidCodec, uuid_codec
 from privbench_core.domain.grid import qualified
 from privbench_core.domain.group_sizes import GroupSizeCodec
 from privbench_core.domain.intervals import IntervalCodec, interval_codec
 from privbench_core.domain.lengths import LengthCodec, length_codec
 from privbench_core.domain.lists import ListCodec, list_codec
 from privbench_core.domain.magnitude import LearnedMagnitude
+from privbench_core.domain.patterns import PatternCodec, pattern_codec
 from privbench_core.errors import InternalError, ReleaseError
-from privbench_core.schema.model import Column, ColumnType, Learn, Range, Values
+from privbench_core.schema.model import Column, ColumnType, Learn, Pattern, Range, Values
 
 __all__ = [
     "IntervalCodec",
     "LearnedMagnitude",
     "LengthCodec",
     "ListCodec",
+    "PatternCodec",
+    "UuidCodec",
     "codec_for",
     "codec_from_dict",
     "interval_codec",
     "length_codec",
     "list_codec",
+    "pattern_codec",
+    "uuid_codec",
 ]
 
 _READERS: dict[str, Callable[[dict[str, Any]], Codec]] = {
@@ -37,6 +43,8 @@ _READERS: dict[str, Callable[[dict[str, Any]], Codec]] = {
     "length": LengthCodec.from_dict,
     "magnitude": LearnedMagnitude.from_dict,
     "group size": GroupSizeCodec.from_dict,
+    "uuid": UuidCodec.from_dict,
+    "pattern": PatternCodec.from_dict,
 }
 
 
@@ -57,11 +65,15 @@ def codec_for(column: Column, *, table: str = "") -> Codec:
             return interval_codec(column, low, high, cells, table=table)
         case Values(values):
             return list_codec(column, values, table=table)
+        case Pattern():
+            return pattern_codec(column, column.domain, table=table)
         case Learn():
             raise InternalError(f"{where}: the domain is to be learned, and no profile step has replaced it yet")
         case _ if column.type is ColumnType.BOOLEAN:
             return list_codec(column, (), table=table)
-        case _ if column.type is ColumnType.TEXT:
+        case _ if column.type is ColumnType.UUID:
+            return uuid_codec(column, table=table)
+        case _ if column.type.opaque:
             return length_codec(column, table=table)
         case _:
             raise InternalError(f"{where}: a {column.type} column without a domain has no codec; keys are made anew")

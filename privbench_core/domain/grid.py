@@ -1,14 +1,14 @@
 """Values of ordered types as numbers on a grid, exactly.
 
 Integers stand for themselves, decimals for the integer without their point, dates for days and timestamps for
-microseconds since 1970-01-01, floats for themselves. So one arithmetic serves all ordered codecs, and it is exact:
-nothing passes through a float that is not one.
+microseconds since 1970-01-01 (in UTC where they have a zone), intervals for microseconds, floats for themselves. So one
+arithmetic serves all ordered codecs, and it is exact: nothing passes through a float that is not one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -18,7 +18,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError, SourceError, SpecError
+from privbench_core.schema.durations import duration_text, parse_duration
 from privbench_core.schema.model import Column, ColumnType, Scalar
+from privbench_core.schema.sql_types import sql_type_of
 from privbench_core.source.arrow_types import arrow_type
 
 Numbers = NDArray[np.int64] | NDArray[np.float64]
@@ -27,6 +29,9 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _DAY_ZERO = date(1970, 1, 1)
 _TIME_ZERO = datetime.fromisoformat("1970-01-01")
 _MICROSECOND = timedelta(microseconds=1)
+_MOMENTS = frozenset({ColumnType.TIMESTAMP, ColumnType.TIMESTAMPTZ})
+CALENDAR = _MOMENTS | {ColumnType.DATE}
+"""Types whose zero is a day like any other."""
 
 
 @dataclass(frozen=True)
@@ -37,19 +42,23 @@ class Grid:
         where: ``table.column`` (or just the column), for messages.
         type: An ordered column type.
         precision, scale: Of a decimal.
+        bits: Of an integer, as its SQL type declares them.
     """
 
     where: str
     type: ColumnType
     precision: int | None = None
     scale: int | None = None
+    bits: int = 64
 
     @classmethod
     def of(cls, column: Column, table: str = "") -> Grid:
         """The grid of a column; InternalError if its type has no order."""
         if not column.type.ordered:
             raise InternalError(f"{qualified(column, table)}: a {column.type} column has no number line")
-        return cls(qualified(column, table), column.type, column.precision, column.scale)
+        sql_type = sql_type_of(column)
+        bits = 64 if sql_type is None or sql_type.integers is None else 1 + sql_type.integers[1].bit_length()
+        return cls(qualified(column, table), column.type, column.precision, column.scale, bits)
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -70,10 +79,12 @@ class Grid:
                 return -largest, largest
             case ColumnType.DATE:
                 return _days("0001-01-01"), _days("9999-12-31")
-            case ColumnType.TIMESTAMP:
+            case ColumnType.TIMESTAMP | ColumnType.TIMESTAMPTZ:
                 return _microseconds("0001-01-01"), _microseconds("9999-12-31T23:59:59.999999")
+            case ColumnType.INTERVAL:
+                return -INT64_MAX, INT64_MAX  # the number below means no time at all to numpy
             case _:
-                return INT64_MIN, INT64_MAX
+                return -(2 ** (self.bits - 1)), 2 ** (self.bits - 1) - 1
 
     def number(self, value: Scalar) -> int | float:
         """The number of a declared value; SpecError if it is not a value of the column's type."""
@@ -96,8 +107,11 @@ class Grid:
                 return format(Decimal(int(number)).scaleb(-self._places), "f")
             case ColumnType.DATE:
                 return (_DAY_ZERO + timedelta(days=int(number))).isoformat()
-            case ColumnType.TIMESTAMP:
-                return (_TIME_ZERO + int(number) * _MICROSECOND).isoformat()
+            case ColumnType.TIMESTAMP | ColumnType.TIMESTAMPTZ:
+                zone = "Z" if self.type is ColumnType.TIMESTAMPTZ else ""
+                return (_TIME_ZERO + int(number) * _MICROSECOND).isoformat() + zone
+            case ColumnType.INTERVAL:
+                return duration_text(int(number))
             case _:
                 return int(number)
 
@@ -113,7 +127,7 @@ class Grid:
             found = f"declared {self.type}, found {values.type}"
             raise SourceError(f"{self.where}: {found}; correct the type in the spec or fix the source")
         try:
-            array = pc.cast(values, self._exchange_type, safe=not pa.types.is_timestamp(values.type))
+            array = pc.cast(values, self._exchange_type, safe=self.type not in _MOMENTS | {ColumnType.INTERVAL})
         except pa.ArrowInvalid:
             # Arrow's own message quotes the value, so it must not travel on.
             found = f"holds values that {self._type_text} cannot represent"
@@ -124,7 +138,7 @@ class Grid:
             return _decimal_numbers(array, null), null
         if self.type is ColumnType.DATE:
             array = array.view(pa.int32())
-        elif self.type is ColumnType.TIMESTAMP:
+        elif self.type in _MOMENTS or self.type is ColumnType.INTERVAL:
             array = array.view(pa.int64())
         dtype = np.float64 if self.continuous else np.int64
         numbers = array.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype, copy=False)
@@ -141,7 +155,7 @@ class Grid:
                 array = pa.Array.from_buffers(self.arrow_type, len(numbers), [None, pa.py_buffer(words.tobytes())])
             case ColumnType.DATE:
                 array = pa.array(numbers.astype(np.int32)).view(self.arrow_type)
-            case ColumnType.TIMESTAMP:
+            case ColumnType.TIMESTAMP | ColumnType.TIMESTAMPTZ | ColumnType.INTERVAL:
                 array = pa.array(numbers.astype(np.int64)).view(self.arrow_type)
             case _:
                 array = pa.array(numbers)
@@ -151,13 +165,14 @@ class Grid:
 
     def to_dict(self) -> dict[str, Any]:
         """The grid's part of a codec's description."""
-        return {"where": self.where, "type": str(self.type), "precision": self.precision, "scale": self.scale}
+        digits = {"precision": self.precision, "scale": self.scale, "bits": self.bits}
+        return {"where": self.where, "type": str(self.type), **digits}
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> Grid:
         """The inverse of `to_dict`; further entries are ignored."""
         kind = ColumnType(description["type"])
-        return cls(description["where"], kind, description["precision"], description["scale"])
+        return cls(description["where"], kind, *(description[key] for key in ("precision", "scale", "bits")))
 
     @property
     def _places(self) -> int:
@@ -181,6 +196,15 @@ class Grid:
                 return _days(str(value))
             case ColumnType.TIMESTAMP:
                 return _microseconds(str(value))
+            case ColumnType.TIMESTAMPTZ:
+                moment = datetime.fromisoformat(str(value))
+                utc = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+                return (utc - _TIME_ZERO) // _MICROSECOND
+            case ColumnType.INTERVAL:
+                span = parse_duration(str(value))
+                if span is None:
+                    raise ValueError
+                return span
             case _:
                 scaled = Decimal(str(value)).scaleb(self._places)
                 if scaled != scaled.to_integral_value():
@@ -198,6 +222,10 @@ class Grid:
                 kinds = [pa.types.is_date]
             case ColumnType.TIMESTAMP:
                 kinds = [_is_local_time]
+            case ColumnType.TIMESTAMPTZ:
+                kinds = [_is_zoned_time]
+            case ColumnType.INTERVAL:
+                kinds = [pa.types.is_duration]
             case _:
                 kinds = [pa.types.is_integer]
         return any(kind(found) for kind in [pa.types.is_null, *kinds])
@@ -215,6 +243,10 @@ def qualified(column: Column, table: str) -> str:
 
 def _is_local_time(found: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(found)) and found.tz is None
+
+
+def _is_zoned_time(found: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(found)) and found.tz is not None
 
 
 def _days(text: str) -> int:

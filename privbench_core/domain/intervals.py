@@ -15,12 +15,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.domain.codec import Codes
-from privbench_core.domain.grid import Grid, Numbers
+from privbench_core.domain.grid import CALENDAR, Grid, Numbers
 from privbench_core.errors import InternalError, SourceError, SpecError
-from privbench_core.schema.model import Column, ColumnType, Scalar
+from privbench_core.schema.model import Column, Scalar
 
 DEFAULT_CELLS = 256
 """Cells of a range that declares none, unless it holds fewer values."""
+
+MAX_CELLS = 4096
+"""Cells that may be declared: merging them by noisy counts stays quick, and a model never sees more than it keeps."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,7 @@ class IntervalCodec(OrderedCodec):
     @property
     def _zero_apart(self) -> bool:
         """Whether zero is a value of the range that equal cells would mix with others."""
-        dates = self.grid.type in {ColumnType.DATE, ColumnType.TIMESTAMP}
+        dates = self.grid.type in CALENDAR
         one_each = not self.grid.continuous and self.cells == int(self.high) - int(self.low) + 1
         return not dates and not one_each and self.low <= 0 <= self.high
 
@@ -221,15 +224,15 @@ def interval_codec(
         table: For messages.
 
     Raises:
-        SpecError: ``low`` or ``high`` is not a value of the column, low > high, or cells < 1.
+        SpecError: ``low`` or ``high`` is not a value of the column, low > high, cells < 1 or above `MAX_CELLS`.
     """
     grid = Grid.of(column, table)
     first, final = grid.number(low), grid.number(high)
     wanted = DEFAULT_CELLS if cells is None else cells
     if first > final:
         raise SpecError(f"{grid.where}: the domain begins at {low!r}, after its end {high!r}; swap them")
-    if wanted < 1:
-        raise SpecError(f"{grid.where}: {wanted} cells; declare at least 1")
+    if not 1 <= wanted <= MAX_CELLS:
+        raise SpecError(f"{grid.where}: {wanted:,} cells; declare 1 to {MAX_CELLS:,}")
     if grid.continuous:
         while wanted > 1 and not _strictly_ascending(_float_starts(first, final, wanted), final):
             wanted //= 2

@@ -1,4 +1,4 @@
-"""Codec of opaque text: only its length is modelled; what comes back is random letters, never text of the source."""
+"""Codec of opaque text, bytes and JSON: only the length is modelled; what comes back is random, never the source's."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from privbench_core.domain.codec import Codes
 from privbench_core.domain.grid import qualified
 from privbench_core.domain.intervals import IntervalCodec, interval_codec, with_nulls
 from privbench_core.errors import InternalError, SourceError
 from privbench_core.schema.model import Column, ColumnType
+from privbench_core.schema.sql_types import sql_type_of
 
 MAX_CELLS = 64
 """Cells of the lengths 0 to the declared maximum, at most."""
@@ -21,21 +23,25 @@ MAX_CELLS = 64
 # Letters with some spaces between them, so that the text breaks into words of a plausible length.
 _ALPHABET = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz     ", np.uint8)
 _MAX_BYTES = 2**31 - 1
+# An object, because queries take its members out; spelled as PostgreSQL's jsonb spells it, which keeps the length.
+_JSON_HEAD, _JSON_TAIL = b'{"a": "', b'"}'
 
 
 @dataclass(frozen=True)
 class LengthCodec:
-    """Text by its number of characters.
+    """Opaque values by their length, in characters or (`ColumnType.BYTES`) bytes.
 
     Attributes:
         where: ``table.column`` (or just the column), for messages.
-        max_length: Longest declared text; longer text has a cell of its own and comes back at this length.
+        max_length: Longest declared value; longer ones have a cell of their own and come back at this length.
         nullable: Whether the column has a cell for NULL.
+        type: Text, bytes or JSON.
     """
 
     where: str
     max_length: int
     nullable: bool
+    type: ColumnType = ColumnType.TEXT
 
     @property
     def ordered(self) -> int:
@@ -44,7 +50,7 @@ class LengthCodec:
 
     @property
     def outside(self) -> tuple[int, ...]:
-        """The cell of longer text."""
+        """The cell of longer values."""
         return (self.ordered,)
 
     @property
@@ -54,65 +60,113 @@ class LengthCodec:
 
     @property
     def size(self) -> int:
-        """Cells of lengths, of longer text, and of NULL if there is one."""
+        """Cells of lengths, of longer values, and of NULL if there is one."""
         return self.ordered + 1 + self.nullable
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
         """Cells of ``values``, shape (n,).
 
         Raises:
-            SourceError: The values are not text, or NULL in a column that has none.
+            SourceError: The values are of another type, or NULL in a column that has none.
         """
         found = values.type
-        if not (pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_null(found)):
+        if self.type is ColumnType.BYTES:
+            fits = pa.types.is_binary(found) or pa.types.is_large_binary(found)
+        else:
+            fits = pa.types.is_string(found) or pa.types.is_large_string(found)
+        if not (fits or pa.types.is_null(found)):
             raise SourceError(
-                f"{self.where}: declared text, found {found}; correct the type in the spec or fix the source"
+                f"{self.where}: declared {self.type}, found {found}; correct the type in the spec or fix the source"
             )
-        lengths = pc.utf8_length(values.cast(pa.large_string()))
+        if self.type is ColumnType.BYTES:
+            lengths = pc.binary_length(values.cast(pa.large_binary()))
+        else:
+            lengths = pc.utf8_length(values.cast(pa.large_string()))
         null = pc.is_null(lengths).combine_chunks().to_numpy(zero_copy_only=False)
         cells = self._lengths.encode(lengths.fill_null(0))
         cells[cells == self._lengths.above] = self.outside[0]
         return with_nulls(cells, null, self.null, self.where)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
-        """Random lower-case letters and spaces, of a length drawn from each cell; longer text at the maximal length."""
+        """Random values of a length drawn from each cell; longer ones at the maximal length.
+
+        Text is lower-case letters and spaces; JSON an object, so two characters at least; bytes are any.
+        """
         lengths = self._lengths
         regular = np.where(cells == self.outside[0], lengths.above, np.where(cells < self.ordered, cells, 0))
         drawn = lengths.decode(regular, rng).to_numpy()
-        if self.nullable:
-            drawn = np.where(cells == self.null, 0, drawn)
+        if self.type is ColumnType.JSON:
+            drawn = np.maximum(drawn, len("{}"))
+        null = cells == self.null if self.nullable else np.zeros(len(cells), bool)
+        drawn = np.where(null, 0, drawn)
         offsets = np.zeros(len(cells) + 1, np.int64)
         np.cumsum(drawn, out=offsets[1:])
         if offsets[-1] > _MAX_BYTES:
             raise InternalError(f"{self.where}: more text than one array holds; decode in smaller chunks")
-        text = _ALPHABET[rng.integers(0, len(_ALPHABET), offsets[-1], dtype=np.uint8)]
-        buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(text)]
-        array = pa.Array.from_buffers(pa.string(), len(cells), buffers)
-        if not self.nullable:
+        target = pa.binary() if self.type is ColumnType.BYTES else pa.string()
+        buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(self._content(offsets, rng))]
+        array = pa.Array.from_buffers(target, len(cells), buffers)
+        if not null.any():
             return array
-        return pc.if_else(pa.array(cells == self.null), pa.scalar(None, pa.string()), array)
+        return pc.if_else(pa.array(null), pa.scalar(None, target), array)
 
     def labels(self) -> list[str]:
-        """Lengths in characters."""
-        regular = self._lengths.labels()[: self.ordered]
-        names = [f"{label} characters" for label in regular]
-        return [*names, f"> {self.max_length} characters", *(["NULL"] if self.nullable else [])]
+        """Lengths in characters or bytes."""
+        unit = "bytes" if self.type is ColumnType.BYTES else "characters"
+        names = [f"{label} {unit}" for label in self._lengths.labels()[: self.ordered]]
+        return [*names, f"> {self.max_length} {unit}", *(["NULL"] if self.nullable else [])]
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able description."""
-        return {"codec": "length", "where": self.where, "max_length": self.max_length, "nullable": self.nullable}
+        kind = {"codec": "length", "type": str(self.type)}
+        return {**kind, "where": self.where, "max_length": self.max_length, "nullable": self.nullable}
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> LengthCodec:
         """The inverse of `to_dict`."""
-        return cls(description["where"], description["max_length"], description["nullable"])
+        d = description
+        return cls(d["where"], d["max_length"], d["nullable"], ColumnType(d["type"]))
 
     @property
     def _lengths(self) -> IntervalCodec:
         """The codec of the lengths themselves."""
         return interval_codec(Column(self.where, ColumnType.INTEGER), 0, self.max_length, MAX_CELLS)
 
+    def _content(self, offsets: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.uint8]:
+        """Random bytes for values that lie between neighbouring ``offsets``, one after the other."""
+        if self.type is ColumnType.BYTES:
+            return np.asarray(rng.integers(0, 256, offsets[-1], np.uint8))
+        content: NDArray[np.uint8] = _ALPHABET[rng.integers(0, len(_ALPHABET), offsets[-1], np.uint8)]
+        if self.type is ColumnType.JSON:
+            _wrap(content, offsets[:-1], offsets[1:])
+        return content
+
+
+def _wrap(content: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+    """Make each stretch of letters a JSON object, in place: braces around a member, or around blanks if it is short."""
+    lengths = ends - starts
+    long = lengths >= len(_JSON_HEAD) + len(_JSON_TAIL)
+    for place, byte in enumerate(_JSON_HEAD):
+        content[starts[long] + place] = byte
+    content[ends[long] - 2] = _JSON_TAIL[0]
+    content[ends[lengths > 0] - 1] = _JSON_TAIL[1]
+    short = (lengths > 0) & ~long
+    content[starts[short]] = _JSON_HEAD[0]
+    for place in range(1, len(_JSON_HEAD) + len(_JSON_TAIL) - 1):
+        content[starts[short & (lengths > place + 1)] + place] = ord(" ")
+
 
 def length_codec(column: Column, *, table: str = "") -> LengthCodec:
-    """The codec of an opaque text column."""
-    return LengthCodec(qualified(column, table), column.max_length, column.nullable)
+    """The codec of an opaque column of text, bytes or JSON."""
+    return LengthCodec(qualified(column, table), length_limit(column), column.nullable, column.type)
+
+
+def length_limit(column: Column) -> int:
+    """Most characters or bytes of a value: the declared bound, or that of the SQL type if it is lower.
+
+    >>> length_limit(Column("code", ColumnType.TEXT, sql_type="character varying(12)"))
+    12
+    """
+    sql_type = sql_type_of(column)
+    bound = sql_type.length if sql_type else None
+    return column.max_length if bound is None else min(column.max_length, bound)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from privbench_core.domain.grid import Grid, Numbers
+from privbench_core.domain.grid import CALENDAR, Grid, Numbers
 from privbench_core.domain.intervals import OrderedCodec
-from privbench_core.schema.model import Column, ColumnType
+from privbench_core.schema.model import Column
 
 _YEARS = range(1900, 2102)
 _FLOAT_EXPONENTS = range(-32, 129)
@@ -20,8 +20,9 @@ _FLOAT_EXPONENTS = range(-32, 129)
 class LearnedMagnitude(OrderedCodec):
     """A public grid over all that a type can hold, on which a range is learned under differential privacy.
 
-    Integers, decimals and floats: powers of two of either sign around zero (floats from 2^-32 to 2^128; smaller ones
-    count as zero). Dates and timestamps: calendar years 1900 to 2100, one cell before and one after.
+    Integers, decimals, intervals (in microseconds) and floats: powers of two of either sign around zero (floats from
+    2^-32 to 2^128; smaller ones count as zero). Dates and timestamps: calendar years 1900 to 2100, one cell before and
+    one after.
     """
 
     @classmethod
@@ -37,7 +38,7 @@ class LearnedMagnitude(OrderedCodec):
             negative = [np.nextafter(-power, 0) for power in reversed(powers[:-1])]
             return np.array([-powers[-1], *negative, *powers[:-1]])
         low, high = self.grid.extent
-        if self.grid.type in {ColumnType.DATE, ColumnType.TIMESTAMP}:
+        if self.grid.type in CALENDAR:
             return np.array([low, *(self.grid.number(f"{year}-01-01") for year in _YEARS)], np.int64)
         powers_up = [2**k for k in range(high.bit_length())]
         # The mirror image of [2^k, 2^(k+1) - 1] starts at 1 - 2^(k+1); the outermost cells end where the type does.

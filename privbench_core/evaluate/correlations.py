@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from privbench_core.evaluate.encode import on_axis
 from privbench_core.evaluate.joins import NO_PARENT
-from privbench_core.schema.model import Table
+from privbench_core.schema.model import Table, Values
 
 Numbers = NDArray[np.float64]
 _ROUNDING = 1e-12
@@ -58,8 +58,12 @@ class Side:
 
 
 def numbers_of(table: Table, rows: pa.Table) -> dict[str, Numbers]:
-    """The ordered attributes of a table as numbers, NaN for NULL."""
-    return {column.name: on_axis(rows[column.name]) for column in table.attributes if column.type.ordered}
+    """The ordered attributes of a table as numbers, NaN for NULL; a list of values has no distances and is left out."""
+    return {
+        column.name: on_axis(rows[column.name])
+        for column in table.attributes
+        if column.type.ordered and not isinstance(column.domain, Values)
+    }
 
 
 def between(true: Side, synthetic: Side) -> tuple[Correlation, ...]:
@@ -126,6 +130,3 @@ def _ratio(covariance: float, variance: float, scale: float) -> float | None:
     if not np.isfinite(variance) or variance <= _ROUNDING * scale or scale == 0:
         return None
     return float(np.clip(covariance / variance, -1.0, 1.0))
-
-
-

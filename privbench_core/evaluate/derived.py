@@ -1,32 +1,40 @@
 """What one synthetic table's rows cannot show by themselves, worked out as extra columns for the integrity suite.
 
-Does the referenced parent exist, how many rows share it, does a column have its Arrow type: joins and types are settled
-here, and `expectations` only has to look at columns.
+Does the referenced parent exist, how many rows share it, does a column have its Arrow type, is text what it should be:
+joins, types and forms are settled here, and `expectations` only has to look at columns.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from privbench_core.domain.lengths import length_limit
 from privbench_core.evaluate.joins import NO_PARENT, parent_rows
-from privbench_core.schema.model import Column, ForeignKey, Table
+from privbench_core.schema.model import Column, ColumnType, ForeignKey, Pattern, Table
 from privbench_core.source.arrow_types import arrow_type
 
 
 def integrity_frame(table: Table, tables: Mapping[str, pa.Table]) -> pd.DataFrame:
     """The rows of ``table`` as a frame, with the derived columns that `integrity_suite` asks for.
 
-    Decimals become floats: rounding keeps the order, so a value inside of its range stays inside.
+    Decimals become floats: rounding keeps the order, so a value inside of its range stays inside. Timestamps with a
+    zone become those of UTC without one, intervals their microseconds.
     """
     rows = tables[table.name]
     frame = _frame(rows)
     for column in table.columns:
         fits = column.name in rows.column_names and _fits(rows.schema.field(column.name).type, arrow_type(column))
         frame[type_column(column)] = fits
+        if has_form(column) and not table.public:
+            frame[form_column(column)] = _formed(column, rows[column.name]) if fits else False
     for key in table.foreign_keys:
         if not set(key.columns) <= set(rows.column_names):
             continue  # the type expectation already fails, and the one on the reference will too
@@ -46,6 +54,17 @@ def type_column(column: Column) -> str:
     return f"{column.name} has its type"
 
 
+def has_form(column: Column) -> bool:
+    """Whether values of ``column`` have a form that their Arrow type does not show: UUIDs, JSON, bytes, patterns."""
+    formed = {ColumnType.UUID, ColumnType.JSON, ColumnType.BYTES}
+    return column.type in formed or (isinstance(column.domain, Pattern) and column.domain.regex is not None)
+
+
+def form_column(column: Column) -> str:
+    """Name of the derived column that says whether a value of ``column`` is NULL or has its form."""
+    return f"{column.name} has its form"
+
+
 def reference_column(key: ForeignKey) -> str:
     """Name of the derived column that says whether each row's key is NULL where it may be, or has a parent."""
     return f"{','.join(key.columns)} refers to {key.parent}"
@@ -59,10 +78,43 @@ def siblings_column(key: ForeignKey) -> str:
 def _frame(rows: pa.Table) -> pd.DataFrame:
     """Rows as pandas keeps NULL apart from numbers: nullable integers and booleans, datetimes, floats for decimals."""
     for position, field in enumerate(rows.schema):
-        if pa.types.is_decimal(field.type):
-            rows = rows.set_column(position, field.name, rows[field.name].cast(pa.float64()))
+        plain = _comparable(field.type)
+        if plain != field.type:
+            rows = rows.set_column(position, field.name, rows[field.name].cast(plain))
     nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
     return rows.to_pandas(date_as_object=False, types_mapper=nullable.get)
+
+
+def _comparable(kind: pa.DataType) -> pa.DataType:
+    """The type in which values compare with the bounds of an expectation."""
+    if pa.types.is_decimal(kind):
+        return pa.float64()
+    if pa.types.is_duration(kind):
+        return pa.int64()
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit)
+    return kind
+
+
+def _formed(column: Column, values: pa.ChunkedArray) -> NDArray[np.bool_]:
+    if column.type is ColumnType.BYTES:
+        right = pc.less_equal(pc.binary_length(values), length_limit(column))
+        return np.asarray(right.fill_null(fill_value=True))
+    if column.type is ColumnType.UUID:
+        right = pc.match_substring_regex(values, r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+        return np.asarray(right.fill_null(fill_value=True))
+    if column.type is ColumnType.JSON:
+        return np.array([text is None or _is_json(text) for text in values.to_pylist()], bool)
+    pattern = re.compile(column.domain.regex or "" if isinstance(column.domain, Pattern) else "")
+    return np.array([text is None or pattern.fullmatch(text) is not None for text in values.to_pylist()], bool)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _fits(found: pa.DataType, expected: pa.DataType) -> bool:

@@ -11,7 +11,7 @@ import datetime as dt
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from privbench_core.evaluate.derived import integrity_frame, reference_column, siblings_column, type_column
+from privbench_core.domain.grid import Grid
+from privbench_core.domain.lengths import length_limit
+from privbench_core.evaluate.derived import (
+    form_column,
+    has_form,
+    integrity_frame,
+    reference_column,
+    siblings_column,
+    type_column,
+)
 from privbench_core.schema.model import Column, ColumnType, Range, Scalar, Schema, Table, Values
 from privbench_core.source.arrow_types import arrow_type
 
@@ -82,8 +91,8 @@ def failures(results: Mapping[str, Sequence[ExpectationResult]]) -> list[str]:
 def integrity_suite(table: Table, *, allow_empty: bool = True) -> list[Expectation]:
     """What must hold of one synthetic table, for the frame that `integrity_frame` makes.
 
-    Primary and other unique keys, NOT NULL, types, declared domains, references along every foreign key, and at most
-    ``max_children`` rows per parent along the ownership path.
+    Primary and other unique keys, NOT NULL, types, forms and declared domains (of private tables), references along
+    every foreign key, and at most ``max_children`` rows per parent along the ownership path.
     """
     gxe = _expectations()
     suite: list[Expectation] = [_true(gxe, type_column(c)) for c in table.columns]
@@ -91,7 +100,9 @@ def integrity_suite(table: Table, *, allow_empty: bool = True) -> list[Expectati
     required = {c.name for c in table.columns if not c.nullable} | set(table.primary_key)
     required -= {name for key in table.foreign_keys if key.optional for name in key.columns} - set(table.primary_key)
     suite += [gxe.ExpectColumnValuesToNotBeNull(column=c.name) for c in table.columns if c.name in required]
-    suite += [expectation for c in table.attributes for expectation in _domain(gxe, c)]
+    if not table.public:  # which is published as it is
+        suite += [_true(gxe, form_column(c)) for c in table.columns if has_form(c)]
+        suite += [expectation for c in table.attributes for expectation in _domain(gxe, c)]
     for key in table.foreign_keys:
         suite.append(_true(gxe, reference_column(key)))
         if key.owner and key.max_children is not None:
@@ -198,8 +209,9 @@ def _domain(gxe: ModuleType, column: Column) -> list[Expectation]:
     if isinstance(column.domain, Values):
         values = [_bound(column, value) for value in column.domain.values]
         return [gxe.ExpectColumnValuesToBeInSet(column=column.name, value_set=values)]
-    if column.type is ColumnType.TEXT:
-        return [gxe.ExpectColumnValueLengthsToBeBetween(column=column.name, max_value=column.max_length)]
+    if column.type in {ColumnType.TEXT, ColumnType.JSON}:
+        longest = max(length_limit(column), 2 if column.type is ColumnType.JSON else 0)  # an empty object
+        return [gxe.ExpectColumnValueLengthsToBeBetween(column=column.name, max_value=longest)]
     return []
 
 
@@ -207,6 +219,11 @@ def _bound(column: Column, value: Scalar) -> Scalar | dt.datetime:
     """A declared value as it compares with the values of the frame."""
     if column.type in {ColumnType.DATE, ColumnType.TIMESTAMP}:
         return dt.datetime.fromisoformat(str(value))
+    if column.type is ColumnType.TIMESTAMPTZ:  # in UTC, as the frame has it
+        utc = Grid.of(replace(column, type=ColumnType.TIMESTAMP))
+        return dt.datetime.fromisoformat(str(utc.scalar(Grid.of(column).number(value))))
+    if column.type is ColumnType.INTERVAL:
+        return Grid.of(column).number(value)
     if column.type is ColumnType.DECIMAL:  # by way of Arrow, like the frame: its floats are not always the nearest ones
         return float(pa.scalar(Decimal(str(value)), arrow_type(column)).cast(pa.float64()).as_py())
     if column.type is ColumnType.FLOAT:

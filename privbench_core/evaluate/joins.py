@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -47,6 +48,12 @@ class Linked:
     def fanout(self) -> NDArray[np.int64]:
         """Number of children of every parent, shape (parents,)."""
         return np.bincount(self.links[self.links != NO_PARENT], minlength=len(self.parent)).astype(np.int64)
+
+    @cached_property
+    def joined(self) -> CodeTable:
+        """The parent's columns beside the child's for every child that has a parent: an inner join."""
+        has_parent = self.links != NO_PARENT
+        return np.asfortranarray(np.hstack([self.parent[self.links[has_parent]], self.child[has_parent]]))
 
     def relinked(self, rng: np.random.Generator) -> Linked:
         """The same rows and fanouts with children dealt out at random."""
@@ -151,19 +158,14 @@ def joint_tvd(true: Linked, synthetic: Linked) -> NDArray[np.float64]:
     """
     parents, children = len(true.parent_sizes), len(true.child_sizes)
     pairs = [(i, parents + j) for i in range(parents) for j in range(children)]
-    each = subset_distances(_joined(true), _joined(synthetic), true.parent_sizes + true.child_sizes, pairs)
+    each = subset_distances(true.joined, synthetic.joined, true.parent_sizes + true.child_sizes, pairs)
     return np.array([distances.tvd for distances in each]).reshape(parents, children)
 
 
 def cross_distances(true: Linked, synthetic: Linked, subsets: ColumnSubsets) -> Distances:
     """Mean distances of marginals over columns of both tables (`subsets.crossing_subsets`), over the joined rows."""
     sizes = true.parent_sizes + true.child_sizes
-    return mean_distances(_joined(true), _joined(synthetic), sizes, subsets.order, subsets)
-
-
-def _joined(linked: Linked) -> CodeTable:
-    has_parent = linked.links != NO_PARENT
-    return np.asfortranarray(np.hstack([linked.parent[linked.links[has_parent]], linked.child[has_parent]]))
+    return mean_distances(true.joined, synthetic.joined, sizes, subsets.order, subsets)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ on the kept ones at the same (ε, δ), nothing of that is released, and the atta
 many coins bounds ε from below (Steinke, Nasr and Jagielski 2023): under pure ε-DP the number of right guesses is at
 most that of a coin that falls right with probability e^ε/(1 + e^ε).
 
-What it can show: a bound above the promised ε is a bug. What it cannot: a bound below proves nothing, for other attackers
-are better, above all those who may plant rows (the tests do that, `tests/property`).
+What it can show: a bound above the promised ε is a bug. What it cannot: a bound below proves nothing, for other
+attackers are better, above all those who may plant rows (the tests do that, `tests/property`).
 """
 
 from __future__ import annotations
@@ -137,14 +137,16 @@ def _density_scores(
         rows = np.zeros(len(true.codes))
         for columns in [*((i,) for i in range(len(true.names))), *pairs]:
             shape = [true.sizes[c] for c in columns]
-            cell = [np.ravel_multi_index([t[:, c] for c in columns], shape) for t in (true.codes, made.codes, reference)]
-            shares = [np.bincount(c, minlength=1) for c in cell[1:]]
-            synthetic, population = (_smoothed(count, cell[0]) for count in shares)
+            cells, *others = (
+                np.ravel_multi_index([t[:, c] for c in columns], shape) for t in (true.codes, made.codes, reference)
+            )
+            synthetic, population = (_smoothed(np.bincount(other, minlength=1), cells) for other in others)
             rows += np.log(synthetic / population)
         owned = of != NO_PARENT
         sizes = np.bincount(of[owned], minlength=units)
         score += np.bincount(of[owned], weights=rows[owned], minlength=units) / np.maximum(sizes, 1)
-    return score[pool]
+    found: NDArray[np.float64] = score[pool]
+    return found
 
 
 def _smoothed(counts: NDArray[np.integer], cells: NDArray[np.integer]) -> NDArray[np.float64]:

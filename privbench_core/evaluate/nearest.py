@@ -8,6 +8,7 @@ domains) are at distance 0 from it whoever makes them, so the two figures only m
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -45,7 +46,7 @@ class Nearest:
     @property
     def suspicious(self) -> bool:
         """Whether synthetic rows coincide with the source more often than the source with itself."""
-        noise = 3 * np.sqrt(0.25 / max(self.rows, 1))
+        noise = 3 * math.sqrt(0.25 / max(self.rows, 1))
         return self.synthetic_same > self.source_same + max(_UNLIKE, noise)
 
     def to_dict(self) -> dict[str, Any]:
@@ -63,9 +64,13 @@ def nearest_records(true: Coded, synthetic: Coded, rng: np.random.Generator) -> 
     reference = Coded(true.names, true.codes[mixed[:half]], true.sizes, true.ordered)
     made = closest(synthetic, reference, rows=rng.choice(len(synthetic.codes), count, replace=False))
     real = closest(true, reference, rows=mixed[half : half + count])
-    low, middle = (np.percentile(d, (5, 50)) for d in (made, real))
-    same = [float((distance == 0).mean()) for distance in (made, real)]
-    return Nearest(count, *same, (float(low[0]), float(low[1])), (float(middle[0]), float(middle[1])))
+    return Nearest(
+        count, float((made == 0).mean()), float((real == 0).mean()), _low_and_median(made), _low_and_median(real)
+    )
+
+
+def _low_and_median(distances: NDArray[np.float64]) -> tuple[float, float]:
+    return float(np.percentile(distances, 5)), float(np.percentile(distances, 50))
 
 
 def closest(of: Coded, among: Coded, rows: NDArray[np.integer]) -> NDArray[np.float64]:

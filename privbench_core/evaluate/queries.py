@@ -18,7 +18,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.errors import SourceError
+from privbench_core.evaluate.statements import Statement, Workload
+from privbench_core.schema.ddl import quote_identifier
+from privbench_core.schema.model import ColumnType, Table
 
+_NUMBERS = frozenset({ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.FLOAT})
 _COMPARISONS = {
     "=": pc.equal,
     "<": pc.less,
@@ -70,6 +74,38 @@ def load_sam_workload(path: Path, columns: Sequence[str]) -> tuple[tuple[Query, 
     if len(queries) != len(cardinalities):
         raise SourceError(f"{path.name}: {len(queries)} queries but {len(cardinalities)} cardinalities; give one each")
     return queries, cardinalities
+
+
+def read_sam_workload(path: Path, table: Table) -> Workload:
+    """A SAM workload as SQL; its positions are those of the columns in the spec.
+
+    Raises:
+        SourceError: As `load_sam_workload`, or a value is not a number where the column's are.
+    """
+    queries, stated = load_sam_workload(path, [column.name for column in table.columns])
+    head = f"SELECT COUNT(*) FROM {quote_identifier(table.name)}"
+    statements = []
+    for query, cardinality in zip(queries, stated.tolist(), strict=True):
+        conditions = " AND ".join(_sql(table, condition, path) for condition in query)
+        statements.append(Statement(f"{head} WHERE {conditions}" if conditions else head, cardinality))
+    return Workload(tuple(statements))
+
+
+def _sql(table: Table, condition: Condition, path: Path) -> str:
+    column = table.column(condition.column)
+    value = condition.value
+    if column.type in _NUMBERS:
+        try:
+            float(value)
+        except ValueError:
+            raise SourceError(
+                f"{path.name}: compares {table.name}.{column.name} with '{value}', which is no number; correct the file"
+            ) from None
+    else:
+        escaped = value.replace("'", "''")
+        value = f"'{escaped}'"
+    operator = "<>" if condition.operator == "!=" else condition.operator
+    return f"{quote_identifier(column.name)} {operator} {value}"
 
 
 def cardinalities(table: pa.Table, queries: Sequence[Query]) -> NDArray[np.int64]:

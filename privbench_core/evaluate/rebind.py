@@ -7,8 +7,8 @@ column has that selectivity. All of this uses public text, released measurements
 post-processing: it costs nothing, and the guarantee stays as it is.
 
 What this carries over is the selectivity of each comparison. How comparisons and joins combine is as true as the
-synthetic database is. Rows of a table that the privacy unit owns are measured with weight 1/(rows of their unit), so the
-same weights are given to the synthetic rows here: like is compared with like.
+synthetic database is. Profiles measure the rows of an owned table with weights (`row_weights`), so the synthetic
+rows get theirs here: like is compared with like.
 
 ==============================  =====================================================================================
 comparison                      what becomes of it
@@ -26,6 +26,7 @@ anything else                   as it was: columns with columns, arithmetic on c
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -39,14 +40,15 @@ from privbench_core.errors import PublishError
 from privbench_core.evaluate.engine import TIMEOUT_SECONDS, Engine
 from privbench_core.evaluate.literals import constant, literal
 from privbench_core.evaluate.naming import UnansweredError, Understood
-from privbench_core.evaluate.selectivity import RANGES, Distribution, ReleasedMarginal, unit_weights
+from privbench_core.evaluate.selectivity import RANGES, Distribution, ReleasedMarginal, row_weights
 from privbench_core.evaluate.statements import Statement, Workload
-from privbench_core.schema.model import Column, Schema, Table
+from privbench_core.schema.model import Column, ColumnType, Schema, Table
 
 Released = Mapping[str, Mapping[str, ReleasedMarginal]]
 """Released marginals by table and column."""
 
 _OPERATORS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_DATED = frozenset({ColumnType.DATE, ColumnType.TIMESTAMP, ColumnType.TIMESTAMPTZ})
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _TEXT_TESTS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between, exp.Like, exp.ILike,
                exp.SimilarTo, exp.RegexpLike, exp.RegexpILike)  # fmt: skip
@@ -124,7 +126,7 @@ class _Binder:
         self, schema: Schema, synthetic: Mapping[str, pa.Table], released: Released, rng: np.random.Generator
     ) -> None:
         self._schema, self._synthetic, self._released, self._rng = schema, synthetic, released, rng
-        self._weights = unit_weights(schema, synthetic)
+        self._weights = row_weights(schema, synthetic)
         self._constants = Engine({})
         self._distributions: dict[tuple[str, str], tuple[Distribution, Distribution]] = {}
 
@@ -153,9 +155,12 @@ class _Binder:
             return value
         there, here = self._distribution(table, column)
         try:
-            return here.value_for(operator, there.share(operator, value), value)
+            # PostgreSQL reads quoted text in the type of the column that it is compared with.
+            typed = dt.datetime.fromisoformat(value) if column.type in _DATED and isinstance(value, str) else value
+            new = here.value_for(operator, there.share(operator, typed), typed)
         except (ValueError, TypeError, pa.ArrowException):
             return value  # a constant of another kind than the column: the database's business
+        return value if new is typed else new
 
     def _key(self, table: Table, column: Column, operator: str, value: Any) -> Any:
         if any(column.name in key.columns and self._schema.table(key.parent).public for key in table.foreign_keys):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.domain.codec import Codes
 from privbench_core.domain.coder import Coder
 from privbench_core.evaluate.joins import NO_PARENT, parent_rows
 from privbench_core.schema.model import Schema
@@ -44,8 +45,8 @@ class ReleasedMarginal:
         weights = np.maximum(self.counts, 0)
         weights = weights if weights.sum() > 0 else np.ones(len(weights))
         expected = np.cumsum(weights) / weights.sum() * _DRAWN
-        codes = np.searchsorted(expected, np.arange(_DRAWN) + 0.5, side="right")
-        codes = np.minimum(codes, len(weights) - 1).astype(np.int32)
+        positions = np.searchsorted(expected, np.arange(_DRAWN) + 0.5, side="right")
+        codes: Codes = np.minimum(positions, len(weights) - 1).astype(np.int32)
         return Distribution.of(self.coder.decode(codes, rng))
 
 
@@ -135,22 +136,22 @@ class Distribution:
         return 0.0 if position is None or not self.total else float(self.weights[position]) / self.total
 
 
-def unit_weights(schema: Schema, tables: Mapping[str, pa.Table]) -> dict[str, Floats]:
-    """For every private table, the weight of each row: 1 over the number of the table's rows that its unit owns.
+def row_weights(schema: Schema, tables: Mapping[str, pa.Table]) -> dict[str, Floats]:
+    """For every private table, the weight of each row in a profile: 1 / product of the group sizes along its path.
 
-    Rows without an owner are units of their own. Profiles measure rows with these weights.
+    A group is the rows with the same owner, and the path leads from owner to owner up to the privacy unit; it ends
+    where a row has no owner.
     """
     weights = {}
     for table in schema.private_tables:
-        rows = tables[table.name]
-        unit = np.arange(rows.num_rows)
-        owned = np.ones(rows.num_rows, bool)
+        row = np.arange(tables[table.name].num_rows)
+        product = np.ones(len(row))
         for key in schema.ownership_path(table.name):
-            above = parent_rows(tables[key.parent], tables[key.child], key)
-            unit = np.where(owned, above[np.where(owned, unit, 0)], NO_PARENT) if len(above) else unit
-            owned &= unit != NO_PARENT
-        sizes = np.bincount(unit[owned], minlength=1)
-        weights[table.name] = np.where(owned, 1 / np.maximum(sizes[np.where(owned, unit, 0)], 1), 1.0)
+            owners = parent_rows(tables[key.parent], tables[key.child], key)
+            sizes = np.bincount(owners[owners != NO_PARENT], minlength=tables[key.parent].num_rows)
+            row = np.append(owners, NO_PARENT)[row]  # NO_PARENT takes the last entry, and stays there
+            product *= np.append(np.maximum(sizes, 1), 1)[row]
+        weights[table.name] = 1 / product
     return weights
 
 

@@ -1,4 +1,4 @@
-"""Which marginals a mean is taken over: all of an order, or a seeded sample where there are too many, and which it was."""
+"""Which marginals a mean is taken over: all of an order, or a seeded sample where there are many, and which it was."""
 
 from __future__ import annotations
 

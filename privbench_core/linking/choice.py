@@ -17,7 +17,7 @@ Numbers = NDArray[np.int64]
 Level = tuple[Numbers, Numbers]
 _TRIES = 3  # per level of wishes, where choices must differ
 _LAST_TRIES = 6
-_MOST_PAIRS = 50_000_000  # rows times parents that may be gone through one by one for what is left
+_MOST_PAIRS = 10_000_000  # rows times parents that may be gone through one by one for what is left
 
 
 @dataclass(frozen=True)

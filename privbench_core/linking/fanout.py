@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from privbench_core.domain.binning import merge_cells
 from privbench_core.domain.coder import Coder
 from privbench_core.domain.group_sizes import GroupSizeCodec
+from privbench_core.linking.presence import present_or_not
 from privbench_core.models.estimate import onto_simplex
 from privbench_core.models.nodes import REGION, Node, Sum
 from privbench_core.models.pairwise import OneWay, PairwiseFit
@@ -29,13 +30,14 @@ from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Marginal
-from privbench_core.privacy.views import Children, Feature, OfParent, Own, Siblings, ViewSpec
+from privbench_core.privacy.views import Children, Feature, OfParent, Own, ParentRow, Siblings, ViewSpec
 from privbench_core.schema.model import ForeignKey
 
 Array = NDArray[np.float64]
 CHILDREN = "#children"
 SIBLINGS = "#siblings"
 _PARENT = "parent."
+_OWNER = "#owner"
 _MAX_SIZE_CODES = 40
 
 
@@ -46,12 +48,14 @@ class FanoutFit:
     Attributes:
         count_share: Part of the price for the number of children, the rest is for ties between attributes.
         margin_share: Part of each of the two for one-way marginals.
+        owner_share: Part of the price for the number of rows without an owner, where the owner key may be NULL.
         region_share: Part of the ties' price for the parts of a sum node, where the child's model has one.
         pairs: How joints are chosen and measured.
     """
 
     count_share: float = 0.3
     margin_share: float = 0.2
+    owner_share: float = 0.1
     region_share: float = 0.15
     pairs: PairwiseFit = field(default_factory=PairwiseFit)
 
@@ -65,12 +69,14 @@ class Fanout:
         counts: Probabilities of the number of children, shape (codes of ``sizes``,).
         count_ties: Parent's column -> joint (parent's column, number of children).
         ties: (context column, child's column) -> joint; context columns are "parent.<column>" and `SIBLINGS`.
+        ownerless: Number of children whose owner key is NULL; each is a unit of its own.
     """
 
     sizes: Coder
     counts: Array
     count_ties: Mapping[str, Array]
     ties: Mapping[tuple[str, str], Array]
+    ownerless: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""
@@ -79,13 +85,16 @@ class Fanout:
             "counts": self.counts,
             "count_ties": [[name, joint] for name, joint in self.count_ties.items()],
             "ties": [[context, column, joint] for (context, column), joint in self.ties.items()],
+            "ownerless": self.ownerless,
         }
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Fanout:
         """The inverse of `to_dict`."""
         ties = {(context, column): joint for context, column, joint in stored["ties"]}
-        return cls(Coder.from_dict(stored["sizes"]), stored["counts"], dict(stored["count_ties"]), ties)
+        return cls(
+            Coder.from_dict(stored["sizes"]), stored["counts"], dict(stored["count_ties"]), ties, stored["ownerless"]
+        )
 
 
 def parent_column(name: str) -> str:
@@ -113,9 +122,15 @@ def fit_fanout(
         price: Of everything here.
         fit: How to spend it.
     """
+    ownerless = 0.0
+    if key.optional:
+        view = door.view(ViewSpec(key.child, {_OWNER: (ParentRow(key), present_or_not(_OWNER))}), "owners")
+        found = view.measure("owned or not", [Marginal((_OWNER,))], price.share(fit.owner_share))
+        ownerless = max(0.0, float(found.values[0][1]))
+        price = price.share(1 - fit.owner_share)
     sizes, counts, count_ties = _counts(door, key, parent, price.share(fit.count_share), fit)
     ties = _ties(door, key, parent[0], child, sizes, model, price.share(1 - fit.count_share), fit)
-    return Fanout(sizes, counts, count_ties, ties)
+    return Fanout(sizes, counts, count_ties, ties, ownerless)
 
 
 def _counts(

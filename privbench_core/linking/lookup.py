@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.domain.binning import Binning
 from privbench_core.domain.codecs import interval_codec
 from privbench_core.domain.coder import Coder
 from privbench_core.linking.choice import Choice, Level, pick_parents
+from privbench_core.linking.presence import present_or_not
 from privbench_core.models.conditional import Tie, draw_column
 from privbench_core.models.estimate import mutual_information, onto_simplex
 from privbench_core.models.pairwise import OneWay, PairwiseFit
@@ -124,15 +124,6 @@ class Lookup:
         return draw_column(rows, self.marginals[name], ties, rng)
 
 
-def _whether() -> Coder:
-    """A coder of row positions that keeps nothing of them but whether there is one."""
-    codec = interval_codec(Column(_ANY, ColumnType.INTEGER), 0, np.iinfo(np.int64).max, 1)
-    none = [cell == codec.below for cell in range(codec.size)]
-    return Coder(
-        codec, Binning(tuple(map(int, none)), tuple(float(cell in {0, codec.below}) for cell in range(codec.size)))
-    )
-
-
 def _none_from(coder: Coder) -> int:
     """First code of a position that stands for "refers to none": below the first row."""
     return coder.codec.ordered
@@ -165,7 +156,7 @@ def fit_lookup(
     elif parent:
         features = {f"{_TARGET}{name}": (OfParent(key, name), coder) for name, coder in parent.items()}
     elif key.optional:
-        features[_ANY] = (ParentRow(key), _whether())
+        features[_ANY] = (ParentRow(key), present_or_not(_ANY))
     targets = {name: coder for name, (_, coder) in features.items()}
     if not features:
         return Lookup({}, {}, {}, by_position=False)

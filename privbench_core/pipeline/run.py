@@ -90,6 +90,7 @@ def run_spec(
     here = workspace or Workspace(spec)
     try:
         runner = Runner(here, plan, Run(f"epsilon={epsilon:g}", seed, scale, Path(out)), noise)
+        here.ledger.require(f"the run at ε={epsilon:g}", runner.unpaid())  # all of it, before the first step spends
         releases: dict[Key, Release] = {}
         for number, step in enumerate(plan.steps, start=1):
             if progress is not None:

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from privbench_core.errors import SourceChangedError
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.privacy.budget import Price
+from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.door import open_door
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise
 from privbench_core.privacy.relations import PrivateDatabase
 from privbench_core.source import open_source
+from privbench_core.source.fingerprint import fingerprint_rows
 from privbench_core.source.integrity import check_rows
 from privbench_core.synthesizers.artifact import Artifact, digest_of
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext
@@ -65,46 +65,48 @@ class Release:
 
 
 class Snapshot:
-    """The source as one run sees it: read once, fingerprinted, checked, never changing under the steps."""
+    """The source as one run sees it: a table is read when first needed, once, and never changes under the steps."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._spec = workspace.spec
-        self._source = open_source(self._spec)
+        self._schema = workspace.spec.schema
+        self._source = open_source(workspace.spec)
+        self._rows: dict[str, pa.Table] = {}
+        self._digests: dict[str, str] = {}
 
     def fingerprint(self, table: str) -> str:
         """Keyed fingerprint of a table: changes iff the rows do, says nothing about them."""
-        return self.fingerprints[table]
+        if table not in self._digests:
+            self._digests[table] = fingerprint_rows(self._schema.table(table), self._read(table))
+        return self._workspace.keyed(self._digests[table])
 
     @cached_property
     def fingerprints(self) -> dict[str, str]:
         """Keyed fingerprints of all tables."""
-        keyed = self._workspace.keyed
-        return {table.name: keyed(self._source.fingerprint(table)) for table in self._spec.schema.tables}
+        return {table.name: self.fingerprint(table.name) for table in self._schema.tables}
 
     @cached_property
     def tables(self) -> dict[str, pa.Table]:
-        """All tables, integrity checked; SourceChangedError if the source changed while it was read."""
-        before = self.fingerprints
-        read = {table.name: self._source.read(table) for table in self._spec.schema.tables}
-        keyed = self._workspace.keyed
-        after = {table.name: keyed(self._source.fingerprint(table)) for table in self._spec.schema.tables}
-        changed = [name for name in before if before[name] != after[name]]
-        if changed:
-            raise SourceChangedError(
-                f"{', '.join(changed)}: changed while being read; run again when the source is quiet"
-            )
-        return check_rows(self._spec.schema, read, self._spec.orphans)
+        """All tables, integrity checked."""
+        read = {table.name: self._read(table.name) for table in self._schema.tables}
+        return check_rows(self._schema, read, self._workspace.spec.orphans)
 
     @cached_property
     def private(self) -> PrivateDatabase:
         """The rows behind the door."""
-        return PrivateDatabase(self._spec.schema, self.tables, self._workspace.secret)
+        return PrivateDatabase(self._schema, self.tables, self._workspace.secret)
 
     @cached_property
     def public(self) -> dict[str, pa.Table]:
-        """The public tables."""
-        return {table.name: self.tables[table.name] for table in self._spec.schema.tables if table.public}
+        """The public tables, integrity checked; no private table is read for them."""
+        public = tuple(table for table in self._schema.tables if table.public)
+        read = {table.name: self._read(table.name) for table in public}
+        return check_rows(replace(self._schema, tables=public), read, self._workspace.spec.orphans)
+
+    def _read(self, table: str) -> pa.Table:
+        if table not in self._rows:
+            self._rows[table] = self._source.read(self._schema.table(table))
+        return self._rows[table]
 
 
 class Runner:
@@ -140,6 +142,22 @@ class Runner:
             "scale": self.run.scale if "scale" in step.depends else None,
         }
         return self.workspace.keyed(json.dumps(identity, sort_keys=True, default=str))
+
+    def unpaid(self) -> Price:
+        """What the plan still costs: the prices of the steps that no earlier run has released.
+
+        A step behind one that is still to run has inputs nobody knows yet, so it counts as unpaid.
+        """
+        known: dict[Key, Release] = {}
+        cost = zero(self.plan.budget.measure)
+        for step in self.plan.steps:
+            ready = all(key in known for key in step.inputs)
+            release = self._stored(step, self.release_key(step, known)) if ready else None
+            if release is not None:
+                known[step.key] = release
+            else:
+                cost += step.price
+        return cost
 
     def execute(self, step: Step, inputs: Mapping[Key, Release], receipt: Mapping[str, Any] | None = None) -> Release:
         """The step's release: from the store if it was bought before, else run, stored and entered.
@@ -181,10 +199,10 @@ class Runner:
         """A release bought or made before; publish steps always run, because their result is the folder they write."""
         if step.kind == "publish":
             return None
-        digest = self.workspace.ledger.released(key) if step.reads else None
-        if step.reads and digest is None:
+        digests = self.workspace.ledger.released(key) if step.reads else None
+        if step.reads and not digests:
             return None
-        stored = self.workspace.releases.get(key, digest)
+        stored = self.workspace.releases.get(key, digests)
         if stored is None:
             return None
         return Release(key, digest_of(stored), Artifact.from_bytes(stored), None, reused=True)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import tempfile
+from collections.abc import Collection
 from hashlib import blake2b
 from pathlib import Path
 
@@ -27,6 +28,7 @@ class Workspace:
         self.spec = spec
         self.folder = spec.state
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.folder.chmod(0o700)
         self.secret = _secret(self.folder / "secret.key")
         lifetime = Budget(spec.lifetime_epsilon, spec.lifetime_delta)
         self.ledger = Ledger(self.folder / "ledger.sqlite", spec.schema.name, spec.schema.unit_in_words, lifetime)
@@ -68,17 +70,17 @@ class ReleaseStore:
             raise ReleaseError(f"the result of a step could not be stored: {error.strerror}") from error
         return digest_of(stored)
 
-    def get(self, key: str, digest: str | None = None) -> bytes | None:
+    def get(self, key: str, digests: Collection[str] | None = None) -> bytes | None:
         """The stored bytes, None if there are none.
 
         Raises:
-            ReleaseError: They do not match ``digest``: the file was damaged after it was released.
+            ReleaseError: They match none of ``digests``: the file was damaged after it was released.
         """
         path = self.path(key)
         if not path.exists():
             return None
         stored = path.read_bytes()
-        if digest is not None and digest_of(stored) != digest:
+        if digests is not None and digest_of(stored) not in digests:
             message = (
                 f"the stored release {key[:12]} is damaged (checksum). Restore {path.name} from a backup, or delete it:"
                 " the step then runs, and is paid for, again."

@@ -17,9 +17,13 @@ from privbench_core.errors import InternalError
 from privbench_core.privacy.account import Account
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.noise import NoiseSource, Sensitivity, noise_std
-from privbench_core.privacy.queries import Distances, Query
-from privbench_core.privacy.rules import Rule
+from privbench_core.privacy.queries import CentreSums, Distances, Marginal, Query
+from privbench_core.privacy.rules import ByValue, Centres, Rule
 from privbench_core.privacy.views import CodedView
+
+# Exactly these, no subclasses: each has a proof of its sensitivity, or of its indifference to other rows.
+_QUERIES = (Marginal, Distances, CentreSums)
+_RULES = (ByValue, Centres)
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,10 @@ class Curator:
         Raises:
             BudgetExhaustedError: The step has less than ``price`` left.
         """
-        if not queries:
-            raise InternalError(f"{self._label}: nothing to measure")
+        if not queries or any(type(query) not in _QUERIES for query in queries):
+            raise InternalError(
+                f"{self._label}/{what}: only the queries of privacy.queries may be asked, and at least one"
+            )
         site = f"{self._label}/{what}"
         self._account.charge(site, price)
         scales = {query.scale(self._view) for query in queries}
@@ -109,6 +115,8 @@ class Curator:
         proportional to the weight that a unit moves in its part (ε·w/s, or ρ·w²/s²) while the weights moved in all
         parts add up to at most s.
         """
+        if type(rule) not in _RULES:
+            raise InternalError(f"{self._label}: rows are split by the rules of privacy.rules only")
         assigned = rule.assign(self._view.codes)
         accounts = self._account.split(rule.parts)
         return tuple(

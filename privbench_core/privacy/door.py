@@ -72,7 +72,7 @@ def open_door(
         BudgetExhaustedError: The lifetime budget cannot pay; nothing was looked at.
         InternalError: Noise that is not secure, with a ledger that is kept.
     """
-    if ledger.durable and not (noise.secure and isinstance(noise, OpenDPNoise)):
+    if ledger.durable and type(noise) is not OpenDPNoise:
         raise InternalError("only OpenDP noise may be used with a durable ledger")
     reservation = ledger.reserve(release, step, run, price)
     account = Account(price, lambda label, cost: ledger.charge(reservation, label, cost))

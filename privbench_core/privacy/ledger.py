@@ -114,8 +114,7 @@ class Ledger:
             BudgetExhaustedError: The lifetime budget cannot pay it; nothing was entered.
         """
         with self._transaction():
-            if not self._affordable(price):
-                raise BudgetExhaustedError(self._refusal(step, price))
+            self.require(step, price)
             row = (self.database, release, step, run, price.measure, price.amount, price.rho, price.delta, _now())
             cursor = self._db.execute(
                 "insert into reservation(database, release, step, run, measure, amount, rho, delta, at, state)"
@@ -123,6 +122,15 @@ class Ledger:
                 row,
             )
             return int(cursor.lastrowid or 0)
+
+    def require(self, what: str, price: Price) -> None:
+        """Check that ``price`` could be paid now, without setting anything aside.
+
+        Raises:
+            BudgetExhaustedError: It could not.
+        """
+        if not self._affordable(price):
+            raise BudgetExhaustedError(self._refusal(what, price))
 
     def charge(self, reservation: int, label: str, price: Price) -> None:
         """Write down one verb's charge inside a reservation, before it looks."""
@@ -133,13 +141,13 @@ class Ledger:
         """Mark a reservation as released: its result is stored under ``digest``."""
         self._db.execute("update reservation set state = 'released', digest = ? where id = ?", (digest, reservation))
 
-    def released(self, release: str) -> str | None:
-        """Digest of an artifact that was bought before, None if it was not."""
-        row = self._db.execute(
-            "select digest from reservation where database = ? and release = ? and state = 'released' order by id desc",
+    def released(self, release: str) -> frozenset[str]:
+        """Digests of an artifact that was bought before: several if processes bought it at the same time."""
+        rows = self._db.execute(
+            "select digest from reservation where database = ? and release = ? and state = 'released'",
             (self.database, release),
-        ).fetchone()
-        return str(row[0]) if row else None
+        ).fetchall()
+        return frozenset(str(row[0]) for row in rows)
 
     def entries(self) -> list[Entry]:
         """All reservations, oldest first."""
@@ -199,7 +207,8 @@ class Ledger:
 
     def _affordable(self, price: Price) -> bool:
         pure, rho, delta, epsilon = self._sums()
-        if pure and price.measure is Measure.PURE and epsilon + price.amount <= self.lifetime.epsilon * _SLACK:
+        pure = pure and price.measure is Measure.PURE and delta + price.delta == 0
+        if pure and epsilon + price.amount <= self.lifetime.epsilon * _SLACK:
             return True
         if self.lifetime.delta == 0:
             return False

@@ -15,9 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.counts.contingency import contingency
+from privbench_core.errors import InternalError
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.rules import Centres
 from privbench_core.privacy.views import CodedView
+
+_EXACT = 1 << 53
 
 
 class Query(Protocol):
@@ -109,7 +112,13 @@ class CentreSums:
     GRID = 256
 
     def evaluate(self, view: CodedView) -> Counts:
-        """Shape (clusters, 1 + coordinates), scaled by unit·GRID."""
+        """Shape (clusters, 1 + coordinates), scaled by unit·GRID.
+
+        Raises:
+            InternalError: More weight than a float adds up exactly.
+        """
+        if view.rows * view.unit * self.GRID >= _EXACT:
+            raise InternalError("too much weight for exact accumulation of cluster sums")
         assigned = self.centres.assign(view.codes)
         weights = np.ones(view.rows, dtype=np.int64) if view.weights is None else view.weights
         clusters = len(self.centres.points)

@@ -2,9 +2,9 @@
 
 Along the ownership path at most τ children per owner are kept, chosen by a keyed hash of the child's own primary key:
 an order that no other row can change, so removing a unit never changes which rows of another unit are kept, unless
-they depend on both. A kept row of an owned table weighs 1 / (product of the group sizes along its path), rounded down to a multiple of
-1/`WEIGHT_UNIT`, so that all rows of one unit together weigh at most 1 (PrivPetal, section 4: normalised marginals;
-here for chains too).
+they depend on both. A kept row of an owned table weighs 1 / (product of the group sizes along its path), rounded down
+to a multiple of 1/`WEIGHT_UNIT`, so that all rows of one unit together weigh at most 1 (PrivPetal, section 4:
+normalised marginals; here for chains too).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.schema.model import ForeignKey, Schema, Table
@@ -129,8 +130,8 @@ class PrivateDatabase:
             alive = np.ones(self.rows(table), dtype=bool)
             for key in here.foreign_keys:
                 if _carries(self.schema, key):
-                    without = not key.owner  # what a NULL key means: a row without an owner is never looked at
-                    alive &= np.append(self.kept(key.parent), without)[self.parent_rows(key)]
+                    on_its_own = key.optional or not key.owner  # what a NULL key means
+                    alive &= np.append(self.kept(key.parent), on_its_own)[self.parent_rows(key)]
             owner = here.owner_key
             if owner is not None:
                 alive = self._first_children(table, self.parent_rows(owner), alive, owner.max_children or 1)
@@ -139,27 +140,29 @@ class PrivateDatabase:
 
     def group_sizes(self, key: ForeignKey) -> Rows:
         """Kept children of each parent row along an owner key; shape (parents,)."""
-        kept = self.kept(key.child)
-        return np.bincount(self.parent_rows(key)[kept], minlength=self.rows(key.parent)).astype(np.int64)
+        parents = self.parent_rows(key)
+        counted = parents[self.kept(key.child) & (parents >= 0)]
+        return np.bincount(counted, minlength=self.rows(key.parent)).astype(np.int64)
 
     def weights(self, table: str) -> Rows:
         """Weight of each row in multiples of 1/`WEIGHT_UNIT`, 0 for dropped rows; shape (rows,)."""
         product = np.ones(self.rows(table), dtype=np.int64)
-        rows = np.arange(self.rows(table))
-        alive = self.kept(table)
+        rows = np.where(self.kept(table), np.arange(self.rows(table)), -1)
         for key in self.schema.ownership_path(table):
-            rows = np.where(alive, self.parent_rows(key)[np.where(alive, rows, 0)], 0) if len(rows) else rows
-            product *= np.where(alive, np.maximum(self.group_sizes(key)[rows], 1), 1) if len(rows) else product
-        return np.where(alive, WEIGHT_UNIT // product, 0)
+            rows = np.append(self.parent_rows(key), -1)[rows]  # -1, no owner: takes the last entry, and stays there
+            product *= np.append(np.maximum(self.group_sizes(key), 1), 1)[rows]
+        return np.where(self.kept(table), WEIGHT_UNIT // product, 0)
 
     def _first_children(self, table: str, parents: Rows, alive: NDArray[np.bool_], bound: int) -> NDArray[np.bool_]:
         """``alive`` less the children beyond ``bound`` per parent, in the order of their keyed hash."""
-        sizes = np.bincount(parents[alive], minlength=1)
-        crowded = np.flatnonzero(alive & (sizes[np.where(alive, parents, 0)] > bound))
+        sizes = np.append(np.bincount(parents[alive & (parents >= 0)], minlength=int(parents.max(initial=0)) + 1), 0)
+        crowded = np.flatnonzero(alive & (sizes[parents] > bound))  # rows without an owner crowd nobody
         if not len(crowded):
             return alive
-        keys = self._tables[table].select(list(self.schema.table(table).primary_key)).take(crowded).to_pandas()
-        texts = keys.astype(str).agg("\x1f".join, axis=1).to_numpy(dtype=object)
+        keys = self._tables[table].select(list(self.schema.table(table).primary_key)).take(crowded)
+        # Arrow writes a value by its type alone; pandas would choose one format for the column, that is, by other rows.
+        columns = [column.combine_chunks().cast(pa.string()) for column in keys.columns]
+        texts = pc.binary_join_element_wise(*columns, "\x1f").to_numpy(zero_copy_only=False).astype(object)
         order = pd.util.hash_array(texts, hash_key=self._secret, categorize=False)
         ranked = crowded[np.lexsort((order, parents[crowded]))]
         groups = parents[ranked]

@@ -44,7 +44,7 @@ class ParentRow:
 
 @dataclass(frozen=True)
 class Siblings:
-    """Size of the row's group along its owner key (itself included)."""
+    """Size of the row's group along its owner key (itself included); 1 for a row without an owner."""
 
     key: ForeignKey
 
@@ -125,7 +125,7 @@ def _feature(database: PrivateDatabase, table: str, rows: NDArray[np.int64], fea
         return coder.encode_numbers(database.group_sizes(feature.key)[rows])
     parents = database.kept_parent_rows(feature.key)[rows]
     if isinstance(feature, Siblings):
-        return coder.encode_numbers(database.group_sizes(feature.key)[parents])
+        return coder.encode_numbers(np.append(database.group_sizes(feature.key), 1)[parents])
     if isinstance(feature, ParentRow):
         return coder.encode_numbers(parents)
     encoded = coder.encode(database.values(feature.key.parent, feature.column))
@@ -136,7 +136,8 @@ def distinct_weights(database: PrivateDatabase, table: str, column: str) -> tupl
     """Total weight of every distinct text in a column, and the empty view that carries unit and stability."""
     view = build_view(database, ViewSpec(table, {}))
     rows = np.flatnonzero(database.kept(table))
-    encoded = database.values(table, column).combine_chunks().cast(pa.string()).dictionary_encode().take(pa.array(rows))
+    kept = database.values(table, column).take(pa.array(rows))  # first: truncated rows must not name a value
+    encoded = kept.combine_chunks().cast(pa.string()).dictionary_encode()
     indices = encoded.indices.to_numpy(zero_copy_only=False)
     present = encoded.is_valid().to_numpy(zero_copy_only=False)
     weights = np.ones(len(rows)) if view.weights is None else view.weights.astype(float)

@@ -1,9 +1,9 @@
 """The bundle: the folder that is given away.
 
-    data/<table>.parquet    the rows
+    data/<table>.parquet    the rows; what file systems do not like in a name stands there as %2F and so on
     schema.sql              tables, then keys and indexes
     workload/<name>.sql     queries, where there are any
-    MANIFEST.json           what is in the folder, with checksums, and the privacy receipt
+    MANIFEST.json           what is in the folder, with checksums, the schema and the privacy receipt
     README.md               for whoever gets the folder
 
 The same inputs give the same bytes. A bundle is there as a whole or not at all: it is written beside its place, then
@@ -16,10 +16,11 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,7 +29,11 @@ from privbench_core.errors import InternalError, PublishError, did_you_mean
 from privbench_core.publish.folder import replace_folder
 from privbench_core.publish.readme import consumer_readme
 from privbench_core.schema.ddl import create_schema_sql
+from privbench_core.schema.dump import dump_enums, dump_tables
+from privbench_core.schema.fields import Node, Problems
 from privbench_core.schema.model import Schema, Table
+from privbench_core.schema.parse import parse_tables
+from privbench_core.schema.parts import parse_enums
 from privbench_core.source.arrow_types import arrow_schema
 
 FORMAT = "privbench-bundle"
@@ -68,6 +73,18 @@ class Bundle:
         return self.path / str(self.manifest["tables"][table]["file"])
 
     @cached_property
+    def schema(self) -> Schema:
+        """The database, without the domains that rows were drawn from; PublishError if the manifest does not say it."""
+        described = self.manifest.get("schema")
+        problems = Problems()
+        node = Node("schema", described if isinstance(described, dict) else {}, problems)
+        unit, tables = node.name("unit", "write the bundle again"), node.mapping("tables", "write the bundle again")
+        parsed = parse_tables(tables, enums := parse_enums(node)) if tables else None
+        if unit is None or parsed is None or problems.lines:
+            raise PublishError(f"{self.path / MANIFEST}: {problems.lines[0]}; run privbench again")
+        return Schema(str(self.manifest["database"]), parsed.tables, unit, enums)
+
+    @cached_property
     def schema_sql(self) -> str:
         """Content of schema.sql."""
         return (self.path / SCHEMA_SQL).read_text(encoding="utf-8")
@@ -104,7 +121,7 @@ def write_bundle(
     """
     ordered = schema.sampling_order
     workload = workload or {}
-    for name in [*(table.name for table in ordered), *workload]:
+    for name in workload:
         _check_file_name(name)
     missing = [table.name for table in ordered if table.name not in tables]
     if missing:
@@ -123,6 +140,7 @@ def write_bundle(
             "format_version": FORMAT_VERSION,
             "database": schema.name,
             "created": receipt.get("created"),
+            "schema": _describe(schema),
             "tables": described,
             "files": {name: {"sha256": _sha256(folder / name)} for name in texts},
             "privacy": dict(receipt),
@@ -171,11 +189,30 @@ def is_bundle(folder: Path) -> bool:
     return isinstance(manifest, dict) and manifest.get("format") == FORMAT
 
 
+def file_name(name: str) -> str:
+    """A name that every file system takes, without folders in it.
+
+    >>> file_name("order"), file_name("a/b c"), file_name("..")
+    ('order', 'a%2Fb%20c', '%2E.')
+    """
+    quoted = quote(name, safe="")
+    return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
+
+
+def _describe(schema: Schema) -> dict[str, Any]:
+    """The schema for the manifest. Its domains stay behind: some are only for the owner to interpret."""
+    bare = tuple(
+        replace(table, columns=tuple(replace(column, domain=None) for column in table.columns))
+        for table in schema.tables
+    )
+    return {"unit": schema.unit, "enums": dump_enums(schema), "tables": dump_tables(replace(schema, tables=bare))}
+
+
 def _write_table(folder: Path, table: Table, rows: pa.Table) -> dict[str, Any]:
     names = [column.name for column in table.columns]
     if sorted(rows.column_names) != sorted(names):
         raise InternalError(f"{table.name}: columns {rows.column_names} were given for the bundle; expected {names}")
-    file = f"data/{table.name}.parquet"
+    file = f"data/{file_name(table.name)}.parquet"
     try:
         canonical = rows.select(names).cast(arrow_schema(table))
     except ValueError as error:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import duckdb
 
 from privbench_core.errors import PublishError
 from privbench_core.publish.bundle import Bundle
-from privbench_core.publish.load import refuse_existing, statements_of
+from privbench_core.publish.load import Loaded, refuse_tables
 from privbench_core.schema.ddl import quote_identifier
+from privbench_core.schema.ddl_duckdb import duckdb_schema
+from privbench_core.schema.model import ColumnType, Table
 
-# DuckDB cannot add foreign keys to a table that exists, and needs no index for joins.
-_SUPPORTED_KEY = re.compile(r"\bADD\s+(PRIMARY\s+KEY|UNIQUE)\b", re.IGNORECASE)
 
-
-def load_duckdb(bundle: Bundle, path: Path, *, replace: bool) -> dict[str, int]:
-    """Load into the file at ``path``, which is made if it is not there; see `load_bundle`.
-
-    Primary keys and unique constraints are kept; foreign keys and indexes are left out.
-    """
+def load_duckdb(bundle: Bundle, path: Path, *, replace: bool) -> Loaded:
+    """Load into the file at ``path``, which is made if it is not there; see `load_bundle`."""
     file = path.expanduser().resolve()
     is_new = not file.exists()
     try:
@@ -38,29 +33,38 @@ def load_duckdb(bundle: Bundle, path: Path, *, replace: bool) -> dict[str, int]:
         ) from error
 
 
-def _load(bundle: Bundle, connection: duckdb.DuckDBPyConnection, file: Path, *, replace: bool) -> dict[str, int]:
-    statements = statements_of(bundle)
+def _load(bundle: Bundle, connection: duckdb.DuckDBPyConnection, file: Path, *, replace: bool) -> Loaded:
+    schema = bundle.schema
+    translated = duckdb_schema(schema)
     found = connection.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = current_schema()").fetchall()
     # Names differ by more than case in DuckDB, or not at all.
-    names = {name.lower() for (name,) in found}
-    existing = [table for table in bundle.tables if table.lower() in names]
+    there = {name.lower(): name for (name,) in found}
+    existing = [there[table] for table in map(str.lower, translated.tables) if table in there]
     if not replace:
-        refuse_existing(existing, str(file))
+        refuse_tables(list(there.values()), existing, str(file))
     connection.begin()
-    for table in reversed(existing):
-        connection.execute(f"DROP TABLE {quote_identifier(table)}")
-    for statement in statements.tables:
+    for name in reversed(existing):
+        connection.execute(f"DROP TABLE {quote_identifier(name)}")
+    for enum in schema.enums if replace else ():
+        connection.execute(f"DROP TYPE IF EXISTS {quote_identifier(enum.name)}")
+    for statement in translated.enums:
         connection.execute(statement)
-    loaded = {}
-    for table in bundle.tables:
-        source = str(bundle.file(table))
-        connection.execute(f"INSERT INTO {quote_identifier(table)} BY NAME SELECT * FROM read_parquet($1)", [source])
-        loaded[table] = int(bundle.manifest["tables"][table]["rows"])
-    for statement in filter(_SUPPORTED_KEY.search, statements.keys):
+    for table, statement in translated.tables.items():
+        connection.execute(statement)
+        read = f"SELECT {_selected(schema.table(table))} FROM read_parquet($1)"
+        connection.execute(f"INSERT INTO {quote_identifier(table)} BY NAME {read}", [str(bundle.file(table))])
+    for statement in translated.after:
         connection.execute(statement)
     connection.commit()
     connection.execute("ANALYZE")
-    return loaded
+    rows = {table: int(bundle.manifest["tables"][table]["rows"]) for table in translated.tables}
+    return Loaded(rows, translated.left_out)
+
+
+def _selected(table: Table) -> str:
+    """All columns; Parquet has no type for spans of time, so they lie there as microseconds."""
+    spans = [quote_identifier(column.name) for column in table.columns if column.type is ColumnType.INTERVAL]
+    return f"* REPLACE ({', '.join(f'to_microseconds({name}) AS {name}' for name in spans)})" if spans else "*"
 
 
 def _first_line(error: duckdb.Error) -> str:

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
-from sqlalchemy import make_url
-from sqlalchemy.exc import ArgumentError
 
-from privbench_core.errors import PublishError
+from privbench_core.errors import PublishError, SourceError
 from privbench_core.publish.bundle import Bundle
-from privbench_core.publish.load import refuse_existing, statements_of
-from privbench_core.schema.ddl import quote_identifier
-from privbench_core.schema.location import describe
+from privbench_core.publish.load import Loaded, refuse_tables, statements_of
+from privbench_core.schema.ddl import name_list, quote_identifier
+from privbench_core.schema.location import describe, parse_url
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -25,11 +24,11 @@ _BATCH_ROWS = 100_000
 _CONNECT_SECONDS = 15
 
 
-def load_postgres(bundle: Bundle, target_url: str, *, replace: bool) -> dict[str, int]:
+def load_postgres(bundle: Bundle, target_url: str, *, replace: bool) -> Loaded:
     """Load into the current schema of a PostgreSQL database; see `load_bundle`."""
     try:
-        url = make_url(target_url)
-    except (ArgumentError, ValueError):
+        url = parse_url(target_url)
+    except SourceError:
         # The text is not repeated: it may hold a password.
         raise PublishError("target: not a database URL; write postgresql://user@host:port/database") from None
     where = describe(url)
@@ -46,27 +45,29 @@ def load_postgres(bundle: Bundle, target_url: str, *, replace: bool) -> dict[str
         raise PublishError(f"{where}: refused the bundle, and nothing was changed: {reason}") from None
 
 
-def _load(bundle: Bundle, connection: psycopg.Connection[Any], where: str, *, replace: bool) -> dict[str, int]:
+def _load(bundle: Bundle, connection: psycopg.Connection[Any], where: str, *, replace: bool) -> Loaded:
     statements = statements_of(bundle)
-    found = connection.execute(
-        "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE n.nspname = current_schema() AND c.relname = ANY(%s)",
-        [list(bundle.tables)],
-    )
-    existing = [name for (name,) in found]
+    schema = connection.execute("SELECT current_schema()").fetchone()
+    if schema is None or schema[0] is None:
+        raise PublishError(f"{where}: has no schema that the login may use; create it, or name another with ?schema=")
+    query = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+    found = [name for (name,) in connection.execute(query)]
     if not replace:
-        refuse_existing(existing, where)
+        refuse_tables(found, bundle.tables, where)
+    existing = [name for name in bundle.tables if name in found]
     if existing:
         # Together, because they refer to each other; without CASCADE, so what else depends on them makes this fail.
-        connection.execute(f"DROP TABLE {', '.join(quote_identifier(name) for name in existing)}")
+        connection.execute(f"DROP TABLE {name_list(existing)}")
+    for enum in bundle.schema.enums if replace else ():
+        connection.execute(f"DROP TYPE IF EXISTS {quote_identifier(enum.name)}")
     for statement in statements.tables:
         connection.execute(statement)
-    loaded = {table: _copy(bundle, connection, table) for table in bundle.tables}
+    rows = {table: _copy(bundle, connection, table) for table in bundle.tables}
     for statement in statements.keys:
         connection.execute(statement)
     for table in bundle.tables:
         connection.execute(f"ANALYZE {quote_identifier(table)}")
-    return loaded
+    return Loaded(rows)
 
 
 def _copy(bundle: Bundle, connection: psycopg.Connection[Any], table: str) -> int:
@@ -85,8 +86,19 @@ def _copy(bundle: Bundle, connection: psycopg.Connection[Any], table: str) -> in
 def _csv(batch: pa.RecordBatch) -> bytes:
     """Rows as CSV. Arrow quotes all text and never NULL, which is how PostgreSQL tells '' from NULL."""
     buffer = io.BytesIO()
-    pacsv.write_csv(batch, buffer, pacsv.WriteOptions(include_header=False))
+    spelled = pa.RecordBatch.from_arrays([_spelled(column) for column in batch.columns], names=batch.schema.names)
+    pacsv.write_csv(spelled, buffer, pacsv.WriteOptions(include_header=False))
     return buffer.getvalue()
+
+
+def _spelled(column: pa.Array) -> pa.Array:
+    """Bytes and spans of time as the text that PostgreSQL reads; CSV has no form for them."""
+    if pa.types.is_binary(column.type):
+        return pa.array([None if value is None else f"\\x{value.hex()}" for value in column.to_pylist()], pa.string())
+    if pa.types.is_duration(column.type):
+        number = column.cast(pa.int64()).cast(pa.string())
+        return pc.binary_join_element_wise(number, pa.scalar("microseconds"), pa.scalar(" "))
+    return column
 
 
 def _parameters(url: URL) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from privbench_core.schema.ddl import quote_identifier
-from privbench_core.schema.model import Schema
+from privbench_core.schema.ddl import AFTER_THE_ROWS, quote_identifier, quote_text
+from privbench_core.schema.model import ColumnType, Schema, Table
 
 
 def consumer_readme(
@@ -26,7 +26,7 @@ def consumer_readme(
         _summary(schema),
         _guarantee(schema, receipt),
         _contents(schema, tables, workload),
-        _loading(tables),
+        _loading(schema, tables),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -86,19 +86,21 @@ def _contents(schema: Schema, tables: Mapping[str, Mapping[str, Any]], workload:
     return "\n".join(lines)
 
 
-def _loading(tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """Commands that work in this folder, in the order of references."""
+def _loading(schema: Schema, tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """Commands that work in this folder. Foreign keys come last, so the order of the tables does not matter."""
     first = next(iter(tables.values()))["file"] if tables else "data/table.parquet"
     copies = []
     for name, entry in tables.items():
-        read = f"COPY (FROM {_sql_text(entry['file'])}) TO '/dev/stdout' (FORMAT csv, HEADER false)"
+        rows = f"SELECT {_spelled(schema.table(name))} FROM {quote_text(entry['file'])}"
+        read = f"COPY ({rows}) TO '/dev/stdout' (FORMAT csv, HEADER false)"
         load = f"\\copy {quote_identifier(name)} FROM STDIN (FORMAT csv)"
         copies.append(f'duckdb -c {_shell(read)} | psql "$URL" -c {_shell(load)}')
+    begin = AFTER_THE_ROWS.partition(",")[0]
     return "\n".join(
         [
             "## Loading it",
             "",
-            "With privbench, into PostgreSQL (all keys and indexes) or a DuckDB file (primary and unique keys):",
+            "With privbench, into PostgreSQL or a DuckDB file (the command tells what DuckDB cannot hold):",
             "",
             "```sh",
             "privbench publish . postgresql://user@host/database",
@@ -108,25 +110,32 @@ def _loading(tables: Mapping[str, Mapping[str, Any]]) -> str:
             "With DuckDB alone, where it lies:",
             "",
             "```sh",
-            f"duckdb -c {_shell(f'SELECT count(*) FROM {_sql_text(first)}')}",
+            f"duckdb -c {_shell(f'SELECT count(*) FROM {quote_text(first)}')}",
             "```",
             "",
-            "With psql (and DuckDB to read Parquet):",
+            "With psql (and DuckDB to read Parquet). The first command makes the tables, the last but one their keys:",
             "",
             "```sh",
-            'psql "$URL" -f schema.sql',
+            f'sed "/^{begin}/,\\$d" schema.sql | psql "$URL"',
             *copies,
+            f'sed -n "/^{begin}/,\\$p" schema.sql | psql "$URL"',
             'psql "$URL" -c ANALYZE',
             "```",
         ]
     )
 
 
+def _spelled(table: Table) -> str:
+    """The columns as DuckDB has to write them for PostgreSQL to read."""
+    spelled = []
+    for column in table.columns:
+        name = quote_identifier(column.name)
+        forms = {ColumnType.INTERVAL: f"to_microseconds({name})", ColumnType.BYTES: f"'\\x' || hex({name})"}
+        if column.type in forms:
+            spelled.append(f"{forms[column.type]} AS {name}")
+    return f"* REPLACE ({', '.join(spelled)})" if spelled else "*"
+
+
 def _shell(text: str) -> str:
     """``text`` as one word of a shell command, in the quotes that leave it readable."""
     return shlex.quote(text) if "'" not in text or set(text) & set('"$`\\!') else f'"{text}"'
-
-
-def _sql_text(text: str) -> str:
-    escaped = text.replace("'", "''")
-    return f"'{escaped}'"

@@ -1,180 +1,81 @@
-"""The figures of a report: how far the synthetic database is from its source, table by table and key by key.
+"""The figures of fidelity: how far the synthetic database is from its source, table by table and join by join.
 
 Each figure stands beside what would be got for nothing: shuffled columns for tables, shuffled children for keys.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from privbench_core.evaluate.counting import CountingShape, counting_errors, counting_queries
-from privbench_core.evaluate.encode import Coded, encode_tables
-from privbench_core.evaluate.joins import Linked, fanout_distance, joint_tvd, link_tables
-from privbench_core.evaluate.marginals import CodeTable, column_subsets, mean_kld, mean_tvd, tvd
-from privbench_core.schema.model import ForeignKey, Schema
-
-ORDERS = (1, 2, 3)
-SUBSETS = 200
-"""Marginals of one order that are compared at most; a seeded sample of them above that."""
-COUNTING_QUERIES = 200
-_SEED = 0  # the report of a bundle is the same whenever it is made
-
-
-@dataclass(frozen=True)
-class TableFigures:
-    """Distances for one private table.
-
-    Attributes:
-        rows: Rows in the source and in the synthetic table.
-        columns: Total variation distance per attribute.
-        tvd: Mean total variation distance of the λ-way marginals, by λ; None where there are none.
-        kld: Mean KL divergence in nats, likewise, over the same cells.
-        marginals: What the means are over, by λ.
-        shuffled: 2-way distance of the source from itself with every column shuffled: no correlation at all.
-    """
-
-    rows: tuple[int, int]
-    columns: dict[str, float]
-    tvd: dict[int, float | None]
-    kld: dict[int, float | None]
-    marginals: dict[int, str]
-    shuffled: float | None
-
-
-@dataclass(frozen=True)
-class KeyFigures:
-    """Distances for the join along one foreign key.
-
-    Attributes:
-        parent: The table it refers to.
-        pairs: Total variation distance per (parent attribute, child attribute) over the joined rows.
-        joint: Mean of ``pairs``.
-        shuffled: The same for the synthetic rows with children dealt out at random.
-        fanout_tvd: Distance between the distributions of children per parent.
-        fanout_wasserstein: The same as an earth mover's distance, in children.
-        counting: Mean relative error of PrivLava's counting queries.
-    """
-
-    parent: str
-    pairs: dict[tuple[str, str], float]
-    joint: float | None
-    shuffled: float | None
-    fanout_tvd: float
-    fanout_wasserstein: float
-    counting: float | None
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Source and synthetic database, as rows and as codes in the same cells."""
-
-    schema: Schema
-    source: Mapping[str, pa.Table]
-    synthetic: Mapping[str, pa.Table]
-
-    @cached_property
-    def coded(self) -> tuple[dict[str, Coded], dict[str, Coded]]:
-        """Codes by table, of the source and of the synthetic database."""
-        return (
-            encode_tables(self.schema, self.source),
-            encode_tables(self.schema, self.synthetic, self.source),
-        )
-
-    @property
-    def foreign_keys(self) -> tuple[ForeignKey, ...]:
-        """Keys of private tables; those of public tables are published as they are."""
-        return tuple(key for table in self.schema.private_tables for key in table.foreign_keys)
-
-    def linked(self, key: ForeignKey) -> tuple[Linked, Linked]:
-        """The join along ``key`` in the source and in the synthetic database."""
-        return link_tables(key, self.source, self.coded[0]), link_tables(key, self.synthetic, self.coded[1])
+from privbench_core.evaluate.marginals import Distances
+from privbench_core.report.keys import JoinFigures, KeyFigures, key_figures, other_joins
+from privbench_core.report.reading import Pair
+from privbench_core.report.tables import FULL, Scope, TableFigures, table_figures
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All figures.
+    """All figures of fidelity.
 
     Attributes:
         tables: By name; public tables are published as they are and not among them.
         keys: By `ForeignKey.name`.
+        joins: Chains of keys, and parents that meet in the rows of a child, by a name that says which.
     """
 
     tables: dict[str, TableFigures]
     keys: dict[str, KeyFigures]
+    joins: dict[str, JoinFigures] = field(default_factory=dict)
+
+    def overall(self, order: int) -> dict[str, Distances | None]:
+        """Mean distances over all marginals of an order of all private tables, as PrivBench states them.
+
+        Returns:
+            "codes" and "values"; where a table's marginals were sampled, its mean stands for all of them.
+        """
+        found: dict[str, Distances | None] = {}
+        for kind in ("codes", "values"):
+            parts = [(f.orders[order].total, getattr(f.orders[order], kind)) for f in self.tables.values()]
+            known = [(total, distances) for total, distances in parts if distances is not None]
+            weights = [total for total, _ in known]
+            found[kind] = (
+                Distances(
+                    float(np.average([d.tvd for _, d in known], weights=weights)),
+                    float(np.average([d.kld for _, d in known], weights=weights)),
+                )
+                if known
+                else None
+            )
+        return found
+
+    @property
+    def orders(self) -> tuple[int, ...]:
+        """λ of the marginals that were taken."""
+        return next((tuple(figures.orders) for figures in self.tables.values()), ())
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
+        overall = {order: self.overall(order) for order in self.orders}
         return {
-            "tables": {name: asdict(figures) for name, figures in self.tables.items()},
-            "foreign_keys": {
-                name: asdict(figures)
-                | {"pairs": [{"parent": p, "child": c, "tvd": d} for (p, c), d in figures.pairs.items()]}
-                for name, figures in self.keys.items()
+            "overall": {
+                order: {kind: distances and asdict(distances) for kind, distances in by_kind.items()}
+                for order, by_kind in overall.items()
             },
+            "tables": {name: figures.to_dict() for name, figures in self.tables.items()},
+            "foreign_keys": {name: figures.to_dict() for name, figures in self.keys.items()},
+            "other_joins": {name: asdict(figures) for name, figures in self.joins.items()},
         }
 
 
-def compare(pair: Pair, orders: tuple[int, ...] = ORDERS) -> Comparison:
-    """Work out all figures; looks at private rows."""
-    true, synthetic = pair.coded
-    tables = {t.name: _table(true[t.name], synthetic[t.name], orders) for t in pair.schema.private_tables}
-    keys = {}
-    for key in pair.foreign_keys:
-        names = (true[key.parent].names, true[key.child].names)
-        ordered = (true[key.parent].ordered, true[key.child].ordered)
-        keys[key.name] = _key(key.parent, *pair.linked(key), names, ordered)
-    return Comparison(tables, keys)
-
-
-def _table(true: Coded, synthetic: Coded, orders: tuple[int, ...]) -> TableFigures:
-    a, b, sizes = true.codes, synthetic.codes, true.sizes
-    subsets = {order: column_subsets(len(sizes), order, SUBSETS, _SEED) for order in orders}
-    return TableFigures(
-        rows=(len(a), len(b)),
-        columns={name: tvd(a, b, (i,), sizes) for i, name in enumerate(true.names)},
-        tvd={order: _finite(mean_tvd(a, b, sizes, order, chosen)) for order, chosen in subsets.items()},
-        kld={order: _finite(mean_kld(a, b, sizes, order, chosen)) for order, chosen in subsets.items()},
-        marginals={order: str(chosen) for order, chosen in subsets.items()},
-        shuffled=_finite(mean_tvd(a, _shuffled(a), sizes, 2, column_subsets(len(sizes), 2, SUBSETS, _SEED))),
-    )
-
-
-def _shuffled(codes: CodeTable) -> CodeTable:
-    return np.random.default_rng(_SEED).permuted(codes, axis=0)
-
-
-def _key(
-    parent: str,
-    true: Linked,
-    synthetic: Linked,
-    names: tuple[tuple[str, ...], tuple[str, ...]],
-    ordered: tuple[tuple[bool, ...], tuple[bool, ...]],
-) -> KeyFigures:
-    distances = joint_tvd(true, synthetic)
-    random = joint_tvd(true, synthetic.relinked(np.random.default_rng(_SEED)))
-    fanout = fanout_distance(true.fanout, synthetic.fanout)
-    counting = None
-    if distances.size and len(true.parent) and len(synthetic.parent):
-        shape = CountingShape(max_fanout=max(1, int(true.fanout.max())))
-        queries = counting_queries(true, ordered, shape, COUNTING_QUERIES, np.random.default_rng(_SEED))
-        counting = float(counting_errors(true, synthetic, queries).mean())
-    return KeyFigures(
-        parent=parent,
-        pairs={(p, c): float(distances[i, j]) for i, p in enumerate(names[0]) for j, c in enumerate(names[1])},
-        joint=float(distances.mean()) if distances.size else None,
-        shuffled=float(random.mean()) if distances.size else None,
-        fanout_tvd=fanout.tvd,
-        fanout_wasserstein=fanout.wasserstein,
-        counting=counting,
-    )
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def compare(pair: Pair, scope: Scope = FULL) -> Comparison:
+    """Work out all figures of ``scope``; looks at private rows."""
+    true, made = pair.coded
+    tables = {
+        t.name: table_figures(t, (pair.source[t.name], pair.synthetic[t.name]), (true[t.name], made[t.name]), scope)
+        for t in pair.schema.private_tables
+    }
+    keys = {key.name: key_figures(pair, key, scope) for key in pair.foreign_keys}
+    return Comparison(tables, keys, other_joins(pair, scope) if scope.by_value else {})

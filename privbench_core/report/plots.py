@@ -1,4 +1,4 @@
-"""Small plots as inline SVG: marginals, fanout, a heat map of a join, Q-errors.
+"""Small plots as inline SVG: marginals of one column and of pairs, fanout, a heat map of a join, scatter plots.
 
 They show private counts. Text stays text in the SVG, so that pages are small and can be searched.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.evaluate.encode import Coded
-from privbench_core.report.comparison import KeyFigures
+from privbench_core.report.keys import KeyFigures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 SOURCE, SYNTHETIC = "#9aa5b1", "#c2410c"
 _BARS = 60  # more cells than this are grouped (ordered ones) or left out (the rarest of the others)
+_TAIL = 0.002  # share of the source's rows that is put together at either end of an order
+_CELLS = 24  # the same, along each side of the marginal of a pair
+_FEW_DECADES = 300.0  # an axis that spans less than this factor has ticks between the powers of ten
+_DOTS = 400  # more dots than this are drawn as a picture, to keep the page small
 _ACROSS = 4
 _TITLE = 24  # characters
 
@@ -48,17 +52,43 @@ def fanout(true: NDArray[np.int64], synthetic: NDArray[np.int64]) -> str:
     return _svg(figure)
 
 
+def pair(true: Coded, synthetic: Coded, columns: tuple[str, str]) -> str:
+    """A 2-way marginal of both tables side by side, in one colour scale (darker is more, by square root)."""
+    from matplotlib.colors import PowerNorm
+
+    places = [true.names.index(name) for name in columns]
+    sizes = [true.sizes[place] for place in places]
+    shares = []
+    for coded in (true, synthetic):
+        index = np.ravel_multi_index([coded.codes[:, place] for place in places], sizes)
+        shares.append(_shares(index, sizes[0] * sizes[1]).reshape(sizes))
+    for axis, place in enumerate(places):
+        groups = _groups(shares[0].sum(axis=1 - axis), ordered=true.ordered[place], most=_CELLS)
+        shares = [np.stack([share.take(g, axis=axis).sum(axis=axis) for g in groups], axis=axis) for share in shares]
+    figure = _figure(4.6, 1.9)
+    norm = PowerNorm(0.5, vmin=0, vmax=max(float(share.max()) for share in shares) or 1.0)
+    for axes, share, title in zip(figure.subplots(1, 2), shares, ("source", "bundle"), strict=True):
+        axes.imshow(share.T, cmap="YlOrBr", norm=norm, origin="lower", aspect="auto", interpolation="nearest")
+        axes.set_title(title, fontsize=8, loc="left")
+        axes.set_xlabel(_short(columns[0]), fontsize=8)
+        axes.set_ylabel(_short(columns[1]) if title == "source" else "", fontsize=8)
+        axes.set_xticks([])
+        axes.set_yticks([])
+    return _svg(figure)
+
+
 def heat_map(key: KeyFigures) -> str:
     """Distance of each pair (parent attribute down, child attribute across)."""
     parents, children = (list(dict.fromkeys(pair[side] for pair in key.pairs)) for side in (0, 1))
-    values = np.array([[key.pairs[p, c] for c in children] for p in parents])
+    values = np.array([[key.pairs.get((p, c), np.nan) for c in children] for p in parents])
     figure = _figure(1.6 + 0.55 * len(children), 1.0 + 0.3 * len(parents))
     axis = figure.add_subplot()
-    top = max(0.2, float(values.max()))
+    top = max(0.2, float(np.nanmax(values)))
     axis.pcolormesh(values, cmap="Oranges", vmin=0, vmax=top, edgecolors="white", linewidth=1)
     for (row, column), value in np.ndenumerate(values):
         colour = "white" if value > 0.7 * top else "black"
-        axis.text(column + 0.5, row + 0.5, f"{value:.2f}", ha="center", va="center", fontsize=6, color=colour)
+        text = "" if np.isnan(value) else f"{value:.2f}"
+        axis.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=6, color=colour)
     axis.set_xticks(np.arange(len(children)) + 0.5, [_short(c) for c in children], fontsize=7, rotation=40, ha="right")
     axis.set_yticks(np.arange(len(parents)) + 0.5, [_short(p) for p in parents], fontsize=7)
     axis.invert_yaxis()
@@ -67,16 +97,40 @@ def heat_map(key: KeyFigures) -> str:
     return _svg(figure)
 
 
+def scatter(source: NDArray[np.float64], bundle: NDArray[np.float64], unit: str) -> str:
+    """One dot per query on logarithmic axes, the source across and the bundle up; on the diagonal both agree."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    figure = _figure(3.6, 3.2)
+    axis = figure.add_subplot()
+    low = float(min(source.min(), bundle.min())) * 0.7
+    high = float(max(source.max(), bundle.max())) * 1.4
+    axis.plot([low, high], [low, high], color=SOURCE, linewidth=1)
+    axis.scatter(source, bundle, s=9, color=SYNTHETIC, alpha=0.45, linewidths=0, rasterized=len(source) > _DOTS)
+    axis.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
+    few = high / low < _FEW_DECADES
+    for side in (axis.xaxis, axis.yaxis):
+        side.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
+        side.set_minor_formatter(NullFormatter())
+        if few:
+            side.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_xlabel(f"{unit}, source", fontsize=8)
+    axis.set_ylabel(f"{unit}, bundle", fontsize=8)
+    axis.set_aspect("equal")
+    _quiet(axis)
+    return _svg(figure)
+
+
 def q_error_curve(errors: NDArray[np.float64]) -> str:
     """Q-errors in ascending order, against the share of queries at most as bad."""
-    figure = _figure(4.2, 2.2)
+    figure = _figure(3.6, 3.2)
     axis = figure.add_subplot()
     axis.step(np.sort(errors), np.arange(1, len(errors) + 1) / len(errors), where="post", color=SYNTHETIC)
     axis.set_xscale("log")
-    axis.set_xlim(left=1)
+    axis.set_xlim(left=1, right=max(float(errors.max()) * 1.1, 1.5))
     axis.set_ylim(0, 1.02)
     axis.set_xlabel("Q-error", fontsize=8)
-    axis.set_ylabel("share of queries", fontsize=8)
+    axis.set_ylabel("share of queries with at most this", fontsize=8)
     _quiet(axis)
     return _svg(figure)
 
@@ -123,14 +177,26 @@ def _shares(codes: NDArray[np.integer], size: int) -> NDArray[np.float64]:
 def _condensed(
     source: NDArray[np.float64], synthetic: NDArray[np.float64], *, ordered: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """At most `_BARS` bars: neighbours together where there is an order, else the largest of the source."""
-    if len(source) <= _BARS:
-        return source, synthetic
-    if ordered:
-        starts = np.arange(0, len(source), ceil(len(source) / _BARS))
-        return np.add.reduceat(source, starts), np.add.reduceat(synthetic, starts)
-    largest = np.argsort(-source, kind="stable")[:_BARS]
-    return source[largest], synthetic[largest]
+    """At most `_BARS` bars."""
+    groups = _groups(source, ordered=ordered, most=_BARS)
+    first, second = (np.array([share[group].sum() for group in groups]) for share in (source, synthetic))
+    return first, second
+
+
+def _groups(shares: NDArray[np.float64], *, ordered: bool, most: int) -> list[NDArray[np.int64]]:
+    """At most ``most`` groups of codes: neighbours together where there is an order, else the largest of the source.
+
+    Of an order, what few rows of the source are in makes one group at either end: empty stretches hide the rest.
+    """
+    codes = np.arange(len(shares))
+    if len(codes) <= most:
+        return [np.array([code]) for code in codes]
+    if not ordered:
+        return [np.array([code]) for code in np.argsort(-shares, kind="stable")[:most]]
+    before = np.cumsum(shares)
+    low, high = (int(np.searchsorted(before, share * before[-1])) for share in (_TAIL, 1 - _TAIL))
+    inner = np.array_split(codes[low : high + 1], min(most - 2, high + 1 - low))
+    return [group for group in (codes[:low], *inner, codes[high + 1 :]) if len(group)]
 
 
 def _short(name: str) -> str:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.domain.fresh import random_uuids
 from privbench_core.domain.grid import Grid
+from privbench_core.domain.lengths import length_limit
 from privbench_core.errors import PublishError
 from privbench_core.schema.model import Column, ColumnType
 
 _DIGITS = 6
 _FIRST_DAY = "2000-01-01"
 _MICROSECONDS = 1_000_000
+_SIGNS = np.frombuffer(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", np.uint8)
+_BYTES = 8  # of a key of bytes
 
 
 def fresh_key(column: Column, n: int, *, prefix: str) -> pa.Array:
-    """``n`` distinct values for a key column, in ascending order.
+    """``n`` distinct values for a key column, in ascending order but for UUIDs.
 
     Args:
         column: Its type decides the form of the keys.
@@ -25,8 +31,10 @@ def fresh_key(column: Column, n: int, *, prefix: str) -> pa.Array:
         prefix: Usually the table's name; text keys begin with it.
 
     Returns:
-        Integers, decimals and floats 1 to n; text ``prefix-000001`` and so on; dates and timestamps consecutive days
-        and seconds from 2000-01-01; booleans false and true.
+        Integers, decimals and floats 1 to n; text ``prefix-000001`` and so on, with less of the prefix where the
+        column is short, and numbers in base 36 where it is shorter still; dates and timestamps consecutive days and
+        seconds from 2000-01-01, intervals seconds; UUIDs that look random and follow from the names of table and
+        column; bytes the number in eight of them, JSON the number; booleans false and true.
 
     Raises:
         PublishError: The type has fewer than ``n`` values.
@@ -37,13 +45,19 @@ def fresh_key(column: Column, n: int, *, prefix: str) -> pa.Array:
     numbers = np.arange(1, n + 1, dtype=np.int64)
     match column.type:
         case ColumnType.TEXT | ColumnType.CATEGORY:
-            padded = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), max(_DIGITS, len(str(n))), "0")
-            return pc.binary_join_element_wise(pa.scalar(prefix), padded, "-")
+            return _text(column, numbers, prefix)
+        case ColumnType.UUID:
+            seed = blake2b(f"{prefix}.{column.name}".encode(), digest_size=8).digest()
+            return random_uuids(n, np.random.default_rng(int.from_bytes(seed, "big")))
+        case ColumnType.BYTES:
+            _room(column, n, 256 ** min(_BYTES, length_limit(column)) - 1, prefix)
+            big_endian = numbers.astype(">i8").view(np.uint8).reshape(-1, _BYTES)[:, -length_limit(column) :]
+            return pa.array([row.tobytes() for row in big_endian], pa.binary())
+        case ColumnType.JSON:
+            return pa.array(numbers).cast(pa.string())
         case ColumnType.BOOLEAN:
             _room(column, n, 2, prefix)
             return pa.array(numbers > 1)
-        case ColumnType.INTEGER:
-            return pa.array(numbers)
         case ColumnType.FLOAT:
             return pa.array(numbers.astype(np.float64))
         case _:
@@ -75,6 +89,10 @@ def ordinal_within(groups: NDArray[np.integer]) -> NDArray[np.int64]:
 def _series(column: Column, grid: Grid) -> tuple[int, int]:
     """First number and step on the column's grid."""
     match column.type:
+        case ColumnType.INTEGER:
+            return 1, 1
+        case ColumnType.INTERVAL:
+            return _MICROSECONDS, _MICROSECONDS
         case ColumnType.DECIMAL:
             one = 10 ** (column.scale or 0)
             return one, one
@@ -82,6 +100,18 @@ def _series(column: Column, grid: Grid) -> tuple[int, int]:
             return int(grid.number(_FIRST_DAY)), 1
         case _:
             return int(grid.number(_FIRST_DAY)), _MICROSECONDS
+
+
+def _text(column: Column, numbers: NDArray[np.int64], prefix: str) -> pa.Array:
+    digits, limit = max(_DIGITS, len(str(len(numbers)))), length_limit(column)
+    head = prefix[: max(0, limit - digits - 1)]
+    if head:
+        padded = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), digits, "0")
+        return pc.binary_join_element_wise(pa.scalar(head), padded, "-")
+    base, width = len(_SIGNS), min(limit, digits)
+    _room(column, len(numbers), base**width - 1, prefix)
+    places = [_SIGNS[numbers // base**place % base] for place in reversed(range(width))]
+    return pa.array([row.tobytes() for row in np.stack(places, axis=1)], pa.binary()).cast(pa.string())
 
 
 def _room(column: Column, n: int, available: int, prefix: str) -> None:

@@ -1,57 +1,51 @@
 """One synthetic table: rows, their attributes given their owner, references to other parents, fresh keys, source types.
 
-PrivBench's Algorithm 7 (SampleDataFromSPN) with three changes: expected counts are rounded instead of drawn, children
-are drawn given their parent's row, and every key is made anew.
+PrivBench's Algorithm 7 (SampleDataFromSPN) with four changes: expected counts are rounded instead of drawn, children
+are drawn given their parent's row, every key is made anew, and the schema's constraints hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.domain.codec import Codes
 from privbench_core.domain.coder import Coder
-from privbench_core.errors import InternalError
+from privbench_core.errors import InternalError, ValidationError
 from privbench_core.linking.fanout import SIBLINGS, Fanout, parent_column
 from privbench_core.linking.lookup import Lookup
 from privbench_core.models.conditional import Tie, draw_column
 from privbench_core.models.nodes import Node
 from privbench_core.models.rows import Rows
+from privbench_core.sampling.attributes import Limits, draw_attributes
+from privbench_core.sampling.constraints import RowRule, made_dependent, row_rules
+from privbench_core.sampling.groups import group_numbers, repeated
 from privbench_core.sampling.keys import fresh_key, ordinal_within
-from privbench_core.schema.model import ForeignKey, Table
+from privbench_core.sampling.references import Parent, copied_columns, draw_reference, lookup_order, room_for_children
+from privbench_core.schema.model import Table
+from privbench_core.source.arrow_types import arrow_type
 
 Places = NDArray[np.int64]
-_WHOLE = {pa.int64(): pd.Int64Dtype()}  # else integers with NULLs become floats, and large ones alike
-
-
-@dataclass(frozen=True)
-class Parent:
-    """A synthetic parent table, as its children need it.
-
-    Attributes:
-        table: Its rows, decoded.
-        codes: Codes of its attributes, {} for a public table.
-        sizes: Number of codes of each.
-        weights: Weight of each of its rows in the measure of its model, None where all count alike.
-    """
-
-    table: pa.Table
-    codes: Mapping[str, Codes]
-    sizes: Mapping[str, int]
-    weights: NDArray[np.float64] | None
+Columns = dict[str, pa.Array]
+_ROUNDS = 8  # in which references that break a check are drawn again
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A synthetic table and the parent row of each of its rows, by foreign key name (-1: NULL)."""
+    """A synthetic table.
+
+    Attributes:
+        table: Its rows.
+        parents: Foreign key name -> parent row of each row, -1 for NULL; deferred keys are not in it.
+        dropped: Why rows were dropped -> how many.
+    """
 
     table: pa.Table
     parents: Mapping[str, Places]
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
 
 def draw_root(total: float, scale: float) -> Rows:
@@ -59,18 +53,35 @@ def draw_root(total: float, scale: float) -> Rows:
     return Rows(max(1, round(total * scale)))
 
 
-def draw_children(fanout: Fanout, parent: Parent, rng: np.random.Generator) -> tuple[Rows, Places]:
-    """Rows of an owned table with their context (parent's attributes, group size), and the parent of each."""
+def draw_children(
+    fanout: Fanout, parent: Parent, rng: np.random.Generator, table: Table | None = None, scale: float = 1.0
+) -> tuple[Rows, Places]:
+    """Rows of an owned table with their context (parent's attributes, group size), and the parent of each.
+
+    Rows without an owner (-1) come last, with a context that says so.
+
+    Args:
+        fanout: The released link.
+        parent: The owners.
+        rng: Sampling only.
+        table: The owned table, where its owner key may leave less room than the fanout says.
+        scale: Of the number of rows without an owner; the others follow their parents.
+    """
     above = Rows(parent.table.num_rows, dict(parent.codes), dict(parent.sizes), parent.weights)
     ties = [Tie(name, joint.T) for name, joint in fanout.count_ties.items()]
     numbers = fanout.sizes.decode(draw_column(above, fanout.counts, ties, rng), rng).to_numpy()
-    owners = np.repeat(np.arange(parent.table.num_rows), numbers)
-    group = numbers[owners]
-    weights = (1.0 if parent.weights is None else parent.weights[owners]) / np.maximum(group, 1)
+    if table is not None:
+        numbers = np.minimum(numbers, room_for_children(table, parent.table))
+    alone = np.full(round(fanout.ownerless * scale), -1, dtype=np.int64)
+    owners = np.concatenate([np.repeat(np.arange(parent.table.num_rows), numbers), alone])
+    group = np.append(numbers, 1)[owners]
+    weights = (1.0 if parent.weights is None else np.append(parent.weights, 1.0)[owners]) / np.maximum(group, 1)
     rows = Rows(len(owners), weights=weights, links=fanout.ties)
     rows.add(SIBLINGS, fanout.sizes.size, fanout.sizes.encode_numbers(group))
+    key = table.owner_key if table is not None else None
     for name, codes in parent.codes.items():
-        rows.add(parent_column(name), parent.sizes[name], codes[owners])
+        none = parent.sizes[name]  # one more code, if the key may be NULL
+        rows.add(parent_column(name), none + int(key is not None and key.optional), np.append(codes, none)[owners])
     return rows, owners
 
 
@@ -83,8 +94,9 @@ def draw_table(
     parents: Mapping[str, Parent],
     lookups: Mapping[str, Lookup],
     rng: np.random.Generator,
+    deferred: Collection[str] = (),
 ) -> Drawn:
-    """Fill ``rows`` from the model, resolve references, make keys and decode.
+    """Draw attributes from the model, resolve references, make keys and decode.
 
     Args:
         table: The table to make.
@@ -92,76 +104,140 @@ def draw_table(
         model: Released; a table without attributes has a leaf without columns.
         coders: Of the attributes.
         owners: Parent row along the ownership key, None for the unit's table.
-        parents: Parent tables by name.
+        parents: Parent tables by name, those of deferred keys left out.
         lookups: By foreign key name, for keys off the ownership path.
         rng: Sampling only.
+        deferred: Names of the keys that stay NULL here, see `complete.complete_table`.
     """
-    model.draw(rows, rng)
-    attributes = {name: rows.codes[name] for name in coders}
-    own = Rows(rows.n, dict(attributes), {name: coder.size for name, coder in coders.items()}, rows.weights)
-    places: dict[str, Places] = {}
-    for key in table.foreign_keys:
-        if key.owner:
-            if owners is None:
-                raise InternalError(f"{key.name}: children without owners")
-            places[key.name] = owners
-        else:
-            parent = parents[key.parent]
-            places[key.name] = lookups[key.name].draw(own, parent.codes, parent.table.num_rows, rng)
-    columns: dict[str, pa.Array] = {name: coder.decode(attributes[name], rng) for name, coder in coders.items()}
-    for key in table.foreign_keys:
-        columns |= _references(key, places[key.name], parents[key.parent].table)
-    keep = np.ones(rows.n, dtype=bool)
-    for key in table.foreign_keys:
-        if not key.optional:
-            keep &= places[key.name] >= 0
-    columns |= _fresh(table, columns, owners, rows.n)
-    keep &= _first_of_each(table, columns, keep)
-    made = pa.table({column.name: columns[column.name] for column in table.columns})
-    kept = np.flatnonzero(keep)
-    if len(kept) < rows.n:
-        made = made.take(pa.array(kept))
-        places = {name: place[kept] for name, place in places.items()}
-    return Drawn(made, places)
+    later = {n for key in table.foreign_keys if key.name in deferred for n in table.emptied_columns(key)}
+    rules = [rule for rule in row_rules(table) if later.isdisjoint(rule.columns)]
+    columns, places = _owned(table, owners, parents)
+    limits = Limits.among(table, rules, frozenset(columns))
+    codes, values = draw_attributes(rows, model, coders, limits, columns, rng)
+    columns |= values
+    draft = _Draft(table, parents, lookups, Rows(rows.n, codes, _sizes(coders), rows.weights), rng, deferred)
+    references, found = draft.references(columns, np.arange(rows.n))
+    columns |= references
+    places |= found
+    columns |= {name: pa.nulls(rows.n, arrow_type(table.column(name))) for name in later}
+    columns |= _fresh(table, columns, rows.n)
+    draft.settle([rule for rule in rules if not references.keys().isdisjoint(rule.columns)], columns, places)
+    key_rules = [rule for rule in table.dependencies if rule not in limits.dependencies]
+    columns |= made_dependent(key_rules, columns, frozenset(coders))
+    return _kept(table, rules, columns, places, rows.n)
 
 
-def _references(key: ForeignKey, places: Places, parent: pa.Table) -> dict[str, pa.Array]:
-    """Key columns copied from the parent's rows, NULL where there is none."""
-    take = pa.array(places, mask=places < 0)
-    return {
-        name: parent.column(target).take(take).combine_chunks()
-        for name, target in zip(key.columns, key.parent_columns, strict=True)
-    }
+def _owned(
+    table: Table, owners: Places | None, parents: Mapping[str, Parent]
+) -> tuple[dict[str, pa.Array], dict[str, Places]]:
+    """The columns of the owner key, and the owners by its name."""
+    key = table.owner_key
+    if key is None:
+        return {}, {}
+    if owners is None:
+        raise InternalError(f"{key.name}: children without owners")
+    return copied_columns(key, owners, parents[key.parent].table, ()), {key.name: owners}
 
 
-def _fresh(table: Table, columns: Mapping[str, pa.Array], owners: Places | None, n: int) -> dict[str, pa.Array]:
-    """Primary key columns that no foreign key fills: numbers of their own, or within the owner for a composite key."""
+def _sizes(coders: Mapping[str, Coder]) -> dict[str, int]:
+    return {name: coder.size for name, coder in coders.items()}
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """What references are drawn from.
+
+    Attributes:
+        own: Codes of all rows' attributes.
+    """
+
+    table: Table
+    parents: Mapping[str, Parent]
+    lookups: Mapping[str, Lookup]
+    own: Rows
+    rng: np.random.Generator
+    deferred: Collection[str]
+
+    def references(self, filled: Columns, index: Places) -> tuple[Columns, dict[str, Places]]:
+        """Columns and places of the keys off the ownership path, for the rows of ``index``."""
+        here = {name: values.take(pa.array(index)) for name, values in filled.items()}
+        rows = self.own if len(index) == self.own.n else self.own.take(index)
+        places: dict[str, Places] = {}
+        for key in lookup_order(self.table, self.deferred):
+            parent = self.parents[key.parent]
+            found = draw_reference(self.table, key, self.lookups[key.name], rows, parent, here, self.rng)
+            places[key.name] = found
+            here |= copied_columns(key, found, parent.table, here)
+        return {name: values for name, values in here.items() if name not in filled}, places
+
+    def settle(self, rules: list[RowRule], columns: Columns, places: dict[str, Places]) -> None:
+        """Draw references again for the rows that break a check on them; ``columns`` and ``places`` change."""
+        looked_up = {name for key in lookup_order(self.table, self.deferred) for name in key.columns}
+        owner = self.table.owner_key
+        filled = {n: v for n, v in columns.items() if n in self.own.codes or (owner is not None and n in owner.columns)}
+        for _ in range(_ROUNDS if looked_up else 0):
+            broken = np.zeros(self.own.n, dtype=bool)
+            for rule in rules:
+                broken |= rule.broken(columns)
+            index = np.flatnonzero(broken)
+            if not len(index):
+                return
+            drawn, found = self.references(filled, index)
+            take = np.arange(self.own.n)
+            take[index] = self.own.n + np.arange(len(index))
+            for name, values in drawn.items():
+                columns[name] = pa.concat_arrays([columns[name], values]).take(pa.array(take))
+            for name, where in found.items():
+                places[name] = places[name].copy()
+                places[name][index] = where
+
+
+def _fresh(table: Table, columns: Mapping[str, pa.Array], n: int) -> Columns:
+    """Primary key columns that no foreign key fills: numbers of their own, or within the rest of a composite key."""
     missing = [name for name in table.primary_key if name not in columns]
-    fresh: dict[str, pa.Array] = {}
+    filled = [columns[name] for name in table.primary_key if name in columns]
+    fresh: Columns = {}
     for position, name in enumerate(missing):
-        column = table.column(name)
-        partial = len(missing) < len(table.primary_key) and position == len(missing) - 1
-        if partial and owners is not None and column.type == "integer" and _owner_in_key(table):
-            fresh[name] = pa.array(ordinal_within(owners), type=pa.int64())
+        if filled and position == len(missing) - 1:
+            ordinals = ordinal_within(group_numbers(filled, n))
+            numbers = fresh_key(table.column(name), int(ordinals.max(initial=0)), prefix=table.name)
+            fresh[name] = numbers.take(pa.array(ordinals - 1))
         else:
-            fresh[name] = fresh_key(column, n, prefix=table.name)
+            fresh[name] = fresh_key(table.column(name), n, prefix=table.name)
     return fresh
 
 
-def _owner_in_key(table: Table) -> bool:
-    owner = table.owner_key
-    return owner is not None and set(owner.columns) <= set(table.primary_key)
+def _kept(table: Table, rules: list[RowRule], columns: Columns, places: dict[str, Places], n: int) -> Drawn:
+    """The rows that keep every constraint: those without a required parent go, then checks, then repetitions."""
+    keep, dropped = np.ones(n, dtype=bool), {}
 
+    def drop(why: str, which: NDArray[np.bool_]) -> None:
+        number = int((keep & which).sum())
+        if number:
+            dropped[why] = number
+            keep[which] = False
 
-def _first_of_each(table: Table, columns: Mapping[str, pa.Array], keep: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which rows to keep so that the primary key and every UNIQUE hold: the first of each value (NULLs differ)."""
-    result = keep.copy()
-    for unique in (table.primary_key, *table.unique):
-        standing = np.flatnonzero(result)  # a row that is dropped already must not cost another one its place
-        values = pa.table({name: columns[name] for name in unique}).take(pa.array(standing))
-        frame = values.to_pandas(types_mapper=_WHOLE.get)
-        repeated = frame.duplicated(keep="first").to_numpy()
-        if unique != table.primary_key:
-            repeated = repeated & ~frame.isna().any(axis=1).to_numpy()
-        result[standing[repeated]] = False
-    return result
+    for key in table.foreign_keys:
+        if not key.optional and key.name in places:
+            drop(f"no row of {key.parent} left to refer to", places[key.name] < 0)
+    for rule in rules:
+        alive = keep.any()
+        drop(f"check {rule.check.name}", rule.broken(columns))
+        if alive and not keep.any():
+            raise ValidationError(
+                f"{table.name}: no synthetic row meets the check {rule.check.name}; declare domains that agree with it"
+                " (for text a pattern), or leave the check out of the spec"
+            )
+    referring = {name for key in table.foreign_keys for name in key.columns}
+    by_design = not referring.issuperset(table.primary_key)  # it has a fresh column, a number within the others
+    for unique in table.unique if by_design else (table.primary_key, *table.unique):
+        standing = np.flatnonzero(keep)  # a row that is dropped already must not cost another one its place
+        again = np.zeros(n, dtype=bool)
+        again[standing] = repeated(group_numbers([columns[name] for name in unique], n)[standing])
+        drop(f"{', '.join(unique)} not unique", again)
+    made = pa.table({column.name: columns[column.name] for column in table.columns})
+    if not keep.all():
+        index = np.flatnonzero(keep)
+        made = made.take(pa.array(index))
+        places = {name: place[index] for name, place in places.items()}
+    return Drawn(made, places, dropped)

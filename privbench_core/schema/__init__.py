@@ -2,11 +2,16 @@
 
 from privbench_core.schema.ddl import create_keys_sql, create_primary_keys_sql, create_schema_sql, create_tables_sql
 from privbench_core.schema.model import (
+    Check,
     Column,
     ColumnType,
+    Dependency,
     Domain,
+    EnumType,
     ForeignKey,
+    Index,
     Learn,
+    Pattern,
     Range,
     Scalar,
     Schema,
@@ -16,11 +21,16 @@ from privbench_core.schema.model import (
 from privbench_core.schema.spec import Spec, dump_spec, load_spec
 
 __all__ = [
+    "Check",
     "Column",
     "ColumnType",
+    "Dependency",
     "Domain",
+    "EnumType",
     "ForeignKey",
+    "Index",
     "Learn",
+    "Pattern",
     "Range",
     "Scalar",
     "Schema",

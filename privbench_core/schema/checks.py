@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 from privbench_core.schema.model import Check, Schema, Table
 
 if TYPE_CHECKING:
-    from sqlglot.expressions import Expression
+    from sqlglot.expressions import Expr
 
 _DIALECT = "postgres"
 # Strings, quoted names and whatever could end a statement or hide the rest of it.
-_LEXEME = re.compile(r"""[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|[()]|;|--|/\*|\$\w*\$|['"\\\0]""", re.DOTALL)
+_LEXEME = re.compile(
+    r"""[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|[()]|;|--|/\*|\$\w*\$|['"\\\0]""", re.DOTALL
+)
 
 
 def is_contained(expression: str) -> bool:
@@ -41,7 +43,7 @@ def is_contained(expression: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def parse_check(expression: str) -> Expression | None:
+def parse_check(expression: str) -> Expr | None:
     """The expression as a tree, None if it is no single condition that sqlglot understands.
 
     The tree is shared between callers: copy it before changing it.
@@ -61,7 +63,7 @@ def parse_check(expression: str) -> Expression | None:
     return tree if understood else None
 
 
-def columns_of(expression: Expression) -> frozenset[str]:
+def columns_of(expression: Expr) -> frozenset[str]:
     """Names of the columns that a tree of `parse_check` refers to; as in SQL, unquoted ones are in lower case.
 
     >>> tree = parse_check('"Low" <= HIGH')

@@ -52,10 +52,18 @@ def parse_column(
             problems.add(node.where, f"{key} on a column of type {kind}", f"it belongs to {owner} columns; remove it")
     sql_type = _sql_type(node, enums or {})
     return Column(
-        name, kind, parse_domain(node, kind), node.flag("nullable"), precision, scale, _max_length(node, kind, sql_type),
-        sql_type, node.text("default", "write an SQL expression in quotes"), node.flag("identity"),
-        node.text("comment", "write text"),
-    )  # fmt: skip
+        name,
+        kind,
+        parse_domain(node, kind),
+        node.flag("nullable"),
+        precision,
+        scale,
+        _max_length(node, kind, sql_type),
+        sql_type,
+        default=node.text("default", "write an SQL expression in quotes"),
+        identity=node.flag("identity"),
+        comment=node.text("comment", "write text"),
+    )
 
 
 def _max_length(node: Node, kind: ColumnType, sql_type: str | None) -> int:

@@ -1,25 +1,19 @@
-"""The schema as SQL, in the dialect that PostgreSQL and DuckDB share.
+"""The schema as SQL for PostgreSQL.
 
-Tables come in sampling order, so every statement refers only to what stands before it. Tables and keys are emitted
-apart: rows load fastest into bare tables, and an index built afterwards is packed. Constraints and indexes carry no
-names, because generated names could collide where the server cuts identifiers short; the server picks unique ones.
+Tables come in sampling order. Types and tables with their checks are emitted apart from keys and indexes: rows load
+fastest into bare tables, an index built afterwards is packed, and keys in a cycle can only be added once the rows are
+there. Keys carry no names of their own, so the server picks unique ones; checks and indexes keep theirs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Schema, Table
+from privbench_core.schema.model import Column, ForeignKey, Schema, Table
+from privbench_core.schema.sql_types import sql_type_of
 
-_SQL_TYPES = {
-    ColumnType.INTEGER: "bigint",
-    ColumnType.FLOAT: "double precision",
-    ColumnType.BOOLEAN: "boolean",
-    ColumnType.DATE: "date",
-    ColumnType.TIMESTAMP: "timestamp",
-    ColumnType.CATEGORY: "text",
-    ColumnType.TEXT: "text",
-}
+AFTER_THE_ROWS = "-- Keys, indexes and comments: fastest after the rows are loaded."
+"""The line of a schema.sql that parts what rows are loaded into from the rest."""
 
 
 def quote_identifier(name: str) -> str:
@@ -32,62 +26,119 @@ def quote_identifier(name: str) -> str:
     return f'"{escaped}"'
 
 
+def quote_text(text: str) -> str:
+    """Text as an SQL string.
+
+    >>> print(quote_text("it's"))
+    'it''s'
+    """
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"
+
+
 def sql_type(column: Column) -> str:
-    """The SQL type of a column, the same in PostgreSQL and DuckDB."""
-    if column.type is ColumnType.DECIMAL:
-        return f"numeric({column.precision}, {column.scale})"
-    return _SQL_TYPES[column.type]
+    """The SQL type of a column: a known one as PostgreSQL spells it, or the quoted name of an enum."""
+    stored = sql_type_of(column)
+    return quote_identifier(column.sql_type or "") if stored is None else str(stored)
 
 
 def create_schema_sql(schema: Schema) -> str:
-    """The whole schema: tables, then keys and indexes."""
-    return f"{create_tables_sql(schema)}\n{create_keys_sql(schema)}"
+    """The whole schema: enums and tables, then keys, indexes and comments."""
+    return f"{create_tables_sql(schema)}\n{AFTER_THE_ROWS}\n{create_keys_sql(schema)}"
+
+
+def enum_statements(schema: Schema) -> list[str]:
+    """The named types, in the words that PostgreSQL and DuckDB share."""
+    return [
+        f"CREATE TYPE {quote_identifier(enum.name)} AS ENUM ({', '.join(quote_text(value) for value in enum.values)});"
+        for enum in schema.enums
+    ]
 
 
 def create_tables_sql(schema: Schema) -> str:
-    """The tables with their columns and NOT NULL, without keys: what rows are loaded into."""
-    return "\n".join(_table(table) for table in schema.sampling_order)
+    """Enums, and tables with columns, defaults, NOT NULL and checks, without keys: what rows are loaded into."""
+    parts = [_lines(enum_statements(schema)), *(_table(table) for table in schema.sampling_order)]
+    return "\n".join(part for part in parts if part)
 
 
 def create_primary_keys_sql(schema: Schema) -> str:
-    """The primary keys alone: all that DuckDB can add to a table that exists."""
+    """The primary keys alone."""
     return _lines(
-        f"ALTER TABLE {quote_identifier(table.name)} ADD PRIMARY KEY ({_list(table.primary_key)});"
+        f"ALTER TABLE {quote_identifier(table.name)} ADD PRIMARY KEY ({name_list(table.primary_key)});"
         for table in schema.sampling_order
     )
 
 
 def create_keys_sql(schema: Schema) -> str:
-    """Primary keys, UNIQUE constraints, foreign keys and one index per foreign key, for after the rows are loaded."""
+    """For after the rows: primary keys, UNIQUE and foreign keys, indexes, sequences past the rows, comments."""
     tables = schema.sampling_order
     unique = [
-        f"ALTER TABLE {quote_identifier(table.name)} ADD UNIQUE ({_list(columns)});"
+        f"ALTER TABLE {quote_identifier(table.name)} ADD UNIQUE ({name_list(columns)});"
         for table in tables
         for columns in table.unique
     ]
-    keys = [key for table in tables for key in table.foreign_keys]
-    # A primary key that starts with the same columns is an index on them already.
-    bare = [key for key in keys if schema.table(key.child).primary_key[: len(key.columns)] != key.columns]
-    indexes = [f"CREATE INDEX ON {quote_identifier(key.child)} ({_list(key.columns)});" for key in bare]
-    return create_primary_keys_sql(schema) + _lines([*unique, *(_foreign_key(key) for key in keys), *indexes])
+    keys = [_foreign_key(key) for table in tables for key in table.foreign_keys]
+    indexes = [statement for table in tables for statement in _indexes(table)]
+    counters = [_counter(table, column) for table in tables for column in table.columns if column.identity]
+    comments = [statement for table in tables for statement in comment_statements(table)]
+    return create_primary_keys_sql(schema) + _lines([*unique, *keys, *indexes, *counters, *comments])
+
+
+def comment_statements(table: Table) -> list[str]:
+    """The comments on a table and its columns, in the words that PostgreSQL and DuckDB share."""
+    name = quote_identifier(table.name)
+    on_table = [] if table.comment is None else [f"COMMENT ON TABLE {name} IS {quote_text(table.comment)};"]
+    return on_table + [
+        f"COMMENT ON COLUMN {name}.{quote_identifier(column.name)} IS {quote_text(column.comment)};"
+        for column in table.columns
+        if column.comment is not None
+    ]
+
+
+def name_list(names: Iterable[str]) -> str:
+    """Quoted names, with commas."""
+    return ", ".join(quote_identifier(name) for name in names)
 
 
 def _table(table: Table) -> str:
-    columns = [
-        f"    {quote_identifier(column.name)} {sql_type(column)}{'' if column.nullable else ' NOT NULL'}"
-        for column in table.columns
-    ]
-    inside = ",\n".join(columns)
-    return f"CREATE TABLE {quote_identifier(table.name)} (\n{inside}\n);\n"
+    inside = [_column(column) for column in table.columns]
+    inside += [f"CONSTRAINT {quote_identifier(check.name)} CHECK ({check.expression})" for check in table.checks]
+    lines = ",\n".join(f"    {line}" for line in inside)
+    return f"CREATE TABLE {quote_identifier(table.name)} (\n{lines}\n);\n"
+
+
+def _column(column: Column) -> str:
+    parts = [quote_identifier(column.name), sql_type(column)]
+    if column.identity:
+        parts.append("GENERATED BY DEFAULT AS IDENTITY")
+    if column.default is not None:
+        parts.append(f"DEFAULT ({column.default})")
+    return " ".join(parts if column.nullable else [*parts, "NOT NULL"])
 
 
 def _foreign_key(key: ForeignKey) -> str:
-    there = f"{quote_identifier(key.parent)} ({_list(key.parent_columns)})"
-    return f"ALTER TABLE {quote_identifier(key.child)} ADD FOREIGN KEY ({_list(key.columns)}) REFERENCES {there};"
+    there = f"{quote_identifier(key.parent)} ({name_list(key.parent_columns)})"
+    return f"ALTER TABLE {quote_identifier(key.child)} ADD FOREIGN KEY ({name_list(key.columns)}) REFERENCES {there};"
 
 
-def _list(names: Iterable[str]) -> str:
-    return ", ".join(quote_identifier(name) for name in names)
+def _indexes(table: Table) -> Iterable[str]:
+    name = quote_identifier(table.name)
+    if table.indexes is not None:
+        for index in table.indexes:
+            yield f"CREATE INDEX {quote_identifier(index.name)} ON {name} ({name_list(index.columns)});"
+        return
+    # A primary or unique key that starts with the same columns is an index on them already.
+    ready = (table.primary_key, *table.unique)
+    for key in table.foreign_keys:
+        if not any(group[: len(key.columns)] == key.columns for group in ready):
+            yield f"CREATE INDEX ON {name} ({name_list(key.columns)});"
+
+
+def _counter(table: Table, column: Column) -> str:
+    """Advances the sequence of an identity column past the rows; on an empty table it starts at 1."""
+    name, counted = quote_identifier(table.name), quote_identifier(column.name)
+    sequence = f"pg_get_serial_sequence({quote_text(name)}, {quote_text(column.name)})"
+    return f"SELECT setval({sequence}, greatest((SELECT max({counted}) FROM {name}), 0) + 1, false);"
 
 
 def _lines(statements: Iterable[str]) -> str:

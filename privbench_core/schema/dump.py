@@ -77,7 +77,7 @@ def _column(column: Column, enums: Mapping[str, EnumType]) -> str | dict[str, An
         content["max_length"] = column.max_length
     enum = enums.get(column.sql_type or "")
     if column.domain is not None and not (enum and column.domain == Values(enum.values)):
-        content["domain"] = _domain(column.domain)
+        content["domain"] = dump_domain(column.domain)
     flags = {"nullable": column.nullable, "identity": column.identity}
     content |= {name: True for name, value in flags.items() if value}
     texts = {"sql_type": column.sql_type, "default": column.default, "comment": column.comment}
@@ -85,7 +85,8 @@ def _column(column: Column, enums: Mapping[str, EnumType]) -> str | dict[str, An
     return content if len(content) > 1 else str(column.type)
 
 
-def _domain(domain: Domain) -> str | dict[str, Any]:
+def dump_domain(domain: Domain) -> str | dict[str, Any]:
+    """A ``domain`` as a spec writes it."""
     match domain:
         case Learn():
             return "learn"

@@ -65,6 +65,8 @@ def expand(source: str) -> str:
 def parse_url(url: str) -> URL:
     """The SQLAlchemy URL, with psycopg as the driver of PostgreSQL unless another is named.
 
+    For PostgreSQL, ``?schema=name`` chooses the schema; the server is told by its search path.
+
     Raises:
         SourceError: It is not a URL SQLAlchemy understands (the text is not repeated: it may hold a password).
     """
@@ -74,7 +76,17 @@ def parse_url(url: str) -> URL:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
         raise SourceError("source: not a database URL; write dialect://user:${PASSWORD}@host:port/database") from None
-    return parsed.set(drivername="postgresql+psycopg") if parsed.drivername in _POSTGRES else parsed
+    if parsed.drivername in _POSTGRES:
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    schema = parsed.query.get("schema")
+    if not isinstance(schema, str) or parsed.get_backend_name() != "postgresql":
+        return parsed
+    others = {name: value for name, value in parsed.query.items() if name != "schema"}
+    quoted = '"' + schema.replace('"', '""') + '"'
+    # Inside of "options", a backslash keeps blanks and itself from ending the argument.
+    option = "-csearch_path=" + re.sub(r"([\\\s])", r"\\\1", quoted)
+    before = others.get("options")
+    return parsed.set(query=others | {"options": f"{before} {option}" if isinstance(before, str) else option})
 
 
 def describe(url: URL) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.columns import parse_column
 from privbench_core.schema.fields import MAX_COUNT, Node, Problems, as_name
-from privbench_core.schema.model import ColumnType, EnumType, ForeignKey, Table, Values
+from privbench_core.schema.model import Column, ColumnType, EnumType, ForeignKey, Table, Values
 from privbench_core.schema.parts import known_columns, parse_checks, parse_dependencies, parse_indexes, parse_unique
 
 
@@ -144,13 +144,10 @@ def _with_keys(table: Table, keys: tuple[ForeignKey, ...]) -> Table:
 def _with_enums(table: Table, enums: Mapping[str, EnumType]) -> Table:
     """The table with the values of its enums as the domains of the categories that declare none."""
     keys = table.key_columns
-    columns = tuple(
-        replace(column, domain=Values(enums[column.sql_type].values))
-        if column.sql_type in enums
-        and column.type is ColumnType.CATEGORY
-        and column.domain is None
-        and column.name not in keys
-        else column
-        for column in table.columns
-    )
-    return replace(table, columns=columns)
+
+    def with_values(column: Column) -> Column:
+        enum = enums.get(column.sql_type or "")
+        open_list = column.type is ColumnType.CATEGORY and column.domain is None and column.name not in keys
+        return replace(column, domain=Values(enum.values)) if enum and open_list else column
+
+    return replace(table, columns=tuple(with_values(column) for column in table.columns))

@@ -1,10 +1,11 @@
-"""The parts of a table in a spec beside columns and foreign keys: unique sets, checks, indexes, dependencies; and enums."""
+"""What a spec says beside columns and foreign keys: unique sets, checks, indexes, dependencies, enums."""
 
 from __future__ import annotations
 
 from privbench_core.errors import did_you_mean
-from privbench_core.schema.fields import Node, Problems, as_name
-from privbench_core.schema.model import Check, Dependency, EnumType, Index, Table
+from privbench_core.schema.fields import Node, Problems
+from privbench_core.schema.model import Check, ColumnType, Dependency, EnumType, Index, Table
+from privbench_core.schema.scalars import canonical_scalar
 
 _UNIQUE = "write a list of lists of column names, like [[a, b], [c]]"
 _CHECKS = "write a list like [{name: .., expression: 'low <= high'}]"
@@ -65,16 +66,16 @@ def parse_dependencies(node: Node) -> tuple[Dependency, ...]:
 
 def parse_enums(node: Node) -> tuple[EnumType, ...]:
     """The enums of the whole database."""
-    if not node.has("enums"):
+    if node.fields.get("enums") in (None, {}):
         return ()
     listed = node.mapping("enums", _ENUMS)
     enums = []
     for name, raw in listed.fields.items() if listed else ():
-        values = [as_name(item) for item in raw] if isinstance(raw, list) else []
+        values = [canonical_scalar(ColumnType.CATEGORY, item) for item in raw] if isinstance(raw, list) else []
         if not values or None in values or len(set(values)) < len(values):
             Node("enums", {name: raw}, node.problems).wrong(name, "list its values, each once and in their order")
         else:
-            enums.append(EnumType(name, tuple(value for value in values if value is not None)))
+            enums.append(EnumType(name, tuple(str(value) for value in values)))
     return tuple(enums)
 
 

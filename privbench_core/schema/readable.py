@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from privbench_core.schema.checks import parse_check
 
 if TYPE_CHECKING:
-    from sqlglot.expressions import Expression
+    from sqlglot.expressions import Expr
 
 _DIALECT = "postgres"
 
@@ -36,12 +36,17 @@ def readable(expression: str, textual: Collection[str] = ()) -> str:
     plain, before = tree.copy(), ""
     while (now := plain.sql(dialect=_DIALECT)) != before:  # one replacement may lay bare another
         before = now
-        for step in (partial(_without_text_casts, textual=textual), _membership, _without_number_casts, _without_brackets):
+        for step in (
+            partial(_without_text_casts, textual=textual),
+            _membership,
+            _without_number_casts,
+            _without_brackets,
+        ):
             plain = plain.transform(step)
     return before
 
 
-def _is_simple(tree: Expression) -> bool:
+def _is_simple(tree: Expr) -> bool:
     """Whether a tree holds only what the steps below, and sqlglot's own spelling, keep the meaning of."""
     from sqlglot import exp
 
@@ -51,7 +56,7 @@ def _is_simple(tree: Expression) -> bool:
         exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg,
     )  # fmt: skip
 
-    def fits(node: Expression) -> bool:
+    def fits(node: Expr) -> bool:
         if isinstance(node, exp.Any) or _is_all(node):
             return _listed(node) is not None
         return isinstance(node, known)
@@ -59,13 +64,13 @@ def _is_simple(tree: Expression) -> bool:
     return all(fits(node) for node in tree.walk(prune=lambda node: isinstance(node, exp.DataType)))
 
 
-def _is_all(node: Expression) -> bool:
+def _is_all(node: Expr) -> bool:
     from sqlglot import exp
 
     return isinstance(node, exp.Anonymous) and node.name.upper() == "ALL" and len(node.expressions) == 1
 
 
-def _listed(node: Expression) -> list[Expression] | None:
+def _listed(node: Expr) -> list[Expr] | None:
     """The items of ``ANY (ARRAY[..])`` or ``ALL (ARRAY[..])``, None for anything else in there."""
     from sqlglot import exp
 
@@ -75,12 +80,12 @@ def _listed(node: Expression) -> list[Expression] | None:
     return [_inner(item) for item in array.expressions] if isinstance(array, exp.Array) else None
 
 
-def _inner(node: Expression) -> Expression:
+def _inner(node: Expr) -> Expr:
     """The node inside of brackets."""
     return node.unnest()
 
 
-def _without_text_casts(node: Expression, textual: Collection[str]) -> Expression:
+def _without_text_casts(node: Expr, textual: Collection[str]) -> Expr:
     """Text cast to text, or to a type of the user's own, which is an enum."""
     from sqlglot import exp
 
@@ -97,7 +102,7 @@ def _without_text_casts(node: Expression, textual: Collection[str]) -> Expressio
     return value if is_text and to_text and not target.find(exp.DataTypeParam) else node
 
 
-def _membership(node: Expression) -> Expression:
+def _membership(node: Expr) -> Expr:
     """``x = ANY (ARRAY[..])`` and ``x <> ALL (ARRAY[..])`` as IN and NOT IN."""
     from sqlglot import exp
 
@@ -108,7 +113,7 @@ def _membership(node: Expression) -> Expression:
     return exp.Not(this=listed) if isinstance(node, exp.NEQ) else listed
 
 
-def _without_number_casts(node: Expression) -> Expression:
+def _without_number_casts(node: Expr) -> Expr:
     """Casts of a literal number that is only compared: elsewhere they may decide between two kinds of division."""
     from sqlglot import exp
 
@@ -122,7 +127,7 @@ def _without_number_casts(node: Expression) -> Expression:
     return value if is_number and isinstance(user, exp.Predicate) else node
 
 
-def _without_brackets(node: Expression) -> Expression:
+def _without_brackets(node: Expr) -> Expr:
     from sqlglot import exp
 
     if not isinstance(node, exp.Paren):

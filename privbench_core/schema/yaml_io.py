@@ -55,6 +55,13 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    """Text of several lines on one, with escapes: a line of its own would end the comment after it."""
+    style = '"' if len(text.splitlines()) > 1 or text.endswith(("\n", "\r")) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
 _Loader.yaml_implicit_resolvers = {}
 for _kind, _pattern, _first in _RESOLVERS:
     for _class in (_Loader, _Dumper):
@@ -93,6 +100,9 @@ def write_yaml(value: object) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110)
 
 
-def quote_yaml(text: str) -> str:
-    """``text`` as one YAML scalar, quoted only where it must be."""
-    return yaml.dump([text], Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=2**30).strip()[1:-1]
+def flow_yaml(value: object) -> str:
+    """``value`` on one line, as it stands inside of brackets: text is quoted only where it must be."""
+    dumped = yaml.dump(
+        [value], Dumper=_Dumper, sort_keys=False, default_flow_style=True, allow_unicode=True, width=float("inf")
+    )
+    return dumped.strip()[1:-1]

@@ -44,7 +44,7 @@ class DatabaseSource:
             found = {column["name"]: column["type"] for column in sa.inspect(connection).get_columns(table.name)}
             check_columns(table, found)
             if postgres.readable(connection.engine.url):
-                return postgres.read_postgres(connection.engine.url, table, found)
+                return postgres.read_postgres(connection, table, found)
             statement = sa.select(*_selected(table, found)).select_from(sa.table(table.name))
             streamed = connection.execution_options(stream_results=True, yield_per=_CHUNK).execute(statement)
             chunks = [_chunk(table, part) for part in streamed.partitions()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,7 +46,7 @@ def uuids(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def as_bytes(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Bytes as they are; text in PostgreSQL's hexadecimal form (\\x6869) is read as such, other text as UTF-8.
+    r"""Bytes as they are; text in PostgreSQL's hexadecimal form (``\x6869``) is read as such, other text as UTF-8.
 
     Raises:
         ArrowInvalid: The values are neither bytes nor text.
@@ -52,8 +54,8 @@ def as_bytes(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         hexadecimal = pc.match_substring_regex(values, _HEX)
         if values.null_count < len(values) and pc.all(hexadecimal).as_py():
-            chunks = [[None if text is None else bytes.fromhex(text[2:]) for text in c.to_pylist()] for c in values.chunks]
-            return pa.chunked_array([pa.array(chunk, pa.binary()) for chunk in chunks], pa.binary())
+            texts = values.to_pylist()
+            return pa.chunked_array([pa.array([text and bytes.fromhex(text[2:]) for text in texts], pa.binary())])
     return values.cast(pa.binary())
 
 
@@ -63,7 +65,8 @@ def _from_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if pc.all(pc.match_substring_regex(plain, _UUID)).as_py() is False:
         raise pa.ArrowInvalid("no UUID")
     digits = pc.replace_substring(plain, "-", "")
-    parts = (pc.utf8_slice_codeunits(digits, start, stop) for start, stop in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32)))
+    cuts = (0, 8, 12, 16, 20, 32)
+    parts = (pc.utf8_slice_codeunits(digits, start, stop) for start, stop in pairwise(cuts))
     return pc.binary_join_element_wise(*parts, "-")
 
 

@@ -18,14 +18,16 @@ from privbench_core.linking.lookup import fit_lookup
 from privbench_core.models.nodes import Leaf, Node, count_nodes, node_from_dict, node_to_dict
 from privbench_core.models.privspn import HistogramSPN, PairwiseSPN
 from privbench_core.privacy.budget import Budget, Price, zero
+from privbench_core.privacy.relations import deciding_tables, reference_moves, stability
 from privbench_core.privacy.views import Own, ViewSpec
 from privbench_core.schema.model import ForeignKey, Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
+from privbench_core.synthesizers.limits import unsampleable
 from privbench_core.synthesizers.stages.fidelity import fidelity_step
 from privbench_core.synthesizers.stages.profile import Profile, lists_to_learn, profile_step
 from privbench_core.synthesizers.stages.publish import publish_step
-from privbench_core.synthesizers.stages.sample import fanout_key, public_step, sample_step
+from privbench_core.synthesizers.stages.sample import complete_step, deferred_of, fanout_key, public_step, sample_step
 from privbench_core.synthesizers.stages.validate import FidelityLimits, validate_step
 
 _LEAVES = ("pairwise", "histogram")
@@ -119,7 +121,8 @@ class PrivBench:
         steps += [fidelity_step(schema, table, for_fidelity) for table in inside_out]
         for table in schema.sampling_order:
             steps.append(public_step(table, free) if table.public else sample_step(schema, table, free))
-        steps += [validate_step(table, free, limits) for table in schema.sampling_order]
+        steps += [complete_step(schema, table, free) for table in private if deferred_of(schema, table)]
+        steps += [validate_step(schema, table, free, limits) for table in schema.sampling_order]
         steps.append(publish_step(schema, free))
         return Plan(self.name, budget, tuple(steps))
 
@@ -133,7 +136,7 @@ def model_step(schema: Schema, table: Table, price: Price, options: Options) -> 
         node = build_model(context, table, profile, price, options) if table.attributes else Leaf(profile.total, {})
         return Artifact({"model": node_to_dict(node), "summary": count_nodes(node)})
 
-    reads = schema.grouping_tables(table.name) if table.attributes else ()
+    reads = deciding_tables(schema, table.name) if table.attributes else ()
     parameters = {"grower": repr(_grower(options, frozenset())), "keys": repr(table.foreign_keys)}
     return Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), reads, price, run, parameters)
 
@@ -180,8 +183,10 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
         summary = {"ties to the number of children": len(fanout.count_ties), "ties": len(fanout.ties)}
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 
-    reads = tuple(dict.fromkeys([*schema.grouping_tables(child.name), *([] if parent.public else [parent.name])]))
-    parameters = {"key": repr(key), "fit": repr(FanoutFit())}
+    others = [] if parent.public else [parent.name, *deciding_tables(schema, parent.name)]
+    reads = tuple(dict.fromkeys([*deciding_tables(schema, child.name), *others]))
+    moves = [stability(schema, child.name), reference_moves(schema, key)]
+    parameters = {"key": repr(key), "fit": repr(FanoutFit()), "stability": moves}
     return Step(fanout_key(key), StepKind.FANOUT, child.name, tuple(inputs), reads, price, run, parameters)
 
 
@@ -197,22 +202,7 @@ def _link_size(schema: Schema, key: ForeignKey) -> int:
 
 def _refuse(schema: Schema, budget: Budget) -> None:
     """What cannot be planned, before anything is spent."""
-    problems = []
-    for table in schema.private_tables:
-        used: dict[str, str] = {}
-        for key in table.foreign_keys:
-            fixed = sorted({*key.columns} & {*table.primary_key}) if key.optional else []
-            problems += [
-                f"{table.name}.{name}: in the primary key and in the optional key {key.name}, which a synthetic row"
-                " leaves empty as a whole; make the key required, or leave it out of the spec"
-                for name in fixed
-            ]
-            for name in key.columns:
-                if name in used:
-                    problems.append(
-                        f"{table.name}.{name}: stands in {used[name]} and in {key.name}; keep it in one foreign key"
-                    )
-                used[name] = key.name
+    problems = [problem for table in schema.private_tables for problem in unsampleable(schema, table)]
     if problems:
         raise SpecError(problems)
     if budget.delta == 0:

@@ -33,12 +33,14 @@ class FakeSynthesizer:
         runs: Key of every step that ran, in order.
         broken: Keys of steps that raise, and what.
         fails: (table, suite) of expectations that do not hold.
+        draws: Looks at private rows so far; part of what each leaves behind, because noise may repeat itself.
     """
 
     name: str = "fake"
     runs: list[Key] = field(default_factory=list)
     broken: dict[Key, Exception] = field(default_factory=dict)
     fails: set[tuple[str, str]] = field(default_factory=set)
+    draws: int = 0
 
     def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
         """Profile and model each private table, link the keys, sample, validate and publish all."""
@@ -83,18 +85,23 @@ class FakeSynthesizer:
         door, table = context.opened(), self.runs[-1][1]
         rows = door.view(ViewSpec(table, {})).measure("rows", [Marginal(())], door.budget).values[0]
         bars = {"size": {"labels": ["all"], "counts": [float(rows)]}} if table == "person" else {}
-        return Artifact({"rows": float(rows), "summary": {"noisy rows": np.float64(rows), "bars": bars}})
+        self.draws += 1
+        return Artifact(
+            {"rows": float(rows), "draw": self.draws, "summary": {"noisy rows": np.float64(rows), "bars": bars}}
+        )
 
     def _model(self, context: StepContext) -> Artifact:
         door = context.opened()
         table = self.runs[-1][1]
         rows = door.view(ViewSpec(table, {})).measure("rows again", [Marginal(())], door.budget).values[0]
-        return Artifact({"rows": float(rows), "summary": {"nodes": 1, "of": {"kind": "constant"}}})
+        self.draws += 1
+        return Artifact({"rows": float(rows), "draw": self.draws, "summary": {"nodes": 1, "of": {"kind": "constant"}}})
 
     def _sample(self, table: Table) -> Any:
         def sample(context: StepContext) -> Artifact:
-            rows = max(1, int(context.inputs["model", table.name].data["rows"] * context.scale))
-            return Artifact({}, _rows(table, rows, context.rng(table.name)))
+            model = context.inputs["model", table.name].data
+            rows = max(1, int(model["rows"] * context.scale))
+            return Artifact({"draw": model["draw"]}, _rows(table, rows, context.rng(table.name)))
 
         return sample
 

@@ -63,7 +63,7 @@ def curator_of(codes: Mapping[str, Codes], sizes: Mapping[str, int], limit: Pric
     """A curator without noise over rows that all count 1, and the account it charges."""
     n = len(next(iter(codes.values())))
     view = CodedView(dict(codes), dict(sizes), None, 1, 1, 1, n)
-    account = Account(limit, lambda label, price: None)
+    account = Account(limit, lambda _label, _price: None)
     return Curator(view, account, NoNoise(), "test"), account
 
 
@@ -87,7 +87,7 @@ def tvd(p: NDArray[Any], q: NDArray[Any]) -> float:
 def door_of(schema: Schema, tables: Mapping[str, pa.Table], limit: Price = PLENTY) -> Door:
     """A door without noise, open for ``limit``; no ledger stands behind it, since no lifetime pays for exactness."""
     database = PrivateDatabase(schema, tables, bytes(16))
-    return Door(database, Account(limit, lambda label, price: None), NoNoise(), "test")
+    return Door(database, Account(limit, lambda _label, _price: None), NoNoise(), "test")
 
 
 def coders_of(table: Table) -> dict[str, Coder]:
@@ -260,7 +260,7 @@ def draw_exactly(
     for step in plan.steps:
         if step.kind not in {StepKind.PROFILE, StepKind.MODEL, StepKind.FANOUT, StepKind.SAMPLE}:
             continue
-        account = Account(step.price, lambda label, price: None)
+        account = Account(step.price, lambda _label, _price: None)
         door = Door(database, account, noise or NoNoise(), "/".join(step.key)) if step.reads else None
         context = StepContext({key: made[key] for key in step.inputs}, door, public, seed, scale)
         made[step.key] = Artifact.from_bytes(step.run(context).to_bytes())

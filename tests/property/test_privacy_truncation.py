@@ -246,7 +246,7 @@ def _rows(rows: pa.Table) -> list[tuple[object, ...]]:
     return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
 
-def test_rows_without_an_owner_are_never_looked_at() -> None:
+def test_rows_without_an_owner_are_units_of_their_own() -> None:
     schema = Schema(
         "d",
         (
@@ -257,5 +257,5 @@ def test_rows_without_an_owner_are_never_looked_at() -> None:
     )
     rows = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "up": pa.array([None, 5, None], pa.int64())})
     private = PrivateDatabase(schema, {"unit": pa.table({"id": pa.array([5], pa.int64())}), "row": rows}, SECRET)
-    assert private.kept("row").tolist() == [False, True, False]
-    assert private.weights("row").tolist() == [0, WEIGHT_UNIT, 0]
+    assert private.kept("row").tolist() == [True, True, True]
+    assert private.weights("row").tolist() == [WEIGHT_UNIT] * 3

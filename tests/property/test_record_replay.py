@@ -1,8 +1,8 @@
 """Record and replay over the whole PrivBench plan: a neighbour moves no noise input beyond what is declared.
 
 Every noise call returns on the neighbour what it returned before, so *all* artifacts must come out byte for byte
-the same: what differs has reached them around the noise. Beyond each call's sensitivity, what the calls cost between the two
-databases must add up to no more than the step's price, which proves the composition, parallel parts included.
+the same: what differs has reached them around the noise. Beyond each call's sensitivity, what the calls cost between
+the two databases must add up to no more than the step's price: that proves the composition, parallel parts included.
 """
 
 from __future__ import annotations

@@ -54,7 +54,13 @@ def tables(draw: st.DrawFn, name: str, keys: tuple[Column, ...]) -> tuple[Table,
         nullable = draw(st.booleans())
         columns.append(
             Column(
-                f"{name}_{number}", pattern.type, pattern.domain, nullable, pattern.precision, pattern.scale, pattern.max_length
+                f"{name}_{number}",
+                pattern.type,
+                pattern.domain,
+                nullable,
+                pattern.precision,
+                pattern.scale,
+                pattern.max_length,
             )
         )
         some = draw(st.lists(st.sampled_from(values), min_size=1, max_size=4))
@@ -98,10 +104,14 @@ def databases(draw: st.DrawFn) -> tuple[Schema, dict[str, pa.Table]]:
 
 
 # No shrinking: every attempt is a whole plan and two suites of expectations, so it would take minutes.
-@settings(max_examples=15, phases=[Phase.explicit, Phase.reuse, Phase.generate], suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=15, phases=[Phase.explicit, Phase.reuse, Phase.generate], suppress_health_check=[HealthCheck.too_slow]
+)
 @given(
     database=databases(),
-    budget=st.sampled_from([Budget(0.01), Budget(1.0), Budget(1e4), Budget(0.1, 1e-9), Budget(3.2, 1e-6), Budget(1e5, 1e-3)]),
+    budget=st.sampled_from(
+        [Budget(0.01), Budget(1.0), Budget(1e4), Budget(0.1, 1e-9), Budget(3.2, 1e-6), Budget(1e5, 1e-3)]
+    ),
     leaf=st.sampled_from(["pairwise", "histogram"]),
     beta=st.sampled_from([1, 5, 10_000]),
     scale=st.sampled_from([0.1, 1.0, 3.0]),

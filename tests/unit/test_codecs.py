@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pytest
 
 from privbench_core.domain.codecs import LearnedMagnitude, codec_for, codec_from_dict, interval_codec
 from privbench_core.errors import InternalError, ReleaseError, SourceError, SpecError
-from privbench_core.schema.model import Column, ColumnType, Learn, Range, Values
+from privbench_core.schema.model import Column, ColumnType, Learn, Pattern, Range, Values
 
 T = ColumnType
 MAX = 2**63 - 1
@@ -114,6 +115,43 @@ def test_dates_and_timestamps():
     assert all(value.hour == 6 for value in decoded(times, [6] * 50))
 
 
+def test_moments_with_a_zone_are_read_in_utc():
+    codec = codec_for(Column("t", T.TIMESTAMPTZ, Range("2020-01-01T00:00:00Z", "2020-01-01T23:59:59.999999", cells=24)))
+    assert codec == codec_for(
+        Column("t", T.TIMESTAMPTZ, Range("2020-01-01T02:00:00+02:00", "2020-01-01T23:59:59.999999Z", cells=24))
+    )
+    east = timezone(timedelta(hours=2))
+    assert codec.encode(chunks([datetime(2020, 1, 1, 6, tzinfo=UTC)])).tolist() == [6]
+    assert codec.encode(chunks([datetime(2020, 1, 1, 6, tzinfo=east)])).tolist() == [4]
+    assert codec.encode(chunks([0], pa.timestamp("s", "Asia/Tokyo"))).tolist() == [codec.below]
+    back = codec.decode(np.array([6, 6], np.int32), np.random.default_rng(0))
+    assert back.type == pa.timestamp("us", "UTC")
+    assert {value.hour for value in back.to_pylist()} == {6}
+    assert codec.edges(0)[0] == "2020-01-01T00:00:00Z"
+
+
+def test_intervals_are_ordered_and_zero_is_apart():
+    codec = codec_for(Column("t", T.INTERVAL, Range("-1 day", "P2D", cells=3), nullable=True))
+    day = timedelta(days=1)
+    values = [-day, -day / 2, 0 * day, day / 2, day, 2 * day, 3 * day, -2 * day, None]
+    assert (codec.below, codec.above, codec.null) == (4, 5, 6)
+    assert codec.encode(chunks(values, pa.duration("us"))).tolist() == [0, 0, 1, 2, 3, 3, 5, 4, 6]
+    assert codec.encode(chunks([1], pa.duration("s"))).tolist() == [2]
+    assert decoded(codec, [1, codec.below, codec.above, codec.null]) == [0 * day, -day, 2 * day, None]
+    assert codec.labels()[1] == "PT0S"
+    grid = LearnedMagnitude.of(Column("t", T.INTERVAL))
+    low, high = grid.edges(grid.encode(chunks([timedelta(seconds=1)], pa.duration("us")))[0])
+    assert (low, high) == ("PT0.524288S", "PT1.048575S")
+
+
+def test_integers_fit_the_type_of_the_database():
+    grid = LearnedMagnitude.of(Column("x", T.INTEGER, sql_type="smallint"))
+    assert (grid.edges(0)[0], grid.edges(grid.ordered - 1)[1]) == (-32768, 32767)
+    assert LearnedMagnitude.of(Column("x", T.INTEGER, sql_type="integer")).ordered == 63
+    for name in ("bigint", "int8", "some_enum", None):
+        assert LearnedMagnitude.of(Column("x", T.INTEGER, sql_type=name)).ordered == 127
+
+
 def test_coarser_and_finer_time_units_are_read():
     codec = codec_for(Column("t", T.TIMESTAMP, Range("2020-01-01", "2020-01-02", cells=2)))
     for unit in ("s", "ms", "ns"):
@@ -144,6 +182,13 @@ def test_null_where_none_may_be_is_refused_and_counts_stay_private():
         (Column("x", T.CATEGORY, Values(("a",))), [1]),
         (Column("x", T.BOOLEAN), ["secret"]),
         (Column("x", T.TEXT), [1]),
+        (Column("x", T.TIMESTAMPTZ, Range("2020-01-01", "2020-01-02")), [datetime(2020, 1, 1)]),
+        (Column("x", T.TIMESTAMP, Range("2020-01-01", "2020-01-02")), [datetime(2020, 1, 1, tzinfo=UTC)]),
+        (Column("x", T.INTERVAL, Range("PT0S", "P1D")), [1]),
+        (Column("x", T.UUID), [b"secret"]),
+        (Column("x", T.BYTES), ["secret"]),
+        (Column("x", T.JSON), [1]),
+        (Column("x", T.TEXT, Pattern("a")), [1]),
     ],
 )
 def test_the_wrong_type_is_named(column, values):
@@ -168,6 +213,12 @@ def test_columns_of_nothing_but_null_have_no_type_of_their_own():
         Column("x", T.CATEGORY, Values(("a",)), nullable=True),
         Column("x", T.BOOLEAN, nullable=True),
         Column("x", T.TEXT, nullable=True),
+        Column("x", T.TIMESTAMPTZ, Range("2020-01-01", "2020-01-02"), nullable=True),
+        Column("x", T.INTERVAL, Range("PT0S", "P1D"), nullable=True),
+        Column("x", T.UUID, nullable=True),
+        Column("x", T.BYTES, nullable=True),
+        Column("x", T.JSON, nullable=True),
+        Column("x", T.TEXT, Pattern("a"), nullable=True),
     ]:
         codec = codec_for(column)
         assert codec.encode(nothing).tolist() == [codec.null] * 2
@@ -230,6 +281,47 @@ def test_long_text_has_64_cells_at_most():
     assert codec.labels()[-1] == "> 1000 characters"
 
 
+def test_the_type_of_the_database_bounds_the_length():
+    for sql_type in ("varchar(9)", "character varying(9)", "CHAR(9)", "nvarchar (9)"):
+        assert codec_for(Column("x", T.TEXT, sql_type=sql_type)).max_length == 9
+    assert codec_for(Column("x", T.TEXT, sql_type="varchar(900)")).max_length == 64
+    assert codec_for(Column("x", T.TEXT, sql_type="numeric(9)", max_length=12)).max_length == 12
+
+
+def test_opaque_bytes_keep_their_length_and_nothing_else():
+    codec = codec_for(Column("scan", T.BYTES, nullable=True, max_length=20))
+    assert codec.encode(chunks([b"", b"\xff" * 20, b"\0" * 21, None])).tolist() == [0, 20, 21, 22]
+    values = decoded(codec, [0, 5, 20, 21, 22])
+    assert [None if value is None else len(value) for value in values] == [0, 5, 20, 20, None]
+    assert len(set(b"".join(decoded(codec, [20] * 100)))) == 256
+    assert codec.labels()[5] == "5 bytes"
+
+
+def test_opaque_json_is_an_object_of_its_length():
+    codec = codec_for(Column("form", T.JSON, nullable=True, max_length=40))
+    values = decoded(codec, range(codec.size))
+    assert values[-1] is None
+    assert [len(value) for value in values[:-1]] == [2, 2, *range(2, 41), 40]
+    assert all(isinstance(json.loads(value), dict) for value in values[:-1])
+    assert set(json.loads(values[20])) == {"a"}
+    assert codec.encode(chunks(['{"é": 1}', None])).tolist() == [8, codec.null]
+
+
+def test_uuids_are_made_anew():
+    codec = codec_for(Column("id", T.UUID, nullable=True))
+    assert (codec.size, codec.ordered, codec.outside, codec.null) == (2, 0, (), 1)
+    assert codec.encode(chunks(["whatever", None, "x"])).tolist() == [0, 1, 0]
+    values = decoded(codec, [0, 1, 0, 0])
+    assert values[1] is None
+    assert all(UUID(value).version == 4 and str(UUID(value)) == value for value in values if value)
+    assert values == decoded(codec, [0, 1, 0, 0])
+    assert set(values) & set(decoded(codec, [0, 1, 0, 0], seed=1)) == {None}
+    assert len(set(decoded(codec, [0] * 50_000))) == 50_000
+    assert decoded(codec, [1, 1]) == [None, None]
+    with pytest.raises(SourceError, match="found NULL"):
+        codec_for(Column("id", T.UUID)).encode(chunks(["x", None]))
+
+
 def test_magnitudes_are_powers_of_two():
     grid = LearnedMagnitude.of(Column("x", T.INTEGER, nullable=True))
     cells = grid.encode(chunks([-4, -3, -2, -1, 0, 1, 2, 3, 4, 7, 8, None]))
@@ -246,7 +338,8 @@ def test_magnitudes_do_not_depend_on_anything_but_the_type():
 
 
 def test_magnitudes_of_dates_are_calendar_years():
-    for kind, value in ((T.DATE, date(2020, 2, 29)), (T.TIMESTAMP, datetime(2020, 2, 29, 12))):
+    noon = datetime(2020, 2, 29, 12)
+    for kind, value in ((T.DATE, date(2020, 2, 29)), (T.TIMESTAMP, noon), (T.TIMESTAMPTZ, noon.replace(tzinfo=UTC))):
         grid = LearnedMagnitude.of(Column("d", kind))
         low, high = grid.edges(grid.encode(chunks([value]))[0])
         assert str(low).startswith("2020-01-01")
@@ -255,7 +348,7 @@ def test_magnitudes_of_dates_are_calendar_years():
         assert str(grid.edges(grid.ordered - 1)[1]).startswith("9999-12-31")
 
 
-@pytest.mark.parametrize("kind", [T.INTEGER, T.DECIMAL, T.FLOAT, T.DATE, T.TIMESTAMP])
+@pytest.mark.parametrize("kind", [kind for kind in T if kind.ordered])
 def test_a_range_can_be_built_from_the_edges_of_cells(kind):
     column = Column("x", kind, precision=12, scale=2)
     grid = LearnedMagnitude.of(column)
@@ -278,6 +371,14 @@ def test_every_codec_comes_back_from_json():
         Column("f", T.DATE, Values(("2020-01-01",))),
         Column("g", T.BOOLEAN, nullable=True),
         Column("h", T.TEXT, max_length=7),
+        Column("i", T.TIMESTAMPTZ, Range("2020-01-01", "2021-01-01"), nullable=True),
+        Column("j", T.INTERVAL, Range("-P1D", "3 days 04:05:06")),
+        Column("k", T.UUID, nullable=True),
+        Column("l", T.BYTES, max_length=9),
+        Column("m", T.JSON, nullable=True),
+        Column("n", T.TEXT, Pattern(regex=r"\d{3}"), nullable=True),
+        Column("o", T.TEXT, Pattern(provider="name")),
+        Column("p", T.INTEGER, Range(0, 9), sql_type="smallint"),
     ]
     codecs = [codec_for(column, table="t") for column in columns]
     codecs += [LearnedMagnitude.of(column) for column in columns if column.type.ordered]
@@ -296,6 +397,11 @@ def test_an_unknown_description_is_refused():
     [
         (Column("x", T.INTEGER, Range(5, 1)), "begins at 5, after its end 1"),
         (Column("x", T.INTEGER, Range(0, 1, cells=0)), "0 cells"),
+        (Column("x", T.INTEGER, Range(0, 1, cells=4097)), "4,097 cells; declare 1 to 4,096"),
+        (Column("x", T.INTEGER, Range(0, 32768), sql_type="smallint"), "does not fit type integer"),
+        (Column("x", T.TIMESTAMPTZ, Range("noon", "2021-01-01")), "'noon' is not a value of type timestamptz"),
+        (Column("x", T.INTERVAL, Range("P1D", "a while")), "'a while' is not a value of type interval"),
+        (Column("x", T.INTERVAL, Range("P2D", "PT1H")), "begins at 'P2D', after its end 'PT1H'"),
         (Column("x", T.INTEGER, Range(0, 1.5)), "1.5 is not a value of type integer"),
         (Column("x", T.INTEGER, Range(0, 2**63)), "does not fit type integer"),
         (Column("x", T.INTEGER, Range(False, 1)), "False is not a value"),

@@ -19,7 +19,8 @@ from privbench_core.evaluate.expectations import (
     fidelity_suite,
     run_suite,
 )
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Range, Schema, Table, Values
+from privbench_core.schema.model import Column, ColumnType, ForeignKey, Pattern, Range, Schema, Table, Values
+from privbench_core.source.arrow_types import arrow_type
 
 _HOME = Table(
     "home",
@@ -204,6 +205,67 @@ def test_a_learned_domain_sets_no_bounds() -> None:
     columns = tuple(replace(c, domain=None) if c.name == "age" else c for c in _PERSON.columns)
     schema = replace(SCHEMA, tables=(_HOME, replace(_PERSON, columns=columns)))
     assert failures(check_integrity(schema, _with("person", "age", [-5, None, 1000]))) == []
+
+
+_NIGHT = Table(
+    "night",
+    (
+        Column("id", ColumnType.UUID),
+        Column("at", ColumnType.TIMESTAMPTZ, Range("2020-01-01T01:00:00+01:00", "2020-01-02T00:00:00Z"), nullable=True),
+        Column("slept", ColumnType.INTERVAL, Range("PT0S", "P1D"), nullable=True),
+        Column("sound", ColumnType.BYTES, nullable=True, max_length=3),
+        Column("log", ColumnType.JSON, nullable=True, max_length=9),
+        Column("room", ColumnType.TEXT, Pattern(r"[A-Z]\d"), nullable=True),
+        Column("code", ColumnType.TEXT, sql_type="varchar(4)"),
+    ),
+    ("id",),
+)
+_UUID = "00000000-0000-4000-8000-00000000000"
+
+
+def _nights(**changed: list[Any]) -> dict[str, pa.Table]:
+    rows: dict[str, list[Any]] = {
+        "id": [f"{_UUID}1", f"{_UUID}2"],
+        "at": [dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.datetime(2020, 1, 2, tzinfo=dt.UTC)],
+        "slept": [dt.timedelta(0), dt.timedelta(1)],
+        "sound": [b"\xff\x00a", None],
+        "log": ['{"a": 1}', None],
+        "room": ["A1", None],
+        "code": ["", "abcd"],
+    }
+    schema = pa.schema([pa.field(c.name, arrow_type(c)) for c in _NIGHT.columns])
+    return {"night": pa.table(rows | changed, schema)}
+
+
+def test_zoned_times_intervals_and_opaque_values_are_checked() -> None:
+    schema = Schema("nights", (_NIGHT,), "night")
+    assert failures(check_integrity(schema, _nights())) == []
+    wrong = _nights(
+        id=[f"{_UUID}1", "secret"],
+        at=[dt.datetime(2019, 12, 31, 23, 59, 59, tzinfo=dt.UTC), dt.datetime(2020, 1, 2, 0, 0, 1, tzinfo=dt.UTC)],
+        slept=[-dt.timedelta(microseconds=1), dt.timedelta(days=1, microseconds=1)],
+        sound=[b"abcd", None],
+        log=['{"a": 1', '{"a": 100}'],
+        room=["A12", "a1"],
+        code=["abcde", "a"],
+    )
+    found = {(r.column, r.unexpected_count) for r in check_integrity(schema, wrong)["night"] if not r.success}
+    assert found == {
+        *(("id has its form", 1), ("at", 2), ("slept", 2), ("sound has its form", 1)),
+        *(("log has its form", 1), ("log", 1), ("room has its form", 2), ("code", 1)),
+    }
+
+
+def test_what_has_another_arrow_type_has_no_form_either() -> None:
+    tables = {"night": _nights()["night"].set_column(0, "id", pa.array([1, 2]))}
+    lines = failures(check_integrity(Schema("nights", (_NIGHT,), "night"), tables))
+    assert [line.split(":")[0] for line in lines] == ["night.id has its type", "night.id has its form"]
+
+
+def test_public_rows_are_published_as_they_are_whatever_their_domain() -> None:
+    public = Schema("nights", (replace(_NIGHT, public=True),), "night")
+    wrong = _nights(slept=[None, dt.timedelta(days=99)], code=["much too long", ""], room=["?", None])
+    assert failures(check_integrity(public, wrong)) == []
 
 
 @pytest.fixture

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,13 @@ from privbench_core.source.arrow_types import arrow_type
         (ColumnType.CATEGORY, ["t-000001", "t-000002"]),
         (ColumnType.DATE, [date(2000, 1, 1), date(2000, 1, 2)]),
         (ColumnType.TIMESTAMP, [datetime(2000, 1, 1), datetime(2000, 1, 1, 0, 0, 1)]),
+        (
+            ColumnType.TIMESTAMPTZ,
+            [datetime(2000, 1, 1, tzinfo=UTC), datetime(2000, 1, 1, 0, 0, 1, tzinfo=UTC)],
+        ),
+        (ColumnType.INTERVAL, [timedelta(seconds=1), timedelta(seconds=2)]),
+        (ColumnType.BYTES, [bytes([0] * 7 + [1]), bytes([0] * 7 + [2])]),
+        (ColumnType.JSON, ["1", "2"]),
         (ColumnType.BOOLEAN, [False, True]),
     ],
 )
@@ -43,9 +51,44 @@ def test_text_keys_stay_in_order_beyond_six_digits():
     assert len(pa.compute.unique(keys)) == 1_000_001
 
 
+def test_uuids_are_distinct_and_follow_from_the_column_alone():
+    column = Column("id", ColumnType.UUID)
+    keys = fresh_key(column, 100_000, prefix="t").to_pylist()
+    assert len(set(keys)) == 100_000
+    assert all(str(UUID(key)) == key and UUID(key).version == 4 for key in keys[:100])
+    assert fresh_key(column, 10, prefix="t").to_pylist() == keys[:10]
+    assert set(fresh_key(column, 10, prefix="u").to_pylist()).isdisjoint(keys)
+    assert len(fresh_key(column, 0, prefix="t")) == 0
+
+
+@pytest.mark.parametrize(
+    ("sql_type", "n", "first", "last"),
+    [
+        ("varchar(13)", 9, "person-000001", "person-000009"),
+        ("varchar(9)", 9, "pe-000001", "pe-000009"),
+        ("char(7)", 36, "000001", "000010"),
+        ("char(2)", 36**2 - 1, "01", "ZZ"),
+        ("varchar(5)", 1_000_000, "00001", "0LFLS"),
+    ],
+)
+def test_text_keys_fit_short_columns(sql_type, n, first, last):
+    keys = fresh_key(Column("id", ColumnType.TEXT, sql_type=sql_type), n, prefix="person")
+    assert (keys[0].as_py(), keys[-1].as_py()) == (first, last)
+    assert len(keys.unique()) == n
+
+
+def test_short_columns_of_bytes_have_short_keys():
+    column = Column("id", ColumnType.BYTES, max_length=1)
+    assert fresh_key(column, 255, prefix="t")[-1].as_py() == b"\xff"
+    with pytest.raises(PublishError, match="room for 255 rows"):
+        fresh_key(column, 256, prefix="t")
+
+
 @pytest.mark.parametrize(
     ("column", "n"),
     [
+        (Column("id", ColumnType.TEXT, sql_type="char(2)"), 36**2),
+        (Column("id", ColumnType.INTEGER, sql_type="smallint"), 2**15),
         (Column("id", ColumnType.BOOLEAN), 3),
         (Column("id", ColumnType.DECIMAL, precision=4, scale=2), 100),
         (Column("id", ColumnType.DATE), 3_000_000),

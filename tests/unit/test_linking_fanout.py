@@ -163,7 +163,10 @@ def test_tables_of_keys_alone_keep_the_number_of_children():
     rng = np.random.default_rng(0)
     number = rng.choice(4, 900, p=[0.4, 0.1, 0.2, 0.3])
     home = np.repeat(np.arange(900), number)
-    tables = {"parent": rows_of(BARE_PARENT, id=np.arange(900)), "child": rows_of(BARE_CHILD, id=np.arange(len(home)), parent_id=home)}
+    tables = {
+        "parent": rows_of(BARE_PARENT, id=np.arange(900)),
+        "child": rows_of(BARE_CHILD, id=np.arange(len(home)), parent_id=home),
+    }
     made = draw_exactly(two_tables(BARE_PARENT, BARE_CHILD), tables)
     found = np.bincount(places(made["parent"].table, made["child"].table), minlength=900)
     assert np.bincount(found, minlength=4) == pytest.approx(np.bincount(number, minlength=4), abs=2)
@@ -175,7 +178,10 @@ def test_a_parent_without_attributes_still_tells_children_how_many_they_are():
     number = np.tile([1, 3], 500)
     home = np.repeat(np.arange(1000), number)
     b = (number[home] == 3).astype(int)
-    tables = {"parent": rows_of(BARE_PARENT, id=np.arange(1000)), "child": rows_of(child, id=np.arange(len(home)), parent_id=home, b=texts(b))}
+    tables = {
+        "parent": rows_of(BARE_PARENT, id=np.arange(1000)),
+        "child": rows_of(child, id=np.arange(len(home)), parent_id=home, b=texts(b)),
+    }
     made = draw_exactly(two_tables(BARE_PARENT, child), tables)
     where = places(made["parent"].table, made["child"].table)
     crowd = np.bincount(where, minlength=1000)[where]
@@ -187,7 +193,10 @@ def test_one_to_one_tables_share_their_key():
     child = Table("child", (integer("id"), category("b", 2)), ("id",), (owner_key("child", "id", "parent", 1),))
     a = np.random.default_rng(0).integers(0, 2, 1000)
     has = np.flatnonzero((a == 1) | (np.arange(1000) % 4 == 0))
-    tables = {"parent": rows_of(parent, id=np.arange(1000), a=texts(a)), "child": rows_of(child, id=has, b=texts(a[has]))}
+    tables = {
+        "parent": rows_of(parent, id=np.arange(1000), a=texts(a)),
+        "child": rows_of(child, id=has, b=texts(a[has])),
+    }
     made = {n: s.table for n, s in draw_exactly(two_tables(parent, child), tables).items()}
     ids = made["child"].column("id").to_pylist()
     assert len(set(ids)) == len(ids) == pytest.approx(len(has), abs=3)
@@ -200,7 +209,10 @@ def test_one_to_one_tables_share_their_key():
 def test_children_beyond_the_bound_are_neither_counted_nor_drawn():
     child = Table("child", BARE_CHILD.columns, ("id",), (owner_key("child", "parent_id", "parent", 2),))
     home = np.repeat(np.arange(100), np.where(np.arange(100) < 10, 500, 1))
-    tables = {"parent": rows_of(BARE_PARENT, id=np.arange(100)), "child": rows_of(child, id=np.arange(len(home)), parent_id=home)}
+    tables = {
+        "parent": rows_of(BARE_PARENT, id=np.arange(100)),
+        "child": rows_of(child, id=np.arange(len(home)), parent_id=home),
+    }
     made = draw_exactly(two_tables(BARE_PARENT, child), tables)
     found = np.bincount(places(made["parent"].table, made["child"].table), minlength=100)
     assert np.bincount(found).tolist() == pytest.approx([0, 90, 10], abs=2)
@@ -209,9 +221,17 @@ def test_children_beyond_the_bound_are_neither_counted_nor_drawn():
 def test_a_chain_of_three_tables_carries_attributes_down():
     top = Table("top", (integer("id"), category("a", 2)), ("id",))
     middle = Table(
-        "middle", (integer("id"), integer("top_id"), category("m", 2)), ("id",), (owner_key("middle", "top_id", "top", 3),)
+        "middle",
+        (integer("id"), integer("top_id"), category("m", 2)),
+        ("id",),
+        (owner_key("middle", "top_id", "top", 3),),
     )
-    low = Table("low", (integer("id"), integer("middle_id"), category("z", 2)), ("id",), (owner_key("low", "middle_id", "middle", 4),))
+    low = Table(
+        "low",
+        (integer("id"), integer("middle_id"), category("z", 2)),
+        ("id",),
+        (owner_key("low", "middle_id", "middle", 4),),
+    )
     rng = np.random.default_rng(0)
     a = rng.integers(0, 2, 1500)
     up = np.repeat(np.arange(1500), rng.integers(0, 4, 1500))

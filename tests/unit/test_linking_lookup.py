@@ -96,7 +96,9 @@ def test_an_empty_parent_has_nothing_to_refer_to():
 def visits(optional: bool = False, attributes: bool = True):
     """A unit's visits refer to a private doctor of another unit; children see doctors of their own kind."""
     kind = (category("kind", 3),) if attributes else ()
-    doctor = Table("doctor", (integer("id"), integer("unit_id"), *kind), ("id",), (owner_key("doctor", "unit_id", "unit", 2),))
+    doctor = Table(
+        "doctor", (integer("id"), integer("unit_id"), *kind), ("id",), (owner_key("doctor", "unit_id", "unit", 2),)
+    )
     other = ForeignKey("visit", ("doctor_id",), "doctor", ("id",), max_children=40, optional=optional)
     visit = Table(
         "visit",
@@ -126,7 +128,7 @@ def visits(optional: bool = False, attributes: bool = True):
 def test_a_reference_to_another_private_parent_follows_its_attributes():
     schema, tables, _, why = visits()
     made = {name: sample.table for name, sample in draw_exactly(schema, tables).items()}
-    at = {key: kind for key, kind in zip(made["doctor"].column("id").to_pylist(), codes(made["doctor"].column("kind")), strict=True)}
+    at = dict(zip(made["doctor"].column("id").to_pylist(), codes(made["doctor"].column("kind")), strict=True))
     kinds = np.array([at[key] for key in made["visit"].column("doctor_id").to_pylist()])
     reasons = codes(made["visit"].column("why"))
     assert (kinds == reasons).mean() == pytest.approx(0.9 + 0.1 / 3, abs=0.03)
@@ -187,7 +189,9 @@ def test_rows_without_a_matching_parent_fall_back_to_fewer_attributes():
     weak[1] = [0.5, 0.5]
     weak[0, 0] = 1e-6
     ties = {("target.k", "x"): strong / strong.sum(), ("target.l", "x"): weak / weak.sum()}
-    lookup = Lookup({"target.k": coder, "target.l": coder}, {"target.k": certain, "target.l": certain}, ties, by_position=False)
+    lookup = Lookup(
+        {"target.k": coder, "target.l": coder}, {"target.k": certain, "target.l": certain}, ties, by_position=False
+    )
     rows = Rows(200)
     rows.add("x", 2, np.tile([0, 1], 100).astype(np.int32))
     parents = {"k": np.array([0, 1], dtype=np.int32), "l": np.array([1, 0], dtype=np.int32)}

@@ -81,7 +81,9 @@ def test_a_list_of_values_is_halved_by_count():
 
 
 def test_a_column_whose_mass_is_at_its_end_is_still_cut_in_two():
-    rule = AttributeSplit(frozenset({"a"})).rule({("a", "b"): 1.0}, {"a": np.array([1.0, 1.0, 98.0]), "b": np.array([1.0])})
+    rule = AttributeSplit(frozenset({"a"})).rule(
+        {("a", "b"): 1.0}, {"a": np.array([1.0, 1.0, 98.0]), "b": np.array([1.0])}
+    )
     assert rule == ByValue("a", (0, 0, 1))
 
 

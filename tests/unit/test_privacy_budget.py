@@ -21,7 +21,7 @@ from privbench_core.privacy.ledger import Ledger
 from privbench_core.privacy.noise import OpenDPNoise
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.rules import ByValue
-from privbench_core.privacy.views import Own, ViewSpec
+from privbench_core.privacy.views import CodedView, Own, ViewSpec
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan, Step, StepKind
 from privbench_core.synthesizers.privbench import PrivBench
@@ -32,19 +32,18 @@ from tests.helpers.plans import EagerSPN, Trace, computing_steps, run_step
 ZCDP, PURE = Budget(3.0, 1e-6), Budget(3.0)
 
 
-class Watched(Marginal):
-    """A marginal that knows whether it was evaluated."""
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[Marginal]:
+    """Every marginal that is evaluated from here on."""
+    seen: list[Marginal] = []
+    evaluate = Marginal.evaluate
 
-    looks = 0
+    def watched(self: Marginal, view: CodedView) -> object:
+        seen.append(self)
+        return evaluate(self, view)
 
-    def evaluate(self, view: object) -> object:
-        type(self).looks += 1
-        return super().evaluate(view)  # type: ignore[arg-type]
-
-
-@pytest.fixture(autouse=True)
-def forget_looks() -> None:
-    Watched.looks = 0
+    monkeypatch.setattr(Marginal, "evaluate", watched)
+    return seen
 
 
 @pytest.fixture
@@ -109,15 +108,15 @@ def test_a_step_without_a_price_cannot_open_the_door() -> None:
         Plan("privbench", ZCDP, (step,))
 
 
-def test_asking_for_more_is_refused_before_the_look() -> None:
+def test_asking_for_more_is_refused_before_the_look(looks: list[Marginal]) -> None:
     limit = Price(Measure.ZCDP, 0.1)
     door, account, labels = door_with(limit)
     curator = door.view(rooms_view())
-    curator.measure("first", [Watched(("rooms",))], limit.share(0.6))
-    assert Watched.looks == 1
+    curator.measure("first", [Marginal(("rooms",))], limit.share(0.6))
+    assert len(looks) == 1
     with pytest.raises(BudgetExhaustedError, match="nothing was looked at"):
-        curator.measure("second", [Watched(("rooms",))], limit.share(0.6))
-    assert Watched.looks == 1
+        curator.measure("second", [Marginal(("rooms",))], limit.share(0.6))
+    assert len(looks) == 1
     assert labels == ["test/view/first"]
     assert account.spent.amount == pytest.approx(0.06)
 
@@ -195,18 +194,18 @@ def test_a_durable_ledger_refuses_noise_that_can_be_seeded(tmp_path: object, noi
     ledger.close()
 
 
-def test_the_door_reserves_before_it_opens_and_writes_down_each_verb() -> None:
+def test_the_door_reserves_before_it_opens_and_writes_down_each_verb(looks: list[Marginal]) -> None:
     ledger = Ledger(":memory:", "town", "household", ZCDP)
     price = Price(Measure.ZCDP, 0.01)
     door, reservation = open_door(town(0).private(), ledger, OpenDPNoise(), release="r", step="s", run="x", price=price)
     assert [(e.state, e.price) for e in ledger.entries()] == [("reserved", price)]
-    door.view(rooms_view()).measure("rooms", [Watched(("rooms",))], price)
+    door.view(rooms_view()).measure("rooms", [Marginal(("rooms",))], price)
     assert ledger.charges(reservation) == [("s/view/rooms", price.amount)]
     with pytest.raises(BudgetExhaustedError):
         open_door(
             town(0).private(), ledger, OpenDPNoise(), release="r", step="t", run="x", price=Price(Measure.ZCDP, 9.0)
         )
-    assert Watched.looks == 1
+    assert len(looks) == 1
     ledger.close()
 
 
@@ -261,3 +260,24 @@ def test_pure_budgets_are_spent_as_they_are() -> None:
     assert PURE.total() == Price(Measure.PURE, 3.0)
     assert PURE.replace_one() == Budget(6.0)
     assert Price(Measure.PURE, 2.0).rho == 2.0  # ε²/2
+
+
+def test_only_the_proven_queries_and_rules_are_let_through() -> None:
+    class Cheap(Marginal):
+        def moves(self, view: CodedView) -> tuple[float, float]:
+            return 1e-9, 1e-18
+
+    class ByAverage:
+        parts = 2
+
+        def assign(self, codes: dict[str, np.ndarray]) -> np.ndarray:
+            return (codes["rooms"] > codes["rooms"].mean()).astype(np.int64)
+
+    door, account, labels = door_with(Price(Measure.ZCDP, 1.0))
+    curator = door.view(rooms_view())
+    with pytest.raises(InternalError, match="only the queries"):
+        curator.measure("cheap", [Cheap(("rooms",))], Price(Measure.ZCDP, 1e-6))
+    with pytest.raises(InternalError, match="by the rules"):
+        curator.split(ByAverage())
+    assert labels == []
+    assert account.spent.amount == 0

@@ -40,7 +40,11 @@ def composite() -> tuple[Schema, dict[str, pa.Table]]:
     tables = {
         "town": rows_of(TOWN, country=country, code=code, a=texts(rng.integers(0, 2, n))),
         "street": rows_of(
-            street, land=country[home], town=code[home], number=np.arange(len(home)), b=texts(rng.integers(0, 2, len(home)))
+            street,
+            land=country[home],
+            town=code[home],
+            number=np.arange(len(home)),
+            b=texts(rng.integers(0, 2, len(home))),
         ),
     }
     return Schema("map", (TOWN, street), "town"), tables
@@ -74,7 +78,9 @@ def test_composite_keys_are_copied_as_a_whole_and_numbered_within_the_owner():
     assert numbers.max() <= 4
     places = samples["street"].parents["street.(land,town)"]
     for child, parent in (("land", "country"), ("town", "code")):
-        assert made["street"].column(child).to_pylist() == made["town"].column(parent).take(pa.array(places)).to_pylist()
+        assert (
+            made["street"].column(child).to_pylist() == made["town"].column(parent).take(pa.array(places)).to_pylist()
+        )
 
 
 def junction() -> tuple[Schema, dict[str, pa.Table]]:
@@ -165,7 +171,9 @@ def test_an_owned_table_needs_its_owners():
         drawn(table, {"p": refers(optional=False)[1]}, {})
 
 
-@pytest.mark.parametrize(("total", "scale", "rows"), [(100.4, 1.0, 100), (100.0, 0.1, 10), (100.0, 2.5, 250), (1.0, 0.001, 1)])
+@pytest.mark.parametrize(
+    ("total", "scale", "rows"), [(100.4, 1.0, 100), (100.0, 0.1, 10), (100.0, 2.5, 250), (1.0, 0.001, 1)]
+)
 def test_the_unit_table_has_the_released_number_of_rows_scaled(total, scale, rows):
     assert draw_root(total, scale).n == rows
 
@@ -200,9 +208,18 @@ def test_children_of_no_parents_are_no_rows():
 
 def test_a_chain_below_an_empty_table_is_empty():
     schema, tables = planted_pair(50)
-    toy = Table("toy", (integer("id"), integer("child_id"), category("t", 2)), ("id",), (owner_key("toy", "child_id", "child", 2),))
+    toy = Table(
+        "toy",
+        (integer("id"), integer("child_id"), category("t", 2)),
+        ("id",),
+        (owner_key("toy", "child_id", "child", 2),),
+    )
     longer = Schema("planted", (*schema.tables, toy), "parent")
-    empty = {**tables, "child": tables["child"].slice(0, 0), "toy": rows_of(toy, id=[], child_id=[], t=pa.array([], pa.string()))}
+    empty = {
+        **tables,
+        "child": tables["child"].slice(0, 0),
+        "toy": rows_of(toy, id=[], child_id=[], t=pa.array([], pa.string())),
+    }
     made = {name: sample.table for name, sample in draw_exactly(longer, empty).items()}
     assert made["toy"].num_rows == 0
     assert_sound(longer, made)

@@ -11,6 +11,7 @@ that another seed or scale of the published sample does not buy the figures agai
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -23,12 +24,13 @@ from privbench_core.linking.fanout import parent_column
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Distances, Marginal
-from privbench_core.privacy.views import Feature, OfParent, Own, ViewSpec
+from privbench_core.privacy.relations import deciding_tables
+from privbench_core.privacy.views import Feature, OfParent, Own, ViewSpec, feature_size
 from privbench_core.schema.model import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.stages.profile import Profile
-from privbench_core.synthesizers.stages.sample import Sample, draw_sample, model_inputs
+from privbench_core.synthesizers.stages.sample import Sample, draw_sample, first_parents, model_inputs
 
 Array = NDArray[np.float64]
 _MOST_PAIRS = 300
@@ -39,7 +41,7 @@ ONE_WAY, TWO_WAY, JOIN, SIZE = "one-way TVD", "two-way TVD", "join TVD", "size, 
 
 def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
     """The step that compares a reference sample of a private table with the source, for ``price``."""
-    parents = sorted({key.parent for key in table.foreign_keys})
+    parents = first_parents(schema, table)
     private = [name for name in parents if not schema.table(name).public]
     inputs: list[Key] = [
         *model_inputs(schema, table),
@@ -59,8 +61,12 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
         return Artifact({**stored.data, "metrics": metrics, "summary": shown}, stored.table)
 
     owner = [table.owner_key.parent] if table.owner_key else []
-    reads = tuple(dict.fromkeys([*schema.grouping_tables(table.name), *owner]))
-    parameters = {"columns": repr(table.columns), "keys": repr(table.foreign_keys)}
+    reads = tuple(dict.fromkeys([*deciding_tables(schema, table.name), *owner]))
+    parameters = {
+        "columns": repr(table.columns),
+        "keys": repr(table.foreign_keys),
+        "constraints": repr((table.unique, table.checks, table.dependencies)),
+    }
     key = ("fidelity", table.name)
     return Step(key, StepKind.FIDELITY, table.name, tuple(dict.fromkeys(inputs)), reads, price, run, parameters)
 
@@ -75,15 +81,17 @@ def _metrics(
     """Mean total variation distances of one-way, two-way and join marginals: noisy, with the noise's deviation."""
     door = context.opened()
     profile = Profile.from_dict(context.inputs["profile", table.name].data["profile"])
-    own: dict[str, tuple[Feature, Coder]] = {name: (Own(name), coder) for name, coder in profile.coders.items()}
-    codes = {name: coder.encode(sample.table.column(name)) for name, coder in profile.coders.items()}
+    coders = {name: _clamping(coder) for name, coder in profile.coders.items()}
+    own: dict[str, tuple[Feature, Coder]] = {name: (Own(name), coder) for name, coder in coders.items()}
+    codes = {name: coder.encode(sample.table.column(name)) for name, coder in coders.items()}
     columns, owner = dict(own), table.owner_key
     if owner is not None:
         above = Profile.from_dict(context.inputs["profile", owner.parent].data["profile"])
         rows, places = parents[owner.parent].table, sample.parents[owner.name]
-        for name, coder in above.coders.items():
+        for name, coder in ((name, _clamping(coder)) for name, coder in above.coders.items()):
             columns[parent_column(name)] = (OfParent(owner, name), coder)
-            codes[parent_column(name)] = coder.encode(rows.column(name))[places]
+            encoded = coder.encode(rows.column(name))
+            codes[parent_column(name)] = np.append(encoded, np.int32(coder.size))[places]  # -1: no owner
     named: dict[str, Sequence[tuple[str, ...]]] = {
         ONE_WAY: [(name,) for name in own],
         TWO_WAY: _some(list(combinations(own, 2))),
@@ -92,7 +100,7 @@ def _metrics(
     wanted = {name: sets for name, sets in named.items() if sets}
     if not wanted:
         return _no_columns(door, table, price, profile)
-    sizes = {name: coder.size for name, (_, coder) in columns.items()}
+    sizes = {name: feature_size(*how) for name, how in columns.items()}
     integers = None if sample.weights is None else np.rint(sample.weights * _WEIGHT).astype(np.int64)
     view = door.view(ViewSpec(table.name, columns), "fidelity")
     metrics = []
@@ -101,6 +109,18 @@ def _metrics(
         answer = view.measure("distances", [Distances(groups)], price.share(1 / len(wanted)))
         metrics.append(_metric(table, name, float(answer.values[0][0]), answer.sigma, 2 * len(sets) * profile.total))
     return metrics
+
+
+def _clamping(coder: Coder) -> Coder:
+    """The coder with values beyond a range in the codes of its ends, where they are published."""
+    codec, binning = coder.codec, coder.binning
+    if binning is None or not codec.ordered or not codec.outside:
+        return coder
+    code_of = list(binning.code_of)
+    code_of[codec.outside[-1]] = code_of[codec.ordered - 1]
+    if len(codec.outside) > 1:
+        code_of[codec.outside[0]] = code_of[0]
+    return Coder(codec, replace(binning, code_of=tuple(code_of)))
 
 
 def _metric(table: Table, name: str, distance: float, sigma: float, whole: float) -> dict[str, Any]:

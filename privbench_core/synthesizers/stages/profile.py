@@ -6,6 +6,7 @@ public grid (signed powers of two, or calendar years); a learned list of values 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,17 +20,17 @@ from privbench_core.domain.codec import Codec
 from privbench_core.domain.codecs import LearnedMagnitude, codec_for, interval_codec, list_codec
 from privbench_core.domain.coder import Coder
 from privbench_core.models.pairwise import OneWay
-from privbench_core.privacy.budget import Price
+from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Marginal
-from privbench_core.privacy.relations import stability
+from privbench_core.privacy.relations import deciding_tables, stability
 from privbench_core.privacy.views import Own, ViewSpec
 from privbench_core.schema.model import Column, Learn, Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Step, StepContext, StepKind
 
 Array = NDArray[np.float64]
-_SIGNIFICANT = 4.0  # standard deviations that a cell of the public grid must stand out to bound a learned range
+_ACCIDENT = 0.01  # probability that noise alone widens a learned range
 _LEARN_SHARE = 0.3  # of a profile's price, for learning domains, where there are any to learn
 _MAX_CODES = 100
 _BARS = 24
@@ -67,12 +68,12 @@ class Profile:
 
 def profile_step(schema: Schema, table: Table, price: Price) -> Step:
     """The step that profiles a private table for ``price``."""
-    path = [table.name, *(key.parent for key in schema.ownership_path(table.name))]
+    reads = deciding_tables(schema, table.name)
     parameters = {
         "columns": repr(table.attributes),
         "primary key": table.primary_key,
-        # All bounds along the ownership path decide which rows are kept and how much each may count.
-        "keys": repr([schema.table(name).foreign_keys for name in path]),
+        # All bounds on these tables decide which rows are kept and how much each may count.
+        "keys": repr([schema.table(name).foreign_keys for name in reads]),
         "stability": stability(schema, table.name),
     }
 
@@ -80,7 +81,6 @@ def profile_step(schema: Schema, table: Table, price: Price) -> Step:
         profile, cells = profile_table(context.opened(), table, price)
         return Artifact({"profile": profile.to_dict(), "summary": _summary(table, profile, cells)})
 
-    reads = schema.grouping_tables(table.name)
     return Step(("profile", table.name), StepKind.PROFILE, table.name, (), reads, price, run, parameters)
 
 
@@ -130,9 +130,15 @@ def _learn(door: Door, table: Table, column: Column, price: Price) -> Codec:
     view = door.view(ViewSpec(table.name, {column.name: (Own(column.name), Coder(grid))}), f"range of {column.name}")
     noisy = view.measure("grid", [Marginal((column.name,))], Price(price.measure, price.amount))
     counts = noisy.values[0][: grid.ordered]
-    seen = np.flatnonzero(counts > _SIGNIFICANT * noisy.sigma)
+    seen = np.flatnonzero(counts > _bar(price.measure, noisy.sigma, len(counts)))
     cells = seen if len(seen) else np.array([int(np.argmax(counts))])
     return interval_codec(column, grid.edges(int(cells[0]))[0], grid.edges(int(cells[-1]))[1], table=table.name)
+
+
+def _bar(measure: Measure, sigma: float, cells: int) -> float:
+    """A count that none of so many empty cells reaches, but for `_ACCIDENT`."""
+    odds = math.log(cells / _ACCIDENT)
+    return sigma * (odds / math.sqrt(2) if measure is Measure.PURE else math.sqrt(2 * odds))
 
 
 def _summary(table: Table, profile: Profile, cells: Mapping[str, tuple[Codec, Array]]) -> dict[str, Any]:

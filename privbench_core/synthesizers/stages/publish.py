@@ -8,11 +8,12 @@ from privbench_core.publish.bundle import write_bundle
 from privbench_core.schema.model import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+from privbench_core.synthesizers.stages.sample import sampled_key
 
 
 def publish_step(schema: Schema, free: Price) -> Step:
     """The step that writes the bundle, if every expectation holds."""
-    inputs: list[Key] = [("sample", table.name) for table in schema.tables]
+    inputs: list[Key] = [sampled_key(schema, table) for table in schema.tables]
     inputs += [("validate", table.name) for table in schema.tables]
 
     def run(context: StepContext) -> Artifact:
@@ -22,7 +23,7 @@ def publish_step(schema: Schema, free: Price) -> Step:
         for table in schema.tables:
             checks = context.inputs["validate", table.name].data["expectations"]
             _refuse_failures(table.name, checks)
-            rows = context.inputs["sample", table.name].table
+            rows = context.inputs[sampled_key(schema, table)].table
             if rows is None:
                 raise InternalError(f"{table.name}: a sample step without rows")
             tables[table.name] = rows

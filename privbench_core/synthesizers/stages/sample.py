@@ -1,9 +1,14 @@
-"""Sample steps: a synthetic table from released models, or a public table as it is."""
+"""Sample steps: a synthetic table from released models, or a public table as it is.
+
+Deferred keys (self-references, keys that open a cycle of tables) are NULL after a table's first pass, which its
+children and parents build on, and filled in a second pass, when the tables they refer to are there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +19,10 @@ from privbench_core.linking.fanout import Fanout
 from privbench_core.linking.lookup import Lookup
 from privbench_core.models.nodes import node_from_dict
 from privbench_core.privacy.budget import Price
-from privbench_core.sampling.table import Parent, draw_children, draw_root, draw_table
+from privbench_core.sampling.complete import complete_table
+from privbench_core.sampling.constraints import ignored_checks
+from privbench_core.sampling.references import Parent
+from privbench_core.sampling.table import draw_children, draw_root, draw_table
 from privbench_core.schema.model import ForeignKey, Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
@@ -29,24 +37,29 @@ class Sample:
         table: Its rows.
         parents: Foreign key name -> row number of each row's parent, -1 for NULL.
         weights: Weight of each row in the measure of its model, 1/(product of group sizes); None where all count alike.
+        dropped: Why rows were dropped while sampling -> how many.
     """
 
     table: pa.Table
     parents: Mapping[str, NDArray[np.int64]]
     weights: NDArray[np.float64] | None
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
-    def to_artifact(self) -> Artifact:
-        """As a step stores it."""
+    def to_artifact(self, **facts: Any) -> Artifact:
+        """As a step stores it, with more ``facts`` for its summary."""
         places = [[name, rows] for name, rows in self.parents.items()]
-        summary = {"rows": self.table.num_rows}
-        return Artifact({"parents": places, "weights": self.weights, "summary": summary}, self.table)
+        summary = {"rows": self.table.num_rows, **facts}
+        if self.dropped:
+            summary["rows dropped to keep constraints"] = dict(self.dropped)
+        data = {"parents": places, "weights": self.weights, "dropped": dict(self.dropped), "summary": summary}
+        return Artifact(data, self.table)
 
     @classmethod
     def from_artifact(cls, stored: Artifact) -> Sample:
         """The inverse of `to_artifact`."""
         if stored.table is None:
             raise InternalError("a sample was stored without its rows")
-        return cls(stored.table, dict(stored.data["parents"]), stored.data["weights"])
+        return cls(stored.table, dict(stored.data["parents"]), stored.data["weights"], stored.data["dropped"])
 
 
 def fanout_key(key: ForeignKey) -> Key:
@@ -54,12 +67,26 @@ def fanout_key(key: ForeignKey) -> Key:
     return ("fanout", key.name)
 
 
+def sampled_key(schema: Schema, table: Table) -> Key:
+    """Key of the step that has the table's finished rows: the second pass, where it has deferred keys."""
+    return ("sample", table.name, "references") if deferred_of(schema, table) else ("sample", table.name)
+
+
+def deferred_of(schema: Schema, table: Table) -> tuple[ForeignKey, ...]:
+    """The keys of a table that are filled in a second pass."""
+    return tuple(key for key in table.foreign_keys if key.name in schema.deferred_keys)
+
+
+def first_parents(schema: Schema, table: Table) -> list[str]:
+    """Names of the tables that must be there before the first pass over ``table``."""
+    return sorted({key.parent for key in table.foreign_keys if key.name not in schema.deferred_keys})
+
+
 def model_inputs(schema: Schema, table: Table) -> list[Key]:
     """The released models that a sample of ``table`` is drawn from."""
-    parents = sorted({key.parent for key in table.foreign_keys})
     inputs: list[Key] = [("profile", table.name), ("model", table.name)]
-    inputs += [fanout_key(key) for key in table.foreign_keys]
-    return inputs + [("profile", name) for name in parents if not schema.table(name).public]
+    inputs += [fanout_key(key) for key in table.foreign_keys if key.name not in schema.deferred_keys]
+    return inputs + [("profile", name) for name in first_parents(schema, table) if not schema.table(name).public]
 
 
 def public_step(table: Table, free: Price) -> Step:
@@ -73,17 +100,54 @@ def public_step(table: Table, free: Price) -> Step:
 
 def sample_step(schema: Schema, table: Table, free: Price) -> Step:
     """The step that draws a private table."""
-    parents = sorted({key.parent for key in table.foreign_keys})
+    parents = first_parents(schema, table)
     inputs: list[Key] = [*model_inputs(schema, table), *(("sample", name) for name in parents)]
 
     def run(context: StepContext) -> Artifact:
         above = {name: Sample.from_artifact(context.inputs["sample", name]) for name in parents}
         rng = context.rng("sample", table.name)
-        return draw_sample(schema, table, context.inputs, above, context.scale, rng).to_artifact()
+        ignored = ignored_checks(table)
+        facts = {"checks not kept while sampling": ", ".join(ignored)} if ignored else {}
+        return draw_sample(schema, table, context.inputs, above, context.scale, rng).to_artifact(**facts)
 
-    parameters = {"keys": repr(table.foreign_keys), "unique": repr((table.primary_key, table.unique))}
+    parameters = _constraints(schema, table)
     key = ("sample", table.name)
     return Step(key, StepKind.SAMPLE, table.name, tuple(inputs), (), free, run, parameters, depends=("seed", "scale"))
+
+
+def complete_step(schema: Schema, table: Table, free: Price) -> Step:
+    """The step that fills the deferred keys of a table: its second pass."""
+    keys = deferred_of(schema, table)
+    parents = sorted({key.parent for key in keys})
+    inputs: list[Key] = [("sample", table.name), *(("sample", name) for name in parents), ("profile", table.name)]
+    inputs += [*(("profile", name) for name in parents), *(fanout_key(key) for key in keys)]
+
+    def run(context: StepContext) -> Artifact:
+        first = Sample.from_artifact(context.inputs["sample", table.name])
+        above = {
+            name: _as_parent(schema, name, Sample.from_artifact(context.inputs["sample", name]), context.inputs)
+            for name in parents
+        }
+        lookups = {key.name: Lookup.from_dict(context.inputs[fanout_key(key)].data["link"]) for key in keys}
+        coders = Profile.from_dict(context.inputs["profile", table.name].data["profile"]).coders
+        rng = context.rng("references", table.name)
+        rows, places = complete_table(table, keys, first.table, coders, first.weights, above, lookups, rng)
+        return Sample(rows, {**first.parents, **places}, first.weights, first.dropped).to_artifact()
+
+    key = sampled_key(schema, table)
+    once = tuple(dict.fromkeys(inputs))
+    return Step(
+        key, StepKind.SAMPLE, table.name, once, (), free, run, _constraints(schema, table), depends=("seed", "scale")
+    )
+
+
+def _constraints(schema: Schema, table: Table) -> dict[str, str]:
+    """All of a table's declaration that decides which rows may be drawn."""
+    return {
+        "keys": repr((table.foreign_keys, [key.name for key in deferred_of(schema, table)])),
+        "unique": repr((table.primary_key, table.unique)),
+        "checks": repr((table.checks, table.dependencies)),
+    }
 
 
 def draw_sample(
@@ -107,20 +171,23 @@ def draw_sample(
     profile = Profile.from_dict(inputs["profile", table.name].data["profile"])
     model = node_from_dict(inputs["model", table.name].data["model"])
     parents = {name: _as_parent(schema, name, sample, inputs) for name, sample in above.items()}
-    links = {key.name: inputs[fanout_key(key)].data["link"] for key in table.foreign_keys}
-    lookups = {key.name: Lookup.from_dict(links[key.name]) for key in table.foreign_keys if not key.owner}
+    first = [key for key in table.foreign_keys if key.name not in schema.deferred_keys]
+    links = {key.name: inputs[fanout_key(key)].data["link"] for key in first}
+    lookups = {key.name: Lookup.from_dict(links[key.name]) for key in first if not key.owner}
     owner = table.owner_key
     if owner is None:
         rows, owners = draw_root(profile.total, scale), None
     else:
-        rows, owners = draw_children(Fanout.from_dict(links[owner.name]), parents[owner.parent], rng)
-    drawn = draw_table(table, rows, model, profile.coders, owners, parents, lookups, rng)
+        rows, owners = draw_children(Fanout.from_dict(links[owner.name]), parents[owner.parent], rng, table, scale)
+    drawn = draw_table(table, rows, model, profile.coders, owners, parents, lookups, rng, schema.deferred_keys)
     if owner is None:
-        return Sample(drawn.table, drawn.parents, None)
+        return Sample(drawn.table, drawn.parents, None, drawn.dropped)
     places = drawn.parents[owner.name]
     weights = above[owner.parent].weights
-    inherited = np.ones(len(places)) if weights is None else weights[places]
-    return Sample(drawn.table, drawn.parents, inherited / np.bincount(places, minlength=1)[places])
+    inherited = np.ones(len(places)) if weights is None else np.append(weights, 1.0)[places]
+    siblings = np.bincount(places[places >= 0], minlength=above[owner.parent].table.num_rows)
+    shares = inherited / np.append(siblings, 1)[places]  # a row without an owner stands for a unit of its own
+    return Sample(drawn.table, drawn.parents, shares, drawn.dropped)
 
 
 def _as_parent(schema: Schema, name: str, sample: Sample, inputs: Mapping[Key, Artifact]) -> Parent:

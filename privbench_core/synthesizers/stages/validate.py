@@ -11,14 +11,15 @@ from typing import Any
 
 import pandas as pd
 
+from privbench_core.evaluate.constraints import check_constraints
 from privbench_core.evaluate.derived import integrity_frame
 from privbench_core.evaluate.expectations import fidelity_frame, fidelity_suite, integrity_suite, run_suite
 from privbench_core.privacy.budget import Price
-from privbench_core.schema.model import Table
+from privbench_core.schema.model import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+from privbench_core.synthesizers.contract import Step, StepContext, StepKind
 from privbench_core.synthesizers.stages.fidelity import JOIN, ONE_WAY, TWO_WAY
-from privbench_core.synthesizers.stages.sample import Sample
+from privbench_core.synthesizers.stages.sample import Sample, sampled_key
 
 _SURE = 3.0  # standard deviations of its own noise by which a figure must exceed its limit to fail
 
@@ -37,28 +38,33 @@ class FidelityLimits:
         return min(1.0, limits.get(metric["metric"], 1.0) + _SURE * float(metric["noise"]))
 
 
-def validate_step(table: Table, free: Price, limits: FidelityLimits) -> Step:
+def validate_step(schema: Schema, table: Table, free: Price, limits: FidelityLimits) -> Step:
     """The step that checks a table, public or private."""
     parents = sorted({key.parent for key in table.foreign_keys})
-    inputs: list[Key] = [("sample", table.name), *(("sample", name) for name in parents)]
+    inputs = [sampled_key(schema, schema.table(name)) for name in dict.fromkeys([table.name, *parents])]
     if not table.public:
         inputs.append(("fidelity", table.name))
 
     def run(context: StepContext) -> Artifact:
-        found = _integrity(table, parents, context)
+        found = _integrity(schema, table, parents, context)
         measured = [] if table.public else context.inputs["fidelity", table.name].data["metrics"]
         metrics = [{**metric, "limit": limits.of(metric)} for metric in measured]
         shown = {row["metric"]: round(row["value"], 4) for row in metrics}
         return Artifact({"expectations": found + _fidelity(table, metrics), "summary": shown})
 
     keys = repr((table.primary_key, table.unique, table.foreign_keys))
-    parameters = {"columns": repr(table.columns), "keys": keys, "limits": asdict(limits)}
+    parameters: dict[str, Any] = {"columns": repr(table.columns), "keys": keys, "limits": asdict(limits)}
+    parameters["checks"] = repr((table.checks, table.dependencies))
     return Step(("validate", table.name), StepKind.VALIDATE, table.name, tuple(inputs), (), free, run, parameters)
 
 
-def _integrity(table: Table, parents: list[str], context: StepContext) -> list[dict[str, Any]]:
-    tables = {name: Sample.from_artifact(context.inputs["sample", name]).table for name in {table.name, *parents}}
+def _integrity(schema: Schema, table: Table, parents: list[str], context: StepContext) -> list[dict[str, Any]]:
+    tables = {
+        name: Sample.from_artifact(context.inputs[sampled_key(schema, schema.table(name))]).table
+        for name in {table.name, *parents}
+    }
     results = run_suite(table.name, integrity_frame(table, tables), integrity_suite(table))
+    results += check_constraints(table, tables[table.name])
     return [{**asdict(r), "table": table.name, "suite": "integrity", "value": None, "limit": None} for r in results]
 
 

@@ -1,0 +1,174 @@
+"""What the benchmarks on whole databases share: a run of the pipeline, and what workloads make of its bundle.
+
+Beside each bundle stands a baseline that is not private: the source with every column shuffled. Its tables have perfect
+one-way marginals, and nothing else: what a synthetic database is better at, it owes to correlations and joins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.measure import call_in_child
+from benchmarks.report import Row, markdown, medians
+from privbench_core.evaluate.runtime import Protocol, RunTimeResult
+from privbench_core.evaluate.statements import Workload
+from privbench_core.evaluate.workload import WorkloadResult, run_workload
+from privbench_core.publish.bundle import read_bundle, write_bundle
+from privbench_core.report.side_by_side import compare_run_times
+from privbench_core.schema.spec import Spec, dump_spec, load_spec
+from privbench_core.source import open_source
+from privbench_core.source.integrity import check_rows
+
+SHUFFLED = "source, columns shuffled"
+PROTOCOL = Protocol(limit=100)
+Tables = Mapping[str, pa.Table]
+MoreFigures = Callable[[Tables, Tables], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A database to synthesize and its workloads.
+
+    Attributes:
+        spec: The spec.
+        source: The rows, as a run reads them.
+        workloads: By name.
+    """
+
+    spec: Spec
+    source: Tables
+    workloads: Mapping[str, Workload]
+
+    @classmethod
+    def of(cls, spec: Spec, workloads: Callable[[Spec, Tables], Mapping[str, Workload]]) -> Case:
+        """Save the spec, load it as a user's would be, read the source; SpecError if the core has no such schema."""
+        spec.path.write_text(dump_spec(spec), encoding="utf-8")
+        checked = load_spec(spec.path)
+        source = open_source(checked)
+        rows = {table.name: source.read(table) for table in checked.schema.tables}
+        kept = check_rows(checked.schema, rows, checked.orphans)
+        return cls(checked, kept, workloads(checked, kept))
+
+    def shuffled(self, seed: int) -> dict[str, pa.Table]:
+        """The source with the columns of private tables shuffled, foreign keys as a whole, primary keys apart."""
+        rng = np.random.default_rng(seed)
+        result = dict(self.source)
+        for table in self.spec.schema.private_tables:
+            rows = self.source[table.name]
+            orders = {c.name: rng.permutation(rows.num_rows) for c in table.attributes}
+            fixed = set(table.primary_key)
+            for key in table.foreign_keys:
+                if fixed.isdisjoint(key.columns):
+                    orders |= dict.fromkeys(key.columns, rng.permutation(rows.num_rows))
+            columns = [rows[n].take(pa.array(orders[n])) if n in orders else rows[n] for n in rows.column_names]
+            result[table.name] = pa.table(dict(zip(rows.column_names, columns, strict=True)))
+        return result
+
+
+def run_pipeline(spec: str, epsilon: float, delta: float, seed: int, out: str) -> float:
+    """Run a spec into the folder ``out``; returns seconds. Called in a process of its own."""
+    from privbench_core.pipeline.run import run_spec  # only the child process pays for it
+
+    loaded = replace(load_spec(spec), state=Path(out) / "state", lifetime_epsilon=1e6, lifetime_delta=0.5)
+    start = perf_counter()
+    run_spec(loaded, epsilon, delta=delta, seed=seed, out=Path(out) / "bundle")
+    return perf_counter() - start
+
+
+def measure(
+    case: Case,
+    *,
+    seeds: int,
+    epsilons: Sequence[float],
+    deltas: Sequence[float],
+    progress: Callable[[str], None],
+    more: MoreFigures | None = None,
+) -> str:
+    """Markdown tables: Q-errors, their parts by joins, run times, and what else the case has to say.
+
+    Args:
+        case: The database.
+        seeds: Runs per cell.
+        epsilons: Budgets.
+        deltas: 0 is pure differential privacy.
+        progress: Called with a line before each run.
+        more: Further figures from the source's and the synthetic tables.
+    """
+    found = _Figures(case, more)
+    for seed in range(seeds):
+        progress(f"{case.spec.schema.name}: {SHUFFLED}, seed {seed}")
+        with TemporaryDirectory() as folder:
+            tables = case.shuffled(seed)
+            bundle = write_bundle(Path(folder) / "shuffled", case.spec.schema, tables, {})
+            found.add({"method": SHUFFLED, "δ": "-", "ε": "-"}, tables, bundle, {})
+    for delta in deltas:
+        for epsilon in epsilons:
+            for seed in range(seeds):
+                progress(f"{case.spec.schema.name}: epsilon {epsilon:g}, delta {delta:g}, seed {seed}")
+                with TemporaryDirectory() as folder:
+                    given = {"epsilon": epsilon, "delta": delta, "seed": seed, "out": folder}
+                    seconds, peak = call_in_child(
+                        "benchmarks.workloads:run_pipeline", {"spec": str(case.spec.path), **given}
+                    )
+                    bundle = read_bundle(Path(folder) / "bundle")
+                    tables = {name: bundle.table(name) for name in bundle.tables}
+                    cell = {"method": "privbench", "δ": f"{delta:g}", "ε": f"{epsilon:g}"}
+                    found.add(cell, tables, bundle.path, {"whole run s": seconds, "peak MB": peak})
+    return found.markdown()
+
+
+class _Figures:
+    """Rows of every table, in the order of the runs."""
+
+    def __init__(self, case: Case, more: MoreFigures | None) -> None:
+        self._case, self._more = case, more
+        self._rows: dict[str, list[Row]] = {"Q-error": [], "Median Q-error by joins": [], "Run time in PostgreSQL": []}
+
+    def add(self, cell: dict[str, str], tables: Tables, bundle: Path, costs: dict[str, float]) -> None:
+        """Measure one synthetic database."""
+        case = self._case
+        for name, workload in case.workloads.items():
+            here: dict[str, str | float] = {"workload": name, **cell}
+            result = run_workload(workload, case.source, tables)
+            times = compare_run_times(case.spec.schema, case.source, bundle, workload, protocol=PROTOCOL)
+            self._rows["Q-error"].append({**here, **_q_errors(result), **costs})
+            by_joins = {f"joins: {joins}": errors.percentile(50) for joins, errors in result.by_joins.items()}
+            if len(by_joins) > 1:
+                self._rows["Median Q-error by joins"].append({**here, **by_joins})
+            self._rows["Run time in PostgreSQL"].append({**here, **_run_times(times)})
+        if self._more is not None:
+            self._rows.setdefault("Relative errors of answers", []).append({**cell, **self._more(case.source, tables)})
+
+    def markdown(self) -> str:
+        """The tables, each with its title."""
+        parts = []
+        for title, rows in self._rows.items():
+            keys = [k for k in ("workload", "method", "δ", "ε") if rows and k in rows[0]]
+            if rows:
+                parts.append(f"**{title}**\n\n{markdown(medians(rows, keys))}")
+        return "\n\n".join(parts)
+
+
+def _q_errors(result: WorkloadResult) -> dict[str, float]:
+    classes = {f"{name} cardinality, median": errors.percentile(50) for name, errors in result.by_cardinality.items()}
+    return {"queries": float(len(result.answers)), **(result.errors.summary() if result.errors else {}), **classes}
+
+
+def _run_times(times: RunTimeResult) -> dict[str, float]:
+    discrepancy, noise, buffers = times.discrepancy or {}, times.noise or {}, times.buffers or {}
+    return {
+        "queries": float(len(times.times)),
+        **{f"{name} %": value for name, value in discrepancy.items()},
+        "source against itself: mean %": noise.get("mean", float("nan")),
+        "its median %": noise.get("median", float("nan")),
+        "same plan": times.same_plan or 0.0,
+        "plan similarity": times.plan_similarity or 0.0,
+        "pages, median %": buffers.get("median", float("nan")),
+    }

@@ -1,0 +1,236 @@
+"""PrivBench's query heat map (section 5, Figure 4): one query on the sum-product networks of two databases.
+
+The network of the source is grown here without noise, so it is internal. The paper grows a second one on the synthetic
+data; we send the synthetic rows through the *same* splits instead. Then the two trees have the same nodes, and where
+two nodes differ in colour, the data differ and not the trees.
+
+Leaves have one column each, so inside of a region columns count as independent, and what a tree says of a query is an
+estimate; the exact selectivities stand beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.domain.codec import Codes
+from privbench_core.evaluate.encode import Coded
+from privbench_core.models.nodes import Leaf, Node, Product, Sum
+from privbench_core.models.splits import AttributeSplit
+
+Query = Mapping[str, NDArray[np.bool_]]
+"""A conjunction: column -> which of its codes satisfy."""
+
+_DEPTH = 2  # row splits from root to leaf: four regions are as many as a picture shows
+_SMALLEST = 500  # rows of a region
+_DEPENDENT = 0.08  # R-score, as a share of rows, from which two columns count as dependent
+_TRIED, _LEAST, _MOST = 200, 0.01, 0.4  # random queries, and the selectivities between which one is worth showing
+_COARSE = 12  # codes per column when dependence is judged: in finer cells everything looks dependent
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A node of a heat map.
+
+    Attributes:
+        label: What the node is: the column that splits, or the leaf's columns.
+        kind: "sum", "product" or "leaf".
+        share: Of the rows of the sum node above that come here, 1 elsewhere: the value on the edge.
+        selectivity: Share of the node's rows that satisfy the query's conditions on the node's columns.
+        parts: The nodes below, those without a column of the query left out.
+    """
+
+    label: str
+    kind: str
+    share: float
+    selectivity: float
+    parts: tuple[Heat, ...] = ()
+
+    @property
+    def leaves(self) -> int:
+        """Number of leaves below, itself included."""
+        return sum(part.leaves for part in self.parts) or 1
+
+    @property
+    def depth(self) -> int:
+        """Number of levels."""
+        return 1 + max((part.depth for part in self.parts), default=0)
+
+
+@dataclass(frozen=True)
+class QueryHeat:
+    """One query on both databases.
+
+    Attributes:
+        query: The columns it has conditions on, with the share of their codes that satisfy.
+        exact: Its selectivity on the rows of the source and of the bundle.
+        source: The tree of the source.
+        synthetic: The same tree with the bundle's rows.
+    """
+
+    query: dict[str, float]
+    exact: tuple[float, float]
+    source: Heat
+    synthetic: Heat
+
+
+def worst_and_typical(true: Coded, synthetic: Coded, rng: np.random.Generator) -> tuple[QueryHeat, ...]:
+    """Of random queries the one whose selectivity differs most, relatively, and the one in the middle.
+
+    Queries that nearly no row or most rows of the source satisfy are left out; none is shown if no others are found.
+    """
+    answered = [(query, exact(true, query), exact(synthetic, query)) for query in random_queries(true, _TRIED, rng)]
+    fit = [found for found in answered if _LEAST <= found[1] <= _MOST]
+    if not fit or not len(synthetic.codes):
+        return ()
+    fit.sort(key=lambda found: -abs(found[1] - found[2]) / found[1])
+    tree = grow(true)
+    other = refill(tree, synthetic)
+    shown = [fit[0]] if len(fit) == 1 else [fit[0], fit[len(fit) // 2]]
+    return tuple(
+        QueryHeat({c: float(codes.mean()) for c, codes in query.items()}, (a, b), heat(tree, query), heat(other, query))
+        for query, a, b in shown
+    )
+
+
+def grow(coded: Coded) -> Node:
+    """A network of a table by exact counts: rows are split by the column with most ties, columns where none is."""
+    return _grow(coded, _columns(coded), coded.names, _DEPTH)
+
+
+def _grow(coded: Coded, codes: Mapping[str, Codes], names: Sequence[str], depth: int) -> Node:
+    rows = len(next(iter(codes.values())))
+    if len(names) == 1 or depth == 0 or rows < 2 * _SMALLEST:
+        return _product([_leaf(coded, codes, name) for name in names])
+    scores = _dependence(coded, codes, names)
+    graph = nx.Graph([pair for pair, score in scores.items() if score > _DEPENDENT])
+    graph.add_nodes_from(names)
+    groups = [[name for name in names if name in group] for group in nx.connected_components(graph)]
+    if len(groups) > 1:
+        return _product([_grow(coded, codes, group, depth) for group in groups])
+    counts = {name: np.bincount(codes[name], minlength=_size(coded, name)).astype(float) for name in names}
+    ordered = frozenset(name for name, is_ordered in zip(coded.names, coded.ordered, strict=True) if is_ordered)
+    rule = AttributeSplit(ordered).rule(scores, counts)
+    if rule is None:
+        return _product([_leaf(coded, codes, name) for name in names])
+    part_of = rule.assign(codes)
+    return Sum(
+        rule,
+        tuple(
+            _grow(coded, {name: c[part_of == part] for name, c in codes.items()}, names, depth - 1)
+            for part in range(rule.parts)
+        ),
+    )
+
+
+def refill(node: Node, coded: Coded) -> Node:
+    """The same splits with the rows of another table of the same codes."""
+    return _refill(node, coded, _columns(coded))
+
+
+def _refill(node: Node, coded: Coded, codes: Mapping[str, Codes]) -> Node:
+    if isinstance(node, Leaf):
+        return _leaf(coded, codes, node.columns[0])
+    if isinstance(node, Product):
+        return Product(tuple(_refill(part, coded, codes) for part in node.parts))
+    part_of = node.rule.assign(codes)
+    insides = ({name: c[part_of == part] for name, c in codes.items()} for part in range(len(node.parts)))
+    return Sum(node.rule, tuple(_refill(part, coded, inside) for part, inside in zip(node.parts, insides, strict=True)))
+
+
+def heat(node: Node, query: Query, share: float = 1.0) -> Heat:
+    """The selectivity of ``query`` at every node that has a column of it.
+
+    A leaf of several columns is taken as the product of their marginals: its pairs are not looked at.
+    """
+    if isinstance(node, Leaf):
+        asked = [name for name in node.columns if name in query]
+        kept = [float(node.marginals[name][query[name]].sum()) for name in asked]
+        return Heat(", ".join(asked), "leaf", share, float(np.prod(kept)))
+    if isinstance(node, Product):
+        parts = tuple(heat(part, query) for part in node.parts if set(part.columns) & set(query))
+        if len(parts) == 1:
+            return Heat(parts[0].label, parts[0].kind, share, parts[0].selectivity, parts[0].parts)
+        return Heat("×", "product", share, float(np.prod([part.selectivity for part in parts])), parts)
+    total = max(node.total, 1.0)
+    parts = tuple(heat(part, query, part.total / total) for part in node.parts)
+    return Heat(
+        f"split by {getattr(node.rule, 'column', 'centres')}",
+        "sum",
+        share,
+        sum(part.share * part.selectivity for part in parts),
+        parts,
+    )
+
+
+def exact(coded: Coded, query: Query) -> float:
+    """The share of rows that satisfy the query."""
+    holds = [admitted[coded.codes[:, coded.names.index(name)]] for name, admitted in query.items()]
+    return float(np.logical_and.reduce(holds).mean()) if holds and len(coded.codes) else 0.0
+
+
+def random_queries(coded: Coded, count: int, rng: np.random.Generator, columns: int = 3) -> tuple[Query, ...]:
+    """Conjunctions of ranges (ordered columns) or of sets of values, each around the values of a random row."""
+    found = []
+    for _ in range(count if len(coded.codes) and coded.names else 0):
+        row = coded.codes[int(rng.integers(len(coded.codes)))]
+        chosen = np.sort(rng.choice(len(coded.names), min(columns, len(coded.names)), replace=False))
+        found.append({coded.names[c]: _around(int(row[c]), coded.sizes[c], coded.ordered[c], rng) for c in chosen})
+    return tuple(found)
+
+
+def _around(code: int, size: int, ordered: bool, rng: np.random.Generator) -> NDArray[np.bool_]:
+    admitted = np.zeros(size, bool)
+    if ordered:
+        side = bool(rng.integers(2))
+        admitted[: code + 1] = side
+        admitted[code:] = not side
+    else:
+        admitted[rng.random(size) < 0.25] = True  # noqa: PLR2004 - a quarter of the other values
+    admitted[code] = True
+    return admitted
+
+
+def _dependence(coded: Coded, codes: Mapping[str, Codes], names: Sequence[str]) -> dict[tuple[str, str], float]:
+    """R-scores as shares of rows: half the L1 distance of a pair's counts from the product of its margins."""
+    coarse = {name: _coarse(codes[name], _size(coded, name)) for name in names}
+    scores = {}
+    for a, b in combinations(names, 2):
+        joint = np.bincount(coarse[a] * _COARSE + coarse[b], minlength=_COARSE**2).reshape(_COARSE, _COARSE)
+        shares = joint / max(joint.sum(), 1)
+        independent = np.outer(shares.sum(axis=1), shares.sum(axis=0))
+        scores[a, b] = float(np.abs(shares - independent).sum() / 2)
+    return scores
+
+
+def _coarse(codes: Codes, size: int) -> NDArray[np.int64]:
+    """Codes in at most `_COARSE` groups of about equal counts, in the order of the codes."""
+    counts = np.bincount(codes, minlength=size)
+    before = np.cumsum(counts) - counts
+    group = np.minimum(before * _COARSE // max(int(counts.sum()), 1), _COARSE - 1)
+    return np.asarray(group[codes], dtype=np.int64)
+
+
+def _leaf(coded: Coded, codes: Mapping[str, Codes], name: str) -> Leaf:
+    counts = np.bincount(codes[name], minlength=_size(coded, name)).astype(float)
+    return Leaf(float(counts.sum()), {name: counts / max(counts.sum(), 1.0)})
+
+
+def _product(parts: Sequence[Node]) -> Node:
+    flat: list[Node] = []
+    for part in parts:
+        flat += part.parts if isinstance(part, Product) else (part,)
+    return flat[0] if len(flat) == 1 else Product(tuple(flat))
+
+
+def _columns(coded: Coded) -> dict[str, Codes]:
+    return {name: coded.codes[:, i].astype(np.int32, copy=False) for i, name in enumerate(coded.names)}
+
+
+def _size(coded: Coded, name: str) -> int:
+    return coded.sizes[coded.names.index(name)]

@@ -1,0 +1,93 @@
+"""A plan run on other rows than the source's, in memory, for the owner: nothing is released and nothing is entered.
+
+`privbench evaluate` rehearses the plan of a bundle on half of the units, to attack it. The noise is the real one, so
+what is attacked is what was published but for the number of units; the ledger is of the moment, because what never
+leaves the owner's machine is no release. The result is not protected by any budget: it must not be published.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from privbench_core.errors import BudgetError, InternalError, SpecError
+from privbench_core.evaluate.membership import Rehearsal
+from privbench_core.pipeline.run import plan_for
+from privbench_core.privacy.door import open_door
+from privbench_core.privacy.ledger import Ledger
+from privbench_core.privacy.noise import NoiseSource, OpenDPNoise
+from privbench_core.privacy.relations import PrivateDatabase
+from privbench_core.publish.bundle import is_bundle, read_bundle
+from privbench_core.report.reading import subject_of
+from privbench_core.schema.model import Schema
+from privbench_core.schema.spec import Spec
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key, Plan, StepContext, StepKind
+
+_NOT_NEEDED = {StepKind.FIDELITY, StepKind.VALIDATE, StepKind.PUBLISH}
+
+
+def rehearsal_of(spec: Spec, bundle: Path) -> Rehearsal | None:
+    """The plan that a bundle was made by, to be run on other rows in memory.
+
+    None where the manifest does not say which it was, or where it cannot be made any more (a synthesizer that is not
+    installed, options that have changed): then there is nothing to attack, and the report says so.
+    """
+    if not is_bundle(bundle):
+        return None
+    about = subject_of(bundle.name, read_bundle(bundle).manifest)
+    if about.promise is None or about.synthesizer is None:
+        return None
+    epsilon, delta = about.promise
+    try:
+        plan = plan_for(spec, epsilon, delta=delta, synthesizer=about.synthesizer)
+    except (SpecError, BudgetError):
+        return None
+
+    def run(tables: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
+        return rehearse(spec.schema, plan, tables)
+
+    return run
+
+
+def rehearse(
+    schema: Schema, plan: Plan, tables: Mapping[str, pa.Table], *, seed: int = 0, noise: NoiseSource | None = None
+) -> dict[str, pa.Table]:
+    """Synthetic rows by ``plan`` from the rows in ``tables``.
+
+    Args:
+        schema: The database.
+        plan: Made for it.
+        tables: Rows by table name, integrity checked.
+        seed: Of sampling.
+        noise: Injected by tests.
+    """
+    ledger = Ledger(":memory:", schema.name, schema.unit_in_words, plan.budget)
+    try:
+        database = PrivateDatabase(schema, tables, secrets.token_bytes(16))
+        public = {table.name: tables[table.name] for table in schema.tables if table.public}
+        made: dict[Key, Artifact] = {}
+        rows: dict[str, pa.Table] = {}
+        for step in plan.steps:
+            if step.kind in _NOT_NEEDED:
+                continue
+            name = "/".join(step.key)
+            door = None
+            if step.reads:
+                door, _ = open_door(
+                    database, ledger, noise or OpenDPNoise(), release=name, step=name, run="rehearsal", price=step.price
+                )
+            inputs = {key: made[key] for key in step.inputs if key in made}
+            made[step.key] = step.run(StepContext(inputs, door, public, seed))
+            table = made[step.key].table
+            if step.kind is StepKind.SAMPLE and table is not None:
+                rows[step.table] = table
+    finally:
+        ledger.close()
+    missing = [table.name for table in schema.tables if table.name not in rows]
+    if missing:
+        raise InternalError(f"{', '.join(missing)}: the plan of {plan.synthesizer} has no sample step for it")
+    return rows

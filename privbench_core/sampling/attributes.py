@@ -1,0 +1,165 @@
+"""Attributes of synthetic rows: drawn from the model, and drawn again where they break a constraint.
+
+Rows that break a check are drawn again as a whole, so that what is left follows the model given that the check holds.
+Rows that repeat a unique value get another value of the same code first, and another code if that does not help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privbench_core.domain.codec import Codes
+from privbench_core.domain.coder import Coder
+from privbench_core.models.nodes import Node
+from privbench_core.models.rows import Rows
+from privbench_core.sampling.constraints import RowRule, made_dependent, repaired
+from privbench_core.sampling.groups import group_numbers, repeated
+from privbench_core.schema.model import Dependency, Table
+
+_ROUNDS = 24
+_WITHIN_CODES = 6  # rounds in which repeated values are drawn again inside of their codes
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The constraints that can be judged when the attributes are drawn.
+
+    Attributes:
+        rules: Checks.
+        unique: Sets of columns without repetition, each with at least one attribute.
+        dependencies: Functional dependencies, attributes on attributes.
+    """
+
+    rules: Sequence[RowRule]
+    unique: Sequence[tuple[str, ...]]
+    dependencies: Sequence[Dependency]
+
+    @classmethod
+    def among(cls, table: Table, rules: Sequence[RowRule], fixed: frozenset[str]) -> Limits:
+        """Those over the attributes of ``table`` and the columns of ``fixed``."""
+        attributes = {column.name for column in table.attributes}
+        known = attributes | fixed
+        return cls(
+            [rule for rule in rules if known.issuperset(rule.columns) and not attributes.isdisjoint(rule.columns)],
+            [u for u in (table.primary_key, *table.unique) if known.issuperset(u) and not attributes.isdisjoint(u)],
+            [d for d in table.dependencies if known.issuperset(d.determinant) and attributes.issuperset(d.dependent)],
+        )
+
+
+def draw_attributes(
+    rows: Rows,
+    model: Node,
+    coders: Mapping[str, Coder],
+    limits: Limits,
+    fixed: Mapping[str, pa.Array],
+    rng: np.random.Generator,
+) -> tuple[dict[str, Codes], dict[str, pa.Array]]:
+    """Codes and values of all attributes; rows that still break a limit in the end are for the caller to drop.
+
+    Args:
+        rows: With their context drawn; left as they are.
+        model: Released.
+        coders: Of the attributes.
+        limits: What must hold.
+        fixed: Columns that are there already and stay.
+        rng: Sampling only.
+    """
+    draft = _Draft(rows, model, coders, limits, fixed, rng)
+    for attempt in range(_ROUNDS):
+        broken, again = draft.broken(), draft.repeated()
+        if not broken.any() and not again.any():
+            break
+        if attempt < _WITHIN_CODES:
+            draft.decode_again(again & ~broken)
+            draft.draw_again(broken)
+        else:
+            draft.draw_again(broken | again)
+        draft.depend()
+    draft.repair()
+    return draft.codes, draft.values
+
+
+class _Draft:
+    """Attributes while they are drawn."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        model: Node,
+        coders: Mapping[str, Coder],
+        limits: Limits,
+        fixed: Mapping[str, pa.Array],
+        rng: np.random.Generator,
+    ) -> None:
+        self._rows, self._model, self._coders, self._limits = rows, model, coders, limits
+        self._fixed, self._rng = fixed, rng
+        self.codes = self._drawn(np.arange(rows.n))
+        self.values = {name: coder.decode(self.codes[name], rng) for name, coder in coders.items()}
+        self.depend()
+
+    def broken(self) -> NDArray[np.bool_]:
+        """Which rows break a check."""
+        result = np.zeros(self._rows.n, dtype=bool)
+        for rule in self._limits.rules:
+            result |= rule.broken({**self._fixed, **self.values})
+        return result
+
+    def repeated(self) -> NDArray[np.bool_]:
+        """Which rows repeat a unique value."""
+        columns = {**self._fixed, **self.values}
+        result = np.zeros(self._rows.n, dtype=bool)
+        for unique in self._limits.unique:
+            result |= repeated(group_numbers([columns[name] for name in unique], self._rows.n))
+        return result
+
+    def decode_again(self, which: NDArray[np.bool_]) -> None:
+        """Other values of the same codes, for the unique columns of some rows."""
+        names = {name for unique in self._limits.unique for name in unique} & self.values.keys()
+        self._put({name: self.codes[name][which] for name in sorted(names)}, which)
+
+    def draw_again(self, which: NDArray[np.bool_]) -> None:
+        """Other codes and values for some rows, given the same context."""
+        codes = self._drawn(np.flatnonzero(which))
+        for name, drawn in codes.items():
+            self.codes[name][which] = drawn
+        self._put(codes, which)
+
+    def depend(self) -> None:
+        """Make functional dependencies hold."""
+        free = frozenset(self.values)
+        self._replace(made_dependent(self._limits.dependencies, {**self._fixed, **self.values}, free))
+
+    def repair(self) -> None:
+        """Put right what drawing again did not."""
+        determined = {name for rule in self._limits.dependencies for name in (*rule.determinant, *rule.dependent)}
+        free = frozenset(self.values.keys() - determined)
+        for rule in self._limits.rules:
+            columns = {**self._fixed, **self.values}
+            broken = rule.broken(columns)
+            if broken.any():
+                self._replace(repaired(rule, columns, broken, free))
+
+    def _drawn(self, index: NDArray[np.int64]) -> dict[str, Codes]:
+        part = self._rows.take(index)
+        self._model.draw(part, self._rng)
+        return {name: part.codes[name] for name in self._coders}
+
+    def _put(self, codes: Mapping[str, Codes], which: NDArray[np.bool_]) -> None:
+        index = np.flatnonzero(which)
+        take = np.arange(self._rows.n)
+        take[index] = self._rows.n + np.arange(len(index))
+        for name, drawn in codes.items():
+            values = self._coders[name].decode(drawn, self._rng)
+            self.values[name] = pa.concat_arrays([self.values[name], values]).take(pa.array(take))
+
+    def _replace(self, changed: Mapping[str, pa.Array]) -> None:
+        """Values that did not come from their codes: the codes follow."""
+        for name, values in changed.items():
+            if not values.equals(self.values[name]):
+                self.values[name] = values
+                self.codes[name] = self._coders[name].encode(pa.chunked_array([values]))

@@ -1,0 +1,226 @@
+"""CHECK constraints over one row and functional dependencies, kept while sampling.
+
+A check is evaluated by DuckDB over the Arrow columns it names, if it is made of nothing but comparisons, arithmetic,
+logic, NULL tests, lists, ranges and a few functions of text and numbers. As in SQL, a check that comes out NULL holds.
+All of it looks at synthetic rows only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from privbench_core.sampling.groups import group_numbers
+from privbench_core.schema.checks import columns_of, parse_check
+from privbench_core.schema.model import Check, Dependency, Table
+from privbench_core.source.arrow_types import arrow_type
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expression
+
+Arrays = Mapping[str, pa.Array]
+Mask = NDArray[np.bool_]
+# fmt: off
+_NODES = frozenset(
+    {
+        "Column", "Identifier", "Literal", "Boolean", "Null", "Paren", "And", "Or", "Not", "EQ", "NEQ", "GT", "GTE",
+        "LT", "LTE", "NullSafeEQ", "NullSafeNEQ", "Is", "In", "Between", "Add", "Sub", "Mul", "Div", "Mod", "Neg",
+        "Cast", "DataType", "DataTypeParam", "Array", "Any", "Tuple", "Interval", "Var", "Case", "If", "Coalesce",
+        "Nullif", "Abs", "Length", "Lower", "Upper", "Trim", "Like", "ILike", "Concat", "DPipe", "Greatest", "Least",
+        "Round", "Floor", "Ceil", "RegexpLike",
+    }
+)
+# fmt: on
+_TURNED = {"GT": "LT", "GTE": "LTE", "LT": "GT", "LTE": "GTE"}
+
+
+@dataclass(frozen=True)
+class RowRule:
+    """A check that can be evaluated.
+
+    Attributes:
+        check: As the schema has it.
+        columns: The columns it names.
+        sql: The condition in DuckDB's dialect.
+    """
+
+    check: Check
+    columns: tuple[str, ...]
+    sql: str
+
+    def broken(self, columns: Arrays) -> Mask:
+        """Which rows break it, shape (rows,); NULL does not."""
+        rows = pa.table({name: columns[name] for name in self.columns})
+        return ~_evaluate(f"coalesce(CAST(({self.sql}) AS BOOLEAN), true)", rows)
+
+
+def row_rules(table: Table) -> tuple[RowRule, ...]:
+    """The checks of a table that sampling keeps."""
+    return tuple(rule for check in table.checks if (rule := _rule(table, check)) is not None)
+
+
+def ignored_checks(table: Table) -> tuple[str, ...]:
+    """Names of the checks that are kept in the DDL only."""
+    return tuple(check.name for check in table.checks if _rule(table, check) is None)
+
+
+@lru_cache(maxsize=1024)
+def _rule(table: Table, check: Check) -> RowRule | None:
+    """The rule of a check; None if it is more than a simple condition over columns that exist."""
+    tree = parse_check(check.expression)
+    if tree is None or {type(node).__name__ for node in tree.walk()} - _NODES:
+        return None
+    names = {column.name for column in table.columns}
+    named = tuple(sorted(columns_of(tree)))
+    if not named or not names.issuperset(named):
+        return None
+    import duckdb
+
+    rule = RowRule(check, named, tree.transform(_plain).sql(dialect="duckdb"))
+
+    try:
+        rule.broken({name: pa.array([], arrow_type(table.column(name))) for name in named})
+    except duckdb.Error:
+        return None
+    return rule
+
+
+def _plain(node: Expression) -> Expression:
+    """Casts to types of the source's own (enums) left out: such values are text here."""
+    from sqlglot import exp
+
+    own = isinstance(node, exp.Cast) and node.to.this == exp.DataType.Type.USERDEFINED
+    return node.this if own else node
+
+
+def _evaluate(sql: str, rows: pa.Table) -> Mask:
+    import duckdb
+
+    with duckdb.connect(config={"enable_external_access": "false"}) as connection:
+        connection.register("drawn", rows)
+        found = connection.sql(f"SELECT {sql} AS holds FROM drawn").to_arrow_table()
+    return np.asarray(found.column("holds").to_numpy(), dtype=bool)
+
+
+def repaired(rule: RowRule, columns: Arrays, rows: Mask, free: frozenset[str]) -> dict[str, pa.Array]:
+    """Columns with those values changed, in ``rows``, that a plain comparison says how to change.
+
+    Two columns in the wrong order are swapped, a value beyond a literal bound becomes the bound. Anything else stays.
+
+    Args:
+        rule: What the rows break.
+        columns: All columns drawn so far.
+        rows: Which rows to change, shape (n,).
+        free: Columns that may be changed.
+    """
+    tree = parse_check(rule.check.expression)
+    changed: dict[str, pa.Array] = {}
+    for low, high, strict in _orders(tree) if tree is not None else ():
+        now = {**columns, **changed}
+        changed |= _ordered(low, high, now, rows, free, strict=strict)
+    return changed
+
+
+def _orders(tree: Expression) -> list[tuple[Expression, Expression, bool]]:
+    """(smaller, larger, strictly) of the comparisons that all must hold."""
+    tree = tree.unnest()
+    kind = type(tree).__name__
+    if kind == "And":
+        return [*_orders(tree.left), *_orders(tree.right)]
+    if kind == "Between":
+        here = tree.this.unnest()
+        return [(tree.args["low"].unnest(), here, False), (here, tree.args["high"].unnest(), False)]
+    if kind in {"LT", "LTE"}:
+        return [(tree.left.unnest(), tree.right.unnest(), kind == "LT")]
+    if kind in _TURNED:
+        return [(tree.right.unnest(), tree.left.unnest(), kind == "GT")]
+    return []
+
+
+def _ordered(
+    low: Expression, high: Expression, columns: Arrays, rows: Mask, free: frozenset[str], *, strict: bool
+) -> dict[str, pa.Array]:
+    """The columns of one comparison, put right where that is possible."""
+    from sqlglot import exp
+
+    names = [next(iter(columns_of(side))) if isinstance(side, exp.Column) else None for side in (low, high)]
+    one, other = names
+    if one in free and other in free and one is not None and other is not None:
+        a, b = columns[one], columns[other]
+        if a.type == b.type:
+            swap = pa.array(rows & _truth(pc.greater(a, b)))
+            return {one: pc.if_else(swap, b, a), other: pc.if_else(swap, a, b)}
+    bound = high if other is None else low if one is None else None
+    name = one or other
+    if bound is None or name not in free or list(bound.find_all(exp.Column)):
+        return {}
+    array = columns[name]
+    beyond = f"{bound.sql(dialect='duckdb')} {'+' if one is None else '-'} 1" if strict else bound.sql(dialect="duckdb")
+    limit = _literal(beyond, array.type)
+    if limit is None:
+        return {}
+    wrong = pc.less(array, limit) if one is None else pc.greater(array, limit)
+    return {name: pc.if_else(pa.array(rows & _truth(wrong)), limit, array)}
+
+
+def _literal(sql: str, type_: pa.DataType) -> pa.Scalar | None:
+    """The value of a constant expression in a column's type, None if it has none there."""
+    import duckdb
+
+    try:
+        with duckdb.connect(config={"enable_external_access": "false"}) as connection:
+            value = connection.sql(f"SELECT {sql} AS v").to_arrow_table().column("v")
+        return value.combine_chunks().cast(type_)[0]
+    except (duckdb.Error, pa.ArrowException):
+        return None
+
+
+def _truth(values: pa.Array) -> Mask:
+    return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def made_dependent(dependencies: Sequence[Dependency], columns: Arrays, free: frozenset[str]) -> dict[str, pa.Array]:
+    """Dependent columns of functional dependencies: each determinant's most frequent drawn value of them.
+
+    Args:
+        dependencies: Those whose columns are all drawn; one may depend on what another determines.
+        columns: All columns drawn so far.
+        free: Columns that may be changed.
+    """
+    changed: dict[str, pa.Array] = {}
+    for _ in dependencies:  # a chain settles after as many rounds as it has links
+        for rule in dependencies:
+            now = {**columns, **changed}
+            dependent = [name for name in rule.dependent if name in free]
+            n = len(now[rule.determinant[0]])
+            if not dependent or not n:
+                continue
+            given = group_numbers([now[name] for name in rule.determinant], n)
+            drawn = group_numbers([_comparable(now[name]) for name in dependent], n)
+            take = pa.array(_example_of_most(given, drawn))
+            changed |= {name: now[name].take(take) for name in dependent}
+    return changed
+
+
+def _comparable(values: pa.Array) -> pa.Array:
+    """Values as numbers that count NULL as a value: a determinant may determine NULL."""
+    return pc.fill_null(values.dictionary_encode().indices, -1)
+
+
+def _example_of_most(given: NDArray[np.int64], drawn: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each row one that has the most frequent ``drawn`` among the rows of its ``given``; itself for -1."""
+    rows = np.arange(len(given))
+    pairs, first, which, counts = np.unique(
+        np.stack([given, drawn], axis=1), axis=0, return_index=True, return_inverse=True, return_counts=True
+    )
+    best = np.lexsort((-counts, pairs[:, 0]))  # of equals the first in the order of the values' first rows
+    leads = best[np.unique(pairs[best, 0], return_index=True)[1]]
+    group = np.unique(pairs[:, 0], return_inverse=True)[1][which.ravel()]
+    return np.where(given >= 0, first[leads][group], rows)

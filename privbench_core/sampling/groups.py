@@ -1,0 +1,63 @@
+"""Rows that share values, as numbers: for keys, for UNIQUE, for functional dependencies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.int64]
+Column = pa.Array | pa.ChunkedArray
+
+
+def group_numbers(columns: Sequence[Column], n: int) -> Numbers:
+    """A number per row that rows share exactly if they share all values; -1 where any value is NULL; shape (n,).
+
+    >>> group_numbers([pa.array(["a", "b", "a", None]), pa.array([1, 1, 1, 1])], 4).tolist()
+    [0, 1, 0, -1]
+    """
+    numbers = np.zeros(n, dtype=np.int64)
+    complete = np.ones(n, dtype=bool)
+    for column in columns:
+        values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        encoded = values.dictionary_encode()
+        complete &= values.is_valid().to_numpy(zero_copy_only=False)
+        codes = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
+        numbers = numbers * max(len(encoded.dictionary), 1) + codes
+        numbers = np.unique(numbers, return_inverse=True)[1].astype(np.int64)  # dense, so that products stay small
+    return np.where(complete, numbers, -1)
+
+
+def common_numbers(left: Sequence[Column], right: Sequence[Column], sizes: tuple[int, int]) -> tuple[Numbers, Numbers]:
+    """`group_numbers` of the rows of two tables, so that equal values have equal numbers in both.
+
+    Args:
+        left: Columns of the one table.
+        right: The columns of the other that they are compared with, of the same types.
+        sizes: Numbers of rows of the two.
+    """
+    both = [
+        pa.chunked_array([*_chunks(one), *(chunk.cast(one.type) for chunk in _chunks(other))], type=one.type)
+        for one, other in zip(left, right, strict=True)
+    ]
+    numbers = group_numbers(both, sum(sizes))
+    return numbers[: sizes[0]], numbers[sizes[0] :]
+
+
+def repeated(numbers: Numbers) -> NDArray[np.bool_]:
+    """Whether an earlier row has the same number; rows of number -1 are all different.
+
+    >>> repeated(np.array([4, 2, 4, -1, -1])).tolist()
+    [False, False, True, False, False]
+    """
+    first = np.unique(numbers, return_index=True)[1]
+    result = numbers >= 0
+    result[first] = False
+    return result
+
+
+def _chunks(column: Column) -> list[pa.Array]:
+    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]

@@ -1,0 +1,121 @@
+"""Foreign keys of synthetic rows: who refers to whom, so that composite, overlapping and unique keys hold.
+
+Keys are resolved one after the other: the owner key, then those that must refer to some row, those of more columns
+first, then those that need not. A key whose columns are partly filled already chooses among the parents that agree
+with them; a key that completes a unique set of columns is chosen so that no two rows get the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privbench_core.domain.codec import Codes
+from privbench_core.linking.choice import Choice, Distinct
+from privbench_core.linking.lookup import Lookup
+from privbench_core.models.rows import Rows
+from privbench_core.sampling.groups import common_numbers, group_numbers, repeated
+from privbench_core.schema.model import ForeignKey, Table
+
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Parent:
+    """A synthetic parent table, as its children need it.
+
+    Attributes:
+        table: Its rows, decoded.
+        codes: Codes of its attributes, {} for a public table.
+        sizes: Number of codes of each.
+        weights: Weight of each of its rows in the measure of its model, None where all count alike.
+    """
+
+    table: pa.Table
+    codes: Mapping[str, Codes]
+    sizes: Mapping[str, int]
+    weights: NDArray[np.float64] | None
+
+
+def lookup_order(table: Table, deferred: Collection[str] = ()) -> tuple[ForeignKey, ...]:
+    """The keys off the ownership path, deferred ones apart, in the order in which they are resolved."""
+    keys = (key for key in table.foreign_keys if not key.owner and key.name not in deferred)
+    return tuple(sorted(keys, key=lambda key: (key.optional, -len(key.columns))))
+
+
+def room_for_children(table: Table, parent: pa.Table) -> Places:
+    """The most rows of ``table`` that each row of its owner may have, shape (parents,).
+
+    None where the referenced columns are NULL, one where the owner key is unique (a primary key that is a foreign key).
+    """
+    key = table.owner_key
+    if key is None:
+        return np.zeros(0, dtype=np.int64)
+    unique = any(set(columns) <= set(key.columns) for columns in (table.primary_key, *table.unique))
+    most = 1 if unique else np.iinfo(np.int64).max
+    numbers = group_numbers([parent.column(name) for name in key.parent_columns], parent.num_rows)
+    return np.where((numbers >= 0) & ~repeated(numbers), most, 0)
+
+
+def choice_of(table: Table, key: ForeignKey, columns: Mapping[str, pa.Array], parent: pa.Table, n: int) -> Choice:
+    """What the rows of ``table`` may refer to along ``key``, given the columns that are filled already.
+
+    Args:
+        table: The referring table.
+        key: Not the owner key.
+        columns: Attributes and key columns drawn so far, each of n values.
+        parent: The referenced rows.
+        n: Number of rows.
+    """
+    referred = dict(zip(key.columns, key.parent_columns, strict=True))
+    fixed = [name for name in key.columns if name in columns]
+    targets = [parent.column(name) for name in key.parent_columns]
+    complete = group_numbers(targets, parent.num_rows)
+    of_row, of_parent = np.zeros(n, dtype=np.int64), np.zeros(parent.num_rows, dtype=np.int64)
+    if fixed:
+        agree = [parent.column(referred[name]) for name in fixed]
+        of_parent, of_row = common_numbers(agree, [columns[name] for name in fixed], (parent.num_rows, n))
+    of_parent = np.where((complete >= 0) & ~repeated(complete), of_parent, -1)
+    rules = []
+    for unique in (table.primary_key, *table.unique):
+        mine = [name for name in unique if name in referred and name not in fixed]
+        others = [name for name in unique if name not in mine]
+        if mine and all(name in columns for name in others):
+            identity = group_numbers([parent.column(referred[name]) for name in mine], parent.num_rows)
+            rules.append(Distinct(group_numbers([columns[name] for name in others], n), identity))
+    return Choice(of_row, of_parent, tuple(rules))
+
+
+def draw_reference(
+    table: Table,
+    key: ForeignKey,
+    lookup: Lookup,
+    rows: Rows,
+    parent: Parent,
+    columns: Mapping[str, pa.Array],
+    rng: np.random.Generator,
+) -> Places:
+    """The parent row of each row along ``key``, -1 for none, shape (n,)."""
+    choice = choice_of(table, key, columns, parent.table, rows.n)
+    return lookup.draw(rows, parent.codes, parent.table.num_rows, rng, choice)
+
+
+def copied_columns(key: ForeignKey, places: Places, parent: pa.Table, columns: Collection[str]) -> dict[str, pa.Array]:
+    """The key's columns that are not filled yet, copied from the parents' rows; NULL where there is none.
+
+    Args:
+        key: The key.
+        places: Parent of each row, -1 for none.
+        parent: The parents' rows.
+        columns: Names of those that are filled already.
+    """
+    take = pa.array(places, mask=places < 0)
+    return {
+        name: parent.column(target).take(take).combine_chunks()
+        for name, target in zip(key.columns, key.parent_columns, strict=True)
+        if name not in columns
+    }

@@ -1,0 +1,154 @@
+"""One block of a drafted spec per table: keys, constraints and indexes around the lines of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from privbench_core.schema.catalogue import Catalogue, FoundKey, FoundTable
+from privbench_core.schema.checks import columns_of, parse_check
+from privbench_core.schema.draft_columns import draft_column, left_out, one_line
+from privbench_core.schema.fields import UNDECIDED
+from privbench_core.schema.model import Check
+from privbench_core.schema.samples import SampleColumn
+from privbench_core.schema.yaml_io import flow_yaml
+
+
+def draft_table(
+    table: FoundTable, catalogue: Catalogue, unit: str, samples: Mapping[str, SampleColumn]
+) -> Iterator[str]:
+    """The lines of a table.
+
+    Args:
+        table: What the catalogue says of it.
+        catalogue: All tables.
+        unit: The likely privacy unit, or CHOOSE.
+        samples: What public example rows show, by column; empty without any.
+    """
+    kept = {column.name for column in table.columns if column.type is not None}
+    keys, notes = _foreign_keys(table, catalogue, kept)
+    yield f"  {flow_yaml(table.name)}:"
+    for note in (*table.notes, *notes):
+        yield one_line(f"    # left out: {note}")
+    yield from _path(table, catalogue, unit, keys)
+    if table.comment is not None:
+        yield f"    comment: {flow_yaml(table.comment)}"
+    primary = table.primary_key if kept.issuperset(table.primary_key) else ()
+    guess = primary or _likely_key(table)
+    if primary:
+        yield f"    primary_key: {_names(primary)}"
+    else:
+        why = "guessed from the name" if guess else "the source declares none that can be used"
+        yield f"    primary_key: {_names(guess or (UNDECIDED,))} # decide: {why}"
+    if keys:
+        yield "    foreign_keys:"
+        for key in keys:
+            yield from _foreign_key(table, key)
+    unique = [group for group in table.unique if kept.issuperset(group)]
+    if unique:
+        yield f"    unique: {flow_yaml([list(group) for group in unique])}"
+    yield from _checks(table, kept)
+    yield from _indexes(table, kept, has_keys=bool(keys))
+    yield "    columns:"
+    in_keys = set(guess).union(*(key.columns for key in keys))
+    for column in table.columns:
+        if column.type is None:
+            yield left_out(column)
+        else:
+            yield draft_column(table, column, is_key=column.name in in_keys, sample=samples.get(column.name))
+
+
+def dependants(catalogue: Catalogue, root: str) -> set[str]:
+    """The tables whose foreign keys lead to ``root``, over others or not; without ``root`` itself."""
+    parents = {table.name: {key.parent for key in table.foreign_keys} for table in catalogue.tables}
+    found = {root}
+    while more := {name for name, above in parents.items() if above & found} - found:
+        found |= more
+    return found - {root}
+
+
+def _path(table: FoundTable, catalogue: Catalogue, unit: str, keys: list[FoundKey]) -> Iterator[str]:
+    """What is to be decided about a table that no key connects with the unit."""
+    if len(catalogue.tables) > 1 and not any(other.foreign_keys for other in catalogue.tables):
+        yield "    # decide: foreign_keys: [{columns: .., references: .., max_children: ..}], or public: true"
+    elif unit not in (UNDECIDED, table.name) and table.name not in dependants(catalogue, unit):
+        todo = "public: true if everybody may see its rows" + ("" if keys else ", else a foreign key that leads there")
+        yield f"    # decide: no key leads from here to {unit}; {todo}"
+
+
+def _likely_key(table: FoundTable) -> tuple[str, ...]:
+    usual = {"id", f"{table.name}_id".casefold(), f"{table.name}id".casefold()}
+    found = [column.name for column in table.columns if column.name.casefold() in usual and column.type is not None]
+    return tuple(found) if len(found) == 1 else ()
+
+
+def _foreign_keys(table: FoundTable, catalogue: Catalogue, kept: set[str]) -> tuple[list[FoundKey], list[str]]:
+    """The keys that can stand in a spec, and notes about the others."""
+    usable = {
+        other.name: {column.name for column in other.columns if column.type is not None}
+        for other in catalogue.tables
+        if not other.unreadable
+    }
+    keys: list[FoundKey] = []
+    notes: list[str] = []
+    for key in table.foreign_keys:
+        where = f"the foreign key on ({', '.join(key.columns)})"
+        if key.parent not in usable:
+            notes.append(f"{where}, because {key.parent} may not be read")
+        elif not (kept.issuperset(key.columns) and usable[key.parent].issuperset(key.parent_columns)):
+            notes.append(f"{where}, because one of its columns is left out")
+        elif any(key.columns == other.columns for other in keys):
+            notes.append(f"{where} to {key.parent}, because these columns have one already")
+        else:
+            keys.append(key)
+    return keys, notes
+
+
+def _foreign_key(table: FoundTable, key: FoundKey) -> Iterator[str]:
+    there = f"{{table: {flow_yaml(key.parent)}, columns: {_list(key.parent_columns)}}}"
+    nullable = {column.name for column in table.columns if column.nullable} - set(table.primary_key)
+    optional = ", optional: true" if not nullable.isdisjoint(key.columns) else ""
+    groups = [group for group in (table.primary_key, *table.unique) if group]
+    if any(set(group) <= set(key.columns) for group in groups):  # unique, so the bound is known to be 1
+        yield f"      - {{columns: {_names(key.columns)}, references: {there}{optional}}}"
+        return
+    own = " (declared, not enforced, on a key to its own table)" if key.parent == table.name else ""
+    several = "owner: true on one key if several lead to the unit"
+    yield one_line(f"      # decide: the most rows per row of {key.parent}{own}; {several}")
+    yield f"      - {{columns: {_names(key.columns)}, references: {there}, max_children: {UNDECIDED}{optional}}}"
+
+
+def _checks(table: FoundTable, kept: set[str]) -> Iterator[str]:
+    lines = []
+    for check in table.checks:
+        missing = _columns(check) - kept
+        if missing:
+            lines.append(f"      # left out: {flow_yaml(check.name)}, because of {', '.join(sorted(missing))}")
+            continue
+        remark = " # kept in the DDL, not enforced while sampling" if parse_check(check.expression) is None else ""
+        lines.append(f"      - {{name: {flow_yaml(check.name)}, expression: {flow_yaml(check.expression)}}}{remark}")
+    if any(line.startswith("      - ") for line in lines):
+        yield "    checks:"
+    yield from lines
+
+
+def _indexes(table: FoundTable, kept: set[str], *, has_keys: bool) -> Iterator[str]:
+    """The indexes; an empty list where the default, one per foreign key, would make some that the source lacks."""
+    indexes = [index for index in table.indexes if kept.issuperset(index.columns)]
+    if indexes:
+        yield "    indexes:"
+        yield from (f"      - {{name: {flow_yaml(i.name)}, columns: {_names(i.columns)}}}" for i in indexes)
+    elif table.declares_indexes and has_keys:
+        yield "    indexes: []"
+
+
+def _columns(check: Check) -> frozenset[str]:
+    tree = parse_check(check.expression)
+    return frozenset() if tree is None else columns_of(tree)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return flow_yaml(names[0]) if len(names) == 1 else _list(names)
+
+
+def _list(names: tuple[str, ...]) -> str:
+    return flow_yaml(list(names))

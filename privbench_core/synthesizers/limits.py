@@ -1,0 +1,52 @@
+"""What a schema may ask for that sampling cannot give: said before anything is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from privbench_core.schema.model import ForeignKey, Schema, Table
+
+
+def unsampleable(schema: Schema, table: Table) -> Iterator[str]:
+    """What of a private table's keys and dependencies cannot be kept, one line each: where, what, what to do."""
+    required = {name for key in table.foreign_keys if not key.optional for name in key.columns}
+    for key in table.foreign_keys:
+        if key.optional:
+            yield from _never_empty(table, key, required)
+    deferred = {name for key in table.foreign_keys if key.name in schema.deferred_keys for name in key.columns}
+    for rule in table.dependencies:
+        where = f"{table.name}.({', '.join(rule.determinant)})"
+        for name in sorted(table.key_columns.intersection(rule.dependent)):
+            yield f"{where}: determines the key column {name}, and keys are made anew; leave this dependency out"
+        for name in sorted((deferred - required).intersection(rule.determinant)):
+            yield f"{where}: {name} is filled in last, so nothing can depend on it; leave this dependency out"
+
+
+def _never_empty(table: Table, key: ForeignKey, required: set[str]) -> Iterator[str]:
+    """Why a synthetic row could not leave an optional key empty."""
+    emptied = table.emptied_columns(key)
+    for name in key.columns:
+        if name in emptied or name in required:
+            continue
+        where = f"{table.name}.{name}"
+        others = [other.name for other in table.foreign_keys if other != key and name in other.columns]
+        if name in table.primary_key:
+            yield (
+                f"{where}: in the primary key and in the optional key {key.name}, which a synthetic row leaves empty"
+                " as a whole; make the key required, or leave it out of the spec"
+            )
+        elif others:
+            yield (
+                f"{where}: stands in {key.name} and in {', '.join(others)}, which may all be NULL; keep it in one"
+                " foreign key, or make one of them required"
+            )
+        else:
+            yield (
+                f"{where}: not nullable, but in the optional key {key.name}, which a synthetic row leaves empty as a"
+                " whole; declare nullable: true, or make the key required"
+            )
+    if not emptied and required.issuperset(key.columns):
+        yield (
+            f"{key.name}: optional, but all of its columns are filled by required keys; make it required, or leave it"
+            " out of the spec"
+        )

@@ -1,0 +1,132 @@
+"""Run times in a real PostgreSQL: both databases loaded, measured, and gone afterwards."""
+
+from __future__ import annotations
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+import pytest
+
+from privbench_core.errors import PublishError
+from privbench_core.evaluate.runtime import Protocol
+from privbench_core.evaluate.statements import Workload
+from privbench_core.publish.bundle import write_bundle
+from privbench_core.report.side_by_side import both_loaded, compare_run_times
+from privbench_core.schema.model import Column, ColumnType, ForeignKey, Schema, Table
+
+pgserver = pytest.importorskip("pgserver", reason="there is no wheel of PostgreSQL for this Python")
+
+SCHEMA = Schema(
+    "shop",
+    (
+        Table("Customer", (Column("id", ColumnType.INTEGER), Column("age", ColumnType.INTEGER)), ("id",)),
+        Table(
+            "orders",
+            (Column("id", ColumnType.INTEGER), Column("Customer", ColumnType.INTEGER)),
+            ("id",),
+            (ForeignKey("orders", ("Customer",), "Customer", ("id",), max_children=5, owner=True),),
+        ),
+    ),
+    unit="Customer",
+)
+QUERIES = (
+    "select count(*) from customer where age < 30",
+    "select count(*) from customer c join orders o on o.customer = c.id where c.id = 77",
+    "select count(*) from nowhere",
+    "select count(*) from orders where price > 3",
+    "select 1 / (id - id) from customer",
+    "with gone as (delete from orders returning id) select count(*) from gone",
+    "select pg_sleep(5)",
+)
+
+
+def shop(customers, ages=60):
+    rng = np.random.default_rng(customers)
+    return {
+        "Customer": pa.table({"id": range(customers), "age": rng.integers(0, ages, customers)}),
+        "orders": pa.table({"id": range(customers), "Customer": rng.integers(0, customers, customers)}),
+    }
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    with pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop") as running:
+        yield running.get_uri()
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    return write_bundle(tmp_path_factory.mktemp("b") / "shop", SCHEMA, shop(20_000, ages=31), {})
+
+
+def schemas(url):
+    with psycopg.connect(url) as connection:
+        found = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'privbench%'").fetchall()
+        return [name for (name,) in found]
+
+
+def test_queries_are_measured_on_both_and_failures_are_reported(url, bundle):
+    protocol = Protocol(repetitions=3, timeout=1)
+    found = compare_run_times(SCHEMA, shop(20_000), bundle, Workload.of(QUERIES), url=url, protocol=protocol)
+    assert [time.number for time in found.times] == [1, 2]
+    scan, lookup = found.times
+    assert (scan.plan_distance, lookup.plan_distance) == (0, 0)
+    assert scan.operators == (2, 2)
+    # The same number of rows of the same width: the same pages.
+    assert scan.buffers[0] == scan.buffers[1] > 50
+    assert lookup.buffers[0] < scan.buffers[0]
+    assert min(*scan.milliseconds, scan.again) > lookup.milliseconds[0] / 10 > 0
+    reasons = dict(found.failed)
+    assert list(reasons) == [3, 4, 5, 6, 7]
+    assert reasons[3].startswith("nowhere: no such table")
+    assert reasons[4] == 'column "price" does not exist (on the source)'
+    assert reasons[5] == "failed (DivisionByZero) (on the source)"
+    assert reasons[6] == "failed (ReadOnlySqlTransaction) (on the source)"
+    assert reasons[7] == "took longer than it may (on the source)"
+    assert found.server.startswith("1")
+    assert schemas(url) == []
+
+
+def test_another_size_shows_in_plans_and_pages(url, tmp_path):
+    small = write_bundle(tmp_path / "small", SCHEMA, shop(20), {})
+    found = compare_run_times(SCHEMA, shop(20_000), small, Workload.of(QUERIES[:2]), url=url)
+    assert found.buffers["mean"] > 50
+    assert found.same_plan == 0.5
+    assert found.times[1].plan_distance > 0
+
+
+def test_large_workloads_are_sampled(url, bundle):
+    workload = Workload.of([f"select count(*) from orders where id < {i}" for i in range(30)])
+    once, again = (
+        compare_run_times(SCHEMA, shop(100), bundle, workload, url=url, protocol=Protocol(1, 1, limit=4))
+        for _ in range(2)
+    )
+    assert len(once.times) == 4
+    assert once.sampled
+    assert [time.number for time in once.times] == [time.number for time in again.times]
+
+
+def test_an_embedded_server_comes_and_goes(bundle):
+    with both_loaded(SCHEMA, shop(50), bundle) as (source, synthetic):
+        counts = [
+            connection.execute('SELECT count(*) FROM "Customer"').fetchone() for connection in (source, synthetic)
+        ]
+        place = source.info.dsn
+    assert counts == [(50,), (20_000,)]
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(place)
+
+
+def test_a_server_that_is_not_there_is_told_without_the_password(bundle):
+    place = "postgresql://me:hunter2@localhost:9/db"
+    with pytest.raises(PublishError, match="postgresql database db at localhost:9: OperationalError") as caught:
+        compare_run_times(SCHEMA, shop(5), bundle, Workload.of(["select 1"]), url=place)
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_a_source_that_does_not_load_leaves_nothing_behind(url, bundle):
+    broken = {**shop(5), "orders": pa.table({"id": [1], "Customer": [99]})}
+    with pytest.raises(PublishError, match="refused the bundle"):
+        compare_run_times(SCHEMA, broken, bundle, Workload.of(["select 1"]), url=url)
+    assert schemas(url) == []

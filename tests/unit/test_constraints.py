@@ -1,0 +1,350 @@
+"""CHECK, UNIQUE and functional dependencies: kept while sampling, judged afterwards, dropped rows counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.errors import SpecError, ValidationError
+from privbench_core.evaluate.constraints import check_constraints
+from privbench_core.linking.choice import Choice, Distinct, pick_parents
+from privbench_core.privacy.budget import Budget
+from privbench_core.sampling.constraints import ignored_checks, made_dependent, repaired, row_rules
+from privbench_core.sampling.forest import without_circles
+from privbench_core.sampling.groups import common_numbers, group_numbers
+from privbench_core.schema.model import Check, Column, ColumnType, Dependency, ForeignKey, Range, Schema, Table, Values
+from privbench_core.synthesizers.privbench import PrivBench
+from tests.helpers.noise import SeededNoise
+from tests.helpers.planted import category, draw_exactly, integer, owner_key, rows_of, texts
+
+EVERY_TYPE = (
+    integer("id"),
+    integer("a", 0, 99, nullable=True),
+    integer("b", 0, 99, nullable=True),
+    Column("price", ColumnType.DECIMAL, Range(0, 100), precision=8, scale=2),
+    Column("starts", ColumnType.DATE, Range("2020-01-01", "2020-12-31")),
+    Column("rating", ColumnType.CATEGORY, Values(("G", "PG", "R"))),
+    Column("Mixed", ColumnType.BOOLEAN),
+    Column("name", ColumnType.TEXT),
+)
+
+
+def checked(*expressions: str, columns: tuple[Column, ...] = EVERY_TYPE, **more: Any) -> Table:
+    checks = tuple(Check(f"c{number}", expression) for number, expression in enumerate(expressions))
+    return Table("t", columns, ("id",), checks=checks, **more)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "a <= b",
+        "(a BETWEEN 1 AND 5) OR b IS NULL",
+        "NOT (a > b AND a <> 3)",
+        "rating IN ('G', 'PG')",
+        "((rating)::text = ANY ((ARRAY['G'::character varying, 'R'::character varying])::text[]))",
+        "rating = 'G'::rating_type",
+        "price * 2 - a / 3 + 1 >= (0)::numeric",
+        "starts >= '2020-02-01'::date",
+        '"Mixed" OR length(name) > 3',
+        "char_length((name)::text) = 3",
+        "coalesce(a, 0) >= 0 AND NOT a IS DISTINCT FROM b",
+        "name ~ '^[a-z]+$'",
+    ],
+)
+def test_simple_conditions_are_understood(expression: str) -> None:
+    table = checked(expression)
+    assert len(row_rules(table)) == 1
+    assert ignored_checks(table) == ()
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["a IN (SELECT 1)", "my_own(a) > 1", "now() > starts", "a > ", "zzz > 1", "1 = 1", "read_text('secret') = name"],
+)
+def test_anything_else_is_kept_in_the_ddl_only(expression: str) -> None:
+    table = checked(expression)
+    assert row_rules(table) == ()
+    assert ignored_checks(table) == ("c0",)
+
+
+def broken(expression: str, **columns: Any) -> list[bool]:
+    (rule,) = row_rules(checked(expression))
+    return rule.broken({name: pa.array(values) for name, values in columns.items()}).tolist()
+
+
+def test_null_is_no_breach_as_in_sql() -> None:
+    assert broken("a <= b", a=[1, 3, None, 2], b=[2, 2, 1, None]) == [False, True, False, False]
+    assert broken("a IS NOT NULL OR b = 1", a=[None, None, None], b=[None, 2, 1]) == [False, True, False]
+    assert broken("rating IN ('G')", rating=["G", "R", None]) == [False, True, False]
+
+
+def test_groups_are_equal_where_values_are_and_null_is_in_none() -> None:
+    assert group_numbers([pa.array([2**53, 2**53 + 1, 2**53])], 3).tolist() == [0, 1, 0]
+    assert group_numbers([], 3).tolist() == [0, 0, 0]
+    left, right = common_numbers([pa.array(["a", None, "b"])], [pa.array(["b", "c", None])], (3, 3))
+    assert left[2] == right[0] != -1
+    assert left[1] == right[2] == -1
+    assert right[1] not in left
+
+
+def columns_of_rows(n: int = 4000, seed: int = 0) -> tuple[Table, pa.Table]:
+    """Orders whose first date is never after the second, whose price is over 10 if they are urgent."""
+    columns = (
+        integer("id"),
+        integer("a", 0, 99),
+        integer("b", 0, 99, nullable=True),
+        integer("price", 0, 99),
+        category("kind", 2),
+    )
+    checks = (Check("order", "a <= b"), Check("urgent", "kind = 'v0' OR price > 10"), Check("sum", "a + price <= 150"))
+    table = Table("t", columns, ("id",), checks=checks)
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, 90, n)
+    b = np.minimum(99, a + rng.geometric(0.15, n) - 1)
+    kind = rng.integers(0, 2, n)
+    price = np.minimum(np.where(kind == 1, rng.integers(11, 60, n), rng.integers(0, 60, n)), 150 - a)
+    return table, rows_of(
+        table, id=np.arange(n), a=a, b=pa.array(b, mask=rng.random(n) < 0.1), price=price, kind=texts(kind)
+    )
+
+
+def test_checks_hold_and_hardly_change_what_is_drawn() -> None:
+    table, rows = columns_of_rows()
+    sample = draw_exactly(Schema("s", (table,), "t"), {"t": rows})["t"]
+    made = sample.table
+    assert all(result.success for result in check_constraints(table, made))
+    assert sample.dropped == {}
+    assert made.num_rows == rows.num_rows
+    assert made.column("b").null_count / made.num_rows == pytest.approx(0.1, abs=0.02)
+    for name in ("a", "price"):
+        assert np.mean(made.column(name).to_numpy()) == pytest.approx(np.mean(rows.column(name).to_numpy()), rel=0.08)
+
+
+def test_checks_hold_where_noise_is_all_there_is() -> None:
+    table, rows = columns_of_rows(50)
+    schema = Schema("s", (table,), "t")
+    for seed in range(3):
+        sample = draw_exactly(
+            schema, {"t": rows}, noise=SeededNoise(seed), budget=Budget(0.05, 1e-9), seed=seed, scale=5.0
+        )["t"]
+        assert all(result.success for result in check_constraints(table, sample.table))
+        assert sample.table.num_rows > 0
+
+
+def test_what_drawing_again_cannot_mend_is_swapped_or_clamped() -> None:
+    table = checked("a < b AND a >= 10 AND price <= 5")
+    (rule,) = row_rules(table)
+    columns = {"a": pa.array([5, 1, 3, 30]), "b": pa.array([2, 50, 3, 40]), "price": pa.array([1, 2, 3, 99])}
+    fixed = {**columns, **repaired(rule, columns, rule.broken(columns), frozenset(columns))}
+    assert fixed["price"].to_pylist() == [1, 2, 3, 5]
+    assert fixed["a"].to_pylist()[1:] == [10, 10, 30]
+    assert fixed["b"].to_pylist() == [5, 50, 3, 40]
+    assert repaired(rule, columns, rule.broken(columns), frozenset()) == {}
+
+
+def test_a_check_that_no_row_can_meet_is_one_clear_error() -> None:
+    table = Table("t", (integer("id"), category("kind", 2)), ("id",), checks=(Check("never", "kind = 'other'"),))
+    rows = rows_of(table, id=np.arange(20), kind=texts(np.zeros(20, int)))
+    with pytest.raises(ValidationError, match=r"t: no synthetic row meets the check never; declare domains"):
+        draw_exactly(Schema("s", (table,), "t"), {"t": rows})
+
+
+def test_rows_that_are_dropped_are_counted_in_the_summary() -> None:
+    columns = (integer("id"), integer("n", 0, 1), integer("m", 0, 1))
+    table = Table("t", columns, ("id",), unique=(("n", "m"),))
+    rows = rows_of(table, id=np.arange(4), n=[0, 0, 1, 1], m=[0, 1, 0, 1])
+    sample = draw_exactly(Schema("s", (table,), "t"), {"t": rows}, scale=3.0)["t"]
+    assert sample.table.num_rows == 4  # there are no more pairs
+    assert sample.dropped == {"n, m not unique": 8}
+    assert sample.to_artifact().data["summary"]["rows dropped to keep constraints"] == {"n, m not unique": 8}
+
+
+def test_unique_values_are_drawn_again_before_rows_are_dropped() -> None:
+    columns = (integer("id"), integer("code", 1, 5000), category("series", 4), integer("number", 0, 400))
+    table = Table("t", columns, ("id",), unique=(("code",), ("series", "number")))
+    rng = np.random.default_rng(0)
+    pairs = rng.permutation([(s, k) for s in range(4) for k in range(401)])[:1200]
+    rows = rows_of(
+        table, id=np.arange(1200), code=rng.permutation(5000)[:1200] + 1, series=texts(pairs[:, 0]), number=pairs[:, 1]
+    )
+    sample = draw_exactly(Schema("s", (table,), "t"), {"t": rows})["t"]
+    assert sum(sample.dropped.values()) <= 12
+    for unique in table.unique:
+        assert sample.table.select(list(unique)).group_by(list(unique)).aggregate([]).num_rows == sample.table.num_rows
+
+
+def test_a_unique_value_per_owner_is_drawn_again_too() -> None:
+    unit = Table("unit", (integer("id"),), ("id",))
+    badge = Table(
+        "badge",
+        (integer("id"), integer("unit_id"), category("name", 5)),
+        ("id",),
+        (owner_key("badge", "unit_id", "unit", 4),),
+        unique=(("unit_id", "name"),),
+    )
+    rng = np.random.default_rng(0)
+    home = np.repeat(np.arange(500), 3)
+    name = np.concatenate([rng.choice(5, 3, replace=False) for _ in range(500)])
+    tables = {
+        "unit": rows_of(unit, id=np.arange(500)),
+        "badge": rows_of(badge, id=np.arange(1500), unit_id=home, name=texts(name)),
+    }
+    sample = draw_exactly(Schema("s", (unit, badge), "unit"), tables)["badge"]
+    assert (
+        sample.table.select(["unit_id", "name"]).group_by(["unit_id", "name"]).aggregate([]).num_rows
+        == sample.table.num_rows
+    )
+    assert sample.table.num_rows == 1500
+
+
+def cities() -> tuple[Schema, dict[str, pa.Table]]:
+    columns = (integer("id"), category("city", 12), category("state", 4), category("zone", 2), integer("place", 0, 99))
+    rules = (Dependency(("city",), ("state",)), Dependency(("state",), ("zone",)))
+    table = Table("t", columns, ("id",), dependencies=rules)
+    rng = np.random.default_rng(0)
+    city = rng.integers(0, 12, 3000)
+    rows = rows_of(
+        table,
+        id=np.arange(3000),
+        city=texts(city),
+        state=texts(city // 3),
+        zone=texts(city // 6),
+        place=rng.integers(0, 100, 3000),
+    )
+    return Schema("s", (table,), "t"), {"t": rows}
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1e8])
+def test_functional_dependencies_hold_in_chains_at_every_epsilon(epsilon: float) -> None:
+    schema, tables = cities()
+    made = draw_exactly(schema, tables, noise=SeededNoise(1) if epsilon < 1 else None, budget=Budget(epsilon, 1e-6))[
+        "t"
+    ].table
+    assert all(result.success for result in check_constraints(schema.table("t"), made))
+    if epsilon > 1:
+        found = dict(zip(made.column("city").to_pylist(), made.column("state").to_pylist(), strict=True))
+        assert all(int(state[1:]) == int(city[1:]) // 3 for city, state in found.items())
+
+
+def test_the_most_frequent_dependant_wins_and_null_determines_nothing() -> None:
+    rule = Dependency(("city",), ("state", "zip"))
+    columns = {
+        "city": pa.array(["a", "a", "a", "b", "b", None, None]),
+        "state": pa.array(["x", "y", "y", None, None, "p", "q"]),
+        "zip": pa.array([1, 2, 2, 3, 3, 4, 5]),
+    }
+    fixed = made_dependent([rule], columns, frozenset({"state", "zip"}))
+    assert fixed["state"].to_pylist() == ["y", "y", "y", None, None, "p", "q"]
+    assert fixed["zip"].to_pylist() == [2, 2, 2, 3, 3, 4, 5]
+
+
+def test_broken_constraints_are_reported_with_names_and_numbers_only() -> None:
+    schema, tables = cities()
+    table = schema.table("t")
+    rows = tables["t"].slice(0, 24)
+    wrong = rows.set_column(2, "state", pa.array(["v0"] * 12 + ["v1"] * 12))
+    results = check_constraints(table, wrong)
+    assert [result.success for result in results] == [False, False]
+    assert results[0].name == "expect_functional_dependency: city -> state"
+    assert results[0].column == "city,state"
+    assert 0 < (results[0].unexpected_count or 0) < 24
+    checked_table, good = columns_of_rows(10)
+    bad = good.set_column(1, "a", pa.array([100] * 10))
+    failed = [result for result in check_constraints(checked_table, bad) if not result.success]
+    assert failed[0].name == "expect_check_to_hold: order"
+    assert failed[0].column == "a,b"
+
+
+def test_checks_on_references_are_met_by_drawing_them_again() -> None:
+    """A friendship refers to two persons, who must not be the same."""
+    person = Table("person", (integer("id"),), ("id",))
+    keys = (
+        owner_key("friend", "one", "person", 5),
+        ForeignKey("friend", ("other",), "person", ("id",), max_children=5),
+    )
+    friend = Table(
+        "friend",
+        (integer("id"), integer("one"), integer("other")),
+        ("id",),
+        keys,
+        checks=(Check("two", "one <> other"),),
+    )
+    one = np.repeat(np.arange(8), 4)
+    tables = {
+        "person": rows_of(person, id=np.arange(8)),
+        "friend": rows_of(friend, id=np.arange(32), one=one, other=(one + 1 + np.tile(np.arange(4), 8)) % 8),
+    }
+    sample = draw_exactly(Schema("s", (person, friend), "person"), tables)["friend"]
+    assert sample.table.num_rows == 32
+    assert all(result.success for result in check_constraints(friend, sample.table))
+    rows = sample.table.to_pydict()
+    at = sample.parents["friend.other"]
+    assert [int(p) + 1 for p in at] == rows["other"]
+
+
+def test_checks_on_deferred_references_leave_them_empty_where_nothing_else_helps() -> None:
+    """Only who is no chief may have a boss."""
+    key = ForeignKey("t", ("boss",), "t", ("id",), max_children=50, optional=True)
+    table = Table(
+        "t",
+        (integer("id"), integer("boss", nullable=True), category("rank", 2)),
+        ("id",),
+        (key,),
+        checks=(Check("chief", "rank <> 'v1' OR boss IS NULL"),),
+    )
+    rng = np.random.default_rng(0)
+    rank = (rng.random(300) < 0.2).astype(int)
+    boss = rng.choice(np.flatnonzero(rank == 1), 300)
+    rows = rows_of(table, id=np.arange(300), boss=pa.array(boss, mask=rank == 1), rank=texts(rank))
+    made = draw_exactly(Schema("s", (table,), "t"), {"t": rows})["t"].table
+    assert all(result.success for result in check_constraints(table, made))
+    assert made.column("boss").null_count == pytest.approx((rank == 1).sum(), abs=6)
+
+
+def test_dependencies_on_keys_that_are_made_anew_are_refused() -> None:
+    schema = Schema(
+        "s", (Table("t", (integer("id"), category("c", 2)), ("id",), dependencies=(Dependency(("c",), ("id",)),)),), "t"
+    )
+    with pytest.raises(SpecError, match=r"t\.\(c\): determines the key column id"):
+        PrivBench().plan(schema, Budget(1.0), {})
+
+
+def test_rows_choose_inside_their_group_and_differently_inside_a_scope() -> None:
+    rng = np.random.default_rng(0)
+    group = np.array([0, 0, 1, 1, 1, -1])
+    of_parent = np.array([0, 0, 1, -1])
+    rules = (Distinct(np.zeros(6, np.int64), np.arange(4)),)
+    for _ in range(20):
+        places = pick_parents([], np.ones(6, dtype=bool), Choice(group, of_parent, rules), rng)
+        assert sorted(places[:2].tolist()) == [0, 1]
+        assert sorted(places[2:5].tolist()) == [-1, -1, 2]
+        assert places[5] == -1
+    free = pick_parents([], np.array([True, False]), Choice.free(2, 3), rng)
+    assert free[0] >= 0
+    assert free[1] == -1
+
+
+def test_the_finest_wish_that_can_be_fulfilled_decides() -> None:
+    rough = (np.array([0, 0, 1, 1]), np.array([1, 0, 1]))
+    fine = (np.array([0, 1, 2, 3]), np.array([3, 1, 9]))
+    places = pick_parents([rough, fine], np.ones(3, dtype=bool), Choice.free(3, 4), np.random.default_rng(0))
+    assert places.tolist()[:2] == [3, 1]
+    assert places[2] in (2, 3)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 50, 1000])
+def test_circles_are_opened_with_few_changes(n: int) -> None:
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        places = np.where(rng.random(n) < 0.1, -1, rng.integers(0, n, n))
+        forest = without_circles(places, Choice.free(n, n), rng)
+        here = np.arange(n)
+        for _ in range(n):
+            here = np.where(here >= 0, forest[here], -1)
+        assert (here == -1).all()
+        assert (forest != places).sum() <= 3 * np.log(n + 2)
+        if n == 1000:
+            assert ((forest >= 0) == (places >= 0)).all()

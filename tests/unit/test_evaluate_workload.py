@@ -1,0 +1,193 @@
+"""Workloads: reading files, resolving names, counting, and the figures by joins and by cardinality."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from privbench_core.errors import InternalError, SourceError
+from privbench_core.evaluate.engine import Engine
+from privbench_core.evaluate.naming import UnansweredError
+from privbench_core.evaluate.statements import Statement, Workload, read_workload
+from privbench_core.evaluate.workload import Answer, WorkloadResult, run_workload
+
+USERS = pa.table({"Id": [1, 2, 3, 4], "Views": [10, 20, None, 40], "name": ["a", "b", "it's", "secret-value"]})
+POSTS = pa.table({"Id": [1, 2, 3], "ownerId": [1, 1, 3], "Score": [5, 6, 7]})
+TABLES = {"users": USERS, "blogPosts": POSTS}
+
+
+def written(tmp_path, text):
+    file = tmp_path / "w.sql"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def counted(*queries, tables=TABLES, **options):
+    return run_workload(Workload.of(queries), tables, tables, **options)
+
+
+def test_queries_are_split_at_semicolons_that_end_them(tmp_path):
+    file = written(tmp_path, "-- one; two\nselect ';' ;;\n /* a; b */ select 2; select 3")
+    assert [s.sql for s in read_workload(file).statements] == ["select ';'", "select 2", "select 3"]
+
+
+def test_the_form_of_cardinality_benchmarks_is_read(tmp_path):
+    file = written(tmp_path, "SELECT COUNT(*) FROM a as b WHERE b.x='p||q';||0||79\nSELECT 1||0||3\n")
+    first, second = read_workload(file).statements
+    assert first == Statement("SELECT COUNT(*) FROM a as b WHERE b.x='p||q'", 79)
+    assert second == Statement("SELECT 1", 3)
+
+
+def test_concatenation_is_not_taken_for_a_cardinality(tmp_path):
+    queries = read_workload(written(tmp_path, "select name||1||2;\nselect 1;\n")).statements
+    assert [s.stated for s in queries] == [None, None]
+    assert queries[0].sql == "select name||1||2"
+
+
+def test_a_file_may_be_in_the_dialect_of_duckdb(tmp_path):
+    read = read_workload(written(tmp_path, "-- dialect: DuckDB\nselect count(*) from users where Views // 20 = 1"))
+    assert read.dialect == "duckdb"
+    assert run_workload(read, TABLES, TABLES).answers[0].true == 1
+    assert read_workload(written(tmp_path, read.to_sql())) == read
+    with pytest.raises(SourceError, match="dialect mysql is unknown; known: duckdb, postgres"):
+        read_workload(written(tmp_path, "-- dialect: mysql\nselect 1"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"select '\xff\xfe'", "not UTF-8"), (b"-- nothing", "holds no query"), (b"select 'open", "left open")],
+)
+def test_files_that_hold_no_workload_are_refused(tmp_path, content, message):
+    (tmp_path / "w.sql").write_bytes(content)
+    with pytest.raises(SourceError, match=message):
+        read_workload(tmp_path / "w.sql")
+    with pytest.raises(SourceError, match="cannot be read"):
+        read_workload(tmp_path / "none.sql")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select count(*) from BLOGPOSTS where OWNERID = 1",
+        'select count(*) from public."blogPosts" p where P.ownerid = 1',
+        "select count(*) from blogposts where BlogPosts.ownerId = 1",
+        "with mine as (select OwnerId as OwnerId from blogPosts) select count(*) from mine m where m.ownerid = 1",
+        "select count(*) from users u, blogposts p where u.id = p.ownerid and u.views = 10",
+        "select x from blogposts b cross join lateral (select b.ownerid as x) y where x = 1",
+    ],
+)
+def test_names_are_found_whatever_their_case(sql):
+    engine = Engine(TABLES)
+    query = engine.understand(sql)
+    assert engine.cardinality(query) == 2
+    # In PostgreSQL the schema's spelling needs quotes.
+    assert '"blogPosts"' in query.tree.sql("postgres")
+    assert '"ownerId"' in query.tree.sql("postgres")
+
+
+def test_a_column_that_tables_spell_differently_follows_its_qualifier():
+    tables = {"a": pa.table({"Id": [1, 2]}), "b": pa.table({"ID": [2, 3]})}
+    query = Engine(tables).understand("select count(*) from a x, b y where x.id = y.id")
+    assert query.tree.sql("postgres").endswith('WHERE x."Id" = y."ID"')
+    with pytest.raises(UnansweredError, match="id: tables spell this column in several ways"):
+        Engine(tables).understand("select count(*) from a, b where id = 1")
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("select count(*)::int from users where Views > 10", 2),
+        ("select count(distinct ownerId) from blogposts", 2),
+        ("select sum(score), max(score) from blogposts where ownerid = 1 order by 1 limit 1", 2),
+        ("select name from users order by views", 4),
+        ("select id from users order by id limit 3", 3),
+        ("select ownerid, count(*) from blogposts group by ownerid", 2),
+        ("select count(*) from blogposts group by ownerid", 2),
+        ("select distinct ownerid from blogposts union all select 1", 3),
+        ("select count(*) over () from users", 4),
+        ("select count(*) from users where name ~ '^[ab]$'", 2),
+        ("select count(*) from users where views is distinct from 10", 3),
+    ],
+)
+def test_cardinality_is_what_is_counted_aggregated_or_returned(sql, rows):
+    assert counted(sql).answers[0].true == rows
+
+
+def test_failing_queries_are_left_out_and_their_reasons_quote_no_value():
+    found = counted(
+        "select count(*) from users",
+        "select count(*) from users where cast(name as int) > 1",
+        "not sql at all ((",
+        "select * from 'spec.yaml'",
+        "select * from read_text('/etc/hostname')",
+        "delete from users",
+        "select count(*) from user",
+        "select count(*) from users where age > 3",
+        "select count(*) from pg_catalog.pg_class",
+    )
+    assert [answer.number for answer in found.answers] == [1]
+    reasons = dict(found.failed)
+    assert list(reasons) == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert reasons[2] == "failed while running (ConversionException) (on the source)"
+    assert reasons[3] == "not understood as PostgreSQL"
+    assert reasons[6] == "not a SELECT"
+    assert reasons[7] == "user: no such table; did you mean 'users'?"
+    assert '"age"' in reasons[8]
+    assert "schema pg_catalog" in reasons[9]
+    assert "secret-value" not in str(found.to_dict()["failed"])
+
+
+def test_a_query_that_takes_too_long_is_reported_and_the_rest_goes_on():
+    slow = "select count(*) from generate_series(1, 100000) a(x), generate_series(1, 10000000) b(y) where x * y = 7"
+    found = counted(slow, "select count(*) from users", timeout=0.2)
+    assert found.failed == ((1, "took longer than 0.2 s (on the source)"),)
+    assert found.answers[0].true == 4
+
+
+def test_errors_are_told_by_joins_and_by_cardinality():
+    true = [0, 10, 20, 20, 20, 1000]
+    answers = tuple(Answer("", t, t * (2 if t > 20 else 1), n, joins=n % 2) for n, t in enumerate(true, start=1))
+    found = WorkloadResult(answers)
+    assert {joins: len(errors.errors) for joins, errors in found.by_joins.items()} == {0: 3, 1: 3}
+    assert found.by_joins[0].mean == pytest.approx(4 / 3)
+    # Equal cardinalities are in one class, so the middle one takes all three of them.
+    assert found.cardinality_classes == {"low": (0, 10), "medium": (20, 20), "high": (1000, 1000)}
+    assert found.by_cardinality["high"].mean == 2
+    assert found.empty == (1,)
+    told = found.to_dict()
+    assert [row["queries"] for row in told["by_cardinality"]] == [2, 3, 1]
+    assert told["queries"][5]["q_error"] == 2
+
+
+def test_joins_are_mentions_of_tables_less_one():
+    found = counted(
+        "select count(*) from users",
+        "select count(*) from users u join blogposts p on u.id = p.ownerid",
+        "select count(*) from users where id in (select ownerid from blogposts) and id < (select max(id) from users)",
+        "with p as (select * from blogposts) select count(*) from p",
+    )
+    assert [answer.joins for answer in found.answers] == [0, 1, 2, 0]
+
+
+def test_estimates_are_divided_by_the_scale_and_may_come_from_a_rebound_workload():
+    double = {"users": pa.concat_tables([USERS, USERS]), "blogPosts": POSTS}
+    workload = Workload.of(["select count(*) from users where views > 10"])
+    rebound = Workload.of(["select count(*) from users where views > 30"])
+    assert run_workload(workload, TABLES, double, scale=2).errors.mean == 1
+    answer = run_workload(workload, TABLES, double, scale=2, rebound=rebound).answers[0]
+    assert (answer.true, answer.estimated, answer.sql) == (2, 1, workload.statements[0].sql)
+    with pytest.raises(InternalError):
+        run_workload(workload, TABLES, double, rebound=Workload(()))
+
+
+def test_cardinalities_that_are_not_as_stated_are_told():
+    workload = Workload((Statement("select count(*) from users", 4), Statement("select count(*) from blogposts", 4)))
+    assert run_workload(workload, TABLES, TABLES).misstated == (2,)
+
+
+def test_a_workload_without_answers_has_no_q_error():
+    found = run_workload(Workload.of(["select count(*) from nowhere"], internal=True), {}, {})
+    assert found.errors is None
+    told = found.to_dict()
+    assert (told["q_error"], told["by_joins"], told["by_cardinality"]) == (None, [], [])
+    assert told["made_from_private_rows"]

@@ -1,0 +1,84 @@
+"""Plans as trees, the edit distance between them, and the figures made of measured times."""
+
+from __future__ import annotations
+
+import pytest
+
+from privbench_core.evaluate.plans import Plan, edit_distance
+from privbench_core.evaluate.runtime import Protocol, QueryTime, RunTimeResult
+
+A, B, C = (Plan(f"Seq Scan on {name}") for name in "abc")
+
+
+def join(left, right, label="Hash Join"):
+    return Plan(label, (left, Plan("Hash", (right,))))
+
+
+def test_plans_are_read_without_what_differs_by_chance():
+    scan = {"Node Type": "Index Scan", "Relation Name": "t", "Index Name": "t_x_idx1", "Scan Direction": "Forward",
+            "Actual Rows": 17}  # fmt: skip
+    node = {
+        "Node Type": "Aggregate",
+        "Strategy": "Hashed",
+        "Plans": [
+            {"Node Type": "Nested Loop", "Join Type": "Semi", "Parent Relationship": "Outer", "Plans": [scan]},
+            {"Node Type": "Seq Scan", "Relation Name": "u", "Parent Relationship": "SubPlan"},
+        ],
+    }
+    plan = Plan.of(node)
+    assert str(plan) == "Aggregate hashed\n  Nested Loop semi\n    Index Scan on t\n  Seq Scan on u as SubPlan"
+    assert plan.size == 4
+    assert Plan.of({**node, "Actual Rows": 3}) == plan
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "distance"),
+    [
+        (A, A, 0),
+        (A, B, 1),
+        (join(A, B), join(A, B), 0),
+        (join(A, B), join(B, A), 2),
+        (join(A, B), join(A, B, "Merge Join"), 1),
+        (join(A, B), Plan("Hash Join", (A, B)), 1),
+        (A, join(A, B), 3),
+        (join(join(A, B), C), join(A, join(B, C)), 4),
+        (join(join(A, B), C), join(A, C), 3),
+        (Plan("Sort", (Plan("Sort", (A,)),)), Plan("Sort", (A,)), 1),
+    ],
+)
+def test_edit_distance(one, other, distance):
+    assert edit_distance(one, other) == distance
+    assert edit_distance(other, one) == distance
+
+
+def test_the_example_of_zhang_and_shasha():
+    f = Plan("f", (Plan("d", (Plan("a"), Plan("c", (Plan("b"),)))), Plan("e")))
+    g = Plan("f", (Plan("c", (Plan("d", (Plan("a"), Plan("b"))),)), Plan("e")))
+    assert edit_distance(f, g) == 2
+
+
+def measured(number, source, synthetic, again, distance=0, buffers=(10, 10)):
+    return QueryTime(number, "select 1", (source, synthetic), again, distance, (4, 6), buffers)
+
+
+def test_figures_of_run_times():
+    times = (measured(1, 10, 15, 11), measured(2, 20, 10, 20, distance=5), measured(3, 8, 8, 6, buffers=(10, 25)))
+    found = RunTimeResult(times, ((4, "too slow"),), 4, Protocol(), "16.2")
+    assert found.discrepancy == pytest.approx({"mean": 100 / 3, "median": 50, "75th": 50, "max": 50})
+    assert found.noise["median"] == pytest.approx(10)
+    assert found.buffers["max"] == pytest.approx(150)
+    assert found.same_plan == pytest.approx(2 / 3)
+    assert found.plan_similarity == pytest.approx((1 + 0.5 + 1) / 3)
+    assert not found.sampled
+    told = found.to_dict()
+    assert told["measured"] == 3
+    assert told["times"][0]["discrepancy_percent"] == pytest.approx(50)
+    assert told["failed"] == [{"query": 4, "reason": "too slow"}]
+
+
+def test_nothing_measured_is_no_figure():
+    found = RunTimeResult((), ((1, "failed"),), 500, Protocol(limit=1), "16.2")
+    assert (found.discrepancy, found.same_plan, found.plan_similarity) == (None, None, None)
+    assert found.sampled
+    assert measured(1, 0, 0, 0).discrepancy == 0
+    assert measured(1, 0, 1, 0).discrepancy == 100

@@ -1,0 +1,220 @@
+"""Truncation against an attacker: keys written differently, dropped rows, units that reach into others."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privbench_core.counts.contingency import contingency
+from privbench_core.domain.codecs import codec_for
+from privbench_core.domain.coder import Coder
+from privbench_core.privacy.relations import WEIGHT_UNIT, PrivateDatabase, stability
+from privbench_core.privacy.views import OfParent, Own, ViewSpec, build_view, distinct_weights
+from privbench_core.schema.model import Column, ColumnType, ForeignKey, Learn, Schema, Table
+from tests.helpers.databases import SECRET, Database
+
+INTEGER = ColumnType.INTEGER
+UNIT = Table("unit", (Column("id", INTEGER),), ("id",))
+
+
+def integers(values: object) -> pa.Array:
+    """An Arrow column of 64-bit integers."""
+    return pa.array(values, pa.int64())
+
+
+def table(name: str, *keys: ForeignKey) -> Table:
+    """A table of keys: ``id`` and one column per foreign key."""
+    columns = (Column(k.columns[0], INTEGER, nullable=k.optional) for k in keys)
+    return Table(name, (Column("id", INTEGER), *columns), ("id",), keys)
+
+
+def key(child: str, column: str, parent: str, most: int, *, owner: bool = False) -> ForeignKey:
+    """A foreign key to ``parent.id``; optional where it is not the owner key."""
+    return ForeignKey(child, (column,), parent, ("id",), max_children=most, owner=owner, optional=not owner)
+
+
+def measure_of(database: Database, name: str) -> dict[int, int]:
+    """Weight of each kept row, by primary key."""
+    private = database.private()
+    keys = database.tables[name].column("id").to_pylist()
+    return {k: int(w) for k, w, keep in zip(keys, private.weights(name), private.kept(name), strict=True) if keep}
+
+
+def shift(database: Database, smaller: Database, name: str) -> float:
+    """L1 distance between the weighted row measures of two neighbours."""
+    one, other = measure_of(database, name), measure_of(smaller, name)
+    return sum(abs(one.get(row, 0) - other.get(row, 0)) for row in one.keys() | other.keys()) / WEIGHT_UNIT
+
+
+@pytest.mark.parametrize("odd", [dt.time(3, 4, 5), dt.time(3, 4, 5, 678), dt.time(0)])
+def test_other_units_timestamps_do_not_decide_which_rows_are_kept(odd: dt.time) -> None:
+    event = Table(
+        "event",
+        (Column("unit_id", INTEGER), Column("at", ColumnType.TIMESTAMP)),
+        ("unit_id", "at"),
+        (ForeignKey("event", ("unit_id",), "unit", ("id",), max_children=2, owner=True),),
+    )
+    rows = [
+        (u, dt.datetime.combine(dt.date(2020, 1, d), odd if u == 20 else dt.time(0)))
+        for u in range(21)
+        for d in range(1, 7)
+    ]
+    events = {"unit_id": integers([u for u, _ in rows]), "at": pa.array([at for _, at in rows], pa.timestamp("us"))}
+    tables = {"unit": pa.table({"id": integers(range(21))}), "event": pa.table(events)}
+    database = Database(Schema("d", (UNIT, event), "unit"), tables)
+    kept, without = database.private().kept("event"), database.without(20).private().kept("event")
+    assert kept[:120].tolist() == without.tolist()
+
+
+def test_dropped_rows_do_not_name_values() -> None:
+    row = Table(
+        "row",
+        (Column("id", INTEGER), Column("up", INTEGER), Column("word", ColumnType.CATEGORY, Learn())),
+        ("id",),
+        (key("row", "up", "unit", 2, owner=True),),
+    )
+    words = [f"word {i}" for i in range(500)]
+    rows = pa.table({"id": integers(range(500)), "up": integers([1] * 500), "word": pa.array(words)})
+    private = PrivateDatabase(
+        Schema("d", (UNIT, row), "unit"), {"unit": pa.table({"id": integers([1])}), "row": rows}, SECRET
+    )
+    exact, view = distinct_weights(private, "row", "word")
+    assert len(exact) == view.touched == 2
+
+
+def test_a_parent_beyond_its_bound_reaches_nobody() -> None:
+    schema = Schema(
+        "d",
+        (
+            UNIT,
+            table("post", key("post", "author", "unit", 2, owner=True)),
+            table("vote", key("vote", "voter", "unit", 3, owner=True), key("vote", "post", "post", 1)),
+        ),
+        "unit",
+    )
+    others = range(1, 40)  # unit 0 has 39 posts, and everybody else votes once, on one of them
+    tables = {
+        "unit": pa.table({"id": integers(range(40))}),
+        "post": pa.table({"id": integers([*others, 99]), "author": integers([0] * 39 + [1])}),
+        "vote": pa.table({"id": integers(others), "voter": integers(others), "post": integers(others)}),
+    }
+    database = Database(schema, tables)
+    declared = stability(schema, "vote")
+    assert shift(database, database.without(0), "vote") <= declared
+    views = [build_view(d.private(), ViewSpec("vote", {})) for d in (database, database.without(0))]
+    totals = [int(view.weights.sum()) for view in views if view.weights is not None]
+    assert abs(totals[0] - totals[1]) <= views[0].stability
+
+
+def test_what_is_removed_along_the_way_takes_its_children_with_it() -> None:
+    schema = Schema(
+        "d",
+        (
+            UNIT,
+            table("post", key("post", "author", "unit", 1, owner=True), key("post", "editor", "unit", 5)),
+            table("comment", key("comment", "post", "post", 20, owner=True)),
+            table("like", key("like", "fan", "unit", 1, owner=True), key("like", "comment", "comment", 1)),
+        ),
+        "unit",
+    )
+    fans = range(10, 110)  # unit 0 edits the posts of units 1 to 5; their 100 comments are liked by 100 others
+    tables = {
+        "unit": pa.table({"id": integers(range(110))}),
+        "post": pa.table({"id": integers(range(1, 6)), "author": integers(range(1, 6)), "editor": integers([0] * 5)}),
+        "comment": pa.table({"id": integers(fans), "post": integers([1 + fan % 5 for fan in fans])}),
+        "like": pa.table({"id": integers(fans), "fan": integers(fans), "comment": integers(fans)}),
+    }
+    database = Database(schema, tables)
+    assert shift(database, database.without(0), "like") <= stability(schema, "like")
+
+
+@pytest.mark.parametrize("last", [2**60 + 2, None])
+def test_large_keys_find_their_parents_whether_or_not_another_is_null(last: int | None) -> None:
+    row = table("row", key("row", "up", "unit", 2, owner=True), key("row", "other", "unit", 3))
+    ids = [2**60, 2**60 + 1, 2**60 + 2]
+    rows = pa.table({"id": integers([1, 2, 3]), "up": integers(ids), "other": integers([*ids[:2], last])})
+    private = PrivateDatabase(
+        Schema("d", (UNIT, row), "unit"), {"unit": pa.table({"id": integers(ids)}), "row": rows}, SECRET
+    )
+    assert private.parent_rows(row.foreign_keys[1]).tolist()[:2] == [0, 1]
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Database:
+    """Random tables, each owned by an earlier one, with more private parents whose declared bounds the data keeps."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    names = ["unit", "a", "b", "c", "d"]
+    tables, rows = [UNIT], {"unit": {"id": list(range(int(rng.integers(2, 6))))}}
+    for place, name in enumerate(names[1:], start=1):
+        up = names[int(rng.integers(place))]
+        keys = [key(name, "up", up, int(rng.integers(1, 4)), owner=True)]
+        count = int(rng.integers(0, 14)) if rows[up]["id"] else 0
+        columns: dict[str, list[int | None]] = {"id": list(range(count))}
+        columns["up"] = [int(v) for v in rng.choice(rows[up]["id"], count)] if count else []
+        for number in range(int(rng.integers(0, 3))):
+            other, most = names[int(rng.integers(place))], int(rng.integers(1, 4))
+            keys.append(key(name, f"other{number}", other, most))
+            slots = rng.permutation([v for v in rows[other]["id"] for _ in range(most)]).tolist()
+            columns[f"other{number}"] = [
+                int(slots.pop()) if slots and rng.random() < 0.7 else None for _ in range(count)
+            ]
+        tables.append(table(name, *keys))
+        rows[name] = columns
+    arrow = {n: pa.table({c: integers(v) for c, v in cols.items()}) for n, cols in rows.items()}
+    return Database(Schema("network", tuple(tables), "unit"), arrow)
+
+
+@settings(max_examples=40)
+@given(networks())
+def test_stability_and_touched_rows_hold_on_random_networks(database: Database) -> None:
+    for unit in database.units():
+        smaller = database.without(unit)
+        for each in database.schema.tables:
+            view = build_view(database.private(), ViewSpec(each.name, {}))
+            assert shift(database, smaller, each.name) * view.unit <= view.stability
+            changed = measure_of(database, each.name).keys() ^ measure_of(smaller, each.name).keys()
+            assert len(changed) <= view.touched
+
+
+def test_a_reference_that_is_set_to_null_moves_no_more_than_declared() -> None:
+    post = Table(
+        "post",
+        (
+            Column("id", INTEGER),
+            Column("author", INTEGER),
+            Column("answers", INTEGER, nullable=True),
+            Column("long", ColumnType.BOOLEAN),
+        ),
+        ("id",),
+        (key("post", "author", "unit", 2, owner=True), key("post", "answers", "post", 2)),
+    )
+    schema = Schema("d", (UNIT, post), "unit")
+    answers = post.foreign_keys[1]
+    assert schema.deferred_keys == {answers.name}
+    coder = Coder(codec_for(post.column("long"), table="post"))
+    spec = ViewSpec("post", {"of": (OfParent(answers, "long"), coder), "own": (Own("long"), coder)})
+    furthest = 0.0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        slots = rng.permutation(np.repeat(np.arange(30), 2))[:30]
+        posts = {
+            "id": integers(range(30)),
+            "author": integers(rng.integers(0, 10, 30)),
+            "answers": pa.array(
+                [int(s) if s != i and rng.random() < 0.8 else None for i, s in enumerate(slots)], pa.int64()
+            ),
+            "long": pa.array(rng.random(30) < 0.5),
+        }
+        database = Database(schema, {"unit": pa.table({"id": integers(range(10))}), "post": pa.table(posts)})
+        for unit in range(10):
+            one, other = (build_view(each.private(), spec) for each in (database, database.without(unit)))
+            tables = [contingency(view.codes, view.sizes, ("of", "own"), view.weights) for view in (one, other)]
+            moved = np.abs(tables[0] - tables[1]).sum()
+            assert moved <= one.stability
+            furthest = max(furthest, moved / one.unit)
+    assert furthest > 1, "no reference was cleared: the test looks at nothing"

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privbench_core.errors import ReleaseError, ValidationError
+from privbench_core.pipeline.workspace import ReleaseStore, Workspace
+from privbench_core.privacy.budget import Measure, zero
+from privbench_core.schema.model import Column, ColumnType, Schema, Table
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import StepContext
+from privbench_core.synthesizers.registry import load_synthesizer
+from privbench_core.synthesizers.stages.fidelity import JOIN, ONE_WAY
+from privbench_core.synthesizers.stages.publish import publish_step
+from privbench_core.synthesizers.stages.validate import FidelityLimits
+from tests.helpers.noise import SeededNoise
+from tests.helpers.planted import NoNoise, integer, place_of, planted_pair, rows_of
+
+
+def test_a_limit_allows_for_the_noise_of_its_figure():
+    limits = FidelityLimits(one_way=0.2, join=0.5)
+    assert limits.of({"metric": ONE_WAY, "noise": 0.0}) == 0.2
+    assert limits.of({"metric": ONE_WAY, "noise": 0.1}) == pytest.approx(0.5)
+    assert limits.of({"metric": JOIN, "noise": 0.9}) == 1.0
+
+
+def test_figures_are_small_for_a_good_model_and_fail_a_strict_limit(tmp_path: Path):
+    schema, tables = planted_pair(1500)
+    good = place_of(
+        tmp_path / "good", schema, tables, options={"max_one_way": 0.05, "max_two_way": 0.1, "max_join": 0.1}
+    )
+    result = good.run_with(NoNoise(), 1e6)
+    metrics = result.releases["fidelity", "child"].artifact.data["metrics"]
+    assert [metric["metric"] for metric in metrics] == ["one-way TVD", "two-way TVD", "join TVD"]
+    assert all(metric["value"] < 0.05 for metric in metrics)
+    strict = place_of(tmp_path / "strict", schema, tables, options={"max_two_way": 1e-6})
+    with pytest.raises(ValidationError, match=r"expectations fail, so nothing is published"):
+        strict.run_with(NoNoise(), 1e6)
+    assert not strict.out.exists()
+
+
+def test_a_failed_limit_can_be_raised_without_paying_again(tmp_path: Path):
+    schema, tables = planted_pair(300)
+    here = place_of(tmp_path, schema, tables, options={"max_one_way": 0, "max_two_way": 0, "max_join": 0})
+    with pytest.raises(ValidationError):
+        here.run(80.0)
+    spent = here.spent
+    here.spec.options["max_one_way"] = here.spec.options["max_two_way"] = here.spec.options["max_join"] = 1  # type: ignore[index]
+    assert here.run(80.0).paid == 0
+    assert here.spent == spent
+
+
+def test_small_tables_do_not_fail_for_being_small(tmp_path: Path):
+    schema, tables = planted_pair(8)
+    here = place_of(tmp_path, schema, tables)
+    for seed in range(5):
+        assert here.run_with(SeededNoise(seed), 0.3, seed=seed).out.exists()
+
+
+def test_nothing_is_published_if_one_expectation_fails(tmp_path: Path):
+    schema, tables = planted_pair(3)
+    good, bad = ({"name": "n", "column": "c", "success": success} for success in (True, False))
+    step = publish_step(schema, zero(Measure.PURE))
+    inputs = {("sample", name): Artifact({}, rows) for name, rows in tables.items()}
+    inputs |= {
+        ("validate", "parent"): Artifact({"expectations": [good]}),
+        ("validate", "child"): Artifact({"expectations": [good, bad]}),
+    }
+    inputs |= {key: Artifact({"summary": {}}) for key in step.inputs if key not in inputs}
+    out = tmp_path / "out"
+    with pytest.raises(ValidationError, match=r"child: 1 expectations? fails?.*c: n"):
+        step.run(StepContext(inputs, None, {}, 0, out=out))
+    assert not out.exists()
+
+
+def test_the_registry_gives_a_new_instance_each_time():
+    assert load_synthesizer("privbench") is not load_synthesizer("privbench")
+
+
+def test_the_release_store_keeps_bytes_and_notices_damage(tmp_path: Path):
+    store = ReleaseStore(tmp_path)
+    digest = store.put("ab" * 16, b"content")
+    assert store.get("ab" * 16, digest) == b"content"
+    assert store.get("cd" * 16) is None
+    store.path("ab" * 16).write_bytes(b"c0ntent")
+    with pytest.raises(ReleaseError, match="damaged"):
+        store.get("ab" * 16, digest)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [f"{'ab' * 16}.bin"]
+
+
+def test_a_workspace_keeps_its_secret_and_shows_it_to_nobody_else(tmp_path: Path):
+    here = place_of(tmp_path, *planted_pair(3))
+    first = Workspace(here.spec)
+    keyed = first.keyed("rows")
+    first.close()
+    again = Workspace(here.spec)
+    assert again.keyed("rows") == keyed
+    again.close()
+    assert (here.spec.state / "secret.key").stat().st_mode & 0o077 == 0
+    assert here.spec.state.stat().st_mode & 0o077 == 0
+    other = Workspace(place_of(tmp_path / "other", *planted_pair(3)).spec)
+    assert other.keyed("rows") != keyed
+    other.close()
+
+
+def test_clamped_values_do_not_count_as_a_distance(tmp_path: Path):
+    """Half of the values lie beyond the declared range; they are published at its ends, where they belong."""
+    table = Table("t", (integer("id"), integer("x", 10, 20), Column("s", ColumnType.TEXT, max_length=3)), ("id",))
+    x = np.tile([-5, 12, 15, 99], 300)
+    rows = rows_of(table, id=np.arange(1200), x=x, s=np.where(x > 50, "longer than three", "ab"))
+    here = place_of(tmp_path, Schema("s", (table,), "t"), {"t": rows})
+    metrics = here.run_with(NoNoise(), 1e6).releases["fidelity", "t"].artifact.data["metrics"]
+    assert all(metric["value"] < 0.01 for metric in metrics)
