@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.errors import InternalError
 from privbench_core.evaluate.encode import Coded
 from privbench_core.evaluate.marginals import CodeTable, Distances, mean_distances, subset_distances, tvd
 from privbench_core.evaluate.subsets import ColumnSubsets
@@ -93,13 +92,11 @@ def meetings(schema: Schema) -> tuple[tuple[ForeignKey, ForeignKey], ...]:
 
 def link_chain(chain: Chain, tables: Mapping[str, pa.Table], coded: Mapping[str, Coded]) -> Linked:
     """Rows of the first key's table, linked to those of the last key's parent."""
-    links: NDArray[np.int64] | None = None
-    for key in chain:
-        step = parent_rows(tables[key.parent], tables[key.child], key)
-        links = step if links is None else _through(links, step)
-    child, parent = coded[chain[0].child], coded[chain[-1].parent]
-    if links is None:
-        raise InternalError("a chain has at least one key")
+    first, *others = chain
+    links = parent_rows(tables[first.parent], tables[first.child], first)
+    for key in others:
+        links = _through(links, parent_rows(tables[key.parent], tables[key.child], key))
+    child, parent = coded[first.child], coded[chain[-1].parent]
     return Linked(parent.codes, parent.sizes, child.codes, child.sizes, links)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +22,9 @@ from privbench_core.schema.checks import columns_of, parse_check
 from privbench_core.schema.model import Check, Dependency, Table
 from privbench_core.source.arrow_types import arrow_type
 
-if TYPE_CHECKING:
-    from sqlglot.expressions import Expression
-
 Arrays = Mapping[str, pa.Array]
 Mask = NDArray[np.bool_]
+Tree = Any  # an expression of sqlglot, whose kinds have different parts
 # fmt: off
 _NODES = frozenset(
     {
@@ -92,7 +90,7 @@ def _rule(table: Table, check: Check) -> RowRule | None:
     return rule
 
 
-def _plain(node: Expression) -> Expression:
+def _plain(node: Tree) -> Tree:
     """Casts to types of the source's own (enums) left out: such values are text here."""
     from sqlglot import exp
 
@@ -128,7 +126,7 @@ def repaired(rule: RowRule, columns: Arrays, rows: Mask, free: frozenset[str]) -
     return changed
 
 
-def _orders(tree: Expression) -> list[tuple[Expression, Expression, bool]]:
+def _orders(tree: Tree) -> list[tuple[Tree, Tree, bool]]:
     """(smaller, larger, strictly) of the comparisons that all must hold."""
     tree = tree.unnest()
     kind = type(tree).__name__
@@ -145,14 +143,14 @@ def _orders(tree: Expression) -> list[tuple[Expression, Expression, bool]]:
 
 
 def _ordered(
-    low: Expression, high: Expression, columns: Arrays, rows: Mask, free: frozenset[str], *, strict: bool
+    low: Tree, high: Tree, columns: Arrays, rows: Mask, free: frozenset[str], *, strict: bool
 ) -> dict[str, pa.Array]:
     """The columns of one comparison, put right where that is possible."""
     from sqlglot import exp
 
     names = [next(iter(columns_of(side))) if isinstance(side, exp.Column) else None for side in (low, high)]
     one, other = names
-    if one in free and other in free and one is not None and other is not None:
+    if one in free and other in free:
         a, b = columns[one], columns[other]
         if a.type == b.type:
             swap = pa.array(rows & _truth(pc.greater(a, b)))

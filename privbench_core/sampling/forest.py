@@ -50,7 +50,7 @@ def _one_of_each_circle(places: Places) -> Places:
     on_circle[steps] = True
     on_circle[n] = False
     rows = np.flatnonzero(on_circle)
-    return rows[least[rows] == rows]
+    return np.asarray(rows[least[rows] == rows], dtype=np.int64)
 
 
 def _roots(places: Places) -> Places:

@@ -6,12 +6,13 @@ by trying it out in a database in memory, and not by a list of what some version
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from privbench_core.schema.ddl import comment_statements, enum_statements, name_list, quote_identifier, sql_type
 from privbench_core.schema.model import Column, ForeignKey, Schema, Table
-from privbench_core.schema.sql_types import sql_type_of
+from privbench_core.schema.sql_types import parse_sql_type, sql_type_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -56,12 +57,13 @@ def duckdb_schema(schema: Schema) -> DuckDBSchema:
         for statement in enums:
             scratch.execute(statement)
         for table in schema.sampling_order:
-            keys = [key for key in table.foreign_keys if key.parent in tables and key.name not in schema.deferred_keys]
-            left_out += [
-                f"{key.name}: the foreign key, because rows of {key.parent} are loaded at the same time or later"
-                for key in table.foreign_keys
-                if key not in keys
-            ]
+            keys = []
+            for key in table.foreign_keys:
+                reason = _obstacle(schema, key, tables)
+                if reason is None:
+                    keys.append(key)
+                else:
+                    left_out.append(f"{key.name}: the foreign key, because {reason}")
             tables[table.name] = _table(table, keys, scratch, left_out)
             scratch.execute(tables[table.name])
     after = [
@@ -71,6 +73,22 @@ def duckdb_schema(schema: Schema) -> DuckDBSchema:
     ]
     after += [statement for table in schema.tables for statement in comment_statements(table)]
     return DuckDBSchema(enums, tables, tuple(after), tuple(left_out))
+
+
+def _obstacle(schema: Schema, key: ForeignKey, there: Collection[str]) -> str | None:
+    """Why DuckDB cannot hold a foreign key of a table made after those that are ``there``, None if it can."""
+    if key.parent not in there:
+        return f"rows of {key.parent} are loaded at the same time or later"
+    child, parent = schema.table(key.child), schema.table(key.parent)
+    pairs = zip(key.columns, key.parent_columns, strict=True)
+    differ = [f"{key.parent}.{b}" for a, b in pairs if _kind(child.column(a)) != _kind(parent.column(b))]
+    return f"DuckDB wants the types of {', '.join(differ)}" if differ else None
+
+
+def _kind(column: Column) -> str:
+    """What must agree along a foreign key; all bounds on the length of text are the same to DuckDB."""
+    stored = parse_sql_type(_type(column))
+    return _type(column) if stored is None or stored.length is None else "text"
 
 
 def _table(table: Table, keys: list[ForeignKey], scratch: DuckDBPyConnection, left_out: list[str]) -> str:

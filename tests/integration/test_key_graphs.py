@@ -62,8 +62,8 @@ def company(people: int = 250, seed: int = 0) -> tuple[Schema, Tables]:
     """One database with every case.
 
     employee: a self-reference, an optional unique reference, a cycle with office, a unique badge that others refer to;
-    passport: its primary key is its foreign key; booking: a junction, by that badge; sale, parcel, item: keys of several
-    columns, of which the item's two overlap; task: an owner key that may be NULL; memo: two private parents.
+    passport: its primary key is its foreign key; booking: a junction, by that badge; sale, parcel, item: several
+    columns per key, and the item's two keys overlap; task: an owner key that may be NULL; memo: two private parents.
     """
     rng = np.random.default_rng(seed)
     country = Table("country", (integer("id"), integer("near", nullable=True)), ("id",), public=True)

@@ -23,17 +23,27 @@ source: data
 synthesizer: {name: privbench, options: {beta: 5}}
 schedule: "0 3 * * 1"
 state: here
+enums: {mood: [calm, cross]}
 privacy: {unit: customer, delta: 1e-9, epsilons: [0.8], lifetime: {epsilon: 20, delta: 1e-8}}
 tables:
   customer:
     primary_key: id
     unique: [[age, at]]
+    comment: them
+    checks: [{name: grown, expression: age >= 18}]
+    indexes: [{name: by age, columns: [age, kind]}]
+    dependencies: [{determinant: kind, dependent: [age]}]
     foreign_keys: [{columns: region, references: {table: region, columns: code}, optional: true}]
     columns:
       id: integer
       region: {type: text, max_length: 9}
       age: {type: integer, domain: {min: 0, max: 120, cells: 60}, nullable: true}
       kind: {type: category, domain: {values: [a, b]}}
+      feels: {type: category, sql_type: mood, default: "'calm'"}
+      mail: {type: text, domain: {faker: email}, sql_type: varchar(20), comment: how to reach them}
+      plate: {type: text, domain: {pattern: "[A-Z]+"}}
+      stay: {type: interval, domain: {min: PT0S, max: P1D}}
+      number: {type: integer, identity: true, domain: learn}
       at: {type: timestamp, domain: {min: 2000-01-01, max: 2030-12-31}}
   order:
     primary_key: [customer, line]
@@ -85,6 +95,9 @@ def test_a_missing_part_is_a_problem() -> None:
         content = {key: value for key, value in BASE.items() if key != place}
         if place in {"database", "source", "privacy", "tables"}:
             with pytest.raises(SpecError, match=f"^spec: {place} is missing"):
+                load(content)
+        elif place == "enums":
+            with pytest.raises(SpecError, match=r"^customer\.feels: sql_type is 'mood'"):
                 load(content)
         else:
             assert load(content).schema == load(BASE).schema

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privbench_core.schema import (
+    Check,
     Column,
     ColumnType,
+    Dependency,
     Domain,
+    EnumType,
     ForeignKey,
+    Index,
     Learn,
+    Pattern,
     Range,
     Schema,
     Spec,
@@ -22,6 +28,7 @@ from privbench_core.schema import (
     dump_spec,
     load_spec,
 )
+from privbench_core.schema.durations import duration_text
 
 # Words that some version of YAML reads as something other than text, beside ordinary ones.
 TRICKY = ["no", "On", "y", "null", "~", "1e5", "007", "0x1f", "1_000", "12:30", "2020-01-01", "<<", "- a", "a: b", "#x"]
@@ -46,16 +53,70 @@ DOMAINS: dict[ColumnType, st.SearchStrategy[Domain | None]] = {
     ColumnType.TIMESTAMP: st.datetimes().map(lambda time: Range("0001-01-01T00:00:00", time.isoformat())),
     ColumnType.CATEGORY: lists_of(words) | st.just(Learn()),
     ColumnType.BOOLEAN: st.none(),
-    ColumnType.TEXT: st.none(),
+    ColumnType.TEXT: st.none()
+    | st.sampled_from(["[a-z]+@[a-z]+", "007", "no", "'#: {"]).map(lambda regex: Pattern(regex=regex))
+    | st.sampled_from(["email", "name", "no"]).map(lambda provider: Pattern(provider=provider)),
+    ColumnType.TIMESTAMPTZ: st.datetimes().map(lambda time: Range("0001-01-01T00:00:00Z", f"{time.isoformat()}Z"))
+    | st.just(Learn()),
+    ColumnType.INTERVAL: range_of(st.integers(-(10**15), 10**15)).map(
+        lambda found: Range(duration_text(int(found.low)), duration_text(int(found.high)), found.cells)
+    ),
+    ColumnType.UUID: st.none(),
+    ColumnType.BYTES: st.none(),
+    ColumnType.JSON: st.none(),
 }
+SQL_TYPES = {
+    ColumnType.INTEGER: "int8",
+    ColumnType.DECIMAL: "NUMERIC",
+    ColumnType.FLOAT: "real",
+    ColumnType.TIMESTAMP: "timestamp(3) without time zone",
+    ColumnType.JSON: "jsonb",
+    ColumnType.UUID: "varchar(36)",
+    ColumnType.CATEGORY: "text",
+}
+SIZED = {ColumnType.TEXT, ColumnType.BYTES, ColumnType.JSON}
+ENUM = EnumType("mood x", ("no", "1e5", "it's", ""))
 
 
 @st.composite
 def columns(draw: st.DrawFn, name: str) -> Column:
     kind = draw(st.sampled_from(list(ColumnType)))
     digits = (8, draw(st.integers(0, 8))) if kind is ColumnType.DECIMAL else (None, None)
-    length = draw(st.integers(1, 99)) if kind is ColumnType.TEXT else 64
-    return Column(name, kind, draw(DOMAINS[kind]), draw(st.booleans()), *digits, max_length=length)
+    length = draw(st.integers(1, 99)) if kind in SIZED else 64
+    texts = st.none() | words
+    if kind is ColumnType.CATEGORY and draw(st.booleans()):
+        domain = Values(draw(st.sampled_from([ENUM.values, ENUM.values[:2]])))
+        return Column(name, kind, domain, draw(st.booleans()), sql_type=ENUM.name, comment=draw(texts))
+    identity = kind is ColumnType.INTEGER and draw(st.booleans())
+    return Column(
+        name,
+        kind,
+        draw(DOMAINS[kind]),
+        not identity and draw(st.booleans()),
+        *digits,
+        max_length=length,
+        sql_type=draw(st.none() | st.just(SQL_TYPES.get(kind))),
+        default=None if identity else draw(st.none() | st.sampled_from(["1e5", "'no'", "now()", "NULL"])),
+        identity=identity,
+        comment=draw(texts),
+    )
+
+
+@st.composite
+def extras(draw: st.DrawFn, table: Table) -> Table:
+    names = [column.name for column in table.columns]
+    attributes = [column.name for column in table.attributes]
+    checks = draw(st.lists(words, max_size=2, unique=True))
+    rules = [Dependency(("key",), (attributes[0],))] if attributes and draw(st.booleans()) else []
+    indexes = draw(st.none() | st.just(()) | st.just((Index(f"by {table.name}", tuple(names)),)))
+    return replace(
+        table,
+        unique=((names[-1],),) if len(names) > 2 and draw(st.booleans()) else (),
+        checks=tuple(Check(name, '"key" > 0 OR \'#: no\' = \'\'') for name in checks),
+        indexes=indexes,
+        dependencies=tuple(rules),
+        comment=draw(st.none() | words),
+    )
 
 
 @st.composite
@@ -68,13 +129,13 @@ def specs(draw: st.DrawFn) -> Spec:
         children = draw(st.integers(1, 9))
         up = ForeignKey(name, ("up",), tables[-1].name, ("key",), children, owner=True) if level else None
         found = [Column("key", ColumnType.INTEGER), *([Column("up", ColumnType.INTEGER)] if up else []), *attributes]
-        tables.append(Table(name, tuple(found), ("key",), (up,) if up else ()))
+        tables.append(draw(extras(Table(name, tuple(found), ("key",), (up,) if up else ()))))
     orphans = {"no.up": draw(st.sampled_from(["refuse", "drop"])), "1e5.up": "refuse"}
     delta = draw(st.floats(1e-30, 0.5))
     epsilons = draw(st.lists(st.floats(1e-3, 10), min_size=1, max_size=3, unique=True))
     options = draw(st.dictionaries(words, st.integers() | words | st.booleans(), max_size=2))
     return Spec(
-        Schema(draw(st.sampled_from(["shop", "on", "12"])), tuple(tables), "unit"),
+        Schema(draw(st.sampled_from(["shop", "on", "12"])), tuple(tables), "unit", (ENUM,)),
         source="postgresql://u@h/d",
         path=Path("spec.yaml"),
         epsilons=tuple(epsilons),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import combinations, permutations
 
 import numpy as np
 import pyarrow as pa
@@ -21,13 +21,20 @@ from privbench_core.evaluate.encode import Coded
 from privbench_core.evaluate.joins import (
     NO_PARENT,
     Linked,
+    chains,
+    cross_distances,
     fanout_distance,
     joint_tvd,
+    link_chain,
+    link_parents,
     link_tables,
+    meetings,
     parent_rows,
     random_linking,
 )
-from privbench_core.schema.model import ForeignKey
+from privbench_core.evaluate.marginals import tvd
+from privbench_core.evaluate.subsets import crossing_subsets
+from privbench_core.schema.model import Column, ColumnType, ForeignKey, Schema, Table
 
 KEY = ForeignKey("person", ("household_id",), "household", ("id",), max_children=9, owner=True)
 
@@ -162,3 +169,82 @@ def test_counting_errors_scale_to_the_size_of_the_source() -> None:
     empty = Linked(true.parent[:0], (3, 4), true.child[:0], (3, 5), true.links[:0])
     with pytest.raises(InternalError, match="at least one parent"):
         counting_errors(true, empty, queries)
+
+
+def _table(name: str, *keys: str, optional: bool = False) -> Table:
+    """A table of integers that refers to the tables named in ``keys``."""
+    columns = tuple(Column(c, ColumnType.INTEGER) for c in ("id", *keys, "x"))
+    links = tuple(ForeignKey(name, (k,), k, ("id",), owner=i == 0, optional=optional) for i, k in enumerate(keys))
+    return Table(name, columns, ("id",), links)
+
+
+def test_chains_go_up_from_every_table_and_pass_none_twice() -> None:
+    item = _table("item", "order", "product")
+    schema = Schema("s", (_table("user"), _table("order", "user"), _table("product"), item), "user")
+    found = {" ".join(key.name for key in chain) for chain in chains(schema)}
+    assert found == {"item.order order.user"}
+    assert [(a.name, b.name) for a, b in meetings(schema)] == [("item.order", "item.product")]
+    circle = Schema("c", (_table("a", "b", optional=True), _table("b", "a", optional=True)), "a")
+    assert chains(circle) == ()
+
+
+def test_a_chain_links_grandchildren_to_grandparents() -> None:
+    tables = {
+        "user": pa.table({"id": [7, 8], "x": [0, 1]}),
+        "order": pa.table({"id": [1, 2, 3], "user": [8, 7, None], "x": [0, 0, 0]}),
+        "item": pa.table({"id": [1, 2, 3, 4], "order": [2, 1, 3, None], "x": [0, 1, 2, 3]}),
+    }
+    coded = {name: Coded(("x",), rows["x"].to_numpy()[:, None], (4,), (True,)) for name, rows in tables.items()}
+    chain = (ForeignKey("item", ("order",), "order", ("id",)), ForeignKey("order", ("user",), "user", ("id",)))
+    linked = link_chain(chain, tables, coded)
+    assert linked.links.tolist() == [0, 1, NO_PARENT, NO_PARENT]
+    assert linked.joined.tolist() == [[0, 0], [1, 1]]
+
+
+def test_parents_meet_in_the_rows_that_have_both() -> None:
+    tables = {
+        "a": pa.table({"id": [1, 2], "x": [0, 1]}),
+        "b": pa.table({"id": [5, 6], "x": [2, 3]}),
+        "ab": pa.table({"a": [1, 2, 2, None], "b": [6, 5, None, 5]}),
+    }
+    coded = {name: Coded(("x",), tables[name]["x"].to_numpy()[:, None], (4,), (True,)) for name in "ab"}
+    keys = ForeignKey("ab", ("a",), "a", ("id",)), ForeignKey("ab", ("b",), "b", ("id",))
+    assert link_parents(*keys, tables, coded).joined.tolist() == [[0, 3], [1, 2]]
+
+
+def test_cross_marginals_take_columns_of_both_tables() -> None:
+    rng = np.random.default_rng(5)
+    true = _database(rng)
+    for order in (2, 3):
+        subsets = crossing_subsets(2, 2, order)
+        sizes = true.parent_sizes + true.child_sizes
+        shuffled = true.relinked(rng)
+        each = [tvd(true.joined, shuffled.joined, s, sizes) for s in subsets.subsets]
+        assert cross_distances(true, shuffled, subsets).tvd == pytest.approx(np.mean(each))
+    assert cross_distances(true, shuffled, crossing_subsets(2, 2, 2)).tvd == pytest.approx(joint_tvd(true, shuffled).mean())
+
+
+def test_crossing_subsets_are_all_or_a_seeded_sample_of_those_with_both_sides() -> None:
+    every = crossing_subsets(3, 4, 3)
+    assert set(every.subsets) == {s for s in combinations(range(7), 3) if s[0] < 3 <= s[-1]}
+    assert every.total == len(every.subsets)
+    some = crossing_subsets(3, 4, 3, limit=9, seed=2)
+    assert len(set(some.subsets)) == 9
+    assert set(some.subsets) <= set(every.subsets)
+    assert str(some) == "9 of 30 3-way marginals (seed 2)"
+    assert crossing_subsets(0, 4, 2).subsets == ()
+
+
+def test_a_batch_of_queries_of_many_kinds_is_answered_as_one_by_one() -> None:
+    rng = np.random.default_rng(8)
+    linked = _database(rng, parents=200)
+    queries = [
+        query
+        for children in (1, 2, 3)
+        for most in (None, 4)
+        for query in counting_queries(
+            linked, ((False, True), (False, True)), CountingShape(children, 2, 0.5, most), 40, rng
+        )
+    ]
+    mixed = [queries[i] for i in rng.permutation(len(queries))]
+    assert answer_counting(linked, mixed).tolist() == [int(answer_counting(linked, [q])[0]) for q in mixed]

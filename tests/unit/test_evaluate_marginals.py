@@ -10,7 +10,8 @@ import pytest
 
 from privbench_core.errors import InternalError
 from privbench_core.evaluate import marginals
-from privbench_core.evaluate.marginals import column_subsets, frequencies, kld, mean_kld, mean_tvd, tvd
+from privbench_core.evaluate.marginals import frequencies, kld, mean_distances, mean_kld, mean_tvd, tvd
+from privbench_core.evaluate.subsets import column_subsets
 
 
 def test_tvd_of_a_hand_counted_pair() -> None:
@@ -73,6 +74,15 @@ def test_means_are_over_all_marginals_or_the_given_ones() -> None:
     assert np.isnan(mean_tvd(a[:, :1], b[:, :1], (3,), 2))
     with pytest.raises(InternalError, match="3-way"):
         mean_tvd(a, b, sizes, 3, some)
+
+
+def test_both_means_come_from_one_count() -> None:
+    rng = np.random.default_rng(6)
+    a, b, sizes = rng.integers(0, 9, (300, 5)), rng.integers(0, 9, (200, 5)), (9, 9, 2**40, 9, 2**40)
+    for order in (1, 4, 5):
+        both = mean_distances(a, b, sizes, order)
+        assert (both.tvd, both.kld) == (mean_tvd(a, b, sizes, order), mean_kld(a, b, sizes, order))
+        assert both.tvd == pytest.approx(np.mean([tvd(a, b, s, sizes) for s in combinations(range(5), order)]))
 
 
 def test_sampled_subsets_are_distinct_seeded_and_say_so() -> None:

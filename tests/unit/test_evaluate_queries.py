@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import SourceError
-from privbench_core.evaluate.queries import Condition, cardinalities, load_sam_workload, q_errors
+from privbench_core.evaluate.queries import Condition, cardinalities, load_sam_workload, q_errors, read_sam_workload
+from privbench_core.schema.model import Column, ColumnType, Table
 
 TABLE = pa.table(
     {
@@ -100,3 +101,25 @@ def test_q_errors_are_symmetric_and_at_least_one() -> None:
     errors = q_errors(np.array([100, 10, 0, 5]), np.array([10, 100, 0, 0]))
     assert errors.errors.tolist() == [10, 10, 1, 5]
     assert errors.summary() == pytest.approx({"mean": 6.5, "median": 7.5, "75th": 10, "95th": 10, "max": 10})
+
+
+SCHEMA = Table(
+    "odd name",
+    (Column("age", ColumnType.INTEGER), Column("job", ColumnType.CATEGORY), Column("born", ColumnType.DATE)),
+    ("age",),
+)
+
+
+def test_a_sam_workload_is_the_same_in_sql(tmp_path: Path) -> None:
+    conditions = [[[0, 1], [">=", "!="], ["20", "Clerk's"]], [[2], ["<"], ["1990-05-05"]], [[], [], []]]
+    file = _write(tmp_path / "w.json", {"query_list": conditions, "card_list": ["2", "1", "4"]})
+    workload = read_sam_workload(file, SCHEMA)
+    with duckdb.connect() as database:
+        database.register("odd name", TABLE)
+        found = [database.execute(statement.sql).fetchone()[0] for statement in workload.statements]
+    queries, _ = load_sam_workload(file, ["age", "job", "born"])
+    assert found == cardinalities(TABLE, queries).tolist() == [2, 1, 4]
+    assert [statement.stated for statement in workload.statements] == [2, 1, 4]
+    wrong = _write(tmp_path / "x.json", {"query_list": [[[0], ["="], ["1 OR 1=1"]]], "card_list": ["1"]})
+    with pytest.raises(SourceError, match=r"odd name\.age"):
+        read_sam_workload(wrong, SCHEMA)

@@ -1,0 +1,75 @@
+"""Query heat maps: selectivities that are known in advance, and trees that two tables share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from privbench_core.evaluate.encode import Coded
+from privbench_core.evaluate.heatmap import Heat, exact, grow, heat, random_queries, refill, worst_and_typical
+from privbench_core.models.nodes import Leaf, Product, Sum
+from privbench_core.privacy.rules import ByValue
+from privbench_core.report.tree import draw
+
+
+def table(rows: int, seed: int, *, linked: bool = True) -> Coded:
+    """The second column follows the first, the third is independent of both."""
+    rng = np.random.default_rng(seed)
+    first = rng.integers(0, 10, rows)
+    second = (first >= 5) * 2 + rng.integers(0, 2, rows) if linked else rng.integers(0, 4, rows)
+    return Coded(("a", "b", "c"), np.stack([first, second, rng.integers(0, 6, rows)], axis=1), (10, 4, 6), (True, True, False))
+
+
+def test_the_network_splits_what_depends_and_separates_what_does_not() -> None:
+    node = grow(table(4000, 0))
+    assert isinstance(node, Product)
+    kinds = {part.columns: type(part) for part in node.parts}
+    assert kinds[("c",)] is Leaf
+    assert kinds[("a", "b")] is Sum
+
+
+def test_selectivities_multiply_across_products_and_average_over_parts() -> None:
+    inside = [Product((Leaf(n, {"a": np.array(p)}), Leaf(n, {"b": np.array([0.5, 0.5])}))) for n, p in ((30, [1, 0]), (10, [0.2, 0.8]))]
+    found = heat(Sum(ByValue("a", (0, 1)), tuple(inside)), {"a": np.array([False, True]), "b": np.array([True, False])})
+    assert [part.share for part in found.parts] == [0.75, 0.25]
+    assert [part.selectivity for part in found.parts] == pytest.approx([0, 0.4])
+    assert found.selectivity == pytest.approx(0.1)
+    assert (found.leaves, found.depth) == (4, 3)
+
+
+def test_columns_without_a_condition_are_not_drawn() -> None:
+    found = heat(grow(table(4000, 0)), {"c": np.array([True, True, True, False, False, False])})
+    assert (found.kind, found.label, found.parts) == ("leaf", "c", ())
+    assert found.selectivity == pytest.approx(0.5, abs=0.05)
+
+
+def test_both_trees_have_the_same_nodes_and_the_estimate_is_near_the_truth() -> None:
+    true, other = table(4000, 0), table(3000, 1)
+    node = grow(true)
+    for query in random_queries(true, 20, np.random.default_rng(0)):
+        left, right = heat(node, query), heat(refill(node, other), query)
+        assert shape(left) == shape(right)
+        assert left.selectivity == pytest.approx(exact(true, query), abs=0.06)
+        assert right.selectivity == pytest.approx(exact(other, query), abs=0.06)
+
+
+def shape(node: Heat) -> object:
+    return node.kind, node.label, [shape(part) for part in node.parts]
+
+
+def test_a_lost_dependence_shows_in_the_worst_query_and_in_its_tree() -> None:
+    worst, typical = worst_and_typical(table(4000, 0), table(4000, 2, linked=False), np.random.default_rng(1))
+    assert {"a", "b"} <= set(worst.query)
+    assert abs(worst.exact[0] - worst.exact[1]) / worst.exact[0] > 0.5
+    assert abs(typical.exact[0] - typical.exact[1]) / typical.exact[0] < 0.5
+    assert worst_and_typical(table(4000, 0), table(0, 0), np.random.default_rng(1)) == ()
+
+
+def test_a_drawing_has_every_node_and_escapes_names() -> None:
+    parts = (Heat("<b>", "leaf", 1.0, 0.5), Heat("c", "leaf", 1.0, 0.004))
+    drawn = draw(Heat("split by a", "sum", 1.0, 0.2, (Heat("×", "product", 0.3, 0.002, parts), Heat("c", "leaf", 0.7, 0.0))), "t")
+    assert drawn.count("<circle") == 5
+    assert drawn.count("<line") == 4
+    assert "&lt;b&gt;" in drawn
+    assert "<b>" not in drawn
+    assert all(f">{text}<" in drawn for text in ("30%", "70%", "0.4%", "0.2%", "20%", "split by a"))

@@ -1,0 +1,175 @@
+"""Attacks, nearest records and traces: they must find what is planted, and nothing where there is nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.evaluate.encode import Coded, encode_tables
+from privbench_core.evaluate.membership import attack, epsilon_bound, judge, restrict
+from privbench_core.evaluate.nearest import closest, nearest_records
+from privbench_core.evaluate.traces import find_traces
+from privbench_core.schema.model import Column, ColumnType, ForeignKey, Range, Schema, Table
+from tests.helpers.databases import forum, shop
+
+NOTES = Schema(
+    "notes",
+    (
+        Table(
+            "person",
+            (
+                Column("code", ColumnType.CATEGORY),
+                Column("x", ColumnType.INTEGER, Range(0, 199)),
+                Column("y", ColumnType.INTEGER, Range(0, 199)),
+                Column("note", ColumnType.TEXT),
+            ),
+            ("code",),
+        ),
+        Table(
+            "entry",
+            (
+                Column("id", ColumnType.INTEGER),
+                Column("person", ColumnType.CATEGORY),
+                Column("z", ColumnType.INTEGER, Range(0, 9)),
+            ),
+            ("id",),
+            (ForeignKey("entry", ("person",), "person", ("code",), max_children=3, owner=True),),
+        ),
+    ),
+    "person",
+)
+
+
+def rows(seed: int, people: int = 1200, *, prefix: str = "person") -> dict[str, pa.Table]:
+    rng = np.random.default_rng(seed)
+    codes = [f"{prefix}-{seed}-{i:06d}" for i in range(people)]
+    owner = np.repeat(np.arange(people), 2)
+    person = {
+        "code": codes,
+        "x": rng.integers(0, 200, people),
+        "y": rng.integers(0, 200, people),
+        "note": [f"{prefix} note {seed} {i:06d}" for i in range(people)],
+    }
+    entry = {"id": np.arange(len(owner)), "person": [codes[i] for i in owner], "z": rng.integers(0, 10, len(owner))}
+    return {"person": pa.table(person), "entry": pa.table(entry)}
+
+
+def copying(tables: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
+    """A synthesizer that gives its input away."""
+    return tables
+
+
+def test_a_synthesizer_that_copies_is_caught_by_both_attackers() -> None:
+    for found in attack(NOTES, rows(0), copying):
+        assert found.auc > 0.9, found.name
+        assert found.right > 0.9 * found.guesses, found.name
+        assert found.epsilon > 2, found.name
+
+
+def test_a_synthesizer_that_looks_at_nothing_gives_nothing_away() -> None:
+    for found in attack(NOTES, rows(0), lambda _: rows(99)):
+        assert abs(found.auc - 0.5) < 0.06, found.name
+        assert found.epsilon < 0.3, found.name
+
+
+def test_the_rehearsal_is_given_half_of_the_units_with_all_that_depends_on_them() -> None:
+    source = rows(0)
+    seen: list[Mapping[str, pa.Table]] = []
+
+    def rehearse(tables: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
+        seen.append(tables)
+        return tables
+
+    attack(NOTES, source, rehearse)
+    people = set(seen[0]["person"]["code"].to_pylist())
+    assert 500 < len(people) < 700
+    expected = [owner for owner in source["entry"]["person"].to_pylist() if owner in people]
+    assert seen[0]["entry"]["person"].to_pylist() == expected
+
+
+def test_one_unit_cannot_be_halved() -> None:
+    assert attack(NOTES, rows(0, people=1), copying) == ()
+
+
+def test_a_restricted_database_is_the_neighbour_of_the_tests() -> None:
+    for database in (shop(3), forum(3)):
+        unit = database.units()[4]
+        expected = database.without(unit).tables
+        found = restrict(database.schema, database.tables, np.delete(np.arange(len(database.units())), 4))
+        assert {name: t.num_rows for name, t in found.items()} == {name: t.num_rows for name, t in expected.items()}
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_the_bound_on_epsilon_holds_for_randomised_response(epsilon: float) -> None:
+    rng = np.random.default_rng(4)
+    too_high = 0
+    for _ in range(200):
+        member = rng.random(1000) < 0.5
+        told = np.where(rng.random(1000) < np.exp(epsilon) / (1 + np.exp(epsilon)), member, ~member)
+        too_high += judge("r", told + 0.0, member, 0.05, rng).epsilon > epsilon
+    assert too_high <= 20  # 10 are expected at most
+    assert judge("r", told + 0.0, member, 0.05, rng).epsilon > 0.5 * epsilon
+
+
+def test_the_area_under_the_curve_and_the_catch() -> None:
+    member = np.repeat([True, False], 500)
+    rng = np.random.default_rng(0)
+    perfect = judge("p", member + 0.0, member, 0.05, rng)
+    assert (perfect.auc, perfect.caught, perfect.right) == (1, 1, 500)
+    reversed_ = judge("r", -member.astype(float), member, 0.05, rng)
+    assert (reversed_.auc, reversed_.caught, reversed_.epsilon) == (0, 0, 0)
+    assert epsilon_bound(0, 0, 0.05) == 0
+
+
+def coded(codes: list[list[int]]) -> Coded:
+    return Coded(("a", "b"), np.array(codes).reshape(-1, 2), (11, 3), (True, False))
+
+
+def test_distances_count_ordered_columns_by_how_far() -> None:
+    found = closest(coded([[0, 0], [5, 1], [10, 2]]), coded([[0, 0], [10, 0]]), rows=np.array([0, 1, 2]))
+    assert found == pytest.approx([0, (0.5 + 1) / 2, 0.5])
+
+
+def test_copies_are_nearer_to_the_source_than_it_is_to_itself() -> None:
+    source, other = rows(0, people=3000), rows(5, people=3000)
+    true = encode_tables(NOTES, source)["person"]
+    copied = nearest_records(true, true, np.random.default_rng(0))
+    fresh = nearest_records(true, encode_tables(NOTES, other, source)["person"], np.random.default_rng(0))
+    assert copied is not None
+    assert fresh is not None
+    assert copied.suspicious
+    assert copied.synthetic_same > 0.4  # the half that they are looked up in
+    assert not fresh.suspicious
+    assert fresh.synthetic[1] == pytest.approx(fresh.source[1], rel=0.3)
+    assert nearest_records(true, Coded(true.names, true.codes[:0], true.sizes, true.ordered), np.random.default_rng()) is None
+
+
+def found_traces(source: dict[str, pa.Table], bundle: dict[str, pa.Table], papers: str = "") -> dict[str, bool]:
+    codes = encode_tables(NOTES, source), encode_tables(NOTES, bundle, source)
+    rng = np.random.default_rng(0)
+    return {t.where: t.suspicious for t in find_traces(NOTES, (source, bundle), codes, {"README.md": papers}, rng)}
+
+
+def test_nothing_is_found_in_an_honest_bundle() -> None:
+    found = found_traces(rows(0), rows(7, prefix="other"))
+    assert set(found) == {"person.code", "person.note", "entry.person", "entry.id", "README.md"}
+    assert not any(found.values())
+
+
+def test_a_copied_text_is_found_wherever_it_stands() -> None:
+    source, bundle = rows(0), rows(7)
+    notes = [*bundle["person"]["note"].to_pylist()[1:], source["person"]["note"][3].as_py()]
+    leaked = bundle | {"person": bundle["person"].set_column(3, "note", pa.array(notes))}
+    assert [where for where, bad in found_traces(source, leaked).items() if bad] == ["person.note"]
+    words = f"As in {source['person']['code'][5].as_py()}, for example."
+    assert [where for where, bad in found_traces(source, bundle, words).items() if bad] == ["README.md"]
+
+
+def test_rows_that_keep_their_keys_are_found_although_numbers_coincide() -> None:
+    source, bundle = rows(0), rows(7, prefix="other")
+    z = source["entry"]["z"]
+    leaked = bundle | {"entry": bundle["entry"].set_column(2, "z", z)}
+    assert [where for where, bad in found_traces(source, leaked).items() if bad] == ["entry.id"]
