@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privbench_core.domain.binning import Binning
 from privbench_core.domain.codec import Codes
 
 _SINGLES = 16
@@ -60,9 +61,10 @@ class GroupSizeCodec:
         return np.asarray(np.searchsorted(self.starts, numbers, side="right") - 1, dtype=np.int32)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
-        """Whole numbers, uniform inside a cell."""
-        ends = np.append(self.starts[1:], self.bound + 1)
-        return pa.array(rng.integers(self.starts[cells], ends[cells]))
+        """Whole numbers; inside a cell [a, b) a number x is about as likely as 1/x², see `decaying`."""
+        first, end = self.starts[cells], np.append(self.starts[1:], self.bound + 1)[cells]
+        drawn = first * end / (end - rng.random(len(cells)) * (end - first) + (end == 0))
+        return pa.array(np.where(first == 0, 0, np.clip(drawn.astype(np.int64), first, end - 1)))
 
     def labels(self) -> list[str]:
         """One number, or the first and the last of a cell."""
@@ -72,6 +74,20 @@ class GroupSizeCodec:
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able description."""
         return {"codec": "group size", "bound": self.bound}
+
+    def decaying(self, binning: Binning) -> Binning:
+        """``binning`` with the cells of each code weighing as under a tail of P[x] ~ 1/x².
+
+        Numbers of children are heavy-tailed, and noise merges the tail into a few wide codes. Spreading a code evenly
+        over its cells would put most of its children on sizes that hardly a parent has. A public prior.
+        """
+        mass = 1 / np.maximum(self.starts, 0.5) - 1 / np.append(self.starts[1:], self.bound + 1)
+        code_of = np.asarray(binning.code_of)
+        weights = np.asarray(binning.weights)
+        shared = np.bincount(code_of, minlength=binning.size)[code_of] > 1
+        mass = np.where(shared, mass, weights)
+        mass /= np.bincount(code_of, weights=mass, minlength=binning.size)[code_of]
+        return Binning(binning.code_of, tuple(mass.tolist()), binning.ordered)
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> GroupSizeCodec:

@@ -15,8 +15,9 @@ _PENALTY = 5.0  # noise variances that a cut must save; chosen on Adult among 2 
 def segments(counts: Floats, sigma: float) -> Starts:
     """Cut the cells into segments whose counts may all be equal, but for noise.
 
-    The least sum of squared distances to the segments' means plus `_PENALTY` * sigma² per segment, by dynamic programming: a
-    cell that stands out stays alone, a smooth stretch becomes as few segments as its noise can tell apart.
+    The least sum of squared distances to the segments' means plus `_PENALTY` * sigma² per segment, by dynamic
+    programming: a cell that stands out stays alone, a smooth stretch becomes as few segments as its noise can tell
+    apart.
 
     Args:
         counts: Noisy counts in order, shape (n,), n > 0.

@@ -12,7 +12,7 @@ on its cells.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -83,7 +83,7 @@ class PairwiseFit:
         proportion that promises the smallest total error over all pairs.
         """
         clean = one_way.clean()
-        pairs = list(combinations(clean, 2))
+        pairs = _telling(clean, combinations(clean, 2))
         if not pairs:
             return _leaf(self._again(curator, one_way, price), {})
         for_scores = price.share(self.score_share)
@@ -119,8 +119,9 @@ class PairwiseFit:
             candidates: Pairs of columns.
             price: Of scores and joints together.
         """
+        candidates = _telling(clean, candidates)
         for_scores = price.share(self.score_share)
-        if self.hopeless(curator, candidates, _total(clean), for_scores):
+        if not candidates or self.hopeless(curator, candidates, _total(clean), for_scores):
             return {}
         scores = pair_scores(curator, clean, candidates, for_scores)
         rest = price.share(1 - self.score_share)
@@ -161,13 +162,21 @@ class PairwiseFit:
 
     def _again(self, curator: Curator, one_way: OneWay, price: Price) -> OneWay:
         """The one-way marginals measured once more and averaged with what is known."""
-        names = list(one_way.counts)
+        names = [name for name, counts in one_way.counts.items() if len(counts) > 1]
+        if not names:
+            return one_way
         again = curator.measure("one-way again", [Marginal((name,)) for name in names], price)
         merged = {
             name: combine(one_way.counts[name], one_way.sigma, counts, again.sigma)
             for name, counts in zip(names, again.values, strict=True)
         }
-        return OneWay({name: counts for name, (counts, _) in merged.items()}, merged[names[0]][1])
+        better = {name: counts for name, (counts, _) in merged.items()}
+        return OneWay({**one_way.counts, **better}, merged[names[0]][1], one_way.rows)
+
+
+def _telling(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair]:
+    """The pairs whose columns both have more than one code."""
+    return [(a, b) for a, b in pairs if len(clean[a]) > 1 and len(clean[b]) > 1]
 
 
 def _leaf(one_way: OneWay, joints: Mapping[Pair, Array]) -> Leaf:

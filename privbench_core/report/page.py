@@ -179,14 +179,14 @@ def _tables(evaluation: Evaluation) -> list[dict[str, Any]]:
     shown = []
     for name, figures in evaluation.comparison.tables.items():
         distances = {column: f.tvd for column, f in figures.columns.items() if f.tvd is not None}
-        ranked = sorted(figures.pairs, key=lambda pair, of=figures.pairs: -of[pair])  # type: ignore[misc]
-        ends = [("worst", ranked[0]), ("best", ranked[-1])][: len(ranked)]
+        ranked = sorted(figures.pairs.items(), key=lambda item: -item[1])
+        ends = list(zip(("worst", "best"), (ranked[:1] + ranked[1:][-1:]), strict=False))
         heats = worst_and_typical(true[name], made[name], np.random.default_rng(SEED))
         shown.append({
             "name": name,
             "figures": figures,
             "columns": plots.marginals(true[name], made[name], distances) if distances else "",
-            "pairs": [(kind, p, figures.pairs[p], plots.pair(true[name], made[name], p)) for kind, p in ends],
+            "pairs": [(kind, pair, far, plots.pair(true[name], made[name], pair)) for kind, (pair, far) in ends],
             "heats": [
                 (kind, h, tree.draw(h.source, "source"), tree.draw(h.synthetic, "bundle"))
                 for kind, h in zip(("worst", "typical"), heats, strict=False)

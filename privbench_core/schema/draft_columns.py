@@ -29,13 +29,16 @@ class _Chosen:
     notes: tuple[str, ...] = ()
 
 
-def draft_column(table: FoundTable, column: FoundColumn, *, is_key: bool, sample: SampleColumn | None) -> str:
+def draft_column(
+    table: FoundTable, column: FoundColumn, *, is_key: bool, nullable: bool, sample: SampleColumn | None
+) -> str:
     """The line of a column that is kept.
 
     Args:
         table: Its table.
         column: What the catalogue says; its type is known.
         is_key: Whether it is part of the primary or a foreign key.
+        nullable: Whether it may be NULL; the primary key may not, whatever the source says.
         sample: What public example rows show of it, if there are any.
     """
     chosen = _key(column) if is_key else _attribute(table, column, sample)
@@ -47,7 +50,7 @@ def draft_column(table: FoundTable, column: FoundColumn, *, is_key: bool, sample
         if column.precision is None:
             notes.append("decide: how many digits are kept, and how many of them are decimals")
     fields |= chosen.fields
-    flags = {"nullable": column.nullable and column.name not in table.primary_key, "identity": column.identity}
+    flags = {"nullable": nullable, "identity": column.identity and not nullable}
     fields |= {name: True for name, value in flags.items() if value}
     default = column.default if column.default is None or is_contained(column.default) else None
     stored = column.sql_type if chosen.type is column.type or column.type is ColumnType.CATEGORY else None

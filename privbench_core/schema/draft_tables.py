@@ -54,7 +54,9 @@ def draft_table(
         if column.type is None:
             yield left_out(column)
         else:
-            yield draft_column(table, column, is_key=column.name in in_keys, sample=samples.get(column.name))
+            nullable = column.nullable and column.name not in guess
+            sample = samples.get(column.name)
+            yield draft_column(table, column, is_key=column.name in in_keys, nullable=nullable, sample=sample)
 
 
 def dependants(catalogue: Catalogue, root: str) -> set[str]:

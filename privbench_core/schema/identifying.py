@@ -34,7 +34,7 @@ def _fake(what: str, provider: str) -> Guess:
 
 # Words of a name, joined by blanks, with the most telling first.
 _NAMES = (
-    (r"\be ?mail|\bmail\b", _fake("e-mail addresses", "email")),
+    (r"\be ?mail(s|address)?\b|\bmail\b", _fake("e-mail addresses", "email")),
     (r"\b(phone|mobile|cell|fax|tel|telephone|msisdn)\b", _fake("phone numbers", "phone_number")),
     (r"\b(ssn|social security)\b", _fake("social security numbers", "ssn")),
     (r"\b(iban|bank account)\b", _fake("bank accounts", "iban")),

@@ -110,7 +110,22 @@ def test_the_report_finds_the_bundle_close_and_its_joins_better_than_chance(demo
     assert key["joint"] < 0.8 * key["shuffled"]
     assert key["fanout_tvd"] < 0.05
     assert found["workload"]["q_error"]["max"] < 2
+    assert found["privacy"]["alarms"] == []
+    for attack in found["privacy"]["membership_attacks"]:
+        assert attack["epsilon"] < 0.8
+    assert key["counting"][0]["mean"] < 0.3
     assert "Do not publish" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_evaluating_spends_nothing(demo: tuple[Path, str]) -> None:
+    folder, _ = demo
+    before = json_of("ledger", folder / "spec.yaml")
+    privbench("evaluate", folder / "spec.yaml", folder / "bundle", "--out", folder.parent / "again")
+    assert json_of("ledger", folder / "spec.yaml") == before
+
+
+def test_the_demo_says_that_its_distances_are_internal(demo: tuple[Path, str]) -> None:
+    assert "Distance from the source (internal: for the owner only" in demo[1]
 
 
 def test_a_published_bundle_joins(demo: tuple[Path, str]) -> None:

@@ -79,7 +79,10 @@ def tables_in(url):
 
 def test_rows_keys_indexes_and_statistics_arrive(url, tmp_path):
     bundle = write_bundle(tmp_path / "shop", SCHEMA, shop(), {})
-    assert load_bundle(bundle, url.replace("postgresql://", "postgresql+psycopg://")).rows == {"Customer": 3, "orders": 3}
+    assert load_bundle(bundle, url.replace("postgresql://", "postgresql+psycopg://")).rows == {
+        "Customer": 3,
+        "orders": 3,
+    }
     assert rows(url, 'SELECT * FROM "Customer" ORDER BY id') == [ROW, (2, "", *[None] * 5), (3, *[None] * 6)]
     assert rows(url, "SELECT count(*) FROM orders") == [(3,)]
     assert rows(url, "SELECT count(*) FROM pg_indexes WHERE tablename = 'orders'") == [(2,)]

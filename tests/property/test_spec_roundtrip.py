@@ -112,7 +112,7 @@ def extras(draw: st.DrawFn, table: Table) -> Table:
     return replace(
         table,
         unique=((names[-1],),) if len(names) > 2 and draw(st.booleans()) else (),
-        checks=tuple(Check(name, '"key" > 0 OR \'#: no\' = \'\'') for name in checks),
+        checks=tuple(Check(name, "\"key\" > 0 OR '#: no' = ''") for name in checks),
         indexes=indexes,
         dependencies=tuple(rules),
         comment=draw(st.none() | words),

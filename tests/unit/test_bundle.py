@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import errno
 import json
 from pathlib import Path
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privbench_core.errors import InternalError, PublishError
-from privbench_core.publish.bundle import read_bundle, write_bundle
+from privbench_core.publish.bundle import file_name, read_bundle, write_bundle
 from privbench_core.publish.load import load_bundle, split_sql
 from privbench_core.schema.model import Column, ColumnType, ForeignKey, Schema, Table
 
@@ -95,7 +96,8 @@ def test_the_readme_speaks_to_its_consumers(bundle):
     assert "The unit of protection is one row of home." in text
     assert "| pet | 4 | nr, home id, name | home id, nr |" in text
     assert "declared them public: place." in text
-    assert text.index('\\copy "place"') < text.index('\\copy "home"') < text.index('\\copy "pet"')
+    # Rows go in between the tables and their keys, so their order does not matter.
+    assert text.index(',\\$d" schema.sql | psql') < text.index('\\copy "pet"') < text.index(',\\$p" schema.sql | psql')
 
 
 def test_the_readme_does_without_a_guarantee(tmp_path, schema, tables):
@@ -265,3 +267,65 @@ def test_scripts_are_split_outside_of_quotes_and_comments():
         'CREATE INDEX ON "a;b" (x)',
     ]
     assert split_sql(" ;; ") == []
+
+
+def test_the_schema_comes_back_without_its_domains(bundle, schema):
+    assert read_bundle(bundle).schema == schema
+    path = bundle / "MANIFEST.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    for broken in (None, {}, {"unit": "home"}, {"unit": "home", "tables": {"home": {"primary_key": "id"}}}):
+        path.write_text(json.dumps(manifest | {"schema": broken}), encoding="utf-8")
+        with pytest.raises(PublishError, match=r"MANIFEST\.json: .*; run privbench again"):
+            read_bundle(bundle).schema  # noqa: B018 - a property that reads
+
+
+@pytest.mark.parametrize("name", ["select", "a/b", "..", "Größe", "a b*?[x]", "\"quoted\" 'twice'", "%2F", "n" * 63])
+def test_tables_of_any_name_have_files_and_load(tmp_path, name):
+    table = Table(name, (Column(name, ColumnType.INTEGER), Column("a\nb", ColumnType.INTEGER)), (name,))
+    schema = Schema(name, (table,), unit=name)
+    out = write_bundle(tmp_path / "out", schema, {name: pa.table({name: [1, 2], "a\nb": [3, 4]})}, {})
+    opened = read_bundle(out)
+    assert opened.file(name).parent == out / "data"
+    assert opened.table(name).num_rows == 2
+    assert load_bundle(out, str(tmp_path / "x.duckdb")).rows == {name: 2}
+
+
+def test_file_names_stay_apart():
+    names = ["a/b", "a%2Fb", "..", ".", "%2E", "A b", "A%20b", "\\", ":"]
+    assert len({file_name(name) for name in names}) == len(names)
+    assert all(set(file_name(name)).isdisjoint('/\\:*?"<>| ') and file_name(name)[0] != "." for name in names)
+
+
+def test_types_that_parquet_or_csv_have_no_form_for(tmp_path):
+    kinds = {
+        "span": ColumnType.INTERVAL,
+        "raw": ColumnType.BYTES,
+        "seen": ColumnType.TIMESTAMPTZ,
+        "id": ColumnType.UUID,
+    }
+    table = Table("t", tuple(Column(name, kind, nullable=name != "id") for name, kind in kinds.items()), ("id",))
+    day = dt.timedelta(days=-1, microseconds=1)
+    values = {
+        "span": pa.array([day, None], pa.duration("us")),
+        "raw": pa.array([b"\x00'\\", None], pa.binary()),
+        "seen": pa.array([dt.datetime(2020, 1, 1, tzinfo=dt.UTC), None], pa.timestamp("us", "UTC")),
+        "id": ["00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000002"],
+    }
+    out = write_bundle(tmp_path / "out", Schema("d", (table,), unit="t"), {"t": pa.table(values)}, {})
+    assert read_bundle(out).table("t")["span"].to_pylist() == [day, None]
+    load_bundle(out, str(tmp_path / "x.duckdb"))
+    with duckdb.connect(str(tmp_path / "x.duckdb")) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        found = connection.execute("SELECT span, raw, CAST(seen AS VARCHAR) FROM t ORDER BY id").fetchall()
+    assert found == [(day, b"\x00'\\", "2020-01-01 00:00:00+00"), (None, None, None)]
+    text = (out / "README.md").read_text(encoding="utf-8")
+    assert 'to_microseconds("span") AS "span"' in text
+    assert 'hex("raw") AS "raw"' in text
+
+
+def test_a_file_with_other_tables_is_not_empty(tmp_path, bundle):
+    with duckdb.connect(str(tmp_path / "x.duckdb")) as connection:
+        connection.execute("CREATE TABLE mine AS SELECT 1 AS x")
+    with pytest.raises(PublishError, match=r"is not empty \(it has mine\); pass --replace to load beside"):
+        load_bundle(bundle, str(tmp_path / "x.duckdb"))
+    assert load_bundle(bundle, str(tmp_path / "x.duckdb"), replace=True).rows["pet"] == 4

@@ -169,7 +169,15 @@ def test_what_duckdb_cannot_hold_is_told() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *["int; DROP TABLE x", "int) NOT NULL, (x int", "int -- x", "text COLLATE x", "int[]", "numeric(1,2,3)", "text(3)"],
+        *[
+            "int; DROP TABLE x",
+            "int) NOT NULL, (x int",
+            "int -- x",
+            "text COLLATE x",
+            "int[]",
+            "numeric(1,2,3)",
+            "text(3)",
+        ],
         *["character varying()", "interval year", "my_type", '"int"', "integer\0", "", "varchar(999999999)"],
     ],
 )

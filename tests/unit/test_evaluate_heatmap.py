@@ -17,7 +17,9 @@ def table(rows: int, seed: int, *, linked: bool = True) -> Coded:
     rng = np.random.default_rng(seed)
     first = rng.integers(0, 10, rows)
     second = (first >= 5) * 2 + rng.integers(0, 2, rows) if linked else rng.integers(0, 4, rows)
-    return Coded(("a", "b", "c"), np.stack([first, second, rng.integers(0, 6, rows)], axis=1), (10, 4, 6), (True, True, False))
+    return Coded(
+        ("a", "b", "c"), np.stack([first, second, rng.integers(0, 6, rows)], axis=1), (10, 4, 6), (True, True, False)
+    )
 
 
 def test_the_network_splits_what_depends_and_separates_what_does_not() -> None:
@@ -29,7 +31,10 @@ def test_the_network_splits_what_depends_and_separates_what_does_not() -> None:
 
 
 def test_selectivities_multiply_across_products_and_average_over_parts() -> None:
-    inside = [Product((Leaf(n, {"a": np.array(p)}), Leaf(n, {"b": np.array([0.5, 0.5])}))) for n, p in ((30, [1, 0]), (10, [0.2, 0.8]))]
+    inside = [
+        Product((Leaf(n, {"a": np.array(p)}), Leaf(n, {"b": np.array([0.5, 0.5])})))
+        for n, p in ((30, [1, 0]), (10, [0.2, 0.8]))
+    ]
     found = heat(Sum(ByValue("a", (0, 1)), tuple(inside)), {"a": np.array([False, True]), "b": np.array([True, False])})
     assert [part.share for part in found.parts] == [0.75, 0.25]
     assert [part.selectivity for part in found.parts] == pytest.approx([0, 0.4])
@@ -67,7 +72,9 @@ def test_a_lost_dependence_shows_in_the_worst_query_and_in_its_tree() -> None:
 
 def test_a_drawing_has_every_node_and_escapes_names() -> None:
     parts = (Heat("<b>", "leaf", 1.0, 0.5), Heat("c", "leaf", 1.0, 0.004))
-    drawn = draw(Heat("split by a", "sum", 1.0, 0.2, (Heat("×", "product", 0.3, 0.002, parts), Heat("c", "leaf", 0.7, 0.0))), "t")
+    drawn = draw(
+        Heat("split by a", "sum", 1.0, 0.2, (Heat("×", "product", 0.3, 0.002, parts), Heat("c", "leaf", 0.7, 0.0))), "t"
+    )
     assert drawn.count("<circle") == 5
     assert drawn.count("<line") == 4
     assert "&lt;b&gt;" in drawn

@@ -221,7 +221,9 @@ def test_cross_marginals_take_columns_of_both_tables() -> None:
         shuffled = true.relinked(rng)
         each = [tvd(true.joined, shuffled.joined, s, sizes) for s in subsets.subsets]
         assert cross_distances(true, shuffled, subsets).tvd == pytest.approx(np.mean(each))
-    assert cross_distances(true, shuffled, crossing_subsets(2, 2, 2)).tvd == pytest.approx(joint_tvd(true, shuffled).mean())
+    assert cross_distances(true, shuffled, crossing_subsets(2, 2, 2)).tvd == pytest.approx(
+        joint_tvd(true, shuffled).mean()
+    )
 
 
 def test_crossing_subsets_are_all_or_a_seeded_sample_of_those_with_both_sides() -> None:

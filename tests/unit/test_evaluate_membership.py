@@ -144,7 +144,10 @@ def test_copies_are_nearer_to_the_source_than_it_is_to_itself() -> None:
     assert copied.synthetic_same > 0.4  # the half that they are looked up in
     assert not fresh.suspicious
     assert fresh.synthetic[1] == pytest.approx(fresh.source[1], rel=0.3)
-    assert nearest_records(true, Coded(true.names, true.codes[:0], true.sizes, true.ordered), np.random.default_rng()) is None
+    assert (
+        nearest_records(true, Coded(true.names, true.codes[:0], true.sizes, true.ordered), np.random.default_rng())
+        is None
+    )
 
 
 def found_traces(source: dict[str, pa.Table], bundle: dict[str, pa.Table], papers: str = "") -> dict[str, bool]:

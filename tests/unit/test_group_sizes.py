@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core.domain.binning import Binning
 from privbench_core.domain.codecs import codec_from_dict
 from privbench_core.domain.coder import Coder
 from privbench_core.domain.group_sizes import GroupSizeCodec
@@ -58,3 +59,14 @@ def test_it_comes_back_from_its_description_inside_of_a_coder():
     assert codec_from_dict(GroupSizeCodec(7).to_dict()) == GroupSizeCodec(7)
     assert (coder.codec.ordered, coder.codec.null, coder.codec.outside) == (8, None, ())
     assert coder.encode_numbers(np.zeros(0, dtype=np.int64)).shape == (0,)
+
+
+def test_a_merged_tail_is_drawn_as_a_heavy_tail_and_not_evenly():
+    codec = GroupSizeCodec(2000)
+    code_of = tuple(min(cell, 10) for cell in range(codec.size))
+    binning = codec.decaying(Binning(code_of, tuple(1 / code_of.count(code) for code in code_of), 11))
+    tail = Coder(codec, binning).decode(np.full(20_000, 10, dtype=np.int32), np.random.default_rng(0)).to_numpy()
+    expected = np.log(2000 / 10) / (1 / 10 - 1 / 2000)  # mean of a density ~ 1/x² between 10 and 2000
+    assert tail.min() == 10
+    assert tail.mean() == pytest.approx(expected, rel=0.1)
+    np.testing.assert_allclose(np.asarray(binning.weights[:10]), 1.0)

@@ -11,8 +11,9 @@ import pytest
 import sqlalchemy as sa
 
 from privbench_core.errors import SourceError, SpecError
-from privbench_core.schema import ColumnType, Learn, Spec, load_spec
+from privbench_core.schema import Check, ColumnType, Index, Learn, Pattern, Range, Spec, Values, load_spec
 from privbench_core.schema.catalogue import Catalogue, FoundColumn, FoundTable
+from privbench_core.schema.identifying import guess_identifying
 from privbench_core.schema.reflect import reflect
 
 SHOP = """
@@ -72,7 +73,7 @@ def test_a_database_is_drafted_with_its_keys(tmp_path: Path, kind: str) -> None:
     customer, purchase = spec.schema.table("customer"), spec.schema.table("purchase")
     assert [(c.name, c.type, c.domain, c.nullable) for c in customer.columns] == [
         ("id", ColumnType.INTEGER, None, False),
-        ("name", ColumnType.CATEGORY, Learn(), False),
+        ("name", ColumnType.TEXT, Pattern(provider="name"), False),
         ("born", ColumnType.DATE, Learn(), True),
         ("seen", ColumnType.TIMESTAMP, Learn(), False),
         ("vip", ColumnType.BOOLEAN, None, True),
@@ -94,7 +95,7 @@ def test_a_folder_has_no_keys_to_draft_from(tmp_path: Path) -> None:
     draft = reflect(str(folder), "my town")
     assert "noon" not in draft
     assert "primary_key: Home_ID # decide: guessed from the name" in draft
-    assert "raw: {type: text, nullable: true} # decide: binary has no type here and is read as text" in draft
+    assert "raw: {type: bytes, nullable: true} # decide: max_length, the most that is kept (without it 64)" in draft
     assert "number: {type: category, domain: learn, nullable: true} # decide: a CSV header gives no type" in draft
     found = problems(tmp_path / "spec.yaml", draft)
     assert any(line.startswith("privacy: unit is not decided yet") for line in found)
@@ -135,3 +136,104 @@ def test_sources_without_a_table(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"PAR1")
     with pytest.raises(SourceError, match="not a readable Parquet file"):
         reflect(str(tmp_path))
+
+
+EVERYTHING = """
+CREATE TYPE mood AS ENUM ('calm', 'it''s');
+CREATE SEQUENCE numbers;
+CREATE TABLE "Person" (
+    id BIGINT PRIMARY KEY DEFAULT nextval('numbers'), mood mood DEFAULT 'calm', stars INTEGER, price DECIMAL(8, 2),
+    kind VARCHAR CHECK (kind IN ('a', 'b')), tags VARCHAR[], clock TIME, mail VARCHAR UNIQUE, label VARCHAR UNIQUE,
+    seen TIMESTAMPTZ, span INTERVAL, token UUID, raw BLOB, doc JSON, wide HUGEINT, plain FLOAT, height INTEGER,
+    CHECK (stars >= 1 AND stars <= 5), CHECK (price >= 0), CHECK (height > 0 AND height < 300), CHECK (len(tags) < 3)
+);
+CREATE INDEX "by mood" ON "Person" (mood, stars);
+CREATE INDEX lowered ON "Person" (lower(kind));
+CREATE UNIQUE INDEX tokens ON "Person" (token);
+COMMENT ON TABLE "Person" IS 'first
+second # line';
+COMMENT ON COLUMN "Person".stars IS 'how good: 1 to 5';
+"""
+
+
+def test_all_that_duckdb_knows_is_in_the_draft(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
+        connection.execute(EVERYTHING)
+        connection.execute("""INSERT INTO "Person" (kind, mail) VALUES ('a', 'somebody@somewhere')""")
+    draft = reflect(str(tmp_path / "d.duckdb"))
+    assert "somebody" not in draft
+    assert "# left out: the index lowered, which is on an expression" in draft
+    assert "# left out: tags (VARCHAR[]) holds several values in one; make it a table of its own" in draft
+    assert "# left out: clock (TIME) is a time without a day; store an interval, or do without" in draft
+    assert "_tags_check, because of tags" in draft
+    assert "# decide: {min:, max:}, or learn (paid for) (Person_price_check: at least 0)" in draft
+    assert "# decide: looks like e-mail addresses, made by this rule; else category with" in draft
+    assert "label: {type: text, nullable: true} # decide: its values are unique, so new ones are made" in draft
+    spec = decide(tmp_path / "spec.yaml", draft, {"epsilons: CHOOSE": "epsilons: [1]", "epsilon: CHOOSE": "epsilon: 3"})
+    (person,) = spec.schema.tables
+    assert (person.comment, person.column("stars").comment) == ("first\nsecond # line", "how good: 1 to 5")
+    assert person.indexes == (Index("by mood", ("mood", "stars")),)
+    assert set(person.unique) == {("mail",), ("label",), ("token",)}
+    assert person.column("id").identity
+    assert (person.column("mood").domain, person.column("mood").default) == (Values(("calm", "it's")), "'calm'")
+    assert Check("Person_kind_check", "kind IN ('a', 'b')") in person.checks
+    domains = {column.name: column.domain for column in person.columns}
+    assert (domains["stars"], domains["height"], domains["kind"]) == (Range(1, 5), Range(1, 299), Values(("a", "b")))
+    assert [(column.name, str(column.type), column.sql_type) for column in person.columns[-6:]] == [
+        ("token", "uuid", None),
+        ("raw", "bytes", None),
+        ("doc", "json", None),
+        ("wide", "integer", None),
+        ("plain", "float", "real"),
+        ("height", "integer", "integer"),
+    ]
+
+
+def test_public_example_data_proposes_domains(tmp_path: Path) -> None:
+    source, examples = tmp_path / "source", tmp_path / "examples"
+    for folder in (source, examples):
+        folder.mkdir()
+    (source / "person.csv").write_text("id,age,kind,mail,born,note\n", encoding="utf-8")
+    (examples / "person.csv").write_text(
+        "id,age,kind,mail,born,note\n1,30,b,x@y,2000-01-01,\n2,40,a,z@y,2010-01-01,\n", encoding="utf-8"
+    )
+    draft = reflect(str(source), sample_dir=examples)
+    assert draft.startswith(
+        "# Drafted from the catalogue of the source; no row was read but those of the public example"
+    )
+    mark = "# decide: from the public example data; widen it to whatever may occur"
+    assert f"age: {{type: integer, domain: {{min: 30, max: 40}}, nullable: true}} {mark}" in draft
+    assert f"kind: {{type: category, domain: {{values: [a, b]}}, nullable: true}} {mark}" in draft
+    assert f"born: {{type: date, domain: {{min: '2000-01-01', max: '2010-01-01'}}, nullable: true}} {mark}" in draft
+    assert "mail: {type: text, domain: {faker: email}, nullable: true}" in draft  # never those of the examples
+    assert "x@y" not in draft
+    with pytest.raises(SourceError, match="samples: .* holds no .parquet or .csv file"):
+        reflect(str(source), sample_dir=tmp_path)
+    with pytest.raises(SourceError, match=r"samples: .*none cannot be read \(No such file"):
+        reflect(str(source), sample_dir=tmp_path / "none")
+    (examples / "bad.parquet").write_bytes(b"PAR1")
+    with pytest.raises(SourceError, match=r"samples: bad\.parquet is not readable"):
+        reflect(str(source), sample_dir=examples)
+
+
+def test_names_that_tell_who_somebody_is() -> None:
+    def what(name: str, table: str = "thing") -> str | None:
+        guess = guess_identifying(FoundColumn(name, ColumnType.CATEGORY, "text", nullable=True), table, None)
+        return guess.what if guess else None
+
+    assert {what(name) for name in ("email", "EMail", "contact_mail", "e-mail")} == {"e-mail addresses"}
+    assert {what(name) for name in ("phone", "Mobile", "faxNumber", "home_tel")} == {"phone numbers"}
+    assert {what(name) for name in ("last_name", "FirstName", "surname", "lname", "full_name")} == {"names of persons"}
+    assert {what(name) for name in ("address", "ship_address2", "Street")} == {"addresses"}
+    assert {what(name) for name in ("comment", "AboutMe", "body", "review_text")} == {"free text"}
+    assert (what("name", "customers"), what("name", "category")) == ("names of persons", None)
+    assert {what(name) for name in ("kind", "status", "country", "emailed", "title", "headphone")} == {None}
+
+
+def test_catalogue_names_cannot_end_a_remark(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
+        connection.execute("""CREATE TABLE "t\nevil: 1" (id BIGINT PRIMARY KEY, "a\n# b: 1" INTEGER[])""")
+        connection.execute("""CREATE INDEX "i\nunit: x" ON "t\nevil: 1" (abs(id))""")
+    draft = reflect(str(tmp_path / "d.duckdb"))
+    assert not any(line.startswith(("evil", "unit: x", "# b")) for line in draft.splitlines())
+    assert '"t\\nevil: 1":' in draft

@@ -14,6 +14,7 @@ import pytest
 
 from privbench_core.errors import PublishError, SourceError
 from privbench_core.evaluate.marginals import Distances
+from privbench_core.evaluate.membership import Attack
 from privbench_core.evaluate.runtime import Protocol, QueryTime, RunTimeResult
 from privbench_core.evaluate.statements import Workload
 from privbench_core.evaluate.workload import Answer, WorkloadResult, run_workload
@@ -188,7 +189,10 @@ def evaluation(schema: Schema = SHOP, **more: Any) -> Evaluation:
             "replace_one_unit": {"epsilon": 1.6, "delta": 0},
             "all_releases_so_far": {"epsilon_at_most": 2.5, "delta": 0},
         },
-        "spend": [{"step": "profile/customer", "measure": "pure", "amount": 0.6}, {"step": "m", "measure": "pure", "amount": 0.2}],
+        "spend": [
+            {"step": "profile/customer", "measure": "pure", "amount": 0.6},
+            {"step": "m", "measure": "pure", "amount": 0.2},
+        ],
         "sampling": {"scale": 2.0},
     }
     pair = Pair(schema, database(), lost_links())
@@ -207,8 +211,9 @@ def test_privacy_is_put_into_words_and_numbers() -> None:
 
 
 def test_alarms_say_what_must_not_be() -> None:
-    found = evaluation().privacy.alarms
-    assert any("purchase.id: agreement" in alarm for alarm in found)  # what was bought when stands where it stood
+    caught = Attack("guessing", 100, 0.9, 0.5, 50, 50, 2.0)
+    found = replace(evaluation().privacy, attacks=(caught,)).alarms
+    assert any("customer.id: agreement" in alarm for alarm in found)  # customers are those of the source, key by key
     assert any("proves ε ≥" in alarm and "0.8 was promised" in alarm for alarm in found)
     assert not any("toy" in alarm or "book" in alarm for alarm in found)
 
@@ -225,7 +230,9 @@ def test_the_page_shows_the_banner_first_and_escapes_names() -> None:
     workload = run_workload(Workload.of([odd, "select nonsense from nowhere"]), source, source)
     report = evaluation(Schema("a<b", SHOP.tables, "customer"), workload=workload)
     page = render(report)
-    assert page.index("Do not publish") < page.index("<h1>") < page.index('class="alarm"') < page.index('class="verdict')
+    assert (
+        page.index("Do not publish") < page.index("<h1>") < page.index('class="alarm"') < page.index('class="verdict')
+    )
     assert "a&lt;b" in page
     assert "<script" not in page
     assert not re.search(r"""(src|href)=["']?(https?:|//)""", page)
@@ -270,7 +277,9 @@ def test_a_bundle_of_another_schema_or_damaged_is_one_clear_error(town: Town, to
     floats = tuple(replace(c, type=ColumnType.FLOAT) if c.name == "rooms" else c for c in household.columns)
     more = replace(household, columns=(*floats, Column("cars", ColumnType.INTEGER, Range(0, 9))))
     other = replace(spec, schema=Schema("town", (more, person), "household"))
-    with pytest.raises(PublishError, match=r"rooms is integer there and float.*household\.cars is missing; use the spec"):
+    with pytest.raises(
+        PublishError, match=r"rooms is integer there and float.*household\.cars is missing; use the spec"
+    ):
         read_both(other, bundle)
     with pytest.raises(PublishError, match="table elsewhere is missing"):
         read_both(replace(spec, schema=Schema("town", (replace(household, name="elsewhere"),), "elsewhere")), bundle)
@@ -303,5 +312,14 @@ def test_large_domains_are_condensed_without_losing_order_or_the_largest(ordered
     source, synthetic = plots._condensed(shares, shares, ordered=ordered)
     assert len(source) <= 60
     assert source.sum() == pytest.approx(1)
-    assert source[-0 if not ordered else list(source).index(0.75)] == 0.75
+    assert list(source[source > 0]) == [0.75, 0.25]
     assert np.array_equal(source, synthetic)
+
+
+def test_empty_stretches_of_an_order_become_one_bar() -> None:
+    shares = np.zeros(1000)
+    shares[400:440] = 1 / 40
+    source, synthetic = plots._condensed(shares, np.full(1000, 1 / 1000), ordered=True)
+    assert (source > 0).sum() == 40
+    assert synthetic[0] == pytest.approx(0.4)
+    assert synthetic.sum() == pytest.approx(1)

@@ -68,6 +68,9 @@ class Profile:
 
 def profile_step(schema: Schema, table: Table, price: Price) -> Step:
     """The step that profiles a private table for ``price``."""
+    for column in table.attributes:
+        if not isinstance(column.domain, Learn):
+            codec_for(column, table=table.name)  # a domain that cannot be coded is refused before anything is spent
     reads = deciding_tables(schema, table.name)
     parameters = {
         "columns": repr(table.attributes),
@@ -99,20 +102,18 @@ def profile_table(door: Door, table: Table, price: Price) -> tuple[Profile, dict
     else:
         codecs = {}
     codecs = {c.name: codecs.get(c.name) or codec_for(c, table=table.name) for c in table.attributes}
-    if not codecs:
-        total = door.view(ViewSpec(table.name, {})).measure("rows", [Marginal(())], rest)
-        rows = max(1.0, float(total.values[0]))
-        return Profile({}, OneWay({}, total.sigma, rows), rows), {}
-    view = door.view(ViewSpec(table.name, {name: (Own(name), Coder(codec)) for name, codec in codecs.items()}))
-    noisy = view.measure("one-way", [Marginal((name,)) for name in codecs], rest)
-    coders, counts, cells = {}, {}, {}
-    for (name, codec), found in zip(codecs.items(), noisy.values, strict=True):
-        binning = merge_cells(found, codec, noisy.sigma, _MAX_CODES)
-        coders[name] = Coder(codec, binning)
-        counts[name] = binning.sums(found)
-        cells[name] = (codec, found)
-    one_way = OneWay(counts, noisy.sigma)
-    return Profile(coders, one_way, one_way.total), cells
+    telling = {name: codec for name, codec in codecs.items() if codec.size > 1}
+    view = door.view(ViewSpec(table.name, {name: (Own(name), Coder(codec)) for name, codec in telling.items()}))
+    asked = [Marginal((name,)) for name in telling] or [Marginal(())]
+    noisy = view.measure("one-way" if telling else "rows", asked, rest)
+    found = dict(zip(telling, noisy.values, strict=False))
+    binnings = {name: merge_cells(found[name], codec, noisy.sigma, _MAX_CODES) for name, codec in telling.items()}
+    counts = {name: binning.sums(found[name]) for name, binning in binnings.items()}
+    total = OneWay(counts, noisy.sigma).total if telling else max(1.0, float(noisy.values[0]))
+    # A column of one cell (made anew, never NULL) says nothing: it is coded, so that it is drawn, but not measured.
+    coders = {name: Coder(codec, binnings.get(name)) for name, codec in codecs.items()}
+    one_way = OneWay({name: counts.get(name, np.array([total])) for name in codecs}, noisy.sigma, total)
+    return Profile(coders, one_way, total), {name: (codec, found[name]) for name, codec in telling.items()}
 
 
 def lists_to_learn(table: Table) -> list[Column]:
