@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from privbench_core.schema.catalogue import FoundColumn
+from privbench_core.schema.catalogue import FoundColumn, FoundTable
 from privbench_core.schema.model import ColumnType, Domain, Pattern
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -89,3 +89,9 @@ def guess_identifying(column: FoundColumn, table: str, length: int | None) -> Gu
         if re.search(pattern, words):
             return guess
     return Guess("free text", None) if length is not None and length >= _LONG else None
+
+
+def tells_of_persons(table: FoundTable) -> bool:
+    """Whether a table has names, addresses or numbers of somebody."""
+    guesses = (guess_identifying(column, table.name, None) for column in table.columns)
+    return any(guess is not None and guess.domain is not None for guess in guesses)

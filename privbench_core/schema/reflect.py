@@ -13,6 +13,7 @@ from pathlib import Path
 from privbench_core.schema.catalogue import Catalogue, FoundTable, read_catalogue
 from privbench_core.schema.draft_tables import dependants, draft_table
 from privbench_core.schema.fields import UNDECIDED
+from privbench_core.schema.identifying import tells_of_persons
 from privbench_core.schema.location import expand, is_url, parse_url
 from privbench_core.schema.samples import Samples, read_samples
 from privbench_core.schema.yaml_io import flow_yaml
@@ -86,10 +87,16 @@ def _privacy(unit: str) -> Iterator[str]:
 
 
 def _likely_unit(catalogue: Catalogue) -> str:
-    """The table that most others lead to through foreign keys; undecided on a tie or without keys."""
+    """The table that most others lead to through foreign keys.
+
+    Undecided on a tie, without keys, and where another table looks more like one of persons: many schemas hang from a
+    list of languages or countries.
+    """
     readable: list[FoundTable] = [table for table in catalogue.tables if not table.unreadable]
     if len(readable) == 1:
         return readable[0].name
     counts = sorted(((len(dependants(catalogue, table.name)), table.name) for table in readable), reverse=True)
     tied = counts[0][0] == counts[1][0]
-    return UNDECIDED if tied or counts[0][0] == 0 else counts[0][1]
+    most = counts[0][1]
+    persons = {table.name for table in readable if tells_of_persons(table)}
+    return UNDECIDED if tied or counts[0][0] == 0 or (persons and most not in persons) else most

@@ -14,7 +14,7 @@ def infer_keys(schema: Schema) -> Schema:
     A private table without a marked owner key gets the only possible one. A key whose columns are unique in its table
     has at most one row per parent.
     """
-    reached = _reached(schema)
+    candidates = _candidates(schema)
 
     def bounded(table: Table, key: ForeignKey) -> ForeignKey:
         single = key.max_children is None and _is_unique(table, key) and not schema.table(key.parent).public
@@ -22,9 +22,9 @@ def infer_keys(schema: Schema) -> Schema:
 
     def settled(table: Table) -> Table:
         keys = tuple(bounded(table, key) for key in table.foreign_keys)
-        required = [key for key in _candidates(schema, table, reached) if not key.optional]
-        if not (table.public or table.name == schema.unit or table.owner_key) and len(required) == 1:
-            keys = tuple(replace(key, owner=True) if key.name == required[0].name else key for key in keys)
+        possible = candidates.get(table.name, [])
+        if table.name != schema.unit and table.owner_key is None and len(possible) == 1:
+            keys = tuple(replace(key, owner=True) if key.name == possible[0].name else key for key in keys)
         return replace(table, foreign_keys=keys)
 
     return replace(schema, tables=tuple(settled(table) for table in schema.tables))
@@ -128,23 +128,31 @@ def _cycle(cycle: list[ForeignKey]) -> str:
     return f"{cycle[0].child}: {found}; declare {names} optional: true (filled in last), or leave it out of the spec"
 
 
-def _reached(schema: Schema) -> set[str]:
-    """Private tables that some chain of foreign keys connects with the unit."""
-    reached = {schema.unit}
-    while True:
-        more = {t.name for t in schema.private_tables if any(k.parent in reached for k in t.foreign_keys)} - reached
-        if not more:
-            return reached
-        reached |= more
+def _candidates(schema: Schema) -> dict[str, list[ForeignKey]]:
+    """Per private table, the keys that can be its step to the unit: their parent gets there without the table itself."""
+    children: dict[str, list[str]] = {table.name: [] for table in schema.tables}
+    for table in schema.private_tables:
+        for key in table.foreign_keys:
+            children[key.parent].append(table.name)
 
+    def reached(without: str) -> set[str]:
+        seen, waiting = {schema.unit}, [schema.unit]
+        while waiting:
+            more = [name for name in children.get(waiting.pop(), ()) if name != without and name not in seen]
+            seen.update(more)
+            waiting += more
+        return seen
 
-def _candidates(schema: Schema, table: Table, reached: set[str]) -> list[ForeignKey]:
-    private = {other.name for other in schema.private_tables} & reached - {table.name}
-    return [key for key in table.foreign_keys if key.parent in private]
+    private = {table.name for table in schema.private_tables}
+    found: dict[str, list[ForeignKey]] = {}
+    for table in schema.private_tables:
+        above = reached(table.name) & private - {table.name} if table.foreign_keys else set()
+        found[table.name] = [key for key in table.foreign_keys if key.parent in above]
+    return found
 
 
 def _ownership(schema: Schema, broken: Collection[str]) -> Iterator[str]:
-    reached = _reached(schema)
+    candidates = _candidates(schema)
     for table in schema.tables:
         marked = [key for key in table.foreign_keys if key.owner]
         if table.public or table.name == schema.unit:
@@ -155,25 +163,19 @@ def _ownership(schema: Schema, broken: Collection[str]) -> Iterator[str]:
             yield f"{table.name}: several keys are marked owner: true ({names}); keep it on one"
         elif marked and schema.table(marked[0].parent).public:
             yield f"{marked[0].name}: owner: true on a key to a public table; mark a key that leads to {schema.unit}"
-        elif marked and marked[0].optional:
-            yield f"{marked[0].name}: the owner key is optional; every private row needs an owner, so make it required"
         elif schema.unit in schema.by_name and f"{table.name}.foreign_keys" not in broken:
-            yield from _path(schema, table, marked, _candidates(schema, table, reached))
+            yield from _path(schema, table, marked, candidates[table.name])
 
 
 def _path(schema: Schema, table: Table, marked: list[ForeignKey], candidates: list[ForeignKey]) -> Iterator[str]:
     """That one path leads from a private table to the unit, and which."""
-    names = ", ".join(key.name for key in candidates if not key.optional)
+    names = ", ".join(key.name for key in candidates)
     if not candidates:
         todo = f"add a foreign key that leads to {schema.unit}, or declare public: true"
         yield f"{table.name}: a private table with no path to the privacy unit; {todo}"
-    elif not marked and not names:
-        optional = ", ".join(key.name for key in candidates)
-        found = f"only optional keys lead to the privacy unit ({optional}), and every private row needs an owner"
-        yield f"{table.name}: {found}; make one required, or declare public: true"
     elif not marked:
         how = "the one whose parent the row is about: there max_children is enforced, on the others only declared"
         yield f"{table.name}: several paths lead to the privacy unit; mark one of {names} with owner: true ({how})"
     elif marked[0] not in candidates and marked[0].parent != table.name:
-        found = f"owner: true, but {marked[0].parent} has no path to {schema.unit}"
+        found = f"owner: true, but {marked[0].parent} has no path of its own to {schema.unit}"
         yield f"{marked[0].name}: {found}; mark another key"

@@ -69,7 +69,7 @@ CREATE TABLE line_tag (
 );
 """
 DECISIONS = {
-    "unit: region": "unit: Order",
+    "unit: CHOOSE": "unit: Order",
     "epsilons: CHOOSE": "epsilons: [1]",
     "epsilon: CHOOSE": "epsilon: 3",
     "max_children: CHOOSE": "max_children: 5",

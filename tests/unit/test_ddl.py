@@ -138,7 +138,7 @@ def test_the_source_is_recognised_in_its_ddl() -> None:
         '"doc" jsonb DEFAULT (jsonb_build_object()) NOT NULL,',
         'CONSTRAINT "no own boss" CHECK (boss <> id)',
         'CREATE INDEX "by mood" ON "staff" ("mood", "at");',
-        """SELECT setval(pg_get_serial_sequence('"staff"', 'id'), greatest((SELECT max("id") FROM "staff"), 0) + 1, false);""",
+        """SELECT setval(pg_get_serial_sequence('"staff"', 'id'), greatest((SELECT max("id")""",
         """COMMENT ON TABLE "staff" IS 'All of them';""",
         """COMMENT ON COLUMN "staff"."name" IS 'it''s \n theirs';""",
     ):

@@ -207,7 +207,7 @@ def test_public_example_data_proposes_domains(tmp_path: Path) -> None:
     assert f"born: {{type: date, domain: {{min: '2000-01-01', max: '2010-01-01'}}, nullable: true}} {mark}" in draft
     assert "mail: {type: text, domain: {faker: email}, nullable: true}" in draft  # never those of the examples
     assert "x@y" not in draft
-    with pytest.raises(SourceError, match="samples: .* holds no .parquet or .csv file"):
+    with pytest.raises(SourceError, match=r"samples: .* holds no \.parquet or \.csv file"):
         reflect(str(source), sample_dir=tmp_path)
     with pytest.raises(SourceError, match=r"samples: .*none cannot be read \(No such file"):
         reflect(str(source), sample_dir=tmp_path / "none")
@@ -237,3 +237,13 @@ def test_catalogue_names_cannot_end_a_remark(tmp_path: Path) -> None:
     draft = reflect(str(tmp_path / "d.duckdb"))
     assert not any(line.startswith(("evil", "unit: x", "# b")) for line in draft.splitlines())
     assert '"t\\nevil: 1":' in draft
+
+
+def test_the_unit_is_not_a_list_of_countries(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
+        connection.execute(
+            "CREATE TABLE country (id BIGINT PRIMARY KEY, title VARCHAR);"
+            "CREATE TABLE client (id BIGINT PRIMARY KEY, country BIGINT REFERENCES country, email VARCHAR);"
+            "CREATE TABLE visit (id BIGINT PRIMARY KEY, client BIGINT NOT NULL REFERENCES client)"
+        )
+    assert "unit: CHOOSE # decide:" in reflect(str(tmp_path / "d.duckdb"))

@@ -214,7 +214,11 @@ def test_eight_mistakes_are_eight_problems(tmp_path: Path) -> None:
         ("  region:\n", "  empty:\n  region:\n", "empty: the table has no content; give it a primary_key and columns"),
         ("  region:\n", "  bare: {primary_key: id}\n  region:\n", "bare: columns is missing; list them as name: type"),
         ("on_orphan: drop", "on_orphan: ignore", "order.customer: on_orphan is 'ignore'"),
-        ("on_orphan: drop", "owner: true, optional: true", "order.customer: the owner key is optional"),
+        (
+            "on_orphan: drop",
+            "owner: true, optional: true",
+            "order.customer: optional, but none of its columns can be NULL",
+        ),
         ("references: region}", "references: region, owner: true}", "customer.region: owner: true in the privacy unit"),
         ("    public: true\n", "", "region: a private table with no path to the privacy unit; add a foreign key"),
         ("    unique: [[price, seen]]", "    unique: [[price, sen]]", "order.sen: no such column; did you mean 'seen'"),
@@ -263,9 +267,6 @@ def test_several_paths_need_a_marked_owner(tmp_path: Path) -> None:
     assert found.startswith(
         "visit: several paths lead to the privacy unit; mark one of visit.host, visit.guest with owner: true (the one"
     )
-    # An optional key cannot own, so there is nothing to choose.
-    forced = (SHOP + two).replace("{columns: guest,", "{optional: true, columns: guest,")
-    assert load(tmp_path, forced).schema.ownership_path("visit")[0].columns == ("host",)
     marked = (SHOP + two).replace("{columns: host,", "{owner: true, columns: host,")
     assert load(tmp_path, marked).schema.ownership_path("visit")[0].columns == ("host",)
     both = marked.replace("{columns: guest,", "{owner: true, columns: guest,")
