@@ -97,7 +97,13 @@ def evaluate(
     bundle: BundleFolder,
     out: Annotated[Path, typer.Option(help="Folder for metrics.json and report.html.", show_default=False)],
     workload: Annotated[
-        Path | None, typer.Option(metavar="FILE.sql", help="SELECT COUNT(*) queries to compare.", show_default=False)
+        Path | None, typer.Option(metavar="FILE.sql", help="Queries; else some are made.", show_default=False)
+    ] = None,
+    run_time: Annotated[
+        bool, typer.Option("--run-time", help="Also run the queries in an embedded PostgreSQL (extra: runtime).")
+    ] = False,
+    run_time_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Also run them in this PostgreSQL.", show_default=False)
     ] = None,
     json: Json = False,
 ) -> None:
@@ -105,7 +111,7 @@ def evaluate(
     with one_clear_line():
         from privbench_core.commands.evaluate import write_report
 
-        write_report(spec, bundle, out, workload, as_json=json)
+        write_report(spec, bundle, out, workload, run_time=run_time_url or run_time, as_json=json)
 
 
 @app.command()

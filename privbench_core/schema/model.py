@@ -293,11 +293,6 @@ class Schema:
         """The enforced bound on rows of ``table`` that one unit owns: the product of τ along the ownership path."""
         return prod(key.max_children or 1 for key in self.ownership_path(table))
 
-    def grouping_tables(self, table: str) -> tuple[str, ...]:
-        """The tables whose rows decide which unit has which rows of ``table``: itself, its parents below the unit."""
-        between = [key.parent for key in self.ownership_path(table) if key.parent != self.unit]
-        return (table, *between)
-
     @cached_property
     def deferred_keys(self) -> frozenset[str]:
         """Names of the optional keys of private tables, off every ownership path, that are filled in a second pass.

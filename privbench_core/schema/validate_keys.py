@@ -129,7 +129,7 @@ def _cycle(cycle: list[ForeignKey]) -> str:
 
 
 def _candidates(schema: Schema) -> dict[str, list[ForeignKey]]:
-    """Per private table, the keys that can be its step to the unit: their parent gets there without the table itself."""
+    """Per private table, the keys that can be its step to the unit: their parent gets there without that table."""
     children: dict[str, list[str]] = {table.name: [] for table in schema.tables}
     for table in schema.private_tables:
         for key in table.foreign_keys:

@@ -149,7 +149,7 @@ def town(seed: int, units: int = 60, *, learned: bool = True) -> Database:
     households[1] = (101, "never seen", -(10**9), -1e300, dt.date(9999, 12, 31), "")
     persons: list[Row] = []
     for i in range(units):
-        for place in range(40 if i == 0 else 0 if i == 1 else int(rng.integers(6))):
+        for _ in range(40 if i == 0 else 0 if i == 1 else int(rng.integers(6))):
             odd = i in {0, 2}
             persons.append(
                 (

@@ -72,6 +72,9 @@ DECISIONS = {
     "unit: CHOOSE": "unit: Order",
     "epsilons: CHOOSE": "epsilons: [1]",
     "epsilon: CHOOSE": "epsilon: 3",
+    "{columns: ord, references: {table: Order, columns: [select]}, max": (
+        "{owner: true, columns: ord, references: {table: Order, columns: [select]}, max"
+    ),
     "max_children: CHOOSE": "max_children: 5",
     "precision: CHOOSE, scale: CHOOSE": "precision: 12, scale: 3",
     "  region:\n": "  region:\n    public: true\n",
