@@ -162,9 +162,7 @@ class PairwiseFit:
 
     def _again(self, curator: Curator, one_way: OneWay, price: Price) -> OneWay:
         """The one-way marginals measured once more and averaged with what is known."""
-        names = [name for name, counts in one_way.counts.items() if len(counts) > 1]
-        if not names:
-            return one_way
+        names = [name for name, counts in one_way.counts.items() if len(counts) > 1] or list(one_way.counts)
         again = curator.measure("one-way again", [Marginal((name,)) for name in names], price)
         merged = {
             name: combine(one_way.counts[name], one_way.sigma, counts, again.sigma)

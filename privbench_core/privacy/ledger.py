@@ -19,11 +19,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic, sleep
 
 from privbench_core.errors import BudgetError, BudgetExhaustedError, ReleaseError
 from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for
 
 _SLACK = 1 + 1e-9
+_PATIENCE = 30.0  # seconds
 _TABLES = """
 create table if not exists lifetime(
     id integer primary key, database text not null, unit text not null, epsilon real not null, delta real not null,
@@ -97,9 +99,9 @@ class Ledger:
         if self.durable:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         self._db = sqlite3.connect(path, isolation_level=None, timeout=60)
-        self._db.execute("pragma journal_mode=wal")
+        self._patiently("pragma journal_mode=wal")
         self._db.execute("pragma synchronous=full")
-        self._db.executescript(_TABLES)
+        self._patiently(_TABLES)
         self._declare(unit, lifetime)
         self.lifetime = lifetime
 
@@ -175,6 +177,19 @@ class Ledger:
             spent = min(spent, epsilon) if pure else spent
         rho_left = max(0.0, self._rho_cap() - rho) if life.delta > 0 else 0.0
         return Balance(life, spent, max(0.0, life.epsilon - spent), rho_left)
+
+    def _patiently(self, script: str) -> None:
+        """Run a script that another process making the same file may lock out, which SQLite's own timeout ignores."""
+        patience = monotonic() + _PATIENCE
+        while True:
+            try:
+                self._db.executescript(script)
+            except sqlite3.OperationalError:
+                if monotonic() > patience:
+                    raise
+                sleep(0.01)
+            else:
+                return
 
     def _declare(self, unit: str, lifetime: Budget) -> None:
         with self._transaction():

@@ -204,10 +204,10 @@ def test_run_in_pure_budget_prices_in_epsilon(shop: Path) -> None:
     assert "paid ε=1" in call("run", shop, "--epsilon", 1, "--delta", 0, "--out", shop.parent / "bundle").stdout
 
 
-def test_run_refuses_what_the_lifetime_cannot_pay_and_keeps_what_it_released(shop: Path) -> None:
+def test_run_refuses_what_the_lifetime_cannot_pay_before_it_spends_anything(shop: Path) -> None:
     result = call("run", shop, "--epsilon", 4, "--out", shop.parent / "bundle")
     assert result.exit_code == 1
-    assert result.stderr.startswith("privbench: profile/")
+    assert result.stderr.startswith("privbench: the run at ε=4: costs ρ=")
     assert not (shop.parent / "bundle").exists()
     assert "Traceback" not in result.output
 

@@ -179,7 +179,7 @@ def test_of_two_processes_exactly_one_gets_the_last_of_the_budget(tmp_path: Path
     rounds = 12
     context = multiprocessing.get_context("spawn")
     barrier, won = context.Barrier(2), context.Queue()
-    racers = [context.Process(target=_race, args=(str(tmp_path), rounds, barrier, won)) for _ in range(2)]
+    racers = [context.Process(target=_race, args=(str(tmp_path), rounds, barrier, won), daemon=True) for _ in range(2)]
     for racer in racers:
         racer.start()
     winners = sorted(won.get(timeout=60) for _ in range(rounds))
