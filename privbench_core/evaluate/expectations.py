@@ -173,7 +173,6 @@ def _great_expectations() -> ModuleType:
     # Failures come back as results; the package's own log would repeat them beside the values it saw.
     log = logging.getLogger("great_expectations")
     log.propagate = False
-    log.setLevel(logging.CRITICAL)
     if not log.handlers:
         log.addHandler(logging.NullHandler())
     import great_expectations as gx  # slow

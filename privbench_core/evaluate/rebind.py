@@ -63,12 +63,14 @@ class Rebound:
         rows: The cardinality of each on the synthetic database.
         kept: Number of each in the owner's workload, from 1.
         left_out: (number, reason) of those that have no counterpart.
+        literals: How many literals of the queries that are kept were replaced by others.
     """
 
     workload: Workload
     rows: tuple[int, ...]
     kept: tuple[int, ...]
     left_out: tuple[tuple[int, str], ...]
+    literals: int
 
     def to_sql(self) -> str:
         """A file for the bundle: each query with its cardinality, so that whoever loads the data can check it."""
@@ -106,17 +108,19 @@ def rebind_workload(
     binder = _Binder(schema, synthetic, released, rng)
     engine = Engine(synthetic, timeout)
     statements, rows, kept, left_out = [], [], [], []
+    literals = 0
     for number, statement in enumerate(workload.statements, start=1):
         try:
             query = engine.understand(statement.sql, workload.dialect)
-            binder.bind(query)
+            replaced = binder.bind(query)
             rows.append(engine.cardinality(query))
         except UnansweredError as reason:
             left_out.append((number, str(reason)))
             continue
         statements.append(Statement(query.tree.sql(dialect="postgres")))
         kept.append(number)
-    return Rebound(Workload(tuple(statements)), tuple(rows), tuple(kept), tuple(left_out))
+        literals += replaced
+    return Rebound(Workload(tuple(statements)), tuple(rows), tuple(kept), tuple(left_out), literals)
 
 
 class _Binder:
@@ -130,11 +134,12 @@ class _Binder:
         self._constants = Engine({})
         self._distributions: dict[tuple[str, str], tuple[Distribution, Distribution]] = {}
 
-    def bind(self, query: Understood) -> None:
-        """Replace in place; UnansweredError if the query has no counterpart."""
+    def bind(self, query: Understood) -> int:
+        """Replace in place, and say how many have changed; UnansweredError if the query has no counterpart."""
         of_alias = _tables_by_alias(query)
         for test in list(query.tree.find_all(*_TEXT_TESTS)):
             self._refuse_text(test, of_alias)
+        changed = 0
         for column, operator, operand in list(_comparisons(query.tree)):
             found = self._column(column, of_alias)
             value = constant(operand, self._constants)
@@ -143,6 +148,8 @@ class _Binder:
             new = self._value(*found, operator, value)
             if new is not value:
                 operand.replace(sqlglot.parse_one(literal(new) or "NULL", read="postgres"))
+                changed += new != value
+        return changed
 
     def _value(self, table: Table, column: Column, operator: str, value: Any) -> Any:
         if table.public:
