@@ -10,6 +10,7 @@ import dagster as dg
 
 from privbench_assets.assets import IO_MANAGER, step_asset
 from privbench_assets.automation import automation_sensor
+from privbench_assets.evaluation import report_asset
 from privbench_assets.io_managers import release_io_manager
 from privbench_assets.jobs import observe_job, observe_schedule, refresh_job, refresh_schedule
 from privbench_assets.keys import identifier
@@ -49,7 +50,7 @@ def build_defs(spec: Spec | Path, *, resource_overrides: Mapping[str, Any] | Non
         identifier(spec.schema.name, IO_MANAGER): release_io_manager(session_key(spec)),
     }
     return dg.Definitions(
-        assets=[sources, *steps, status],
+        assets=[sources, *steps, status, report_asset(spec, plans, partitions)],
         jobs=[refresh, observe],
         schedules=[refresh_schedule(spec, refresh), observe_schedule(spec, observe)],
         sensors=[automation_sensor(spec)],

@@ -32,6 +32,11 @@ def status_key(database: str) -> dg.AssetKey:
     return step_key(database, ("benchmark_status",))
 
 
+def report_key(database: str) -> dg.AssetKey:
+    """The asset of the internal report on each bundle."""
+    return step_key(database, ("evaluate", "report"))
+
+
 def identifier(*words: str) -> str:
     """A name for an op, a resource, a job or a check, different for different words.
 

@@ -14,11 +14,13 @@ import dagster as dg
 
 from privbench_assets.keys import identifier
 from privbench_core.pipeline.runner import Run, Runner, Snapshot
+from privbench_core.pipeline.workload import public_workload
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.schema.spec import Spec
 from privbench_core.synthesizers.contract import Plan
 
 BUNDLES = "bundles"
+REPORTS = "reports"
 
 
 class Session:
@@ -46,7 +48,8 @@ class Session:
     def runner(self, epsilon: str) -> Runner:
         """The runner of one ε partition, always the same within a session."""
         if epsilon not in self._runners:
-            run = Run(f"epsilon={epsilon}", self.seed, self.scale, self.bundle(epsilon))
+            workload = public_workload(self.spec)
+            run = Run(f"epsilon={epsilon}", self.seed, self.scale, self.bundle(epsilon), workload)
             self._runners[epsilon] = Runner(self.workspace, self.plans[epsilon], run)
         return self._runners[epsilon]
 
@@ -57,6 +60,10 @@ class Session:
     def bundle(self, epsilon: str) -> Path:
         """Folder of the bundle of one ε partition."""
         return self.spec.state / BUNDLES / epsilon
+
+    def report(self, epsilon: str) -> Path:
+        """Folder of the internal report on that bundle: beside the bundles, never inside of one."""
+        return self.spec.state / REPORTS / epsilon
 
     def close(self) -> None:
         """Close the ledger, if it was opened."""

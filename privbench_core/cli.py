@@ -48,12 +48,16 @@ def privbench(
 def init(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A database URL, a DuckDB file or a folder.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The spec file to write.", show_default=False)],
+    sample_dir: Annotated[
+        Path | None,
+        typer.Option("--sample-dir", help="Folder of public example data to propose domains from.", show_default=False),
+    ] = None,
 ) -> None:
-    """Reflect a source into a spec to edit. Looks at the catalogue, not at the rows."""
+    """Reflect a source into a spec to edit. Looks at its catalogue and at public examples, never at its rows."""
     with one_clear_line():
         from privbench_core.commands.init import write_spec
 
-        write_spec(source, out)
+        write_spec(source, out, sample_dir)
 
 
 @app.command()

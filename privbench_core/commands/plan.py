@@ -9,6 +9,7 @@ from privbench_core.commands.lifetime import Account, account_of, balance_after
 from privbench_core.commands.terminal import finite, print_json, say, show
 from privbench_core.pipeline.run import plan_for
 from privbench_core.privacy.budget import Budget, zero
+from privbench_core.schema.checks import unparsed_checks
 from privbench_core.schema.spec import Spec, load_spec
 from privbench_core.synthesizers.contract import Plan, Step
 
@@ -17,11 +18,12 @@ def show_plans(path: Path, epsilon: float | None, *, as_json: bool) -> None:
     """Print the plan at ``epsilon``, or at each ε of the spec."""
     spec = load_spec(path)
     plans = [plan_for(spec, e) for e in ((epsilon,) if epsilon is not None else spec.epsilons)]
-    account = account_of(spec)
+    account, unenforced = account_of(spec), unparsed_checks(spec.schema)
     if as_json:
         print_json({
             "database": spec.schema.name,
             "unit": unit_in_words(spec),
+            "unenforced_checks": list(unenforced),
             "plans": [_as_data(spec, account, plan) for plan in plans],
         })  # fmt: skip
         return
@@ -41,6 +43,8 @@ def show_plans(path: Path, epsilon: float | None, *, as_json: bool) -> None:
     life, spent = account.balance.lifetime, account.balance.spent
     say(f"Lifetime budget: {budget_in_words(life)}, of which ε={spent:.4g} is spent. No row was read.")
     say("Steps that were released before, from the same rows, are not paid for again.")
+    if unenforced:
+        say(f"Checks that are kept in the DDL but not enforced while sampling: {', '.join(unenforced)}")
 
 
 def unit_in_words(spec: Spec) -> str:

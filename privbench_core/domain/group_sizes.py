@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.domain.binning import Binning
+from privbench_core.domain.binning import SIGNIFICANT, Binning
 from privbench_core.domain.codec import Codes
 
 _SINGLES = 16
@@ -75,17 +75,24 @@ class GroupSizeCodec:
         """A JSON-able description."""
         return {"codec": "group size", "bound": self.bound}
 
-    def decaying(self, binning: Binning) -> Binning:
-        """``binning`` with the cells of each code weighing as under a tail of P[x] ~ 1/x².
+    def decaying(self, binning: Binning, noisy: NDArray[np.float64], sigma: float) -> Binning:
+        """``binning`` with the cells of each code that is lost in noise weighing as under a tail of P[x] ~ 1/x².
 
         Numbers of children are heavy-tailed, and noise merges the tail into a few wide codes. Spreading a code evenly
-        over its cells would put most of its children on sizes that hardly a parent has. A public prior.
+        over its cells would put most of its children on sizes that hardly a parent has. A public prior, for codes whose
+        cells hold less than three standard deviations of the noise each; where the counts speak, they are believed.
+
+        Args:
+            binning: Of this codec's cells.
+            noisy: Released count of each cell, shape (size,).
+            sigma: Standard deviation of their noise.
         """
         mass = 1 / np.maximum(self.starts, 0.5) - 1 / np.append(self.starts[1:], self.bound + 1)
         code_of = np.asarray(binning.code_of)
         weights = np.asarray(binning.weights)
-        shared = np.bincount(code_of, minlength=binning.size)[code_of] > 1
-        mass = np.where(shared, mass, weights)
+        cells = np.bincount(code_of, minlength=binning.size)
+        lost = (cells > 1) & (binning.sums(noisy) <= SIGNIFICANT * sigma * cells)
+        mass = np.where(lost[code_of], mass, weights)
         mass /= np.bincount(code_of, weights=mass, minlength=binning.size)[code_of]
         return Binning(binning.code_of, tuple(mass.tolist()), binning.ordered)
 

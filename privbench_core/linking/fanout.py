@@ -142,7 +142,8 @@ def _counts(
     cells = door.view(ViewSpec(key.parent, {CHILDREN: (Children(key), Coder(codec))}), "fanout")
     share = fit.margin_share if coders else 1.0
     measured = cells.measure("children", [Marginal((CHILDREN,))], price.share(share))
-    binning = codec.decaying(merge_cells(measured.values[0], codec, measured.sigma, _MAX_SIZE_CODES))
+    noisy_cells, sigma = measured.values[0], measured.sigma
+    binning = codec.decaying(merge_cells(noisy_cells, codec, sigma, _MAX_SIZE_CODES), noisy_cells, sigma)
     sizes = Coder(codec, binning)
     noisy = binning.sums(measured.values[0])
     if not coders:

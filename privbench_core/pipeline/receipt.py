@@ -42,7 +42,7 @@ def receipt_for(spec: Spec, plan: Plan, ledger: Ledger, run: Run) -> dict[str, A
             if step.reads
         ],
         "tables": {table.name: _table_terms(schema, table.name) for table in schema.tables},
-        "public": _public(schema),
+        "public": {**_public(schema), "workload_texts": sorted(run.workload)},
         "sampling": {"seed": run.seed, "scale": run.scale},
     }
 

@@ -11,6 +11,7 @@ from typing import Any
 from privbench_core.errors import SpecError
 from privbench_core.pipeline.receipt import receipt_for
 from privbench_core.pipeline.runner import Release, Run, Runner
+from privbench_core.pipeline.workload import public_workload
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.noise import NoiseSource
@@ -87,9 +88,10 @@ def run_spec(
     if not 0 < scale < math.inf:
         raise SpecError(f"scale: {scale} is not positive; 1 is the size of the source, 10 ten times as large")
     plan = plan_for(spec, epsilon, delta=delta, synthesizer=synthesizer)
+    workload = public_workload(spec)
     here = workspace or Workspace(spec)
     try:
-        runner = Runner(here, plan, Run(f"epsilon={epsilon:g}", seed, scale, Path(out)), noise)
+        runner = Runner(here, plan, Run(f"epsilon={epsilon:g}", seed, scale, Path(out), workload), noise)
         here.ledger.require(f"the run at ε={epsilon:g}", runner.unpaid())  # all of it, before the first step spends
         releases: dict[Key, Release] = {}
         for number, step in enumerate(plan.steps, start=1):

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -27,6 +27,9 @@ from privbench_core.source.integrity import check_rows
 from privbench_core.synthesizers.artifact import Artifact, digest_of
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext
 
+if TYPE_CHECKING:
+    from privbench_core.evaluate.statements import Workload
+
 
 @dataclass(frozen=True)
 class Run:
@@ -37,12 +40,14 @@ class Run:
         seed: Of sampling.
         scale: Of the synthetic database.
         out: Folder of the bundle, for the publish step.
+        workload: Queries for the publish step by name, see `public_workload`.
     """
 
     name: str
     seed: int = 0
     scale: float = 1.0
     out: Path | None = None
+    workload: Mapping[str, Workload] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -141,6 +146,8 @@ class Runner:
             "seed": self.run.seed if "seed" in step.depends else None,
             "scale": self.run.scale if "scale" in step.depends else None,
         }
+        if step.kind == "publish" and self.run.workload:
+            identity["workload"] = {name: queries.to_sql() for name, queries in self.run.workload.items()}
         return self.workspace.keyed(json.dumps(identity, sort_keys=True, default=str))
 
     def unpaid(self) -> Price:
@@ -183,8 +190,9 @@ class Runner:
                 run=self.run.name,
                 price=step.price,
             )
+        run = self.run
         context = StepContext(
-            artifacts, door, self.snapshot.public, self.run.seed, self.run.scale, self.run.out, receipt or {}
+            artifacts, door, self.snapshot.public, run.seed, run.scale, run.out, receipt or {}, run.workload
         )
         artifact = step.run(context)
         stored = artifact.to_bytes()

@@ -82,7 +82,8 @@ def _contents(schema: Schema, tables: Mapping[str, Mapping[str, Any]], workload:
     lines += ["", *keys] if keys else []
     lines += ["", "`schema.sql` is the schema for PostgreSQL; `MANIFEST.json` has the SHA-256 of every file."]
     if workload:
-        lines += [f"`workload/` holds {len(workload)} queries."]
+        files = ", ".join(f"`{name}.sql`" for name in sorted(workload))
+        lines += [f"`workload/` holds queries to run on it: {files}."]
     return "\n".join(lines)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from privbench_core.errors import SpecError
 from privbench_core.schema.dump import dump_enums, dump_tables
 from privbench_core.schema.fields import Node, Problems, as_number
-from privbench_core.schema.location import relative, resolve
+from privbench_core.schema.location import home, relative, resolve
 from privbench_core.schema.model import Schema
 from privbench_core.schema.parse import parse_tables
 from privbench_core.schema.parts import parse_enums
@@ -25,6 +25,11 @@ from privbench_core.schema.yaml_io import read_yaml, write_yaml
 
 _DEFAULT_SYNTHESIZER = "privbench"
 _DEFAULT_STATE = ".privbench"
+_WORKLOAD = "{file: queries.sql, public: true}"
+_PUBLIC_TEXT = (
+    "the text of the queries is published, so declare that it says nothing about private rows: write public: true, "
+    "or leave the workload out"
+)
 _CRON_FIELDS = 5
 _CRON_FIELD = re.compile(r"[\d*/,\-A-Za-z?#]+")
 
@@ -46,6 +51,8 @@ class Spec:
         state: Folder of the ledger and the releases.
         orphans: ``refuse`` or ``drop`` per `ForeignKey.name`.
         schedule: Cron expression of the refresh, or None.
+        workload: Absolute path of a file of queries to publish with the data, or None. The owner declares their text
+            public.
     """
 
     schema: Schema
@@ -60,6 +67,7 @@ class Spec:
     state: Path = Path(_DEFAULT_STATE)
     orphans: Mapping[str, str] = field(default_factory=dict)
     schedule: str | None = None
+    workload: Path | None = None
 
 
 def load_spec(path: str | Path) -> Spec:
@@ -86,12 +94,13 @@ def load_spec(path: str | Path) -> Spec:
 
 
 def _spec(node: Node, path: Path) -> Spec | None:
-    node.only("database", "source", "privacy", "synthesizer", "schedule", "state", "enums", "tables")
+    node.only("database", "source", "privacy", "synthesizer", "schedule", "state", "workload", "enums", "tables")
     database = node.name("database", "name the database")
     source = node.name("source", "write a folder, a DuckDB file or a database URL")
     state = node.name("state", "write a folder") if node.has("state") else _DEFAULT_STATE
     synthesizer, options = _synthesizer(node)
     schedule = _schedule(node)
+    workload = _workload(node, path.parent)
     privacy = node.mapping("privacy", "declare unit, delta, epsilons and lifetime")
     unit = privacy.name("unit", "name the table whose rows are protected") if privacy else None
     budget = _budget(privacy) if privacy else None
@@ -109,7 +118,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
     folder = path.parent
     return Spec(
         schema, resolve(source, folder), path, **budget, synthesizer=synthesizer, options=options,
-        state=Path(resolve(state, folder)), orphans=parsed.orphans, schedule=schedule,
+        state=Path(resolve(state, folder)), orphans=parsed.orphans, schedule=schedule, workload=workload,
     )  # fmt: skip
 
 
@@ -133,6 +142,21 @@ def _schedule(node: Node) -> str | None:
         node.wrong("schedule", 'write five cron fields in quotes, like "0 3 * * 1"')
         return None
     return " ".join(parts)
+
+
+def _workload(node: Node, folder: Path) -> Path | None:
+    raw = node.fields.get("workload")
+    if raw is None:
+        return None
+    if not isinstance(raw, dict):
+        node.wrong("workload", f"write {_WORKLOAD}: {_PUBLIC_TEXT}")
+        return None
+    inner = Node("workload", raw, node.problems)
+    inner.only("file", "public")
+    file = inner.name("file", "name a file of SELECT statements, like queries.sql")
+    if inner.fields.get("public") is not True:
+        inner.wrong("public", _PUBLIC_TEXT)
+    return (folder / home(file)).resolve() if file else None
 
 
 def _budget(node: Node) -> dict[str, Any] | None:
@@ -191,6 +215,8 @@ def dump_spec(spec: Spec) -> str:
     if spec.schedule:
         content["schedule"] = spec.schedule
     content["state"] = relative(str(spec.state), folder)
+    if spec.workload:
+        content["workload"] = {"file": relative(str(spec.workload), folder), "public": True}
     if spec.schema.enums:
         content["enums"] = dump_enums(spec.schema)
     content["tables"] = dump_tables(spec.schema, spec.orphans)

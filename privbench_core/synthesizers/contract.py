@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,9 @@ from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.door import Door
 from privbench_core.schema.model import Schema
 from privbench_core.synthesizers.artifact import Artifact
+
+if TYPE_CHECKING:
+    from privbench_core.evaluate.statements import Workload
 
 Key = tuple[str, ...]
 
@@ -50,6 +53,7 @@ class StepContext:
         scale: Size of the synthetic database relative to the source.
         out: Where a publish step writes the bundle.
         receipt: Facts about the whole run that a publish step puts into the bundle (guarantee, spend).
+        workload: Queries that a publish step puts into the bundle, by name; the owner declares their text public.
     """
 
     inputs: Mapping[Key, Artifact]
@@ -59,6 +63,7 @@ class StepContext:
     scale: float = 1.0
     out: Path | None = None
     receipt: Mapping[str, Any] = field(default_factory=dict)
+    workload: Mapping[str, Workload] = field(default_factory=dict)
 
     def rng(self, *salt: str) -> np.random.Generator:
         """A generator for sampling, determined by the run's seed and ``salt``; never used for privacy noise."""

@@ -46,6 +46,7 @@ def test_every_step_is_an_asset_and_only_profiles_depend_on_the_source(town_spec
         "town/sample/person": {"model/person", "fanout/person.household_id"},
         "town/validate/all": {"sample/household", "sample/person"},
         "town/publish/bundle": {"sample/household", "sample/person", "validate/all"},
+        "town/evaluate/report": {"publish/bundle"},
         "town/benchmark_status": {"publish/bundle", "source/household", "source/person"},
     }
     assert not (town_spec.parent / ".privbench").exists()

@@ -175,6 +175,17 @@ def test_plan_prices_sum_to_the_budget_and_reads_no_row(shop: Path) -> None:
     assert "No row was read" in text
 
 
+def test_plan_names_the_checks_that_sampling_does_not_enforce(shop: Path) -> None:
+    said = "not enforced while sampling"
+    assert data_of("plan", shop)["unenforced_checks"] == []
+    assert said not in call("plan", shop).stdout
+    checks = "checks: [{name: adult, expression: age >= 18}, {name: strange, expression: age IS NOT OF TYPE LIKE plan}]"
+    shop.write_text(SPEC.replace("    primary_key: id\n", f"    primary_key: id\n    {checks}\n", 1), encoding="utf-8")
+    assert data_of("plan", shop)["unenforced_checks"] == ["customer.strange"]
+    (line,) = [line for line in call("plan", shop).stdout.splitlines() if said in line]
+    assert line.endswith(": customer.strange")
+
+
 def test_plan_says_when_the_lifetime_budget_cannot_pay(shop: Path) -> None:
     affordable, too_much = (data_of("plan", shop, "--epsilon", e)["plans"][0]["lifetime"] for e in (1, 5))
     assert affordable["affordable"]
@@ -420,6 +431,23 @@ def test_init_writes_a_spec_and_never_overwrites_one(shop: Path) -> None:
     again = call("init", shop.parent, "-o", out)
     assert again.exit_code == 1
     assert "exists" in again.stderr
+
+
+def test_init_proposes_domains_from_public_examples_only(shop: Path) -> None:
+    examples, out = shop.parent / "examples", shop.parent / "new.yaml"
+    examples.mkdir()
+    pq.write_table(pa.table({"id": [1, 2], "age": [31, 47], "plan": ["gold", "silver"]}), examples / "customer.parquet")
+    result = call("init", shop.parent, "-o", out, "--sample-dir", examples)
+    assert result.exit_code == 0, result.stderr
+    assert "Nothing was read but the catalogue and the public example data" in result.stdout
+    draft = out.read_text(encoding="utf-8")
+    assert "gold" in draft
+    assert "47" in draft
+    assert "free" not in draft
+    missing = call("init", shop.parent, "-o", shop.parent / "other.yaml", "--sample-dir", shop.parent / "none")
+    assert missing.exit_code == 1
+    assert "samples: " in missing.stderr
+    assert not (shop.parent / "other.yaml").exists()
 
 
 def test_demo_keeps_what_the_user_edited_and_pays_once(shop: Path) -> None:

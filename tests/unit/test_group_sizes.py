@@ -64,9 +64,11 @@ def test_it_comes_back_from_its_description_inside_of_a_coder():
 def test_a_merged_tail_is_drawn_as_a_heavy_tail_and_not_evenly():
     codec = GroupSizeCodec(2000)
     code_of = tuple(min(cell, 10) for cell in range(codec.size))
-    binning = codec.decaying(Binning(code_of, tuple(1 / code_of.count(code) for code in code_of), 11))
+    even = Binning(code_of, tuple(1 / code_of.count(code) for code in code_of), 11)
+    binning = codec.decaying(even, np.full(codec.size, 10.0), 10.0)
     tail = Coder(codec, binning).decode(np.full(20_000, 10, dtype=np.int32), np.random.default_rng(0)).to_numpy()
     expected = np.log(2000 / 10) / (1 / 10 - 1 / 2000)  # mean of a density ~ 1/x² between 10 and 2000
     assert tail.min() == 10
     assert tail.mean() == pytest.approx(expected, rel=0.1)
     np.testing.assert_allclose(np.asarray(binning.weights[:10]), 1.0)
+    assert codec.decaying(even, np.full(codec.size, 100.0), 10.0) == even  # counts that speak are believed

@@ -1,6 +1,11 @@
-"""The publish step: the synthetic tables, the schema and the receipt, as one folder."""
+"""The publish step: the synthetic tables, the schema, the receipt and perhaps a workload, as one folder."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
 
 from privbench_core.errors import InternalError, ValidationError
 from privbench_core.privacy.budget import Price
@@ -8,13 +13,21 @@ from privbench_core.publish.bundle import write_bundle
 from privbench_core.schema.model import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+from privbench_core.synthesizers.stages.profile import Profile
 from privbench_core.synthesizers.stages.sample import sampled_key
+
+_RULE = (
+    "literals were chosen so that each comparison has, on these rows, the selectivity that the released noisy one-way "
+    "marginals say it has in the original; keys are those of random rows here; constants on public tables are as they "
+    "were. Made of public text, released measurements and synthetic rows alone, so it cost nothing"
+)
 
 
 def publish_step(schema: Schema, free: Price) -> Step:
-    """The step that writes the bundle, if every expectation holds."""
+    """The step that writes the bundle, if every expectation holds; a workload is re-bound to the synthetic rows."""
     inputs: list[Key] = [sampled_key(schema, table) for table in schema.tables]
     inputs += [("validate", table.name) for table in schema.tables]
+    inputs += [("profile", table.name) for table in schema.private_tables]
 
     def run(context: StepContext) -> Artifact:
         if context.out is None:
@@ -30,11 +43,43 @@ def publish_step(schema: Schema, free: Price) -> Step:
         fidelity = {
             table.name: context.inputs["validate", table.name].data["summary"] for table in schema.private_tables
         }
-        path = write_bundle(context.out, schema, tables, {**context.receipt, "fidelity_paid_for": fidelity})
+        receipt = {**context.receipt, "fidelity_paid_for": fidelity}
+        queries, noted = _workload(context, schema, tables)
+        if noted:
+            receipt["workload"] = noted
+        path = write_bundle(context.out, schema, tables, receipt, queries)
         rows_of = {name: table.num_rows for name, table in tables.items()}
         return Artifact({"path": str(path), "rows": rows_of, "summary": {"rows": rows_of}})
 
     return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run)
+
+
+def _workload(
+    context: StepContext, schema: Schema, tables: Mapping[str, pa.Table]
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """The SQL text of the run's workload for these rows, and what the receipt says about it, both by name."""
+    if not context.workload:
+        return {}, {}
+    from privbench_core.evaluate.rebind import rebind_workload  # brings in DuckDB, which most runs can do without
+    from privbench_core.evaluate.selectivity import ReleasedMarginal
+
+    released = {}
+    for table in schema.private_tables:
+        profile = Profile.from_dict(context.inputs["profile", table.name].data["profile"])
+        counts = profile.one_way.counts
+        released[table.name] = {name: ReleasedMarginal(coder, counts[name]) for name, coder in profile.coders.items()}
+    queries, noted = {}, {}
+    for name, workload in context.workload.items():
+        rebound = rebind_workload(workload, schema, tables, released, context.rng("workload", name))
+        if rebound.kept:  # a file without a query could not be read back
+            queries[name] = rebound.to_sql()
+        noted[name] = {
+            "rule": _RULE,
+            "queries": len(rebound.kept),
+            "literals_rebound": rebound.literals,
+            "left_out": [{"query": number, "reason": reason} for number, reason in rebound.left_out],
+        }
+    return queries, noted
 
 
 def _refuse_failures(table: str, checks: list[dict[str, object]]) -> None:

@@ -1,0 +1,342 @@
+"""Any schema: do all keys resolve at every ε, and how fast is a database reflected, read, sampled and loaded?
+
+Sakila, Chinook and Stats with all of their keys, whatever these make of the figures of other benchmarks: composite and
+nullable keys, self-references, cycles, several private parents. Attributes are learned, because this is about keys; how
+well the rows resemble the source is measured elsewhere. Keys are looked up by DuckDB, so that no code which made them
+is also what checks them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from subprocess import run as run_command
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from benchmarks.data import data_folder, read_table
+from benchmarks.measure import call_in_child
+from benchmarks.report import Row, machine, markdown
+from benchmarks.tpch_schema import SCHEMA as TPCH
+from privbench_core.errors import SourceError
+from privbench_core.pipeline.run import run_spec
+from privbench_core.publish.bundle import read_bundle, write_bundle
+from privbench_core.publish.load import load_bundle
+from privbench_core.schema.ddl import quote_identifier
+from privbench_core.schema.model import Column, ColumnType, ForeignKey, Learn, Schema, Table
+from privbench_core.schema.reflect import reflect
+from privbench_core.schema.spec import Spec, dump_spec, load_spec
+from privbench_core.source import open_source
+from privbench_core.source.integrity import check_rows
+from privbench_core.synthesizers.contract import Step
+
+EPSILONS = (0.1, 0.8, 3.2)
+DELTA = 1e-9  # lists of values are learned
+Tables = Mapping[str, pa.Table]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A database of the data folder, with what its owner would decide.
+
+    Attributes:
+        name: Of its folder.
+        unit: Table whose rows are protected.
+        private: All private tables.
+        public: The others.
+        owners: First column of the key on the ownership path, by table.
+        bounds: Most rows per parent by "table.column", and "*" for every other private key.
+        drop_orphans: Whether rows whose parent is missing are dropped: the source declares keys that it does not keep.
+    """
+
+    name: str
+    unit: str
+    private: tuple[str, ...]
+    public: tuple[str, ...]
+    owners: Mapping[str, str]
+    bounds: Mapping[str, int]
+    drop_orphans: bool = field(default=False)
+
+
+_MUSIC = ("Artist", "Album", "Genre", "MediaType", "Track", "Playlist", "PlaylistTrack")
+_SALES = {"Invoice": "CustomerId", "InvoiceLine": "InvoiceId"}
+CASES = (
+    Case(
+        "sakila",
+        "customer",
+        ("customer", "rental", "payment"),
+        (
+            *("country", "city", "address", "language", "film", "inventory"),
+            *("staff", "store", "actor", "category", "film_actor", "film_category"),
+        ),
+        {"rental": "customer_id", "payment": "rental_id"},
+        {"payment.rental_id": 5, "*": 50},
+    ),
+    Case(
+        "chinook",
+        "Employee",
+        ("Employee", "Customer", "Invoice", "InvoiceLine"),
+        _MUSIC,
+        {"Customer": "SupportRepId", **_SALES},
+        {"*": 25},
+    ),
+    Case(
+        "stats",
+        "users",
+        ("users", "posts", "badges", "votes", "postLinks", "tags"),
+        (),
+        {
+            "posts": "OwnerUserId",
+            "badges": "UserId",
+            "votes": "PostId",
+            "postLinks": "PostId",
+            "tags": "ExcerptPostId",
+        },
+        {
+            "posts.LastEditorUserId": 5,
+            "postLinks.RelatedPostId": 2,
+            "votes.UserId": 5,
+            "tags.ExcerptPostId": 1,
+            "*": 20,
+        },
+        drop_orphans=True,
+    ),
+)
+
+
+def spec_of(case: Case, source: Path, place: Path) -> Spec:
+    """A spec in the folder ``place``: keys as ``keys.json`` beside the rows lists them, all attributes learned."""
+    listed = json.loads((source / "keys.json").read_text(encoding="utf-8"))
+    tables = tuple(_table(case, name, read_table(source, name), listed) for name in (*case.public, *case.private))
+    orphans = {key.name: "drop" for table in tables for key in table.foreign_keys if case.drop_orphans}
+    schema = Schema(case.name, tables, case.unit)
+    path = place / f"{case.name}.yaml"
+    return Spec(schema, str(source), path, EPSILONS, DELTA, 20.0, 1e-7, state=place / "state", orphans=orphans)
+
+
+def _table(case: Case, name: str, rows: pa.Table, listed: dict[str, Any]) -> Table:
+    keys = []
+    for key in listed["fks"]:
+        columns = tuple(key["cols"])
+        if key["child"] != name or key["parent"] not in {*case.private, *case.public}:
+            continue
+        bound = case.bounds.get(f"{name}.{columns[0]}", case.bounds["*"]) if key["parent"] in case.private else None
+        keys.append(
+            ForeignKey(
+                name,
+                columns,
+                key["parent"],
+                tuple(key["ref"]),
+                bound,
+                owner=case.owners.get(name) == columns[0],
+                optional=any(rows[column].null_count for column in columns),
+            )
+        )
+    primary = tuple(listed["tables"][name]["pk"])
+    fixed = {*primary, *(column for key in keys for column in key.columns)}
+    columns = tuple(_column(rows.schema.field(c), rows[c].null_count > 0, c in fixed) for c in rows.column_names)
+    return Table(name, columns, primary, tuple(keys), public=name in case.public)
+
+
+def _column(found: pa.Field, nullable: bool, is_key: bool) -> Column:
+    if is_key or pa.types.is_integer(found.type):  # a nullable key may lie there as float
+        kind = ColumnType.INTEGER
+    elif pa.types.is_floating(found.type):
+        kind = ColumnType.FLOAT
+    else:
+        kind = ColumnType.TIMESTAMP if pa.types.is_timestamp(found.type) else ColumnType.TEXT
+    domain = None if is_key or kind is ColumnType.TEXT else Learn()
+    return Column(found.name, kind, domain, nullable=nullable)
+
+
+def integrity(schema: Schema, tables: Tables) -> dict[str, int]:
+    """Values of foreign keys (NULL aside), how many of them find no parent, and rows whose primary key is taken."""
+    found = {"values": 0, "unresolved": 0, "duplicates": 0}
+    with duckdb.connect() as connection:
+        names = {table.name: f"t{i}" for i, table in enumerate(schema.tables)}
+        for name, rows in tables.items():
+            connection.register(names[name], rows)
+        for table in schema.tables:
+            here = names[table.name]
+            primary = ", ".join(quote_identifier(column) for column in table.primary_key)
+            [found_rows] = connection.sql(
+                f"SELECT count(*) - (SELECT count(*) FROM (SELECT DISTINCT {primary} FROM {here})) FROM {here}"
+            ).fetchall()
+            found["duplicates"] += found_rows[0]
+            for key in table.foreign_keys:
+                pairs = [
+                    tuple(map(quote_identifier, pair)) for pair in zip(key.columns, key.parent_columns, strict=True)
+                ]
+                complete = " AND ".join(f"c.{child} IS NOT NULL" for child, _ in pairs)
+                same = " AND ".join(f"c.{child} = p.{parent}" for child, parent in pairs)
+                [(values,)] = connection.sql(f"SELECT count(*) FROM {here} c WHERE {complete}").fetchall()
+                [(resolved,)] = connection.sql(
+                    f"SELECT count(*) FROM {here} c SEMI JOIN {names[key.parent]} p ON {same}"
+                ).fetchall()
+                found["values"] += values
+                found["unresolved"] += values - resolved
+    return found
+
+
+def measure_keys(spec: Spec, epsilons: Sequence[float], progress: Callable[[str], None]) -> list[Row]:
+    """A row of the table on keys per ε; each run is a process of its own."""
+    spec.path.write_text(dump_spec(spec), encoding="utf-8")
+    loaded = load_spec(spec.path)
+    schema = loaded.schema
+    source = open_source(loaded)
+    kept = check_rows(schema, {table.name: source.read(table) for table in schema.tables}, loaded.orphans)
+    private = [table.name for table in schema.private_tables]
+    rows: list[Row] = []
+    for epsilon in epsilons:
+        progress(f"schemas: {schema.name}, epsilon {epsilon:g}")
+        with TemporaryDirectory() as folder:
+            given = {"spec": str(spec.path), "epsilon": epsilon, "delta": DELTA, "seed": 0, "out": folder}
+            seconds, peak = call_in_child("benchmarks.workloads:run_pipeline", given)
+            bundle = read_bundle(Path(folder) / "bundle")
+            made = {name: bundle.table(name) for name in bundle.tables}
+        found = integrity(schema, made)
+        share = 100 * (1 - found["unresolved"] / max(found["values"], 1))
+        rows.append(
+            {
+                "database": schema.name,
+                "ε": f"{epsilon:g}",
+                "tables (private)": f"{len(schema.tables)} ({len(private)})",
+                "foreign keys (to private)": f"{sum(len(t.foreign_keys) for t in schema.tables)}"
+                f" ({sum(k.parent in private for t in schema.tables for k in t.foreign_keys)})",
+                "values of keys": f"{found['values']:,}",
+                "resolve": f"{share:.4g}%" if found["unresolved"] else "100%",
+                "duplicate primary keys": f"{found['duplicates']:,}",
+                "private rows, source": f"{sum(kept[name].num_rows for name in private):,}",
+                "synthetic": f"{sum(made[name].num_rows for name in private):,}",
+                "whole run s": seconds,
+                "peak MB": peak,
+            }
+        )
+    return rows
+
+
+def measure_speed(spec: str) -> list[dict[str, str | float]]:
+    """Take the rows of a spec into PostgreSQL, through the pipeline, and back; called in a process of its own."""
+    place = Path(spec).parent
+    given = load_spec(spec)
+    files = open_source(given)
+    rows = {table.name: files.read(table) for table in given.schema.tables}
+    number = sum(table.num_rows for table in rows.values())
+    original = write_bundle(place / "original", given.schema, rows, {})
+    del rows
+    marks: list[tuple[str, float]] = []
+
+    def note(_number: int, _of: int, step: Step) -> None:
+        marks.append((step.kind.value, perf_counter()))
+
+    with _databases(place / "server", "source", "target") as (source, target):
+        done = [_timed("load the source", number, lambda: load_bundle(original, source))]
+        done.append(_timed("reflect (catalogue only)", 0, lambda: reflect(source)))
+        there = replace(given, source=source)
+        opened = open_source(there)
+        done.append(_timed("read from PostgreSQL", number, lambda: [opened.read(t) for t in given.schema.tables]))
+        epsilon = EPSILONS[-1]
+        result = run_spec(there, epsilon, delta=DELTA, out=place / "bundle", progress=note)
+        marks.append(("end", perf_counter()))
+        bundle = read_bundle(result.out)
+        made = sum(bundle.table(table.name).num_rows for table in given.schema.private_tables)
+        sampling = sum(after - before for (kind, before), (_, after) in pairwise(marks) if kind == "sample")
+        done.append(_figures("sample (private tables)", made, sampling))
+        everything = sum(bundle.table(name).num_rows for name in bundle.tables)
+        done.append(
+            _timed("load the bundle, keys and indexes included", everything, lambda: load_bundle(result.out, target))
+        )
+    return done
+
+
+def _timed(what: str, rows: int, work: Callable[[], object]) -> dict[str, str | float]:
+    start = perf_counter()
+    work()
+    return _figures(what, rows, perf_counter() - start)
+
+
+def _figures(what: str, rows: int, seconds: float) -> dict[str, str | float]:
+    return {
+        "step": what,
+        "rows": f"{rows:,}" if rows else "-",
+        "seconds": seconds,
+        "rows per second": f"{rows / seconds:,.0f}" if rows else "-",
+    }
+
+
+@contextmanager
+def _databases(folder: Path, *names: str) -> Iterator[tuple[str, ...]]:
+    """URLs of new, empty databases on a PostgreSQL of our own."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
+        try:
+            from pgserver.postgres_server import get_server
+        except ImportError:
+            raise SourceError("schemas: no PostgreSQL to measure with; pip install pgserver") from None
+        server = get_server(folder, cleanup_mode="stop")
+    with server:
+        for name in names:
+            server.psql(f"CREATE DATABASE {name};")
+        yield tuple(str(server.get_uri(database=name)) for name in names)
+
+
+def generate_tpch(folder: Path, scale: float) -> None:
+    """TPC-H as tpchgen-cli writes it (`benchmarks.tpch` changes it, which matters to answers and not to speed).
+
+    Raises:
+        SourceError: tpchgen-cli is not installed, or fails.
+    """
+    places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    command = shutil.which("tpchgen-cli", path=places)
+    if command is None:
+        raise SourceError("tpchgen-cli: not found; pip install tpchgen-cli")
+    arguments = [command, "parquet", "-s", f"{scale:g}", f"--output-dir={folder}"]
+    if run_command(arguments, capture_output=True, check=False).returncode:
+        raise SourceError("tpchgen-cli: failed; run it by hand to see why")
+
+
+def run(
+    data: Path | None = None,
+    *,
+    epsilons: Sequence[float] = EPSILONS,
+    scale: float = 0.1,
+    progress: Callable[[str], None] = print,
+) -> str:
+    """Measure and return the Markdown text for the README.
+
+    Args:
+        data: The data folder; see `data.data_folder`.
+        epsilons: Budgets of the runs whose keys are looked up.
+        scale: Scale factor of TPC-H.
+        progress: Called with a line before each run.
+
+    Raises:
+        PrivbenchError: Data is missing, TPC-H cannot be generated, or a run fails.
+    """
+    folder = data_folder(data)
+    with TemporaryDirectory() as name:
+        place = Path(name)
+        keys = [
+            row for case in CASES for row in measure_keys(spec_of(case, folder / case.name, place), epsilons, progress)
+        ]
+        tpch = place / "tpch"
+        tpch.mkdir()
+        generate_tpch(tpch, scale)
+        spec = Spec(TPCH, str(tpch), place / "tpch.yaml", EPSILONS, DELTA, 20.0, 1e-7, state=place / "state")
+        keys += measure_keys(spec, epsilons, progress)
+        progress(f"schemas: speed, TPC-H {scale:g}")
+        speed, peak = call_in_child("benchmarks.schemas:measure_speed", {"spec": str(spec.path)})
+    title = f"**TPC-H {scale:g} from PostgreSQL and back** (ε = {EPSILONS[-1]:g}; peak memory {peak:,.0f} MB)"
+    return f"{machine(1)}\n\n**Keys**\n\n{markdown(keys)}\n\n{title}\n\n{markdown(speed)}"

@@ -1,0 +1,77 @@
+"""The internal report of each bundle, as an asset: made when somebody asks for it, and never shown here.
+
+Its figures compare with private rows and no budget pays for them, while Dagster's event log is read by many people.
+So the log says where the report is and nothing of what is in it, and neither the refresh job nor the automation makes
+one.
+"""
+
+# No postponed annotations here: Dagster looks at the type of `context` itself.
+
+from collections.abc import Mapping
+from pathlib import Path
+from time import perf_counter
+
+import dagster as dg
+
+from privbench_assets.failures import nothing_private
+from privbench_assets.keys import group, report_key, step_key
+from privbench_assets.resources import Session, session_key
+from privbench_core.errors import PublishError
+from privbench_core.schema.spec import Spec
+from privbench_core.synthesizers.contract import Plan, StepKind
+
+NOTICE = "Internal: the report compares with private rows and is not differentially private. Do not publish it."
+
+
+def report_asset(spec: Spec, plans: Mapping[str, Plan], epsilons: dg.PartitionsDefinition) -> dg.AssetsDefinition:
+    """The asset that runs what ``privbench evaluate`` runs, on the bundle of each ε.
+
+    Args:
+        spec: The spec.
+        plans: The plan of every partition; they differ in prices, not in steps.
+        epsilons: The partitions.
+    """
+    name, resource, key = spec.schema.name, session_key(spec), report_key(spec.schema.name)
+    last = [step for step in next(iter(plans.values())).steps if step.kind is StepKind.PUBLISH]
+
+    @dg.asset(
+        key=key,
+        deps=[step_key(name, step.key) for step in last],
+        partitions_def=epsilons,
+        group_name=group(name, ""),
+        kinds={"report"},
+        tags={"privbench/stage": "report", "privbench/spends": "no"},
+        required_resource_keys={resource},
+        description=(
+            f"Compares the bundle of {name} with its source, for the owner only. {NOTICE} Spends no"
+            " budget; made on request, not by a refresh."
+        ),
+    )
+    def report(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster wants it bare
+        session: Session = getattr(context.resources, resource)
+        epsilon = context.partition_key
+        with nothing_private(key.to_user_string(), spec.state):
+            begun = perf_counter()
+            page = _write(spec, session.bundle(epsilon), session.report(epsilon))
+            return dg.MaterializeResult(
+                metadata={
+                    "internal report": dg.MetadataValue.path(str(page)),
+                    "seconds": round(perf_counter() - begun, 1),
+                    "notice": NOTICE,
+                }
+            )
+
+    return report
+
+
+def _write(spec: Spec, bundle: Path, out: Path) -> Path:
+    """Evaluate ``bundle``; the page that was written to ``out``."""
+    # Imported here: they bring Arrow, SciPy and more, which the UI need not load to draw the graph.
+    from privbench_core.pipeline.rehearsal import rehearsal_of
+    from privbench_core.publish.bundle import is_bundle
+    from privbench_core.report.page import evaluate_bundle
+
+    if not is_bundle(bundle):
+        raise PublishError(f"{spec.schema.name}: no bundle at ε={bundle.name} yet; materialise publish/bundle first")
+    evaluate_bundle(spec, bundle, out=out, rehearse=rehearsal_of(spec, bundle))
+    return out / "report.html"

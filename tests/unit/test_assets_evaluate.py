@@ -1,0 +1,102 @@
+"""The internal report as an asset: made on request, free, and nothing of what it says in the event log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+import privbench_core.pipeline.run as pipeline_run
+from privbench_assets.evaluation import NOTICE
+from privbench_core.errors import SourceError
+from privbench_core.report import page
+from tests.helpers.fake_synthesizer import FakeSynthesizer
+from tests.helpers.orchestrated import Orchestrated, errors, shown
+
+REPORT = "evaluate/report"
+SECRET = "Smith, 17 Elm Street"
+
+
+@pytest.fixture
+def operated(town_spec: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Orchestrated]:
+    fake = FakeSynthesizer()
+    monkeypatch.setattr(pipeline_run, "load_synthesizer", lambda _: fake)
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield Orchestrated(town_spec, fake, instance)
+
+
+def evaluate(operated: Orchestrated, epsilon: str) -> dg.ExecuteInProcessResult:
+    job = operated.defs.resolve_implicit_global_asset_job_def()
+    return job.execute_in_process(
+        partition_key=epsilon,
+        instance=operated.instance,
+        asset_selection=[operated.key(REPORT)],
+        raise_on_error=False,
+    )
+
+
+def test_a_report_is_written_for_its_epsilon_and_only_its_place_is_shown(operated: Orchestrated) -> None:
+    assert operated.refresh("0.8").success
+    spent = operated.spent()
+    result = evaluate(operated, "0.8")
+    assert result.success, errors(result)
+    folder = operated.spec.state / "reports" / "0.8"
+    found = shown(result)[REPORT]
+    assert set(found) == {"internal report", "seconds", "notice"}
+    assert found["internal report"] == str(folder / "report.html")
+    assert found["seconds"] >= 0
+    assert found["notice"] == NOTICE
+    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    assert metrics["guarantee"].startswith("ε=0.8")
+    assert metrics["privacy"]["membership_attacks"], "the plan of the bundle is rehearsed and attacked"
+    assert "Do not publish" in (folder / "report.html").read_text(encoding="utf-8")
+    assert folder.stat().st_mode & 0o077 == 0
+    assert operated.spent() == spent
+    events = "\n".join(str(event) for event in operated.instance.all_logs(result.run_id))
+    assert metrics["verdict"]["summary"] not in events
+
+
+def test_it_is_made_on_request_only(operated: Orchestrated) -> None:
+    assert REPORT not in shown(operated.refresh("0.8"))
+    assert not (operated.spec.state / "reports").exists()
+    node = operated.defs.resolve_asset_graph().get(operated.key(REPORT))
+    assert node.automation_condition is None
+    assert node.group_name == "town"
+    assert node.kinds == {"report"}
+    assert node.partitions_def is not None
+    assert node.partitions_def.get_partition_keys() == ["0.8", "3.2"]
+
+
+def test_without_a_bundle_it_says_what_to_do(operated: Orchestrated) -> None:
+    assert operated.refresh("0.8").success
+    result = evaluate(operated, "3.2")
+    assert not result.success
+    assert "PublishError: town: no bundle at ε=3.2 yet; materialise publish/bundle first" in errors(result)
+    assert not (operated.spec.state / "reports").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError(f"could not convert {SECRET!r} to int"), "InternalError: town/evaluate/report: stopped by Value"),
+        (SourceError("person.age: some are wrong", private_detail=SECRET), "SourceError: person.age: some are wrong"),
+    ],
+)
+def test_errors_say_nothing_private(
+    operated: Orchestrated, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    assert operated.refresh("0.8").success
+    monkeypatch.setattr(page, "evaluate_bundle", fail)
+    result = evaluate(operated, "0.8")
+    assert not result.success
+    assert said in errors(result)
+    assert SECRET not in errors(result)
+    (kept,) = (operated.spec.state / "errors").iterdir()
+    assert SECRET in kept.read_text(encoding="utf-8")

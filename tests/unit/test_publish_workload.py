@@ -1,0 +1,182 @@
+"""A workload of the spec: declared public, re-bound to the synthetic rows, published with them and accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from privbench_assets.resources import Session
+from privbench_core.errors import SourceError, SpecError
+from privbench_core.evaluate.statements import Workload, read_workload
+from privbench_core.pipeline.run import plan_for
+from privbench_core.pipeline.runner import Run, Runner
+from privbench_core.pipeline.workspace import Workspace
+from privbench_core.publish.bundle import read_bundle
+from privbench_core.schema.spec import dump_spec, load_spec
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import StepContext
+from tests.helpers.planted import Place, place_of, planted_pair
+
+QUERIES = """-- the queries of our dashboard
+select count(*) from child where x < 4;
+select count(*) from parent p join child c on c.parent_id = p.id where p.a = 'v1' and p.id = 123456789;
+select count(*) from parent where id < 100;
+select nothing from parent;
+"""
+EPSILON = 40.0
+
+
+def place_with(folder: Path, text: str = QUERIES, **more: float) -> Place:
+    """A database whose spec, read from its file, has a workload."""
+    place = place_of(folder, *planted_pair(300), **more)
+    (folder / "queries.sql").write_text(text, encoding="utf-8")
+    spec = replace(place.spec, workload=folder / "queries.sql")
+    spec.path.write_text(dump_spec(spec), encoding="utf-8")
+    return Place(load_spec(spec.path))
+
+
+def files(folder: Path) -> Mapping[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def with_workload(folder: Path, part: str) -> Path:
+    """A spec file with ``part`` as its workload."""
+    path = place_of(folder, *planted_pair(3)).spec.path
+    path.write_text(path.read_text(encoding="utf-8") + f"workload: {part}\n", encoding="utf-8")
+    return path
+
+
+def test_the_spec_names_the_file_and_is_written_back(tmp_path: Path):
+    spec = load_spec(with_workload(tmp_path, "{file: sub/q.sql, public: true}"))
+    assert spec.workload == tmp_path / "sub" / "q.sql"
+    assert "file: sub/q.sql" in dump_spec(spec)
+    spec.path.write_text(dump_spec(spec), encoding="utf-8")
+    assert load_spec(spec.path) == spec
+    assert load_spec(place_of(tmp_path / "none", *planted_pair(3)).spec.path).workload is None
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ("{file: q.sql}", "workload: public is missing; the text of the queries is published"),
+        ("{file: q.sql, public: false}", "workload: public is False; the text of the queries is published"),
+        ('{file: q.sql, public: "true"}', "workload: public is 'true'; the text of the queries is published"),
+        ("q.sql", "spec: workload is 'q.sql'; write {file: queries.sql, public: true}: the text of the queries"),
+        ("{public: true}", "workload: file is missing; name a file"),
+        ("{file: q.sql, public: true, privat: 1}", "workload: unknown key 'privat'"),
+    ],
+)
+def test_each_mistake_is_one_problem(tmp_path: Path, part: str, expected: str):
+    with pytest.raises(SpecError) as caught:
+        load_spec(with_workload(tmp_path, part))
+    (problem,) = caught.value.problems
+    assert problem.startswith(expected)
+
+
+def test_the_bundle_has_queries_that_its_manifest_accounts_for(tmp_path: Path):
+    place = place_with(tmp_path)
+    result = place.run(EPSILON)
+    bundle = read_bundle(place.out)
+    noted = bundle.manifest["privacy"]["workload"]["queries"]
+    assert (noted["queries"], noted["left_out"][0]["query"], noted["left_out"][1]["query"]) == (2, 3, 4)
+    assert noted["left_out"][0]["reason"] == "parent.id: compares a key, and keys are made anew"
+    assert "nothing" in noted["left_out"][1]["reason"]
+    assert "released noisy" in noted["rule"]
+    assert bundle.manifest["privacy"]["public"]["workload_texts"] == ["queries"]
+    # The key is another one at any rate; x is distributed as it was, so at most its literal moves too.
+    assert noted["literals_rebound"] in {1, 2}
+    text = bundle.workload["queries"]
+    assert "123456789" not in text
+    assert "dashboard" not in text
+    published = read_workload(place.out / "workload" / "queries.sql")
+    assert len(published.statements) == 2
+    literal = int(published.statements[0].sql.rpartition("< ")[2])
+    small = sum(x < literal for x in bundle.table("child")["x"].to_pylist())
+    assert text.startswith(f"-- query 1: cardinality {small:,}\n")
+    assert "`queries.sql`" in (place.out / "README.md").read_text(encoding="utf-8")
+    # It cost nothing, and the same releases give the same bytes.
+    assert result.paid == pytest.approx(place.spent)
+    assert [name for name, _ in place.booked if "publish" in name] == []
+    first = files(place.out)
+    assert place.run(EPSILON).paid == 0
+    assert files(place.out) == first
+
+
+def test_literals_follow_the_released_marginal_and_not_the_rows(tmp_path: Path):
+    """The same synthetic rows with another released marginal publish another literal."""
+    place = place_with(tmp_path)
+    result = place.run(EPSILON)
+    step = result.plan.step(("publish", "bundle"))
+    artifacts = {key: result.releases[key].artifact for key in step.inputs}
+    released = deepcopy(artifacts["profile", "child"].data)
+    counts = dict(released["profile"]["counts"])["x"]
+    counts[:] = 0
+    counts[0] = 1000  # all values are 0, as far as was released
+    artifacts["profile", "child"] = Artifact(released)
+    workload = {"w": Workload.of(["select count(*) from child where x < 4"])}
+    step.run(StepContext(artifacts, None, {}, 0, out=tmp_path / "other", workload=workload))
+    bundle = read_bundle(tmp_path / "other")
+    assert bundle.manifest["privacy"]["workload"]["w"]["literals_rebound"] == 1
+    assert '"x" < 9' in bundle.workload["w"]
+
+
+def test_cardinalities_of_the_source_stay_behind(tmp_path: Path):
+    place = place_with(tmp_path, "select count(*) from parent||0||987654321\n")
+    place.run(EPSILON)
+    assert all(b"987654321" not in content for content in files(place.out / "workload").values())
+    assert b"987654321" not in (place.out / "MANIFEST.json").read_bytes()
+
+
+def test_a_workload_without_counterparts_is_noted_but_not_written(tmp_path: Path):
+    place = place_with(tmp_path, "select count(*) from parent where id > 5;")
+    place.run(EPSILON)
+    bundle = read_bundle(place.out)
+    assert bundle.workload == {}
+    assert bundle.manifest["privacy"]["workload"]["queries"]["queries"] == 0
+    assert len(bundle.manifest["privacy"]["workload"]["queries"]["left_out"]) == 1
+
+
+@pytest.mark.parametrize("text", [None, "-- nothing yet\n"])
+def test_a_file_that_cannot_be_used_is_refused_before_anything_is_spent(tmp_path: Path, text: str | None):
+    place = place_with(tmp_path, text or "")
+    if text is None:
+        place.spec.workload.unlink()
+    with pytest.raises(SourceError, match=r"queries\.sql: "):
+        place.run(EPSILON)
+    assert place.booked == []
+
+
+def test_without_a_workload_the_bundle_says_nothing_of_one(tmp_path: Path):
+    place = place_of(tmp_path, *planted_pair(300))
+    place.run(EPSILON)
+    bundle = read_bundle(place.out)
+    assert "workload" not in bundle.manifest["privacy"]
+    assert bundle.manifest["privacy"]["public"]["workload_texts"] == []
+    assert bundle.workload == {}
+
+
+def test_dagster_runs_publish_it_too(tmp_path: Path):
+    place = place_with(tmp_path)
+    plan = plan_for(place.spec, 3.2)
+    session = Session(place.spec, {"3.2": plan})
+    assert session.runner("3.2").run.workload == {"queries": read_workload(tmp_path / "queries.sql")}
+    session.close()
+
+
+def test_queries_are_part_of_the_identity_of_a_bundle_and_of_nothing_else(tmp_path: Path):
+    place = place_with(tmp_path)
+    result = place.run(EPSILON)
+    workspace = Workspace(place.spec)
+    runs = [Run("r"), *(Run("r", workload={"w": Workload.of([f"select {n}"])}) for n in (1, 2))]
+    keys = [
+        [Runner(workspace, result.plan, run).release_key(step, result.releases) for step in result.plan.steps]
+        for run in runs
+    ]
+    workspace.close()
+    *before, publish = zip(*keys, strict=True)
+    assert len(set(publish)) == 3
+    assert all(len(set(key)) == 1 for key in before)
