@@ -101,7 +101,7 @@ def _table(name: str, figures: TableFigures) -> Remark:
         lost = "" if pairs < figures.shuffled else ": the correlations are lost"
         random = f"shuffled columns would be {figures.shuffled:.3f}"
         text = f"pairs of columns are {pairs:.3f} from the source; {random}{lost}."
-        return Remark(_level(pairs, CLOSE, ROUGH), name, text)
+        return Remark(_level(pairs, CLOSE, ROUGH, lost=bool(lost)), name, text)
     if single is not None:
         return Remark(_level(single, CLOSE, ROUGH), name, f"columns are {single:.3f} from the source.")
     return Remark(None, name, "has no attributes to compare.")
@@ -119,8 +119,11 @@ def _join(name: str, figures: JoinFigures) -> Remark:
         return Remark(None, name, "has no attributes to compare.")
     lost = "" if figures.joint < figures.shuffled else ": the link is lost"
     text = f"joined pairs are {figures.joint:.3f} from the source; shuffled rows would be {figures.shuffled:.3f}{lost}."
-    return Remark(_level(figures.joint, CLOSE, ROUGH), name, text)
+    return Remark(_level(figures.joint, CLOSE, ROUGH, lost=bool(lost)), name, text)
 
 
-def _level(value: float, close: float, rough: float) -> Level:
-    return Level.CLOSE if value <= close else Level.ROUGH if value <= rough else Level.FAR
+def _level(value: float, close: float, rough: float, *, lost: bool = False) -> Level:
+    """The level of a distance; what lost its correlations is not close, however small the distance."""
+    if value <= close and not lost:
+        return Level.CLOSE
+    return Level.ROUGH if value <= rough else Level.FAR

@@ -1,0 +1,268 @@
+"""The table of what is supported, each line with the tests that prove it; ``python -m benchmarks.support`` writes it.
+
+No line without a test: a test that is renamed or removed is an error here, and in `tests/unit/test_support_table.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+
+from privbench_core.errors import InternalError, PrivbenchError
+
+PROJECT = Path(__file__).resolve().parents[1]
+PAGE = PROJECT / "docs" / "support.md"
+_INTRODUCTION = """\
+# What is supported
+
+Each line names the tests that prove it. The page is written by `python -m benchmarks.support`, which refuses a line
+whose test does not exist; a test compares the page with it.
+*In part* says what is lost; *no* says what happens instead."""
+
+
+class Support(Enum):
+    """How far a feature goes."""
+
+    YES = "yes"
+    PART = "in part"
+    NO = "no"
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A line of the table.
+
+    Attributes:
+        group: Section of the page.
+        name: What people bring.
+        support: How far it goes.
+        answer: What is done with it, in a few words.
+        tests: Where tests stand, as ``tests/file.py::function``.
+    """
+
+    group: str
+    name: str
+    support: Support
+    answer: str
+    tests: tuple[str, ...]
+
+
+# Per feature a line "support | what people bring | what is done with it", and below it its tests, indented.
+_LISTED = """\
+## Reading a database
+yes | PostgreSQL's catalogue | types, defaults, keys, checks, indexes, comments, enums; no row is read
+    integration/test_roundtrip_postgres::test_what_the_catalogue_says_is_in_the_spec
+yes | A DuckDB file | the same, as far as DuckDB has it
+    unit/test_reflect::test_all_that_duckdb_knows_is_in_the_draft
+in part | A folder of Parquet or CSV files | tables and types; keys are the owner's to declare
+    unit/test_reflect::test_a_folder_has_no_keys_to_draft_from
+yes | Columns that tell who somebody is | proposed by their names
+    unit/test_reflect::test_names_that_tell_who_somebody_is
+yes | Public example data | domains are proposed from it
+    unit/test_reflect::test_public_example_data_proposes_domains
+yes | Another schema than the default one | `?schema=name`
+    integration/test_roundtrip_postgres::test_another_schema_of_the_database
+
+## Types
+yes | integer, decimal(p, s), float | exact within 64 bits; a decimal beyond them counts as outside of its domain
+    unit/test_codecs::test_the_whole_range_of_64_bits_is_exact
+    unit/test_codecs::test_decimals_are_exact_and_beyond_64_bits_they_are_outside
+yes | date, timestamp with and without zone | a zone is read in UTC
+    unit/test_codecs::test_dates_and_timestamps
+    unit/test_codecs::test_moments_with_a_zone_are_read_in_utc
+in part | interval | a month counts 30 days
+    unit/test_spec_sql::test_spans_of_time
+    unit/test_codecs::test_intervals_are_ordered_and_zero_is_apart
+yes | boolean | true and false, distributed alike
+    unit/test_codecs::test_booleans_have_no_other_value
+yes | enum, text as category | values declared or learned
+    unit/test_codecs::test_categories
+yes | text by a public rule | regular expression or Faker provider; near-unique stays near-unique
+    unit/test_codecs_patterns::test_made_text_matches_in_full_and_follows_the_seed
+    unit/test_codecs_patterns::test_near_unique_stays_near_unique_and_quick
+in part | opaque text | lengths only
+    unit/test_codecs::test_opaque_text_keeps_its_length_and_nothing_else
+in part | bytea | lengths only
+    unit/test_codecs::test_opaque_bytes_keep_their_length_and_nothing_else
+in part | json, jsonb | an object of like length
+    unit/test_codecs::test_opaque_json_is_an_object_of_its_length
+yes | uuid | made anew
+    unit/test_codecs::test_uuids_are_made_anew
+in part | infinity, NaN, values outside of a domain | NaN is NULL, all else is clamped
+    integration/test_bad_input::test_infinities_nan_and_extremes_are_clamped_and_counted
+in part | computed column | an ordinary column in the benchmark
+    integration/test_roundtrip_postgres::test_what_cannot_be_taken_is_named_with_its_reason
+no | time of day | left out of a draft; can be read as interval or text
+    unit/test_reflect::test_all_that_duckdb_knows_is_in_the_draft
+    unit/test_source_types::test_a_time_of_day_is_an_interval_or_text
+no | array, nested type | left out of a draft, refused when read
+    integration/test_roundtrip_postgres::test_what_cannot_be_taken_is_named_with_its_reason
+    unit/test_source_types::test_arrays_and_nested_types_are_refused_and_it_says_what_to_do
+
+## Keys
+yes | Composite primary and foreign keys | end to end
+    unit/test_spec::test_composite_keys_follow_the_order_of_the_parents_key
+    integration/test_key_graphs::test_all_keys_resolve_at_every_epsilon_and_the_bundle_is_published
+yes | Overlapping keys, which share a column | agree on it
+    integration/test_key_graphs::test_an_overlapping_key_stays_inside_its_owner_and_follows_attributes
+    integration/test_key_graphs::test_two_required_keys_that_share_a_column_agree_on_it
+yes | Primary key that is a foreign key | one to one
+    integration/test_key_graphs::test_one_to_one_tables_have_the_parents_keys
+yes | Self-reference | at an optional key
+    integration/test_key_graphs::test_a_self_reference_follows_attributes_and_has_no_circles
+yes | Cycle of tables | opened at an optional key, which is filled in last
+    unit/test_spec_keys::test_a_cycle_opens_at_an_optional_key_off_the_ownership_path
+    integration/test_key_graphs::test_a_cycle_of_tables_is_closed_by_attributes
+in part | Several parents, private and public | off the ownership path, protected by the declared bound only
+    unit/test_spec::test_several_paths_need_a_marked_owner
+    property/test_privacy_references::test_a_unit_with_more_rows_than_its_bound_moves_no_more_of_the_others
+yes | Many to many through a junction table | no pair twice
+    unit/test_sampling_table::test_a_junction_table_has_no_pair_twice_and_keeps_most_rows
+yes | Optional key | with its share of NULL
+    integration/test_key_graphs::test_sizes_and_null_rates_are_those_of_the_source
+yes | Row without an owner | a unit of its own
+    property/test_privacy_references::test_a_row_without_an_owner_is_a_unit
+    integration/test_key_graphs::test_rows_without_an_owner_keep_their_own_distribution
+yes | Unique reference, reference to a unique set | every parent at most once
+    unit/test_spec_keys::test_keys_may_refer_to_any_unique_set
+    integration/test_key_graphs::test_unique_references_use_every_parent_at_most_once_even_when_all_are_taken
+yes | Orphans in the source | refused, or dropped with `on_orphan: drop`
+    integration/test_key_graphs::test_orphans_that_are_dropped_take_their_dependants_and_empty_deferred_references
+no | Cycle of required keys | refused
+    integration/test_bad_input::test_a_cycle_of_required_keys_is_refused
+no | Optional key that shares a column with the primary key | refused before anything is spent
+    integration/test_key_graphs::test_keys_that_cannot_be_left_empty_are_refused_before_anything_is_spent
+no | Two foreign keys on the same columns | refused; keep one
+    unit/test_spec::test_each_mistake_is_explained
+no | Key of type float, json, interval or enum | refused
+    unit/test_spec::test_each_mistake_is_explained
+    unit/test_spec_sql::test_each_mistake_is_explained
+
+## Constraints
+yes | UNIQUE, on one or several columns | drawn again before rows are dropped
+    unit/test_constraints::test_unique_values_are_drawn_again_before_rows_are_dropped
+    unit/test_sampling_table::test_declared_unique_columns_hold_and_nulls_do_not_clash
+yes | NOT NULL | proven by validation
+    unit/test_expectations::test_a_planted_fault_is_found_and_counted
+yes | CHECK over one row | honoured while sampling
+    unit/test_constraints::test_simple_conditions_are_understood
+    unit/test_constraints::test_checks_hold_where_noise_is_all_there_is
+in part | CHECK that is not understood | kept in the DDL, not enforced while sampling, and said so
+    unit/test_constraints::test_anything_else_is_kept_in_the_ddl_only
+    unit/test_spec_sql::test_checks_that_are_not_understood_are_kept_and_told
+yes | Functional dependency | declared in the spec
+    unit/test_constraints::test_functional_dependencies_hold_in_chains_at_every_epsilon
+no | Functional dependency on a column of a key | refused
+    unit/test_constraints::test_dependencies_on_keys_that_are_made_anew_are_refused
+
+## Publishing
+yes | PostgreSQL | reflecting the result gives the same spec
+    integration/test_roundtrip_postgres::test_reflecting_the_result_gives_the_same_spec
+    integration/test_roundtrip_postgres::test_rows_arrive_as_they_were
+yes | Keys, checks, indexes, sequences, statistics | sequences stand behind the rows
+    integration/test_roundtrip_postgres::test_the_database_keeps_its_rules
+    integration/test_publish_postgres::test_rows_keys_indexes_and_statistics_arrive
+yes | `schema.sql` alone | a script for PostgreSQL
+    integration/test_roundtrip_postgres::test_the_schema_alone_is_a_script
+yes | A target that is not empty | refused unless `--replace`
+    integration/test_roundtrip_postgres::test_a_target_with_other_tables_is_not_empty
+    integration/test_roundtrip_postgres::test_publishing_again_replaces_enums_too
+yes | All or nothing | one transaction
+    integration/test_publish_postgres::test_a_failing_load_leaves_nothing_behind
+in part | DuckDB | what it cannot hold is told
+    integration/test_roundtrip_postgres::test_duckdb_takes_what_it_can_and_the_rest_is_told
+no | Partial index, index on an expression | left out, and named in the draft
+    integration/test_roundtrip_postgres::test_what_cannot_be_taken_is_named_with_its_reason
+no | Names of key constraints | PostgreSQL names them
+    unit/test_ddl::test_keys_and_indexes
+no | ON DELETE, ON UPDATE | keys have no actions
+    unit/test_ddl::test_keys_and_indexes
+
+## Bad input: one clear message each
+yes | Foreign key to a missing table or a column that is not unique | refused
+    unit/test_spec::test_each_mistake_is_explained
+yes | Types that differ along a key | refused
+    unit/test_spec_keys::test_types_agree_along_a_key
+yes | Several mistakes | all at once
+    unit/test_spec::test_eight_mistakes_are_eight_problems
+yes | Reserved, mixed-case, unicode and 63-character names | kept
+    unit/test_spec_sql::test_names_of_every_kind_are_welcome
+    integration/test_roundtrip_postgres::test_reflecting_the_result_gives_the_same_spec
+yes | Names that PostgreSQL would cut to the same | refused
+    unit/test_spec_sql::test_names_that_postgres_would_cut_to_the_same_are_refused
+yes | 500 columns | a spec like any other
+    unit/test_spec_sql::test_five_hundred_columns
+yes | A database that may be read in part | the rest is left out, and named
+    integration/test_roundtrip_postgres::test_a_database_that_may_only_be_read_in_part
+    integration/test_postgres_source::test_a_database_that_may_be_read_in_part
+yes | Rows that break the spec | refused before anything is spent
+    integration/test_bad_input::test_rows_that_break_the_spec_are_refused_before_anything_is_spent
+yes | Empty tables | come out as tables with their columns
+    integration/test_bad_input::test_empty_tables_work
+"""
+
+
+def features() -> Iterator[Feature]:
+    """All lines, in the order of the page."""
+    group = ""
+    for block in re.split(r"\n+(?=\S)", _LISTED.strip()):
+        if block.startswith("## "):
+            group = block.removeprefix("## ")
+            continue
+        head, *tests = block.splitlines()
+        support, name, answer = (part.strip() for part in head.split("|"))
+        names = (test.strip().replace("::", ".py::") for test in tests)
+        yield Feature(group, name, Support(support), answer, tuple(f"tests/{name}" for name in names))
+
+
+def missing_tests() -> list[str]:
+    """Tests that are named but do not exist."""
+    return sorted({test for feature in features() for test in feature.tests if not _exists(test)})
+
+
+def page() -> str:
+    """The page as Markdown.
+
+    Raises:
+        InternalError: A line names a test that does not exist.
+    """
+    if missing := missing_tests():
+        raise InternalError(f"benchmarks/support.py: no such tests: {', '.join(missing)}; name those that prove it now")
+    parts = [_INTRODUCTION]
+    for group, lines in groupby(features(), key=lambda feature: feature.group):
+        rows = [f"| {f.name} | {f.support.value} | {f.answer} | {_links(f)} |" for f in lines]
+        parts.append("\n".join([f"## {group}", "", "| what | | how | proven by |", "|---|---|---|---|", *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _links(feature: Feature) -> str:
+    found = (test.split("::") for test in feature.tests)
+    return "<br>".join(f"[{function}](../{file})" for file, function in found)
+
+
+def _exists(test: str) -> bool:
+    file, function = test.split("::")
+    return function in _functions(PROJECT / file)
+
+
+@cache
+def _functions(file: Path) -> frozenset[str]:
+    """Names of a module's test functions; none if there is no such file."""
+    if not file.is_file():
+        return frozenset()
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+
+
+if __name__ == "__main__":
+    try:
+        PAGE.write_text(page(), encoding="utf-8")
+    except PrivbenchError as error:
+        sys.exit(str(error))
