@@ -141,6 +141,8 @@ class ForeignKey:
         max_children: τ, the declared bound on rows per parent. Enforced along the ownership path, else only declared.
         owner: Whether this key is the child's step on its ownership path to the privacy unit.
         optional: Whether the key may be NULL (the SQL meaning: any of its columns is NULL).
+        same_unit: Whether a row and the row it refers to belong to the same privacy unit, by their ownership paths.
+            Enforced: rows that break it are not looked at.
     """
 
     child: str
@@ -150,6 +152,7 @@ class ForeignKey:
     max_children: int | None = None
     owner: bool = False
     optional: bool = False
+    same_unit: bool = False
 
     @property
     def name(self) -> str:
