@@ -202,7 +202,9 @@ class PrivateDatabase:
     def _in_unit(self, key: ForeignKey) -> NDArray[np.bool_]:
         """Which rows refer along ``key`` to a row of their own unit, or to none; shape (children,)."""
         parents = self.parent_rows(key)
-        return np.asarray((parents < 0) | (self._unit_of(key.child) == np.append(self._unit_of(key.parent), -1)[parents]))
+        return np.asarray(
+            (parents < 0) | (self._unit_of(key.child) == np.append(self._unit_of(key.parent), -1)[parents])
+        )
 
     def _unit_of(self, table: str) -> Rows:
         """A number for the unit that each row belongs to, the same in all tables; shape (rows,).
