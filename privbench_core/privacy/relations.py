@@ -24,15 +24,15 @@ WEIGHT_UNIT = 1 << 20
 Rows = NDArray[np.int64]
 
 
-def stability(schema: Schema, table: str) -> float:
-    """The largest total weight that one unit can move in a view of ``table``.
+def stability(schema: Schema, *tables: str) -> float:
+    """The largest total weight that one unit can move in a view of the first of ``tables``, whatever it sees of others.
 
     1 for the unit's own rows. A unit's rows may also refer to *another* private parent, whose removal cascades: each
     such row that the removed unit so takes away, or lets in, changes one other unit, whose weight is at most 1 before
     and at most 1 after (rows leave, the others weigh more, slots are freed): 2 in L1. See ``docs/privacy.md``, "Several
     private parents". Deferred keys do not count, because they carry no row away; nor do keys with ``same_unit``.
     """
-    return 1.0 + 2.0 * _other_units(schema, table)
+    return 1.0 + 2.0 * _other_units(schema, *tables)
 
 
 def moved_rows(schema: Schema, table: str) -> int:
@@ -89,13 +89,14 @@ def _carries(schema: Schema, key: ForeignKey) -> bool:
     return not schema.table(key.parent).public and key.name not in schema.deferred_keys
 
 
-def _other_units(schema: Schema, table: str) -> int:
-    """Bound on the units besides the removed one whose kept rows of ``table``, or the weights of these, change.
+def _other_units(schema: Schema, *tables: str) -> int:
+    """Bound on the units besides the removed one whose kept rows of ``tables``, or the weights of these, change.
 
     Which of its rows a unit keeps is a function of its own rows, in the tables that owner keys and keys with
-    ``same_unit`` lead to from here, and of whether those rows of other units are kept that they refer to otherwise.
+    ``same_unit`` lead to from here, and of whether the rows are kept that these refer to along other keys.
     """
-    return sum(_rows_by_other_parents(schema, schema.table(name)) for name in _inside_unit(schema, table))
+    inside = dict.fromkeys(name for table in tables for name in _inside_unit(schema, table))
+    return sum(_rows_by_other_parents(schema, schema.table(name)) for name in inside)
 
 
 def _inside_unit(schema: Schema, table: str) -> tuple[str, ...]:

@@ -292,6 +292,17 @@ class Schema:
             here = self.table(key.parent)
         return tuple(path)
 
+    @cached_property
+    def tables_of_units(self) -> frozenset[str]:
+        """Names of the tables whose rows' units matter to some key with ``same_unit``: both its ends, and their owners.
+
+        Sampling carries the unit of each row along in them, so that references can be drawn inside of it.
+        """
+        ends = {
+            name for t in self.private_tables for k in t.foreign_keys if k.same_unit for name in (k.child, k.parent)
+        }
+        return frozenset(ends).union(*((key.parent for key in self.ownership_path(name)) for name in ends))
+
     def max_rows_per_unit(self, table: str) -> int:
         """The enforced bound on rows of ``table`` that one unit owns: the product of τ along the ownership path."""
         return prod(key.max_children or 1 for key in self.ownership_path(table))
