@@ -13,6 +13,7 @@ import pytest
 from privbench_core.errors import InternalError
 from privbench_core.evaluate.derived import integrity_frame, unit_column
 from privbench_core.linking.choice import Choice, Distinct, pick_parents
+from privbench_core.publish.bundle import read_bundle
 from privbench_core.sampling.references import Parent, choice_of
 from privbench_core.schema.model import ForeignKey, Schema, Table
 from privbench_core.source.integrity import check_rows
@@ -168,6 +169,10 @@ def test_the_validate_step_proves_it(tmp_path: Path) -> None:
     assert broken_expectations(result) == []
     found = result.releases["validate", "payment"].artifact.data["expectations"]
     assert [e["success"] for e in found if e["column"] == "rental rental of the same unit"] == [True]
+    terms = read_bundle(result.out).manifest["privacy"]["tables"]["payment"]
+    assert terms["enforced_inside_of_a_unit"] == [{"key": "payment.rental", "parent": "rental"}]
+    assert terms["stability"] == 1
+    assert "protected_only_by_the_declared_bound" not in terms
     made = samples_of(result)
     crossed = made["payment"].set_column(
         1,
