@@ -101,7 +101,9 @@ def pick_parents(
             given[given] = _accept(pending[given], places[given], choice, taken)
             result[pending[given]] = places[given]
             pending = pending[~given]
-    if choice.distinct:
+    if _one_each(choice):
+        _deal_out(pending, choice, taken[0], result, rng)
+    elif choice.distinct:
         _one_by_one(pending, choice, taken, result, rng)
     return result
 
@@ -162,6 +164,27 @@ def _pairs(rule: Distinct, rows: Numbers, places: Numbers) -> Numbers:
     return np.where((scope >= 0) & (identity >= 0), scope * span + identity, -1)
 
 
+def _one_each(choice: Choice) -> bool:
+    """Whether all that rows have to keep to is that no two of them get the same parent."""
+    if len(choice.distinct) != 1 or choice.distinct[0].scope.any():
+        return False
+    identity = choice.distinct[0].identity[choice.of_parent >= 0]
+    return bool((identity >= 0).all() and len(np.unique(identity)) == len(identity))
+
+
+def _deal_out(pending: Numbers, choice: Choice, taken: Numbers, result: Numbers, rng: np.random.Generator) -> None:
+    """Deal the parents that no row has out to the rows that are left, group by group; see `_one_each`."""
+    got = np.isin(choice.distinct[0].identity, taken)
+    free = rng.permutation(np.flatnonzero((choice.of_parent >= 0) & ~got))
+    rows = rng.permutation(pending[choice.of_row[pending] >= 0])
+    free = free[np.argsort(choice.of_parent[free], kind="stable")]
+    rows = rows[np.argsort(choice.of_row[rows], kind="stable")]
+    have, want = choice.of_parent[free], choice.of_row[rows]
+    places = np.searchsorted(have, want, side="left") + np.arange(len(rows)) - np.searchsorted(want, want, side="left")
+    given = places < np.searchsorted(have, want, side="right")
+    result[rows[given]] = free[places[given]]
+
+
 def _one_by_one(
     pending: Numbers, choice: Choice, taken: list[Numbers], result: Numbers, rng: np.random.Generator
 ) -> None:
@@ -170,7 +193,7 @@ def _one_by_one(
     groups, wanted = choice.of_parent[by_group], choice.of_row[pending]
     starts, ends = (np.searchsorted(groups, wanted, side=side) for side in ("left", "right"))
     possible = (wanted >= 0) & (starts < ends)
-    if int((ends - starts)[possible].sum()) > _MOST_PAIRS:
+    if not possible.any() or int((ends - starts)[possible].sum()) > _MOST_PAIRS:
         return
     used = [set(before.tolist()) for before in taken]
     for row, start, end in zip(*(numbers[possible].tolist() for numbers in (pending, starts, ends)), strict=True):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privbench_core.errors import InternalError
 from privbench_core.privacy.relations import (
     WEIGHT_UNIT,
     PrivateDatabase,
@@ -246,6 +247,60 @@ def test_groups_are_those_of_the_kept_rows(feature: type[Feature]) -> None:
     sizes = private.group_sizes(k)
     expected = sizes[private.parent_rows(k)][private.kept("c")] if name == "c" else sizes[private.kept("a")]
     assert view.codes["n"].tolist() == expected.tolist()
+
+
+def test_a_view_of_two_counts_moves_where_either_does() -> None:
+    """A removed unit takes children of two others away, along one key each: two rows change their counts."""
+    schema = Schema(
+        "town",
+        (
+            table("home"),
+            table("spring", key("spring", "home", "home", 1, owner=True)),
+            table(
+                "well", key("well", "home", "home", 1, owner=True), key("well", "spring", "spring", 1, optional=True)
+            ),
+            table(
+                "pond", key("pond", "home", "home", 1, owner=True), key("pond", "spring", "spring", 1, optional=True)
+            ),
+        ),
+        "home",
+    )
+    rows = {
+        "home": {"id": [0, 1, 2]},
+        "spring": {"id": [0], "home": [0]},
+        "well": {"id": [0, 1], "home": [1, 0], "spring": [0, None]},
+        "pond": {"id": [0, 1], "home": [2, 0], "spring": [0, None]},
+    }
+    database = database_of(schema, rows)
+    counted = {name: (Children(owner_of(schema, name)), Positions()) for name in ("well", "pond")}
+    views = [
+        build_view(d.private(), ViewSpec("home", counted))  # type: ignore[arg-type]
+        for d in (database, without(database, "home", 0))
+    ]
+    cells = [list(zip(*(view.codes[name].tolist() for name in counted), strict=True)) for view in views]
+    moved = sum(abs(cells[0].count(cell) - cells[1].count(cell)) for cell in {*cells[0], *cells[1]})
+    assert moved == views[0].stability == 5
+
+
+def owner_of(schema: Schema, name: str) -> ForeignKey:
+    found = schema.table(name).owner_key
+    assert found is not None
+    return found
+
+
+def test_views_look_only_where_their_stability_was_worked_out() -> None:
+    database = mixed(2, 1, 0)
+    schema = database.schema
+    strays: list[tuple[str, Feature]] = [
+        ("a", Children(schema.table("b").foreign_keys[1])),  # not their owner key
+        ("b", Children(owner_of(schema, "c"))),
+        ("b", Siblings(owner_of(schema, "c"))),
+        ("b", Siblings(schema.table("b").foreign_keys[1])),
+        ("b", ParentRow(owner_of(schema, "c"))),
+    ]
+    for name, feature in strays:
+        with pytest.raises(InternalError, match=f"not what a view of {name} can look along"):
+            build_view(database.private(), ViewSpec(name, {"x": (feature, Positions())}))  # type: ignore[dict-item]
 
 
 def test_the_order_of_rows_decides_nothing() -> None:

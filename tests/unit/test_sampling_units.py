@@ -201,6 +201,9 @@ def test_all_of_a_unit_s_rows_are_given_out_one_each() -> None:
     got = pick_parents(wishes, np.ones(n, dtype=bool), choice, rng)
     assert np.array_equal(np.sort(got), np.arange(n))
     assert np.array_equal(choice.of_parent[got], choice.of_row)
+    fewer = replace(choice, of_parent=np.where(np.arange(n) % 2, choice.of_parent, -1))
+    got = pick_parents(wishes, np.ones(n, dtype=bool), fewer, rng)
+    assert np.array_equal(np.sort(got[got >= 0]), np.arange(1, n, 2)), "all that may be chosen are, and nothing else"
 
 
 def test_units_that_are_not_known_are_an_error() -> None:
