@@ -184,8 +184,7 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
         summary = {"ties to the number of children": len(fanout.count_ties), "ties": len(fanout.ties)}
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 
-    others = [] if parent.public else [parent.name, *deciding_tables(schema, parent.name)]
-    reads = tuple(dict.fromkeys([*deciding_tables(schema, child.name), *others]))
+    reads = deciding_tables(schema, child.name, *([] if parent.public else [parent.name]))
     moves = [stability(schema, child.name), reference_moves(schema, key)]
     parameters = {"key": repr(key), "fit": repr(FanoutFit()), "stability": moves}
     return Step(fanout_key(key), StepKind.FANOUT, child.name, tuple(inputs), reads, price, run, parameters)

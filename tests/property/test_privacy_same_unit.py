@@ -221,6 +221,16 @@ def test_what_decides_about_rows_includes_the_unit_where_its_keys_differ() -> No
     mapped = replace(alike, tables=(alike.tables[0], table("bill", by_name), visit))
     assert set(deciding_tables(alike, "visit")) == {"visit", "bill"}
     assert set(deciding_tables(mapped, "visit")) == {"visit", "bill", "person"}
+    assert set(deciding_tables(mapped, "bill")) == {"bill"}
+    later = table(
+        "visit",
+        key("visit", "person", "person", 2, owner=True),
+        key("visit", "bill", "bill", None, optional=True, same_unit=True),
+    )
+    both = (table("person"), later, table("bill", by_name, key("bill", "visit", "visit", 1, optional=True)))
+    cycle = replace(mapped, tables=both)
+    assert "visit.bill" in cycle.deferred_keys
+    assert set(deciding_tables(cycle, "visit", "bill")) == {"visit", "bill", "person"}
 
 
 def test_a_unit_that_reaches_into_another_moves_what_depends_on_it_there() -> None:
