@@ -60,6 +60,7 @@ class Case:
         public: The others.
         owners: First column of the key on the ownership path, by table.
         bounds: Most rows per parent by "table.column", and "*" for every other private key.
+        inside: The keys, as "table.column", that always refer to a row of the same unit.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Case:
     public: tuple[str, ...]
     owners: Mapping[str, str]
     bounds: Mapping[str, int]
+    inside: tuple[str, ...] = ()
 
 
 _MUSIC = ("Artist", "Album", "Genre", "MediaType", "Track", "Playlist", "PlaylistTrack")
@@ -83,6 +85,7 @@ CASES = (
         ),
         {"rental": "customer_id", "payment": "rental_id"},
         {"payment.rental_id": 5, "*": 50},
+        ("payment.customer_id",),
     ),
     Case(
         "chinook",
@@ -148,6 +151,7 @@ def _table(case: Case, name: str, rows: pa.Table, listed: dict[str, Any]) -> Tab
                 bound,
                 owner=case.owners.get(name) == columns[0],
                 optional=any(rows[column].null_count for column in columns),
+                same_unit=f"{name}.{columns[0]}" in case.inside,
             )
         )
     primary = tuple(listed["tables"][name]["pk"])

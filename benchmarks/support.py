@@ -120,9 +120,12 @@ yes | Self-reference | at an optional key
 yes | Cycle of tables | opened at an optional key, which is filled in last
     unit/test_spec_keys::test_a_cycle_opens_at_an_optional_key_off_the_ownership_path
     integration/test_key_graphs::test_a_cycle_of_tables_is_closed_by_attributes
-in part | Several parents, private and public | off the ownership path, protected by the declared bound only
+in part | Several parents, private and public | other keys off the ownership path: by the declared bound only
     unit/test_spec::test_several_paths_need_a_marked_owner
     property/test_privacy_references::test_a_unit_with_more_rows_than_its_bound_moves_no_more_of_the_others
+yes | Key beside the ownership path that stays inside of a unit | enforced, and costs nothing (`same_unit: true`)
+    unit/test_sampling_units::test_references_are_drawn_inside_of_the_unit
+    property/test_privacy_same_unit::test_a_unit_moves_its_own_rows_alone
 yes | Many to many through a junction table | no pair twice
     unit/test_sampling_table::test_a_junction_table_has_no_pair_twice_and_keeps_most_rows
 yes | Optional key | with its share of NULL

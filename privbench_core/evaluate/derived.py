@@ -17,16 +17,21 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.domain.lengths import length_limit
-from privbench_core.evaluate.joins import NO_PARENT, parent_rows
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Pattern, Table
+from privbench_core.evaluate.joins import NO_PARENT, parent_rows, unit_rows
+from privbench_core.schema.model import Column, ColumnType, ForeignKey, Pattern, Schema, Table
 from privbench_core.source.arrow_types import arrow_type
 
 
-def integrity_frame(table: Table, tables: Mapping[str, pa.Table]) -> pd.DataFrame:
+def integrity_frame(schema: Schema, table: Table, tables: Mapping[str, pa.Table]) -> pd.DataFrame:
     """The rows of ``table`` as a frame, with the derived columns that `integrity_suite` asks for.
 
     Decimals become floats: rounding keeps the order, so a value inside of its range stays inside. Timestamps with a
     zone become those of UTC without one, intervals their microseconds.
+
+    Args:
+        schema: The database.
+        table: The table whose rows are looked at.
+        tables: Its rows, those of its parents, and of all `tables_to_check`.
     """
     rows = tables[table.name]
     frame = _frame(rows)
@@ -46,7 +51,19 @@ def integrity_frame(table: Table, tables: Mapping[str, pa.Table]) -> pd.DataFram
         frame[reference_column(key)] = (parents != NO_PARENT) | missing
         siblings = np.bincount(parents[parents != NO_PARENT], minlength=tables[key.parent].num_rows + 1)
         frame[siblings_column(key)] = np.where(parents == NO_PARENT, 0, siblings[parents])
+        if key.same_unit:
+            mine, theirs = unit_rows(schema, table.name, tables), unit_rows(schema, key.parent, tables)
+            frame[unit_column(key)] = (parents == NO_PARENT) | (mine == np.append(theirs, NO_PARENT)[parents])
     return frame
+
+
+def tables_to_check(schema: Schema, table: Table) -> tuple[str, ...]:
+    """Names of the tables that `integrity_frame` needs: the table, its parents, and whoever decides about units."""
+    names = [table.name, *sorted({key.parent for key in table.foreign_keys})]
+    for key in table.foreign_keys:
+        if key.same_unit:
+            names += [step.parent for name in (key.child, key.parent) for step in schema.ownership_path(name)]
+    return tuple(dict.fromkeys(names))
 
 
 def type_column(column: Column) -> str:
@@ -68,6 +85,11 @@ def form_column(column: Column) -> str:
 def reference_column(key: ForeignKey) -> str:
     """Name of the derived column that says whether each row's key is NULL where it may be, or has a parent."""
     return f"{','.join(key.columns)} refers to {key.parent}"
+
+
+def unit_column(key: ForeignKey) -> str:
+    """Name of the derived column that says whether each row's reference stays inside of its unit."""
+    return f"{','.join(key.columns)} {key.parent} of the same unit"
 
 
 def siblings_column(key: ForeignKey) -> str:

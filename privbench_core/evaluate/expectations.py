@@ -29,6 +29,7 @@ from privbench_core.evaluate.derived import (
     reference_column,
     siblings_column,
     type_column,
+    unit_column,
 )
 from privbench_core.schema.model import Column, ColumnType, Range, Scalar, Schema, Table, Values
 from privbench_core.source.arrow_types import arrow_type
@@ -70,7 +71,7 @@ def check_integrity(
     return {
         table.name: run_suite(
             table.name,
-            integrity_frame(table, tables),
+            integrity_frame(schema, table, tables),
             integrity_suite(table, allow_empty=allow_empty),
         )
         for table in schema.tables
@@ -92,7 +93,8 @@ def integrity_suite(table: Table, *, allow_empty: bool = True) -> list[Expectati
     """What must hold of one synthetic table, for the frame that `integrity_frame` makes.
 
     Primary and other unique keys, NOT NULL, types, forms and declared domains (of private tables), references along
-    every foreign key, and at most ``max_children`` rows per parent along the ownership path.
+    every foreign key, inside of the unit where they have to stay there, and at most ``max_children`` rows per parent
+    along the ownership path.
     """
     gxe = _expectations()
     suite: list[Expectation] = [_true(gxe, type_column(c)) for c in table.columns]
@@ -107,6 +109,8 @@ def integrity_suite(table: Table, *, allow_empty: bool = True) -> list[Expectati
         suite.append(_true(gxe, reference_column(key)))
         if key.owner and key.max_children is not None:
             suite.append(gxe.ExpectColumnValuesToBeBetween(column=siblings_column(key), max_value=key.max_children))
+        if key.same_unit:
+            suite.append(_true(gxe, unit_column(key)))
     if not allow_empty:
         suite.append(gxe.ExpectTableRowCountToBeBetween(min_value=1))
     return suite

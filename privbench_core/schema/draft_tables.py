@@ -41,8 +41,12 @@ def draft_table(
         yield f"    primary_key: {_names(guess or (UNDECIDED,))} # decide: {why}"
     if keys:
         yield "    foreign_keys:"
+        inside = _maybe_inside(table, catalogue, unit, keys)
         for key in keys:
             yield from _foreign_key(table, key)
+            if key in inside:
+                todo = f"same_unit: true if not the owner key, and always to a row of the same {unit}"
+                yield one_line(f"        # decide: {todo} (rows that break it are not looked at)")
     unique = [group for group in table.unique if kept.issuperset(group)]
     if unique:
         yield f"    unique: {flow_yaml([list(group) for group in unique])}"
@@ -66,6 +70,15 @@ def dependants(catalogue: Catalogue, root: str) -> set[str]:
     while more := {name for name, above in parents.items() if above & found} - found:
         found |= more
     return found - {root}
+
+
+def _maybe_inside(table: FoundTable, catalogue: Catalogue, unit: str, keys: list[FoundKey]) -> list[FoundKey]:
+    """The keys that may stay inside of one unit: both ends have owners, and another key can be the owner's."""
+    private = dependants(catalogue, unit) | {unit}
+    leading = [key for key in keys if key.parent in private]
+    if table.name == unit:
+        return [key for key in leading if key.parent != unit]
+    return leading if table.name in private and len(leading) > 1 else []
 
 
 def _path(table: FoundTable, catalogue: Catalogue, unit: str, keys: list[FoundKey]) -> Iterator[str]:

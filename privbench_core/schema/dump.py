@@ -63,7 +63,7 @@ def _key(key: ForeignKey, schema: Schema, orphans: Mapping[str, str]) -> dict[st
         content["references"] = {"table": key.parent, "columns": list(key.parent_columns)}
     if key.max_children is not None:
         content["max_children"] = key.max_children
-    flags = {"owner": key.owner, "optional": key.optional}
+    flags = {"owner": key.owner, "optional": key.optional, "same_unit": key.same_unit}
     content |= {name: True for name, value in flags.items() if value}
     policy = orphans.get(key.name, "refuse")
     return content if policy == "refuse" else content | {"on_orphan": policy}

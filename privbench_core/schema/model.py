@@ -141,6 +141,8 @@ class ForeignKey:
         max_children: τ, the declared bound on rows per parent. Enforced along the ownership path, else only declared.
         owner: Whether this key is the child's step on its ownership path to the privacy unit.
         optional: Whether the key may be NULL (the SQL meaning: any of its columns is NULL).
+        same_unit: Whether a row and the row it refers to belong to the same privacy unit, by their ownership paths.
+            Enforced: rows that break it are not looked at.
     """
 
     child: str
@@ -150,6 +152,7 @@ class ForeignKey:
     max_children: int | None = None
     owner: bool = False
     optional: bool = False
+    same_unit: bool = False
 
     @property
     def name(self) -> str:
@@ -288,6 +291,17 @@ class Schema:
             path.append(key)
             here = self.table(key.parent)
         return tuple(path)
+
+    @cached_property
+    def tables_of_units(self) -> frozenset[str]:
+        """Names of the tables whose rows' units matter to some key with ``same_unit``: both its ends, and their owners.
+
+        Sampling carries the unit of each row along in them, so that references can be drawn inside of it.
+        """
+        ends = {
+            name for t in self.private_tables for k in t.foreign_keys if k.same_unit for name in (k.child, k.parent)
+        }
+        return frozenset(ends).union(*((key.parent for key in self.ownership_path(name)) for name in ends))
 
     def max_rows_per_unit(self, table: str) -> int:
         """The enforced bound on rows of ``table`` that one unit owns: the product of τ along the ownership path."""

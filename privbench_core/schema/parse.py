@@ -99,11 +99,11 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
         return None
     name = ForeignKey(table.name, columns, "", ()).name
     node = Node(name, bare.fields, bare.problems)
-    node.only("columns", "references", "max_children", "owner", "optional", "on_orphan")
+    node.only("columns", "references", "max_children", "owner", "optional", "same_unit", "on_orphan")
     children = node.count("max_children", 1, MAX_COUNT, "declare the most rows one parent row may have, 1 or more")
     if node.has("max_children") and children is None:
         children = 1  # reported already: `validate` need not find it missing as well
-    owner, optional = node.flag("owner"), node.flag("optional")
+    owner, optional, same_unit = (node.flag(name) for name in ("owner", "optional", "same_unit"))
     target = node.fields.get("references")
     inner = Node(name, target if isinstance(target, dict) else {"table": target}, node.problems)
     inner.only("table", "columns")
@@ -127,7 +127,7 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
     order = next((group for group in (key, *tables[parent].unique) if set(group) == set(wanted)), wanted)
     pairs = sorted(zip(wanted, columns, strict=True), key=lambda pair: order.index(pair[0]))
     wanted, columns = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
-    return ForeignKey(table.name, columns, parent, wanted, children, owner, optional)
+    return ForeignKey(table.name, columns, parent, wanted, children, owner, optional, same_unit)
 
 
 def _with_keys(table: Table, keys: tuple[ForeignKey, ...]) -> Table:
