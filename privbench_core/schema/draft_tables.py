@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from privbench_core.schema.catalogue import Catalogue, FoundKey, FoundTable
 from privbench_core.schema.checks import columns_of, parse_check
 from privbench_core.schema.draft_columns import draft_column, left_out, one_line
+from privbench_core.schema.dump import dump_generated, dump_index, one_or_list
 from privbench_core.schema.fields import UNDECIDED
-from privbench_core.schema.model import Check
+from privbench_core.schema.implied import without_implied
+from privbench_core.schema.model import Check, Generated
 from privbench_core.schema.samples import SampleColumn
 from privbench_core.schema.yaml_io import flow_yaml
 
@@ -25,7 +28,9 @@ def draft_table(
         samples: What public example rows show, by column; empty without any.
     """
     kept = {column.name for column in table.columns if column.type is not None}
-    keys, notes = _foreign_keys(table, catalogue, kept)
+    keys, implied, notes = _foreign_keys(table, catalogue, kept)
+    generated, more = _generated(table, kept)
+    notes += more
     yield f"  {flow_yaml(table.name)}:"
     for note in (*table.notes, *notes):
         yield one_line(f"    # left out: {note}")
@@ -43,11 +48,19 @@ def draft_table(
         yield "    foreign_keys:"
         for key in keys:
             yield from _foreign_key(table, key)
+        for key in implied:
+            yield f"      - {_key_fields(table, key)} # follows from the other key on the same columns"
     unique = [group for group in table.unique if kept.issuperset(group)]
     if unique:
         yield f"    unique: {flow_yaml([list(group) for group in unique])}"
+    names = {name: one_or_list(group) for group, name in table.key_names if group == primary or group in unique}
+    if names:
+        yield f"    key_names: {flow_yaml(names)}"
     yield from _checks(table, kept)
-    yield from _indexes(table, kept, has_keys=bool(keys))
+    yield from _indexes(table, kept | {column.name for column in generated}, has_keys=bool(keys))
+    if generated:
+        yield "    generated:"
+        yield from (f"      {flow_yaml(c.name)}: {flow_yaml(dump_generated(c))}" for c in generated)
     yield "    columns:"
     in_keys = set(guess).union(*(key.columns for key in keys))
     for column in table.columns:
@@ -83,8 +96,10 @@ def _likely_key(table: FoundTable) -> tuple[str, ...]:
     return tuple(found) if len(found) == 1 else ()
 
 
-def _foreign_keys(table: FoundTable, catalogue: Catalogue, kept: set[str]) -> tuple[list[FoundKey], list[str]]:
-    """The keys that can stand in a spec, and notes about the others."""
+def _foreign_keys(
+    table: FoundTable, catalogue: Catalogue, kept: set[str]
+) -> tuple[list[FoundKey], list[FoundKey], list[str]]:
+    """The keys that can stand in a spec, those that follow from them, and notes about the others."""
     usable = {
         other.name: {column.name for column in other.columns if column.type is not None}
         for other in catalogue.tables
@@ -98,25 +113,50 @@ def _foreign_keys(table: FoundTable, catalogue: Catalogue, kept: set[str]) -> tu
             notes.append(f"{where}, because {key.parent} may not be read")
         elif not (kept.issuperset(key.columns) and usable[key.parent].issuperset(key.parent_columns)):
             notes.append(f"{where}, because one of its columns is left out")
-        elif any(key.columns == other.columns for other in keys):
-            notes.append(f"{where} to {key.parent}, because these columns have one already")
         else:
             keys.append(key)
-    return keys, notes
+    of_parent = {other.name: other.foreign_keys for other in catalogue.tables}
+    keys, implied = without_implied(keys, lambda name: of_parent.get(name, ()))
+    single: dict[frozenset[str], FoundKey] = {}
+    for key in keys:
+        first = single.setdefault(frozenset(key.columns), key)
+        if first is not key:
+            where = f"the foreign key on ({', '.join(key.columns)}) to {key.parent}"
+            notes.append(f"{where}, because these columns have one to {first.parent} already")
+    return list(single.values()), implied, notes
+
+
+def _generated(table: FoundTable, kept: set[str]) -> tuple[list[Generated], list[str]]:
+    """The computed columns, and notes on those that are computed from something left out."""
+    generated, notes = [], []
+    for column, made_of in table.generated:
+        if kept.issuperset(made_of):
+            generated.append(column)
+        else:
+            missing = ", ".join(sorted(set(made_of) - kept))
+            notes.append(f"the computed column {column.name}, because of {missing}")
+    return generated, notes
 
 
 def _foreign_key(table: FoundTable, key: FoundKey) -> Iterator[str]:
-    there = f"{{table: {flow_yaml(key.parent)}, columns: {_list(key.parent_columns)}}}"
-    nullable = {column.name for column in table.columns if column.nullable} - set(table.primary_key)
-    optional = ", optional: true" if not nullable.isdisjoint(key.columns) else ""
     groups = [group for group in (table.primary_key, *table.unique) if group]
     if any(set(group) <= set(key.columns) for group in groups):  # unique, so the bound is known to be 1
-        yield f"      - {{columns: {_names(key.columns)}, references: {there}{optional}}}"
+        yield f"      - {_key_fields(table, key)}"
         return
     own = " (declared, not enforced, on a key to its own table)" if key.parent == table.name else ""
     several = "owner: true on one key if several lead to the unit"
     yield one_line(f"      # decide: the most rows per row of {key.parent}{own}; {several}")
-    yield f"      - {{columns: {_names(key.columns)}, references: {there}, max_children: {UNDECIDED}{optional}}}"
+    yield f"      - {_key_fields(table, key, undecided=True)}"
+
+
+def _key_fields(table: FoundTable, key: FoundKey, *, undecided: bool = False) -> str:
+    there = {"table": key.parent, "columns": list(key.parent_columns)}
+    fields: dict[str, Any] = {"columns": one_or_list(key.columns), "references": there}
+    fields |= {"max_children": UNDECIDED} if undecided else {}
+    nullable = {column.name for column in table.columns if column.nullable} - set(table.primary_key)
+    fields |= {} if nullable.isdisjoint(key.columns) else {"optional": True}
+    texts = {"constraint": key.constraint, "actions": key.actions}
+    return flow_yaml(fields | {name: text for name, text in texts.items() if text is not None})
 
 
 def _checks(table: FoundTable, kept: set[str]) -> Iterator[str]:
@@ -135,12 +175,19 @@ def _checks(table: FoundTable, kept: set[str]) -> Iterator[str]:
 
 def _indexes(table: FoundTable, kept: set[str], *, has_keys: bool) -> Iterator[str]:
     """The indexes; an empty list where the default, one per foreign key, would make some that the source lacks."""
-    indexes = [index for index in table.indexes if kept.issuperset(index.columns)]
-    if indexes:
+    lines = []
+    for index in table.indexes:
+        missing = set(index.columns) - kept
+        if missing:
+            name = flow_yaml(index.name)
+            lines.append(one_line(f"      # left out: {name}, because of {', '.join(sorted(missing))}"))
+        else:
+            lines.append(f"      - {flow_yaml(dump_index(index))}")
+    if any(line.startswith("      - ") for line in lines):
         yield "    indexes:"
-        yield from (f"      - {{name: {flow_yaml(i.name)}, columns: {_names(i.columns)}}}" for i in indexes)
     elif table.declares_indexes and has_keys:
         yield "    indexes: []"
+    yield from lines
 
 
 def _columns(check: Check) -> frozenset[str]:
@@ -149,8 +196,4 @@ def _columns(check: Check) -> frozenset[str]:
 
 
 def _names(names: tuple[str, ...]) -> str:
-    return flow_yaml(names[0]) if len(names) == 1 else _list(names)
-
-
-def _list(names: tuple[str, ...]) -> str:
-    return flow_yaml(list(names))
+    return flow_yaml(one_or_list(names))
