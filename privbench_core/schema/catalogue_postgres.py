@@ -7,12 +7,13 @@ no rights on: so a table that cannot be read is reported, and not silently missi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from privbench_core.errors import SourceError
 from privbench_core.schema.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable, enums_of
+from privbench_core.schema.ddl import quote_identifier
 from privbench_core.schema.key_names import usual_name
 from privbench_core.schema.location import describe, open_engine
 from privbench_core.schema.model import Check, ColumnType, Generated, Index
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     Rows = Mapping[str, Sequence[Any]]
     Groups = dict[tuple[str, ...], str]
+    Localized = Callable[[str], str]
 
 _ACTIONS = {"r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 _ENUM_TEXT = re.compile(r"('(?:[^']|'')*')::.*")
@@ -68,37 +70,55 @@ def _enum_names(columns: Iterable[Any], current: str) -> dict[tuple[str, str], s
     """What the enums are called in a spec: as in the source, with their schema where two would be called the same."""
     used = {(row.home, row.enum) for row in columns if row.enum is not None}
     homes = {name: {home for home, other in used if other == name} for _, name in used}
-    return {
-        (home, name): name if home == current or homes[name] == {home} else f"{home}_{name}" for home, name in used
-    }
+    return {(home, name): name if home == current or homes[name] == {home} else f"{home}_{name}" for home, name in used}
+
+
+def _local(columns: Iterable[Any], enums: Mapping[tuple[str, str], str]) -> Localized:
+    """What makes expressions of the source ones of a database where its schemas and domains are not.
+
+    Casts to an enum of another schema become ones to the enum of the spec; those that take a column out of its domain
+    have nothing to do.
+    """
+    steps = []
+    for row in columns:
+        native = re.escape(re.sub(r"\(.*?\)", "", row.native))
+        if row.domain and row.enum is None:
+            steps.append((re.compile(rf"\({re.escape(row.quoted)}\)::{native}(?![\w(\[]| with| varying)"), row.quoted))
+        elif row.enum is not None and "." in row.native:
+            cast = f"::{quote_identifier(enums[row.home, row.enum])}"
+            steps.append((re.compile(rf"::{re.escape(row.native)}(?![\w.\[\"])"), cast))
+
+    def local(expression: str) -> str:
+        for pattern, text in steps:
+            expression = pattern.sub(text.replace("\\", r"\\"), expression)
+        return expression
+
+    return local
 
 
 def _table(about: Any, mine: Rows, enums: Mapping[tuple[str, str], str]) -> FoundTable:
     name, notes = about.relname, [*_about(about)]
     rows = mine.get("columns", ())
+    local = _local(rows, enums)
     columns = tuple(_column(name, row, enums, notes) for row in rows if not row.generated)
-    textual = [column.name for column in columns if column.type in {ColumnType.CATEGORY, ColumnType.TEXT}]
-    generated = tuple(_generated(row, enums, notes) for row in rows if row.generated)
+    generated = tuple(_generated(row, enums, local, notes) for row in rows if row.generated)
     constraints = mine.get("constraints", ())
     names: Groups = {}
     primary = next((_group(row, name, names, notes) for row in constraints if row.kind == "p"), ())
-    unique = [_group(row, name, names, notes) for row in constraints if row.kind == "u"]
-    plain = []
-    for row in mine.get("indexes", ()):
-        if row.is_unique and _fits(row, notes, unique=True):
-            unique.append(_unique_index(row, name, names, notes))
-        elif not row.is_unique and _fits(row, notes):
-            plain.append(_index(row, textual))
+    indexes = [row for row in mine.get("indexes", ()) if _fits(row, notes)]
+    named = [(row, _group) for row in constraints if row.kind == "u"]
+    named += [(row, _unique_index) for row in indexes if row.is_unique]
+    unique = [read(row, name, names, notes) for row, read in sorted(named, key=lambda pair: pair[0].name)]
     keys = tuple(_key(row, notes) for row in constraints if row.kind == "f" and _stays(row, notes))
-    notes += [f"the constraint {row.name}, which excludes" for row in constraints if row.kind == "x"]
+    notes += [f"the exclusion constraint {row.name}" for row in constraints if row.kind == "x"]
     return FoundTable(
         name,
         columns,
         primary,
         keys,
         tuple(dict.fromkeys(unique)),
-        tuple(sorted(_checks(mine, textual, notes), key=lambda check: check.name)),
-        tuple(plain),
+        tuple(sorted(_checks(mine, columns, local, notes), key=lambda check: check.name)),
+        tuple(_index(row, _textual(columns), local) for row in indexes if not row.is_unique),
         about.comment,
         declares_indexes=True,
         notes=tuple(notes),
@@ -160,7 +180,7 @@ def _numbering(table: str, row: Any, notes: list[str]) -> Numbering | None:
 
 
 def _generated(
-    row: Any, enums: Mapping[tuple[str, str], str], notes: list[str]
+    row: Any, enums: Mapping[tuple[str, str], str], local: Localized, notes: list[str]
 ) -> tuple[Generated, tuple[str, ...]] | None:
     """A computed column with those that it is computed from; None if a benchmark cannot have it."""
     named = enums.get((row.home, row.enum or ""))
@@ -169,7 +189,7 @@ def _generated(
         return None
     if row.generated != "s":
         notes.append(f"that {row.name} is virtual; it is computed when a row is stored")
-    found = Generated(row.name, named or row.native, row.written, nullable=row.nullable, comment=row.comment)
+    found = Generated(row.name, named or row.native, local(row.written), nullable=row.nullable, comment=row.comment)
     return found, tuple(row.made_of or ())
 
 
@@ -183,23 +203,19 @@ def _group(row: Any, table: str, names: Groups, notes: list[str]) -> tuple[str, 
         notes.append(f"that the constraint {row.name} is DEFERRABLE")
     if row.includes:
         notes.append(f"the INCLUDE of the constraint {row.name}")
-    return _with_nulls(group, row, notes)
-
-
-def _with_nulls(group: tuple[str, ...], row: Any, notes: list[str]) -> tuple[str, ...]:
     if row.nulls_clash == "true":
-        notes.append(f"the NULLS NOT DISTINCT of {row.name}")
+        notes.append(f"the NULLS NOT DISTINCT of the constraint {row.name}")
     return group
 
 
-def _fits(row: Any, notes: list[str], *, unique: bool = False) -> bool:
+def _fits(row: Any, notes: list[str]) -> bool:
     """Whether an index can be taken over; why not is noted."""
     reason = f"needs the {row.needs}" if row.needs else None
     if not row.valid:
         reason = "is not valid"
     elif not row.made_of:
         reason = "is on no column"
-    elif unique and (row.expressions or row.predicate is not None):
+    elif row.is_unique and (row.expressions or row.predicate is not None):
         kind = "is partial" if row.predicate is not None else "is on an expression"
         reason = f"{kind} and unique, and made-up rows would not keep to it"
     if reason:
@@ -214,17 +230,18 @@ def _unique_index(row: Any, table: str, names: Groups, notes: list[str]) -> tupl
         names.setdefault(group, row.name)
     if row.definition != row.usual:
         notes.append(f"the form of the unique index {row.name}, {row.definition}")
-    return _with_nulls(group, row, notes)
+    return group
 
 
-def _index(row: Any, textual: Sequence[str]) -> Index:
+def _index(row: Any, textual: Sequence[str], local: Localized) -> Index:
     if row.definition == row.usual:
         return Index(row.name, tuple(row.columns))
     using = row.definition
     condition = f" WHERE {row.predicate}"
     if row.predicate is not None and using.endswith(condition):
-        using = f"{using.removesuffix(condition)} WHERE {readable(row.predicate, textual)}"
-    return Index(row.name, tuple(sorted(row.made_of)), using)
+        condition = f" WHERE {readable(local(row.predicate), textual)}"
+        using = local(using.removesuffix(f" WHERE {row.predicate}")) + condition
+    return Index(row.name, tuple(sorted(row.made_of)), local(using))
 
 
 def _stays(row: Any, notes: list[str]) -> bool:
@@ -252,18 +269,26 @@ def _key(row: Any, notes: list[str]) -> FoundKey:
     return FoundKey(columns, row.parent, tuple(row.parent_columns), name, " ".join(clauses) or None)
 
 
-def _checks(mine: Rows, textual: Sequence[str], notes: list[str]) -> Iterator[Check]:
+def _textual(columns: Iterable[FoundColumn]) -> list[str]:
+    return [column.name for column in columns if column.type in {ColumnType.CATEGORY, ColumnType.TEXT}]
+
+
+def _checks(mine: Rows, columns: Sequence[FoundColumn], local: Localized, notes: list[str]) -> Iterator[Check]:
     """The checks of the table, and those of its columns' domains (CREATE DOMAIN) with the column for VALUE."""
+    textual = _textual(columns)
+    kept = {column.name for column in columns if column.type is not None}
     for row in mine.get("constraints", ()):
-        if row.kind == "c" and row.needs:
-            notes.append(f"the check {row.name}, which needs the {row.needs}")
+        missing = sorted(set(row.columns or ()) - kept) if row.kind == "c" else ()
+        if row.kind == "c" and (row.needs or missing):
+            reason = f"because of {', '.join(missing)}" if missing else f"which needs the {row.needs}"
+            notes.append(f"the check {row.name}, {reason}")
         elif row.kind == "c":
             if not row.valid:
                 notes.append(f"that the check {row.name} is NOT VALID")
-            yield Check(row.name, readable(row.expression, textual))
+            yield Check(row.name, readable(local(row.expression), textual))
     for row in mine.get("domain_checks", ()):
         if row.needs:
             notes.append(f"the check {row.name} of the domain of {row.column}, which needs the {row.needs}")
-        else:
+        elif row.column in kept:
             about = row.quoted.join(re.split(r"\bVALUE\b", row.expression))
-            yield Check(f"{row.column}_{row.name}", readable(about, textual))
+            yield Check(f"{row.column}_{row.name}", readable(local(about), textual))

@@ -89,9 +89,10 @@ def comment_statements(table: Table) -> list[str]:
     """The comments on a table and its columns, in the words that PostgreSQL and DuckDB share."""
     name = quote_identifier(table.name)
     on_table = [] if table.comment is None else [f"COMMENT ON TABLE {name} IS {quote_text(table.comment)};"]
+    listed: tuple[Column | Generated, ...] = (*table.columns, *table.generated)
     return on_table + [
         f"COMMENT ON COLUMN {name}.{quote_identifier(column.name)} IS {quote_text(column.comment)};"
-        for column in (*table.columns, *table.generated)
+        for column in listed
         if column.comment is not None
     ]
 

@@ -30,9 +30,8 @@ def draft_table(
     kept = {column.name for column in table.columns if column.type is not None}
     keys, implied, notes = _foreign_keys(table, catalogue, kept)
     generated, more = _generated(table, kept)
-    notes += more
     yield f"  {flow_yaml(table.name)}:"
-    for note in (*table.notes, *notes):
+    for note in (*table.notes, *notes, *more):
         yield one_line(f"    # left out: {note}")
     yield from _path(table, catalogue, unit, keys)
     if table.comment is not None:
@@ -46,21 +45,14 @@ def draft_table(
         yield f"    primary_key: {_names(guess or (UNDECIDED,))} # decide: {why}"
     if keys:
         yield "    foreign_keys:"
-        for key in keys:
-            yield from _foreign_key(table, key)
-        for key in implied:
-            yield f"      - {_key_fields(table, key)} # follows from the other key on the same columns"
-    unique = [group for group in table.unique if kept.issuperset(group)]
-    if unique:
-        yield f"    unique: {flow_yaml([list(group) for group in unique])}"
-    names = {name: one_or_list(group) for group, name in table.key_names if group == primary or group in unique}
-    if names:
-        yield f"    key_names: {flow_yaml(names)}"
+        yield from (line for key in keys for line in _foreign_key(table, key))
+        yield from (f"      - {_key_fields(table, key)} # follows from another key on these columns" for key in implied)
+    yield from _unique(table, primary, kept)
     yield from _checks(table, kept)
     yield from _indexes(table, kept | {column.name for column in generated}, has_keys=bool(keys))
     if generated:
         yield "    generated:"
-        yield from (f"      {flow_yaml(c.name)}: {flow_yaml(dump_generated(c))}" for c in generated)
+        yield from (f"      {flow_yaml(column.name)}: {flow_yaml(dump_generated(column))}" for column in generated)
     yield "    columns:"
     in_keys = set(guess).union(*(key.columns for key in keys))
     for column in table.columns:
@@ -70,6 +62,16 @@ def draft_table(
             nullable = column.nullable and column.name not in guess
             sample = samples.get(column.name)
             yield draft_column(table, column, is_key=column.name in in_keys, nullable=nullable, sample=sample)
+
+
+def _unique(table: FoundTable, primary: tuple[str, ...], kept: set[str]) -> Iterator[str]:
+    """The unique sets, and the names of the keys that have some of their own."""
+    unique = [group for group in table.unique if kept.issuperset(group)]
+    if unique:
+        yield f"    unique: {flow_yaml([list(group) for group in unique])}"
+    names = {name: one_or_list(group) for group, name in table.key_names if group in {primary, *unique}}
+    if names:
+        yield f"    key_names: {flow_yaml(names)}"
 
 
 def dependants(catalogue: Catalogue, root: str) -> set[str]:
@@ -115,8 +117,10 @@ def _foreign_keys(
             notes.append(f"{where}, because one of its columns is left out")
         else:
             keys.append(key)
-    of_parent = {other.name: other.foreign_keys for other in catalogue.tables}
-    keys, implied = without_implied(keys, lambda name: of_parent.get(name, ()))
+    required = {
+        other.name: [key for key in other.foreign_keys if not _is_optional(other, key)] for other in catalogue.tables
+    }
+    keys, implied = without_implied(keys, lambda name: required.get(name, ()))
     single: dict[frozenset[str], FoundKey] = {}
     for key in keys:
         first = single.setdefault(frozenset(key.columns), key)
@@ -149,12 +153,16 @@ def _foreign_key(table: FoundTable, key: FoundKey) -> Iterator[str]:
     yield f"      - {_key_fields(table, key, undecided=True)}"
 
 
+def _is_optional(table: FoundTable, key: FoundKey) -> bool:
+    nullable = {column.name for column in table.columns if column.nullable} - set(table.primary_key)
+    return not nullable.isdisjoint(key.columns)
+
+
 def _key_fields(table: FoundTable, key: FoundKey, *, undecided: bool = False) -> str:
     there = {"table": key.parent, "columns": list(key.parent_columns)}
     fields: dict[str, Any] = {"columns": one_or_list(key.columns), "references": there}
     fields |= {"max_children": UNDECIDED} if undecided else {}
-    nullable = {column.name for column in table.columns if column.nullable} - set(table.primary_key)
-    fields |= {} if nullable.isdisjoint(key.columns) else {"optional": True}
+    fields |= {"optional": True} if _is_optional(table, key) else {}
     texts = {"constraint": key.constraint, "actions": key.actions}
     return flow_yaml(fields | {name: text for name, text in texts.items() if text is not None})
 

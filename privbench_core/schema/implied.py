@@ -38,13 +38,12 @@ def without_implied(keys: Sequence[K], keys_of: Callable[[str], Iterable[Key]]) 
 
     Args:
         keys: Of the table, in its order.
-        keys_of: The keys of a parent table by its name.
+        keys_of: The required keys of a parent table by its name. An optional one is no link: it may be emptied where
+            its parent goes, and the table's own key may not.
     """
     kept, implied = list(keys), []
     for key in keys:
-        if any(other is not key and set(other.columns) == set(key.columns) for other in kept) and any(
-            _follows(key, other, keys_of) for other in kept if other is not key
-        ):
+        if any(_follows(key, other, keys_of) for other in kept if other is not key):
             kept.remove(key)
             implied.append(key)
     return kept, implied

@@ -50,8 +50,9 @@ def parse_tables(node: Node, enums: tuple[EnumType, ...] = ()) -> ParsedTables:
         table.name: _foreign_keys(table, node.fields[table.name], tables, orphans, node.problems)
         for table in tables.values()
     }
+    required = {name: [key for key in found if not key.optional] for name, found in keys.items()}
     for table in tuple(tables.values()):
-        kept, implied = without_implied(keys[table.name], lambda name: keys.get(name, ()))
+        kept, implied = without_implied(keys[table.name], lambda name: required.get(name, ()))
         kept = _one_each(kept, node.problems)
         _bare(implied, node.problems)
         tables[table.name] = _with_enums(_with_keys(table, tuple(kept), tuple(implied)), named)
@@ -121,7 +122,7 @@ def _one_each(keys: list[ForeignKey], problems: Problems) -> list[ForeignKey]:
         first = kept.setdefault(frozenset(key.columns), key)
         if first is not key:
             found = f"two foreign keys on the same columns, to {first.parent} and to {key.parent}"
-            todo = f"keep one of them, or declare the key of {first.parent} that leads to {key.parent} (or the reverse)"
+            todo = f"keep one, or declare a required key of {first.parent} that leads to {key.parent} (or the reverse)"
             problems.add(key.name, found, todo)
     return list(kept.values())
 

@@ -1,4 +1,4 @@
-"""What is asked of PostgreSQL's catalogue. Every query but the first two has the name of a table in its first column."""
+"""What is asked of PostgreSQL's catalogue: columns are read by their names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _CONSTRAINT = "p.classid = 'pg_constraint'::regclass AND p.objid = k.oid"
 # Versions differ in whether the column or its expression depends on others.
 _EXPRESSION = (
     "(p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid"
-    " OR p.classid = 'pg_class'::regclass AND p.objid = c.oid AND p.objsubid = a.attnum)"
+    " OR p.classid = 'pg_class'::regclass AND p.objid = c.oid AND p.objsubid = a.attnum"
+    " AND p.refclassid IN ('pg_class'::regclass, 'pg_proc'::regclass))"
 )
 # The types that a domain stands for, one under the other, to the first that is no domain.
 _BASES = (
@@ -47,7 +48,8 @@ CATALOGUE = {
     " relrowsecurity AS guarded, (SELECT string_agg(inhparent::regclass::text, ', ' ORDER BY inhseqno)"
     " FROM pg_inherits WHERE inhrelid = c.oid) AS inherits, (SELECT string_agg(tgname, ', ' ORDER BY tgname)"
     " FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal) AS triggers FROM c ORDER BY relname",
-    "columns": f"{_TABLES} SELECT c.relname, a.attname AS name, format_type(base.oid, base.mod) AS native,"
+    "columns": f"{_TABLES} SELECT c.relname, a.attname AS name, quote_ident(a.attname) AS quoted,"
+    " format_type(base.oid, base.mod) AS native,"
     " NOT (a.attnotnull OR base.firm) AS nullable, coalesce(pg_get_expr(d.adbin, d.adrelid), t.typdefault) AS written,"
     " a.attidentity AS identity, a.attgenerated AS generated, col_description(c.oid, a.attnum) AS comment,"
     " CASE WHEN t.typtype = 'd' THEN t.typname END AS domain, CASE WHEN e.typtype = 'e' THEN e.typname::text END"

@@ -145,7 +145,9 @@ def _key_names(table: Table) -> Iterator[str]:
             yield f"{table.name}: key_names: ({columns}) has two names; keep one"
     constraints = Counter(key.constraint for key in (*table.foreign_keys, *table.implied_keys) if key.constraint)
     constraints += Counter([*(check.name for check in table.checks), *(name for _, name in table.key_names)])
-    yield from (f"{table.name}: two constraints are called {name}; rename one" for name, n in constraints.items() if n > 1)
+    yield from (
+        f"{table.name}: two constraints are called {name}; rename one" for name, n in constraints.items() if n > 1
+    )
 
 
 def _dependencies(table: Table) -> Iterator[str]:
