@@ -20,10 +20,11 @@ import pytest
 from privbench_core.errors import PublishError, SourceError
 from privbench_core.publish.bundle import read_bundle, write_bundle
 from privbench_core.publish.load import load_bundle
-from privbench_core.schema import Check, ColumnType, Index, Pattern, Range, Schema, Spec, Values, load_spec
+from privbench_core.schema import Check, ColumnType, Index, Pattern, Range, Schema, Values
 from privbench_core.schema.checks import unparsed_checks
 from privbench_core.schema.reflect import reflect
 from privbench_core.source.arrow_types import arrow_schema
+from tests.helpers.specs import load
 
 pgserver = pytest.importorskip("pgserver", reason="there is no wheel of PostgreSQL for this Python")
 
@@ -148,12 +149,6 @@ def decided(draft: str) -> str:
         assert old in draft, old
         draft = draft.replace(old, new)
     return draft
-
-
-def load(folder: Path, text: str) -> Spec:
-    path = folder / "spec.yaml"
-    path.write_text(text, encoding="utf-8")
-    return load_spec(path)
 
 
 def filled(schema: Schema) -> dict[str, pa.Table]:
