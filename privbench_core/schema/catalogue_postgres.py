@@ -52,10 +52,10 @@ def postgres_catalogue(url: URL) -> Catalogue:
         ) from None
     finally:
         engine.dispose()
-    schema, database = found["schema"][0]
+    schema, database, path = found["schema"][0]
     if schema is None:
         todo = "grant USAGE on it, or name another with ?schema="
-        raise SourceError(f"source: {describe(url)} has no schema that the login may use; {todo}")
+        raise SourceError(f"source: {describe(url)} has no schema that the login may use; {todo} (looked for: {path})")
     enums = _enum_names(found["columns"], schema)
     mine: dict[str, dict[str, list[Any]]] = {row.relname: {} for row in found["tables"]}
     for kind in ("columns", "domain_checks", "constraints", "indexes"):

@@ -40,7 +40,7 @@ _BASES = (
 )
 
 CATALOGUE = {
-    "schema": "SELECT current_schema(), current_database()",
+    "schema": "SELECT current_schema(), current_database(), current_setting('search_path')",
     "others": "SELECT CASE relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END"
     f" AS kind, relname FROM pg_class WHERE relkind IN ('v', 'm', 'f') AND NOT relispartition AND {_HERE}"
     " ORDER BY relname",
