@@ -54,8 +54,9 @@ def written(folder: Path, tables: str, more: str = "") -> Path:
             "b.up: refers to a(n), which is neither its primary key nor declared unique; refer to (id), or add",
         ),
         (
-            "{columns: note, references: a, max_children: 2}",
-            "b.note: type text, but a.id is integer; give both the same",
+            "text",
+            "{columns: up, references: a, max_children: 2}",
+            "b.up: type text, but a.id is integer; give both the",
         ),
     ],
 )
