@@ -22,6 +22,8 @@ from privbench_core.evaluate.joins import NO_PARENT, parent_rows
 from privbench_core.schema.model import Column, ColumnType, ForeignKey, Pattern, Table
 from privbench_core.source.arrow_types import arrow_type
 
+_LENGTHS = frozenset({ColumnType.TEXT, ColumnType.JSON})
+
 
 def integrity_frame(
     table: Table, tables: Mapping[str, pa.Table], wanted: Collection[str] | None = None
@@ -31,6 +33,9 @@ def integrity_frame(
     Decimals become floats: rounding keeps the order, so a value inside of its range stays inside. Timestamps with a
     zone become those of UTC without one, intervals their microseconds.
 
+    Opaque text that is in no key becomes text of the same length, because nothing else is asked of it: millions of
+    different texts take gigabytes as Python objects.
+
     Args:
         table: The table.
         tables: Rows of it and of the tables that it refers to.
@@ -39,8 +44,11 @@ def integrity_frame(
     rows = tables[table.name]
     frame = _frame(rows if wanted is None else rows.select([name for name in rows.column_names if name in wanted]))
     derived: dict[str, Any] = {}
+    compared = table.key_columns.union(*table.unique)
     for column in table.columns:
         fits = column.name in rows.column_names and _fits(rows.schema.field(column.name).type, arrow_type(column))
+        if fits and column.name in frame and column.type in _LENGTHS and column.name not in compared:
+            frame[column.name] = _of_same_length(rows[column.name])
         derived[type_column(column)] = fits
         form = form_column(column)
         if has_form(column) and not table.public and (wanted is None or form in wanted):
@@ -53,6 +61,13 @@ def integrity_frame(
     shown = {name: values for name, values in derived.items() if wanted is None or name in wanted}
     # All at once: pandas copies the frame for each column that is added alone.
     return pd.concat([frame, pd.DataFrame(shown, index=pd.RangeIndex(rows.num_rows))], axis=1)
+
+
+def _of_same_length(texts: pa.ChunkedArray) -> NDArray[np.object_]:
+    """One text for all of the same length, None for NULL."""
+    found = pc.utf8_length(texts).combine_chunks().dictionary_encode()
+    shared = np.array([*("x" * length for length in found.dictionary.to_pylist()), None], dtype=object)
+    return shared[found.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
 
 
 def _references(key: ForeignKey, rows: pa.Table, parent: pa.Table) -> dict[str, NDArray[Any]]:

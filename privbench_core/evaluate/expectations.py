@@ -36,7 +36,7 @@ from privbench_core.source.arrow_types import arrow_type
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
 
-_CELLS = 20_000_000
+_CELLS = 12_000_000
 
 
 @dataclass(frozen=True)
