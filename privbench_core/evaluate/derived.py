@@ -67,7 +67,8 @@ def _of_same_length(texts: pa.ChunkedArray) -> NDArray[np.object_]:
     """One text for all of the same length, None for NULL."""
     found = pc.utf8_length(texts).combine_chunks().dictionary_encode()
     shared = np.array([*("x" * length for length in found.dictionary.to_pylist()), None], dtype=object)
-    return shared[found.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    same: NDArray[np.object_] = shared[found.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    return same
 
 
 def _references(key: ForeignKey, rows: pa.Table, parent: pa.Table) -> dict[str, NDArray[Any]]:
