@@ -194,8 +194,7 @@ class Runner:
         context = StepContext(
             artifacts, door, self.snapshot.public, run.seed, run.scale, run.out, receipt or {}, run.workload
         )
-        artifact = step.run(context)
-        stored = artifact.to_bytes()
+        stored = step.run(context).to_bytes()  # not kept beside its bytes: a big table would stand there three times
         digest = self.workspace.releases.put(key, stored)
         if reservation is not None:
             self.workspace.ledger.release(reservation, digest)

@@ -7,7 +7,7 @@ Keys are tuples throughout: a single-column key is a tuple of one. Everything in
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from math import prod
@@ -104,6 +104,21 @@ Domain = Range | Values | Learn | Pattern
 
 
 @dataclass(frozen=True)
+class Sequence:
+    """How the database numbers a column, where that is not PostgreSQL's usual way.
+
+    Attributes:
+        name: Of the sequence; None for the one that PostgreSQL gives it.
+        increment: From one number to the next, above 0.
+        always: Whether the database takes no other number (GENERATED ALWAYS).
+    """
+
+    name: str | None = None
+    increment: int = 1
+    always: bool = False
+
+
+@dataclass(frozen=True)
 class Column:
     """One column.
 
@@ -118,6 +133,8 @@ class Column:
         default: The source's DEFAULT expression, kept in the DDL.
         identity: Whether the database numbers the column itself (identity, serial).
         comment: The source's comment, kept in the DDL.
+        sequence: Of an identity; None for the usual one. What stands only in the DDL has no part in a representation,
+            because releases are keyed by those, and none is bought again for the name of a sequence.
     """
 
     name: str
@@ -131,6 +148,26 @@ class Column:
     default: str | None = None
     identity: bool = False
     comment: str | None = None
+    sequence: Sequence | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A column that the database computes: kept in the DDL, neither read nor sampled.
+
+    Attributes:
+        name: Its name.
+        sql_type: Its type in PostgreSQL's words, or the name of an enum.
+        expression: SQL over the other columns of a row.
+        nullable: Whether it is without NOT NULL.
+        comment: The source's.
+    """
+
+    name: str
+    sql_type: str
+    expression: str
+    nullable: bool = True
+    comment: str | None = None
 
 
 @dataclass(frozen=True)
@@ -143,6 +180,8 @@ class ForeignKey:
         optional: Whether the key may be NULL (the SQL meaning: any of its columns is NULL).
         same_unit: Whether a row and the row it refers to belong to the same privacy unit, by their ownership paths.
             Enforced: rows that break it are not looked at.
+        constraint, actions: For the DDL alone: its name there, None for PostgreSQL's own, and clauses such as ``ON
+            DELETE CASCADE DEFERRABLE``.
     """
 
     child: str
@@ -153,6 +192,8 @@ class ForeignKey:
     owner: bool = False
     optional: bool = False
     same_unit: bool = False
+    constraint: str | None = field(default=None, repr=False)
+    actions: str | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -171,10 +212,18 @@ class Check:
 
 @dataclass(frozen=True)
 class Index:
-    """An index that no constraint makes."""
+    """An index that no constraint makes.
+
+    Attributes:
+        name: Its name.
+        columns: Those that it is about.
+        using: All that follows USING in its definition (method, expressions, order, INCLUDE, WHERE); None for a plain
+            one of ``columns``.
+    """
 
     name: str
     columns: tuple[str, ...]
+    using: str | None = None
 
 
 @dataclass(frozen=True)
@@ -202,6 +251,10 @@ class Table:
         checks, comment: As the source has them.
         indexes: Those that no constraint makes; None asks for one per foreign key, named by the target.
         dependencies: Declared in the spec, for sampling to keep.
+        implied_keys: Foreign keys that hold wherever another one on the same columns does (see `implied`): in the DDL
+            alone.
+        key_names: Columns and name of the primary key and of the unique sets that have names of their own in the DDL.
+        generated: Columns that the database computes.
     """
 
     name: str
@@ -214,6 +267,9 @@ class Table:
     indexes: tuple[Index, ...] | None = None
     dependencies: tuple[Dependency, ...] = ()
     comment: str | None = None
+    implied_keys: tuple[ForeignKey, ...] = ()
+    key_names: tuple[tuple[tuple[str, ...], str], ...] = ()
+    generated: tuple[Generated, ...] = ()
 
     def column(self, name: str) -> Column:
         """The column of that name; SpecError with a hint if there is none."""

@@ -34,6 +34,9 @@ class Source(Protocol):
 def check_table(name: str, known: Iterable[str]) -> None:
     """Refuse a table the source does not have."""
     options = list(known)
+    if not options:
+        todo = "check the place, the schema, and that the login may use it"
+        raise SourceError(f"{name}: the source shows no table at all; {todo}")
     if name not in options:
         raise SourceError(f"{name}: the source has no such table; {did_you_mean(name, options)}")
 

@@ -17,11 +17,13 @@ from privbench_core.schema import (
     Domain,
     EnumType,
     ForeignKey,
+    Generated,
     Index,
     Learn,
     Pattern,
     Range,
     Schema,
+    Sequence,
     Spec,
     Table,
     Values,
@@ -75,6 +77,7 @@ SQL_TYPES = {
     ColumnType.CATEGORY: "text",
 }
 SIZED = {ColumnType.TEXT, ColumnType.BYTES, ColumnType.JSON}
+ACTIONS = st.none() | st.sampled_from(["ON DELETE CASCADE", "ON UPDATE SET NULL DEFERRABLE INITIALLY DEFERRED"])
 ENUM = EnumType("mood x", ("no", "1e5", "it's", ""))
 
 
@@ -99,18 +102,28 @@ def columns(draw: st.DrawFn, name: str) -> Column:
         default=None if identity else draw(st.none() | st.sampled_from(["1e5", "'no'", "now()", "NULL"])),
         identity=identity,
         comment=draw(texts),
+        sequence=draw(st.none() | st.builds(Sequence, increment=st.integers(2, 9), always=st.booleans()))
+        if identity
+        else None,
     )
 
 
 @st.composite
 def extras(draw: st.DrawFn, table: Table) -> Table:
-    names = [column.name for column in table.columns]
+    names, texts = [column.name for column in table.columns], st.none() | words
     attributes = [column.name for column in table.attributes]
     checks = draw(st.lists(words, max_size=2, unique=True))
     rules = [Dependency(("key",), (attributes[0],))] if attributes and draw(st.booleans()) else []
-    indexes = draw(st.none() | st.just(()) | st.just((Index(f"by {table.name}", tuple(names)),)))
+    using = draw(st.none() | st.sampled_from(["btree (key DESC)", "gin (lower('#: no')) WHERE key > 0"]))
+    indexes = draw(st.none() | st.just(()) | st.just((Index(f"by {table.name}", tuple(names), using),)))
+    named = draw(st.none() | words.map(lambda word: f"{table.name} {word}"))
+    up = [replace(key, constraint=draw(texts), actions=draw(ACTIONS)) for key in table.foreign_keys]
+    made = Generated("made of", draw(st.sampled_from(["text[]", ENUM.name])), "'#: ' || key", draw(st.booleans()))
     return replace(
         table,
+        foreign_keys=tuple(up),
+        key_names=((table.primary_key, named),) if named else (),
+        generated=(made,) if draw(st.booleans()) else (),
         unique=((names[-1],),) if len(names) > 2 and draw(st.booleans()) else (),
         checks=tuple(Check(name, "\"key\" > 0 OR '#: no' = ''") for name in checks),
         indexes=indexes,

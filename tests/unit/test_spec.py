@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 
 from privbench_core.errors import SpecError
-from privbench_core.schema import Column, ColumnType, ForeignKey, Learn, Range, Spec, Values, dump_spec, load_spec
+from privbench_core.schema import Column, ColumnType, ForeignKey, Learn, Range, Values, dump_spec, load_spec
+from tests.helpers.specs import changed as swapped
+from tests.helpers.specs import load, problems
 
 SHOP = """
 database: shop
@@ -47,21 +50,7 @@ tables:
 """
 
 
-def load(folder: Path, text: str) -> Spec:
-    path = folder / "spec.yaml"
-    path.write_text(text, encoding="utf-8")
-    return load_spec(path)
-
-
-def problems(folder: Path, text: str) -> tuple[str, ...]:
-    with pytest.raises(SpecError) as caught:
-        load(folder, text)
-    return caught.value.problems
-
-
-def changed(old: str, new: str) -> str:
-    assert SHOP.count(old) == 1, old
-    return SHOP.replace(old, new)
+changed = partial(swapped, SHOP)
 
 
 def test_a_spec_is_read_as_it_is_meant(tmp_path: Path) -> None:

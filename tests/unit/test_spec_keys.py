@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from privbench_core.errors import SpecError
 from privbench_core.privacy.relations import stability
 from privbench_core.schema import Spec, load_spec
 from privbench_core.schema.spec import dump_spec
+from tests.helpers import specs
 
 HEAD = """
 database: d
@@ -21,16 +21,11 @@ A = "  a: {primary_key: id, columns: {id: integer}}\n"
 
 
 def load(folder: Path, tables: str) -> Spec:
-    path = folder / "spec.yaml"
-    path.write_text(HEAD + tables, encoding="utf-8")
-    return load_spec(path)
+    return specs.load(folder, HEAD + tables)
 
 
 def problems(folder: Path, tables: str) -> tuple[str, ...]:
-    with pytest.raises(SpecError) as caught:
-        load(folder, tables)
-    assert all(": " in line and "; " in line for line in caught.value.problems)
-    return caught.value.problems
+    return specs.problems(folder, HEAD + tables)
 
 
 def table(name: str, columns: str, keys: str, more: str = "") -> str:

@@ -13,8 +13,8 @@ from typing import Any
 import pandas as pd
 
 from privbench_core.evaluate.constraints import check_constraints
-from privbench_core.evaluate.derived import integrity_frame, tables_to_check
-from privbench_core.evaluate.expectations import fidelity_frame, fidelity_suite, integrity_suite, run_suite
+from privbench_core.evaluate.derived import tables_to_check
+from privbench_core.evaluate.expectations import check_table, fidelity_frame, fidelity_suite, run_suite
 from privbench_core.privacy.budget import Price
 from privbench_core.schema.model import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -63,7 +63,7 @@ def _integrity(schema: Schema, table: Table, needed: Sequence[str], context: Ste
     tables = {
         name: Sample.from_artifact(context.inputs[sampled_key(schema, schema.table(name))]).table for name in needed
     }
-    results = run_suite(table.name, integrity_frame(schema, table, tables), integrity_suite(table))
+    results = check_table(schema, table, tables)
     results += check_constraints(table, tables[table.name])
     return [{**asdict(r), "table": table.name, "suite": "integrity", "value": None, "limit": None} for r in results]
 
