@@ -48,6 +48,10 @@ class OrderedCodec(ABC):
     def last(self) -> int | float:
         """Last number of the last interval cell."""
 
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able description."""
+
     @property
     def ordered(self) -> int:
         """Number of interval cells."""
