@@ -30,8 +30,8 @@ from privbench_core.privacy.views import Own, ViewSpec
 from privbench_core.schema.model import Table
 
 Array = NDArray[np.float64]
-SHARE = 0.15  # of the price of one-way marginals, for closer looks, where a column could gain by them
-_LEVELS = 4
+SHARE = 0.2  # of the price of one-way marginals, for closer looks, where a column could gain by them
+_LEVELS = 5
 _MOST_CUT = 64  # cells of a column that one look cuts: the heaviest
 _MOST_PARTS = 4096  # of all cells of a column that one look cuts
 _STANDING_OUT = 2.0  # how many of the smallest visible spikes a cell must hold that its neighbours do not explain
@@ -90,10 +90,10 @@ def look_closer(door: Door, table: Table, looks: Mapping[str, Look], price: Pric
     """
     found, left = dict(looks), price
     for levels in range(_LEVELS, 0, -1):
-        parts, needed = _plan(door, table, found, left, levels)
+        parts, share = _plan(door, table, found, left, levels)
         if not parts:
             break
-        now, left = left.share(1 / needed), left.share(1 - 1 / needed)
+        now, left = left.share(share), left.share(1 - share)
         finer = {name: cut(_intervals(found[name]), cells) for name, cells in parts.items()}
         noisy = _count(door, table, finer, "parts of heavy cells", now)
         bar = highest_noise(now.measure, 1.0, _MOST_PARTS * len(finer))
@@ -113,33 +113,32 @@ def highest_noise(measure: Measure, sigma: float, cells: int) -> float:
 
 def _plan(
     door: Door, table: Table, looks: Mapping[str, Look], left: Price, levels: int
-) -> tuple[dict[str, dict[int, int]], int]:
-    """For each column that pays, the cells to cut and in how many parts; and how many looks share what is left."""
+) -> tuple[dict[str, dict[int, int]], float]:
+    """For each column that pays, the cells to cut and in how many parts; and the share of ``left`` for this look."""
     curator = door.view(ViewSpec(table.name, {}), "closer look")
-    names, needed = [name for name, look in looks.items() if _divisible(look.codec)], 1
+    names, share = [name for name, look in looks.items() if _divisible(look.codec)], 1.0
     while names and left.amount > 0:
-        sigma = curator.sigma([Marginal(())] * len(names), left.share(1 / needed))
+        sigma = curator.sigma([Marginal(())] * len(names), left.share(share))
         bar = highest_noise(left.measure, sigma, _MOST_PARTS * len(names))
         found = {name: _worth_cutting(looks[name], bar, left.measure) for name in names}
         parts = {name: cells for name, cells in found.items() if cells}
-        deepest = min(levels, max((_depth(looks[name], cells) for name, cells in parts.items()), default=1))
-        if len(parts) == len(names) and deepest <= needed:
-            return parts, needed
+        # Later looks are at fewer columns: of all that are still to come, this one has its part.
+        to_come = sum(min(levels, _depth(looks[name], cells)) for name, cells in parts.items())
+        if len(parts) == len(names) and len(parts) >= share * to_come:
+            return parts, share
         # Fewer columns would be measured better, and more looks worse: what pays is judged again.
-        names, needed = list(parts), max(needed, deepest)
-    return {}, needed
+        names, share = list(parts), min(share, len(parts) / max(to_come, 1))
+    return {}, 0.0
 
 
 def _worth_cutting(look: Look, bar: float, measure: Measure) -> dict[int, int]:
     """The cells that hold enough rows for a spike inside to be seen above ``bar``, with the number of their parts."""
     codec = _intervals(look)
     counts, values = look.counts[: codec.ordered], values_in(codec)
-    density = (
-        np.pad(np.maximum(counts, 0) / _visible(look.widths), 1, mode="reflect") if len(counts) > 1 else np.zeros(3)
-    )
-    excess = counts - (density[:-2] + density[2:]) / 2 * look.widths
+    excess = counts - _around(look) * look.widths
     noise = highest_noise(measure, look.sigma, codec.ordered)
-    pays = (excess > max(_STANDING_OUT * bar, noise)) | (counts > _SMOOTH * bar)
+    soon = values <= _MOST_PARTS
+    pays = (excess > max(_STANDING_OUT * bar, noise)) | (soon & (counts > _SMOOTH * bar))
     cells = np.flatnonzero(pays & look.unseen & (values > 1))
     cells = cells[np.argsort(-counts[cells], kind="stable")[:_MOST_CUT]]
     return {int(cell): int(min(values[cell], _MOST_PARTS // len(cells))) for cell in np.sort(cells)}
@@ -162,36 +161,57 @@ def _sharpened(look: Look, finer: OrderedCodec, counts: Array, sigma: float, bar
         sigma: Standard deviation of their noise.
         bar: Standard deviations that a part must stand out by.
     """
-    before = _intervals(look)
+    before, noise = _intervals(look), sigma**2
     inside = np.searchsorted(before.starts, finer.starts, side="right") - 1
-    parent = np.append(inside, np.arange(before.ordered, before.size))
-    number, noise = np.bincount(parent), sigma**2
-    together = look.variances + number * noise
-    off = (look.counts - np.bincount(parent, counts)) / together
-    better = counts + (off * noise)[parent]
+    number = np.bincount(inside)
     values = values_in(finer)
     share = values / np.bincount(inside, values)[inside]
     kept = []
-    for first, size in zip(np.searchsorted(inside, np.arange(before.ordered)), number, strict=False):
+    for first, size in zip(np.searchsorted(inside, np.arange(before.ordered)), number, strict=True):
         block = slice(first, first + size)
         # A spike costs two cuts, before and after it.
-        local = segments(better[block], sigma, share[block] * size, bar**2 / 2) if size > 1 else np.zeros(1, np.int64)
+        local = segments(counts[block], sigma, share[block] * size, bar**2 / 2) if size > 1 else np.zeros(1, np.int64)
         kept.append(first + local)
     starts = np.concatenate(kept)
-    if len(starts) == before.ordered:
-        codec: OrderedCodec = before
-    else:
-        codec = joined(finer, starts)
-    merged = np.append(starts, np.arange(finer.ordered, finer.size))
-    runs = np.diff(np.append(merged, finer.size))
-    variances = runs * noise - (runs * noise) ** 2 / together[parent[merged]]
-    return Look(
-        codec,
-        segment_sums(better, merged),
-        variances,
-        look.widths[inside[starts]] * segment_sums(share, starts),
-        (runs[: len(starts)] == 1) & (number[inside[starts]] > 1),
-    )
+    parent = inside[starts]
+    pieces = np.append(starts, np.arange(finer.ordered, finer.size))
+    runs = np.diff(np.append(pieces, finer.size))
+    widths = look.widths[parent] * segment_sums(share, starts)
+    rest = (runs[: len(starts)] > 1) & (np.bincount(parent)[parent] > 1)
+    expected = np.where(rest, _around(look)[parent] * widths, np.nan)
+    parents = np.append(parent, np.arange(before.ordered, before.size))
+    better, variances = _fitted(segment_sums(counts, pieces), runs * noise, look, parents, expected)
+    codec: OrderedCodec = before if len(starts) == before.ordered else joined(finer, starts)
+    return Look(codec, better, variances, widths, (runs[: len(starts)] == 1) & (number[parent] > 1))
+
+
+def _fitted(
+    counts: Array, variances: Array, look: Look, parent: NDArray[np.int64], expected: Array
+) -> tuple[Array, Array]:
+    """Counts of the pieces of cells, and their variances: least squares with what is known of the cells.
+
+    The rest of a cell around a spike is counted badly, as a sum over many parts; its neighbours say better what to
+    expect, unless the count says otherwise beyond its noise.
+    """
+    rest = np.flatnonzero(~np.isnan(expected))
+    off = counts[rest] - expected[rest]
+    doubt = np.maximum.reduce([off**2 - variances[rest], expected[rest] ** 2, np.full(len(rest), look.sigma**2)])
+    gain = doubt / (doubt + variances[rest])
+    counts, variances = counts.copy(), variances.copy()
+    counts[rest], variances[rest] = expected[rest] + gain * off, variances[rest] * gain
+    together = look.variances + np.bincount(parent, variances)
+    missing = (look.counts - np.bincount(parent, counts)) / together
+    return counts + variances * missing[parent], variances - variances**2 / together[parent]
+
+
+def _around(look: Look) -> Array:
+    """Rows per width to the left and right of each interval cell, on average; 0 for a cell that is alone."""
+    ordered = len(look.widths)
+    density = np.maximum(look.counts[:ordered], 0) / _visible(look.widths)
+    if ordered == 1:
+        return np.zeros(1)
+    beside = np.pad(density, 1, mode="reflect")
+    return np.asarray((beside[:-2] + beside[2:]) / 2)
 
 
 def _count(
