@@ -15,7 +15,7 @@ from privbench_core.domain.codec import Codes
 from privbench_core.domain.grid import Grid, Numbers
 from privbench_core.domain.intervals import OrderedCodec
 
-_FINEST = 2.0**-32
+_FINEST = 2.0**-30
 """Width below which a cell of floats is not cut further, as a share of the range."""
 
 _A_POINT = 2.0**-24

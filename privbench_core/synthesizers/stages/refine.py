@@ -24,6 +24,7 @@ from privbench_core.domain.intervals import OrderedCodec
 from privbench_core.domain.merging import segment_sums, segments
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.views import Own, ViewSpec
@@ -116,19 +117,28 @@ def _plan(
 ) -> tuple[dict[str, dict[int, int]], float]:
     """For each column that pays, the cells to cut and in how many parts; and the share of ``left`` for this look."""
     curator = door.view(ViewSpec(table.name, {}), "closer look")
-    names, share = [name for name, look in looks.items() if _divisible(look.codec)], 1.0
-    while names and left.amount > 0:
-        sigma = curator.sigma([Marginal(())] * len(names), left.share(share))
-        bar = highest_noise(left.measure, sigma, _MOST_PARTS * len(names))
-        found = {name: _worth_cutting(looks[name], bar, left.measure) for name in names}
-        parts = {name: cells for name, cells in found.items() if cells}
-        # Later looks are at fewer columns: of all that are still to come, this one has its part.
-        to_come = sum(min(levels, _depth(looks[name], cells)) for name, cells in parts.items())
-        if len(parts) == len(names) and len(parts) >= share * to_come:
-            return parts, share
-        # Fewer columns would be measured better, and more looks worse: what pays is judged again.
-        names, share = list(parts), min(share, len(parts) / max(to_come, 1))
+    open_to = {name: look for name, look in looks.items() if left.amount > 0 and _divisible(look.codec)}
+    # The more columns are looked at together, the worse each is seen: as many as still pay then.
+    for number in range(len(open_to), 0, -1):
+        share = 1.0
+        while len(parts := _paying(curator, open_to, left.share(share), number)) == number:
+            # Later looks are at fewer columns: of all that are still to come, this one has its part.
+            to_come = sum(min(levels, _depth(looks[name], cells)) for name, cells in parts.items())
+            if number >= share * to_come:
+                return parts, share
+            share = number / to_come
     return {}, 0.0
+
+
+def _paying(curator: Curator, looks: Mapping[str, Look], price: Price, number: int) -> dict[str, dict[int, int]]:
+    """The cells worth cutting of at most ``number`` columns, if so many were looked at for ``price``."""
+    sigma = curator.sigma([Marginal(())] * number, price)
+    bar = highest_noise(price.measure, sigma, _MOST_PARTS * number)
+    found = {name: _worth_cutting(look, bar, price.measure) for name, look in looks.items()}
+    paying = sorted(
+        (name for name, cells in found.items() if cells), key=lambda n: -max(looks[n].counts[list(found[n])])
+    )
+    return {name: found[name] for name in paying[:number]}
 
 
 def _worth_cutting(look: Look, bar: float, measure: Measure) -> dict[int, int]:
