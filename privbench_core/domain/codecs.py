@@ -63,8 +63,8 @@ def codec_for(column: Column, *, table: str = "") -> Codec:
     """
     where = qualified(column, table)
     match column.domain:
-        case Range(low, high, cells):
-            return interval_codec(column, low, high, cells, table=table)
+        case Range(low, high, cells, step):
+            return interval_codec(column, low, high, cells, step=step, table=table)
         case Values(values):
             return list_codec(column, values, table=table)
         case Pattern():
