@@ -115,10 +115,10 @@ def roundest(low: float, high: float) -> float:
     """
     if low <= 0 <= high:
         return 0.0
-    first, final = Decimal(low), Decimal(high)
+    first, final = Decimal(repr(low)), Decimal(repr(high))
     exponent = max(first.adjusted(), final.adjusted())
     while exponent >= first.adjusted() - 17:
-        found = float(first.quantize(Decimal(1).scaleb(exponent), ROUND_CEILING))
+        found = float(first.scaleb(-exponent).to_integral_value(ROUND_CEILING).scaleb(exponent))
         if low <= found <= high:
             return found
         exponent -= 1

@@ -80,8 +80,12 @@ class Look:
 
 
 def share_of(codecs: Mapping[str, Codec]) -> float:
-    """Part of the price of one-way marginals that is kept for closer looks: none where cells hold one value each."""
-    return SHARE if any(_divisible(codec) for codec in codecs.values()) else 0.0
+    """Part of the price of one-way marginals that is kept for closer looks: none where cells hold one value each.
+
+    At most so much that a closer look at all columns that may be cut is as precise as the first look at all.
+    """
+    divisible = sum(_divisible(codec) for codec in codecs.values())
+    return min(SHARE, divisible / (len(codecs) + divisible)) if divisible else 0.0
 
 
 def look_closer(door: Door, table: Table, looks: Mapping[str, Look], price: Price) -> dict[str, Look]:
