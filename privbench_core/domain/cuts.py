@@ -15,11 +15,11 @@ from privbench_core.domain.codec import Codes
 from privbench_core.domain.grid import Grid, Numbers
 from privbench_core.domain.intervals import OrderedCodec
 
-_FINEST = 2.0**-30
-"""Width below which a cell of floats is not cut further, as a share of the range."""
+_FINEST = 2.0**-24
+"""Width below which a cell of floats is not cut further, as a share of the numbers in it."""
 
-_A_POINT = 2.0**-24
-"""Width below which a cell of floats stands for one value, as a share of the range."""
+_A_POINT = 2.0**-20
+"""Width below which a cell of floats stands for one value, as a share of the numbers in it."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class CutCodec(OrderedCodec):
         A cell that was cut this often is narrow because many rows share a value in it, and no count tells which of
         the floats between its ends it is; people write round ones.
         """
-        narrow = _shares(self) < _A_POINT
+        narrow = _relative_widths(self) < _A_POINT
         pairs = zip(self.starts.tolist(), self.ends.tolist(), narrow.tolist(), strict=True)
         return np.array([roundest(first, final) if point else np.nan for first, final, point in pairs])
 
@@ -80,7 +80,7 @@ def values_in(codec: OrderedCodec) -> NDArray[np.float64]:
     Grid points; for floats the number of finest cells, at least 1.
     """
     if codec.grid.continuous:
-        return np.maximum(np.floor(_shares(codec) / _FINEST), 1.0)
+        return np.maximum(np.floor(_relative_widths(codec) / _FINEST), 1.0)
     return (codec.ends - codec.starts).view(np.uint64).astype(np.float64) + 1
 
 
@@ -95,11 +95,11 @@ def cut(codec: OrderedCodec, parts: Mapping[int, int]) -> CutCodec:
     for cell, (first, final) in enumerate(zip(codec.starts.tolist(), codec.ends.tolist(), strict=True)):
         number = parts.get(cell, 1)
         if codec.grid.continuous:
-            cuts += [first * (1 - i / number) + final * (i / number) for i in range(number)]
+            inside = (first * (1 - i / number) + final * (i / number) for i in range(number))
+            cuts += sorted({min(max(number, first), final) for number in inside})  # rounding may make some the same
         else:
             cuts += [first + i * (final - first + 1) // number for i in range(number)]
-    ascending = tuple(dict.fromkeys(cuts))  # parts of a range near the limit of floats may begin at the same one
-    return CutCodec(codec.grid, codec.nullable, ascending, codec.last)
+    return CutCodec(codec.grid, codec.nullable, tuple(cuts), codec.last)
 
 
 def joined(codec: OrderedCodec, kept: NDArray[np.int64]) -> CutCodec:
@@ -125,7 +125,11 @@ def roundest(low: float, high: float) -> float:
     return low
 
 
-def _shares(codec: OrderedCodec) -> NDArray[np.float64]:
-    """Width of each interval cell as a share of the range; halves, because the range may be more than a float holds."""
-    first, final = np.asarray(codec.starts, np.float64) / 2, np.asarray(codec.ends, np.float64) / 2
-    return np.asarray((final - first) / max(float(codec.last) / 2 - float(first[0]), np.finfo(float).tiny))
+def _relative_widths(codec: OrderedCodec) -> NDArray[np.float64]:
+    """Width of each interval cell of floats as a share of the largest number in it; 0 for a single one.
+
+    Zero has a cell of its own in every range that holds it, so all numbers of a cell have one sign.
+    """
+    first, final = np.asarray(codec.starts, np.float64), np.asarray(codec.ends, np.float64)
+    largest = np.maximum(np.abs(first), np.abs(final))
+    return np.asarray((final - first) / np.where(largest > 0, largest, 1.0))

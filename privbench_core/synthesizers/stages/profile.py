@@ -82,7 +82,7 @@ def profile_step(schema: Schema, table: Table, price: Price) -> Step:
         profile, cells = profile_table(context.opened(), table, price)
         return Artifact({"profile": profile.to_dict(), "summary": _summary(table, profile, cells)})
 
-    return Step(("profile", table.name), StepKind.PROFILE, table.name, (), reads, price, run, parameters)
+    return Step(("profile", table.name), StepKind.PROFILE, table.name, (), reads, price, run, parameters, version="2")
 
 
 def profile_table(door: Door, table: Table, price: Price) -> tuple[Profile, dict[str, tuple[Codec, Array]]]:

@@ -122,15 +122,18 @@ def _plan(
     """For each column that pays, the cells to cut and in how many parts; and the share of ``left`` for this look."""
     curator = door.view(ViewSpec(table.name, {}), "closer look")
     open_to = {name: look for name, look in looks.items() if left.amount > 0 and _divisible(look.codec)}
-    # The more columns are looked at together, the worse each is seen: as many as still pay then.
-    for number in range(len(open_to), 0, -1):
-        share = 1.0
-        while len(parts := _paying(curator, open_to, left.share(share), number)) == number:
-            # Later looks are at fewer columns: of all that are still to come, this one has its part.
-            to_come = sum(min(levels, _depth(looks[name], cells)) for name, cells in parts.items())
-            if number >= share * to_come:
-                return parts, share
-            share = number / to_come
+    number, share = len(open_to), 1.0
+    while number > 0:
+        parts = _paying(curator, open_to, left.share(share), number)
+        if len(parts) < number:
+            # The more columns are looked at together, the worse each is seen: about as many as still pay then.
+            number, share = number - (number - len(parts) + 1) // 2, 1.0
+            continue
+        # Later looks are at fewer columns: of all that are still to come, this one has its part.
+        to_come = sum(min(levels, _depth(looks[name], cells)) for name, cells in parts.items())
+        if number >= share * to_come * (1 - 1e-9):
+            return parts, share
+        share = number / to_come
     return {}, 0.0
 
 
