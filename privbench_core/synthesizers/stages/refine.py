@@ -35,6 +35,7 @@ SHARE = 0.2  # of the price of one-way marginals, for closer looks, where a colu
 _LEVELS = 5
 _MOST_CUT = 64  # cells of a column that one look cuts: the heaviest
 _MOST_PARTS = 2048  # of all cells of a column that one look cuts
+_MOST_IN_ALL = 1 << 15  # of all cells of a table that one look cuts: noise is drawn slowly
 _STANDING_OUT = 2.0  # how many of the smallest visible spikes a cell must hold that its neighbours do not explain
 _SMOOTH = 8.0  # the same for other cells
 _THINNEST = 0.01  # of an equal cell: what a very narrow one is taken for when levels are compared
@@ -101,7 +102,7 @@ def look_closer(door: Door, table: Table, looks: Mapping[str, Look], price: Pric
         now, left = left.share(share), left.share(1 - share)
         finer = {name: cut(_intervals(found[name]), cells) for name, cells in parts.items()}
         noisy = _count(door, table, finer, "parts of heavy cells", now)
-        bar = highest_noise(now.measure, 1.0, _MOST_PARTS * len(finer))
+        bar = highest_noise(now.measure, 1.0, _most_parts(len(finer)) * len(finer))
         for name, counts in noisy.items():
             found[name] = _sharpened(found[name], finer[name], *counts, bar)
     if left.amount > 0:
@@ -140,15 +141,21 @@ def _plan(
 def _paying(curator: Curator, looks: Mapping[str, Look], price: Price, number: int) -> dict[str, dict[int, int]]:
     """The cells worth cutting of at most ``number`` columns, if so many were looked at for ``price``."""
     sigma = curator.sigma([Marginal(())] * number, price)
-    bar = highest_noise(price.measure, sigma, _MOST_PARTS * number)
-    found = {name: _worth_cutting(look, bar, price.measure) for name, look in looks.items()}
+    most = _most_parts(number)
+    bar = highest_noise(price.measure, sigma, most * number)
+    found = {name: _worth_cutting(look, bar, price.measure, most) for name, look in looks.items()}
     paying = sorted(
         (name for name, cells in found.items() if cells), key=lambda n: -max(looks[n].counts[list(found[n])])
     )
     return {name: found[name] for name in paying[:number]}
 
 
-def _worth_cutting(look: Look, bar: float, measure: Measure) -> dict[int, int]:
+def _most_parts(columns: int) -> int:
+    """Of all cells of a column, where so many columns are looked at together; enough for `_MOST_CUT` cells."""
+    return max(2 * _MOST_CUT, min(_MOST_PARTS, _MOST_IN_ALL // columns))
+
+
+def _worth_cutting(look: Look, bar: float, measure: Measure, most: int) -> dict[int, int]:
     """The cells that hold enough rows for a spike inside to be seen above ``bar``, with the number of their parts."""
     codec = _intervals(look)
     counts, values = look.counts[: codec.ordered], values_in(codec)
@@ -158,7 +165,7 @@ def _worth_cutting(look: Look, bar: float, measure: Measure) -> dict[int, int]:
     pays = (excess > max(_STANDING_OUT * bar, noise)) | (soon & (counts > _SMOOTH * bar))
     cells = np.flatnonzero(pays & look.unseen & (values > 1))
     cells = cells[np.argsort(-counts[cells], kind="stable")[:_MOST_CUT]]
-    return {int(cell): int(min(values[cell], _MOST_PARTS // len(cells))) for cell in np.sort(cells)}
+    return {int(cell): int(min(values[cell], most // len(cells))) for cell in np.sort(cells)}
 
 
 def _depth(look: Look, parts: Mapping[int, int]) -> int:
