@@ -24,6 +24,14 @@ from privbench_core.synthesizers.stages import refine
 SIZES = (2_000, 100_000)
 EPSILONS = (0.2, 0.8, 3.2)
 DELTAS = (1e-9, 0.0)
+SHOWN = {
+    "Top 5, error": ("uniform", "near-unique"),
+    "TVD, values": ("uniform", "near-unique"),
+    "TVD, bins": (),
+    "Distinct": (),
+}
+"""The tables of the README, and the columns of which a table says nothing: hardly a value occurs twice there."""
+
 _DAY = 86_400_000_000
 _EVEN_BINS = 100
 _TOP = 5
@@ -98,19 +106,19 @@ def run(
                     head = {"rows": f"{n:,}", "δ": f"{delta:g}", "ε": f"{epsilon:g}", "method": method}
                     pairs = {name: (source.column(name), made.column(name)) for name in made.column_names[1:]}
                     found += [{**head, "column": name} | compare(*pair) for name, pair in pairs.items()]
-    figures = medians(found, ["column", "rows", "δ", "ε", "method"])
-    order = {column.name: place for place, column in enumerate(TABLE.columns)}
-    figures.sort(key=lambda row: order[str(row["column"])])
-    return f"{machine(seeds)}\n\n{markdown(figures)}"
+    keys = ["rows", "δ", "ε", "method"]
+    figures = medians(found, [*keys, "column"])
+    tables = [f"**{what}**\n\n{markdown(_pivoted(figures, keys, what, left_out))}" for what, left_out in SHOWN.items()]
+    return "\n\n".join([machine(seeds), *tables])
 
 
 def compare(source: pa.ChunkedArray, made: pa.ChunkedArray) -> dict[str, float]:
     """How far the values of two columns are apart.
 
     Returns:
-        "TVD, values": over each distinct value for itself. "TVD, bins": over equal bins of the source's range. "top 5,
-        error": mean |share - share| of the source's five most common values, as a part of their mean share. "distinct":
-        distinct values made per distinct value of the source.
+        "Top 5, error": mean |share - share| of the source's five most common values, as a part of their mean share.
+        "TVD, values": over each distinct value for itself. "TVD, bins": over equal bins of the source's range.
+        "Distinct": distinct values made per distinct value of the source.
     """
     one, other = (_numbers(column) for column in (source, made))
     values, counts = np.unique(one, return_counts=True)
@@ -122,11 +130,21 @@ def compare(source: pa.ChunkedArray, made: pa.ChunkedArray) -> dict[str, float]:
     edges = np.linspace(one.min(), one.max(), _EVEN_BINS + 1)
     binned, made_binned = (np.histogram(np.clip(x, edges[0], edges[-1]), edges)[0] / len(x) for x in (one, other))
     return {
+        "Top 5, error": float(np.abs(shares - same)[top].sum() / shares[top].sum()),
         "TVD, values": 1 - float(np.minimum(shares, same).sum()),
         "TVD, bins": float(np.abs(binned - made_binned).sum() / 2),
-        "top 5, error": float(np.abs(shares - same)[top].sum() / shares[top].sum()),
-        "distinct": len(made_values) / len(values),
+        "Distinct": len(made_values) / len(values),
     }
+
+
+def _pivoted(figures: Sequence[Row], keys: Sequence[str], what: str, left_out: Sequence[str]) -> list[Row]:
+    """One figure, with the columns of `TABLE` side by side."""
+    rows: dict[tuple[str | float, ...], dict[str, str | float]] = {}
+    for row in figures:
+        if row["column"] not in left_out:
+            beside = rows.setdefault(tuple(row[key] for key in keys), {key: row[key] for key in keys})
+            beside[str(row["column"])] = row[what]
+    return list(rows.values())
 
 
 def _decimals(name: str, cents: NDArray[np.int64]) -> pa.Array:
@@ -137,4 +155,4 @@ def _numbers(column: pa.ChunkedArray) -> NDArray[np.float64]:
     """Values as floats, exactly."""
     kind = column.type
     plain = column.cast(pa.int64()) if pa.types.is_timestamp(kind) else column.cast(pa.float64())
-    return plain.to_numpy().astype(np.float64)
+    return np.asarray(plain.to_numpy(), np.float64)

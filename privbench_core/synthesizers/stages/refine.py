@@ -37,7 +37,8 @@ _MOST_CUT = 64  # cells of a column that one look cuts: the heaviest
 _MOST_PARTS = 2048  # of all cells of a column that one look cuts
 _MOST_IN_ALL = 1 << 15  # of all cells of a table that one look cuts: noise is drawn slowly
 _STANDING_OUT = 2.0  # how many of the smallest visible spikes a cell must hold that its neighbours do not explain
-_SMOOTH = 8.0  # the same for other cells
+_SMOOTH = 8.0  # the same for other cells, if they hold few values
+_FEW = 1 << 16  # values of a cell, few looks away
 _THINNEST = 0.01  # of an equal cell: what a very narrow one is taken for when levels are compared
 _ACCIDENT = 0.01  # probability that noise alone makes a spike
 
@@ -161,8 +162,7 @@ def _worth_cutting(look: Look, bar: float, measure: Measure, most: int) -> dict[
     counts, values = look.counts[: codec.ordered], values_in(codec)
     excess = counts - _around(look) * look.widths
     noise = highest_noise(measure, look.sigma, codec.ordered)
-    soon = values <= _MOST_PARTS
-    pays = (excess > max(_STANDING_OUT * bar, noise)) | (soon & (counts > _SMOOTH * bar))
+    pays = (excess > max(_STANDING_OUT * bar, noise)) | ((values <= _FEW) & (counts > _SMOOTH * bar))
     cells = np.flatnonzero(pays & look.unseen & (values > 1))
     cells = cells[np.argsort(-counts[cells], kind="stable")[:_MOST_CUT]]
     return {int(cell): int(min(values[cell], most // len(cells))) for cell in np.sort(cells)}
