@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -95,7 +96,15 @@ def test_columns_of_one_value_per_cell_are_looked_at_once():
     column = Column("x", T.INTEGER, Range(0, 100))
     profile, charged = profiled([column], PRICES["pure"], x=np.full(5_000, 30))
     assert charged == [("one-way", 1.0)]
-    assert share_of({"x": profile.coders["x"].codec}) == 0.0
+    assert profile.coders["x"].codec.ordered == 101
+
+
+def test_unique_columns_have_no_shared_values_to_find():
+    columns = (integer("id"), Column("x", T.INTEGER, Range(0, 10**6)), Column("y", T.INTEGER, Range(0, 10**6)))
+    table = Table("t", columns, ("id",), unique=(("x",), ("x", "y")))
+    x, y = ({column.name: codec_for(column)} for column in columns[1:])
+    assert share_of(table, x) == 0.0
+    assert share_of(table, x | y) == share_of(replace(table, unique=()), x) == SHARE
 
 
 def test_closer_looks_are_no_dearer_than_the_columns_that_need_them():

@@ -73,6 +73,7 @@ def profile_step(schema: Schema, table: Table, price: Price) -> Step:
     parameters = {
         "columns": repr(table.attributes),
         "primary key": table.primary_key,
+        "unique": table.unique,
         # All bounds on these tables decide which rows are kept and how much each may count.
         "keys": repr([schema.table(name).foreign_keys for name in reads]),
         "stability": stability(schema, table.name),
@@ -103,7 +104,7 @@ def profile_table(door: Door, table: Table, price: Price) -> tuple[Profile, dict
     telling = {name: codec for name, codec in codecs.items() if codec.size > 1}
     view = door.view(ViewSpec(table.name, {name: (Own(name), Coder(codec)) for name, codec in telling.items()}))
     asked = [Marginal((name,)) for name in telling] or [Marginal(())]
-    closer = share_of(telling)
+    closer = share_of(table, telling)
     noisy = view.measure("one-way" if telling else "rows", asked, rest.share(1 - closer))
     found = dict(zip(telling, noisy.values, strict=False))
     looks = {name: Look.first(codec, found[name], noisy.sigma) for name, codec in telling.items()}

@@ -81,12 +81,12 @@ class Look:
         return merge_cells(self.counts, self.codec, self.sigma, max_codes, _visible(self.widths))
 
 
-def share_of(codecs: Mapping[str, Codec]) -> float:
-    """Part of the price of one-way marginals that is kept for closer looks: none where cells hold one value each.
+def share_of(table: Table, codecs: Mapping[str, Codec]) -> float:
+    """Part of the price of one-way marginals that is kept for closer looks: none where no column can gain by them.
 
     At most so much that a closer look at all columns that may be cut is as precise as the first look at all.
     """
-    divisible = sum(_divisible(codec) for codec in codecs.values())
+    divisible = sum(_divisible(table, name, codec) for name, codec in codecs.items())
     return min(SHARE, divisible / (len(codecs) + divisible)) if divisible else 0.0
 
 
@@ -123,7 +123,7 @@ def _plan(
 ) -> tuple[dict[str, dict[int, int]], float]:
     """For each column that pays, the cells to cut and in how many parts; and the share of ``left`` for this look."""
     curator = door.view(ViewSpec(table.name, {}), "closer look")
-    open_to = {name: look for name, look in looks.items() if left.amount > 0 and _divisible(look.codec)}
+    open_to = {name: look for name, look in looks.items() if left.amount > 0 and _divisible(table, name, look.codec)}
     number, share = len(open_to), 1.0
     while number > 0:
         parts = _paying(curator, open_to, left.share(share), number)
@@ -248,9 +248,10 @@ def _count(
     return {name: (counts, noisy.sigma) for name, counts in zip(codecs, noisy.values, strict=True)}
 
 
-def _divisible(codec: Codec) -> bool:
-    """Whether some cell of a range holds more than one value."""
-    return isinstance(codec, OrderedCodec) and bool((values_in(codec) > 1).any())
+def _divisible(table: Table, name: str, codec: Codec) -> bool:
+    """Whether some cell of a range holds more than one value that rows may share."""
+    shared = (name,) not in table.unique
+    return shared and isinstance(codec, OrderedCodec) and bool((values_in(codec) > 1).any())
 
 
 def _intervals(look: Look) -> OrderedCodec:
