@@ -1,7 +1,7 @@
 """Measure, and rewrite the tables of ``benchmarks/README.md``.
 
-python -m benchmarks [adult|sandag|schemas|stats|tpch|evaluation] [--data DIR] [--seeds N] [--epsilon E ...]
-    [--delta D ...] [--methods M ...] [--scale S ...] [--dry]
+python -m benchmarks [NAME] [--data DIR] [--seeds N] [--epsilon E ...] [--delta D ...] [--methods M ...]
+    [--scale S ...] [--dry]
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks import adult, evaluation, report, sandag, schemas, stats, tpch
+from benchmarks import adult, evaluation, report, sandag, schemas, skew, stats, tpch
 from privbench_core.errors import PrivbenchError
 
 
 def main() -> int:
     """Run what was asked for; 0 if all of it succeeded, 1 with a line on stderr if not."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
-    names = ("adult", "sandag", "schemas", "stats", "tpch", "evaluation")
+    names = ("adult", "sandag", "skew", "schemas", "stats", "tpch", "evaluation")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, default=3, help="runs per figure (default 3)")
@@ -35,6 +35,7 @@ def main() -> int:
     sections: dict[str, Callable[[], str]] = {
         "adult": partial(adult.run, given.data, names=given.methods, **common),
         "sandag": partial(sandag.run, **common),
+        "skew": partial(skew.run, **common),
         # Its budgets are part of what is claimed, and its figures do not vary with the seed.
         "schemas": partial(schemas.run, given.data, scales=given.scale, progress=_tell),
         "stats": partial(stats.run, given.data, **common),

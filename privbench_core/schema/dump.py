@@ -107,8 +107,9 @@ def dump_domain(domain: Domain) -> str | dict[str, Any]:
             return {"values": list(values)}
         case Pattern(regex, provider):
             return {"faker": provider} if regex is None else {"pattern": regex}
-        case Range(low, high, cells):
-            return {"min": low, "max": high} | ({} if cells is None else {"cells": cells})
+        case Range(low, high, cells, step):
+            given = {"min": low, "max": high, "cells": cells, "step": step}
+            return {name: value for name, value in given.items() if value is not None}
 
 
 def dump_sequence(sequence: Sequence) -> dict[str, Any]:

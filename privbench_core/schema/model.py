@@ -68,11 +68,14 @@ class Range:
         low: Smallest value of the domain.
         high: Largest value of the domain.
         cells: How many equal cells the interval is measured in; None picks a default from the width.
+        step: What the values are apart, counted from ``low``: a number, or a span of time for dates and times; None
+            for all values of the type.
     """
 
     low: Scalar
     high: Scalar
     cells: int | None = None
+    step: Scalar | None = None
 
 
 @dataclass(frozen=True)

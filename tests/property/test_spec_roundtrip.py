@@ -50,9 +50,11 @@ def lists_of(values: st.SearchStrategy[str] | st.SearchStrategy[int]) -> st.Sear
 DOMAINS: dict[ColumnType, st.SearchStrategy[Domain | None]] = {
     ColumnType.INTEGER: range_of(st.integers(-(2**63), 2**63 - 1)) | lists_of(st.integers(-9, 9)) | st.just(Learn()),
     ColumnType.FLOAT: range_of(st.floats(allow_nan=False, allow_infinity=False)) | st.just(Learn()),
-    ColumnType.DECIMAL: range_of(st.integers(-99, 99)) | st.just(Range("-0.50", "1.25")) | st.just(Learn()),
+    ColumnType.DECIMAL: range_of(st.integers(-99, 99))
+    | st.just(Range("-0.50", "1.25", step="0.25"))
+    | st.just(Learn()),
     ColumnType.DATE: st.dates().map(lambda day: Range(day.isoformat(), "9999-12-31")),
-    ColumnType.TIMESTAMP: st.datetimes().map(lambda time: Range("0001-01-01T00:00:00", time.isoformat())),
+    ColumnType.TIMESTAMP: st.datetimes().map(lambda time: Range("0001-01-01T00:00:00", time.isoformat(), step="PT1M")),
     ColumnType.CATEGORY: lists_of(words) | st.just(Learn()),
     ColumnType.BOOLEAN: st.none(),
     ColumnType.TEXT: st.none()

@@ -162,6 +162,12 @@ def test_eight_mistakes_are_eight_problems(tmp_path: Path) -> None:
         ("  region:\n", "  Customer:\n", "customer, Customer: tables differ only by case"),
         ("note: {", "AGE: boolean\n      note: {", "customer: the columns age, AGE differ only by case"),
         ("max: 120, cells: 60", "max: 120, cells: 0", "customer.age: cells is 0"),
+        (
+            "max: 120, cells: 60",
+            "max: 120, step: 0",
+            "customer.age: step is 0; write an integer of 64 bits, above zero",
+        ),
+        ("max: 120, cells: 60", "max: 120, step: P1D", "customer.age: step is 'P1D'"),
         ("max: 120, cells: 60", "cells: 60", "customer.age: max is missing"),
         ("max: 120, cells: 60", "max: 1.5", "customer.age: max is 1.5; write an integer"),
         ("max: 120, cells: 60", "max: -5", "customer.age: min 0 is above max -5"),
