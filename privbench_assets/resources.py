@@ -6,14 +6,15 @@ on first use, by an asset, whose errors are then told in words that hold nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import dagster as dg
 
 from privbench_assets.keys import identifier
-from privbench_core.pipeline.runner import Run, Runner, Snapshot
+from privbench_core.pipeline.observe import observe
+from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.workload import public_workload
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.schema.spec import Spec
@@ -53,9 +54,9 @@ class Session:
             self._runners[epsilon] = Runner(self.workspace, self.plans[epsilon], run)
         return self._runners[epsilon]
 
-    def fingerprints(self) -> dict[str, str]:
-        """Keyed fingerprints of all tables of the source, as it is now."""
-        return dict(Snapshot(self.workspace).fingerprints)
+    def fingerprints(self, tables: Sequence[str]) -> dict[str, str]:
+        """Keyed fingerprints of some tables of the source, as it is now."""
+        return observe(self.workspace, tables)
 
     def bundle(self, epsilon: str) -> Path:
         """Folder of the bundle of one ε partition."""

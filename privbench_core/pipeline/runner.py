@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from privbench_core.pipeline.observe import fingerprint_of
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.door import open_door
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise
 from privbench_core.privacy.relations import PrivateDatabase
 from privbench_core.source import open_source
-from privbench_core.source.fingerprint import fingerprint_rows
 from privbench_core.source.integrity import check_rows
 from privbench_core.synthesizers.artifact import Artifact, digest_of
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext
@@ -77,18 +77,15 @@ class Snapshot:
         self._schema = workspace.spec.schema
         self._source = open_source(workspace.spec)
         self._rows: dict[str, pa.Table] = {}
-        self._digests: dict[str, str] = {}
+        self._fingerprints: dict[str, str] = {}
 
     def fingerprint(self, table: str) -> str:
-        """Keyed fingerprint of a table: changes iff the rows do, says nothing about them."""
-        if table not in self._digests:
-            self._digests[table] = fingerprint_rows(self._schema.table(table), self._read(table))
-        return self._workspace.keyed(self._digests[table])
-
-    @cached_property
-    def fingerprints(self) -> dict[str, str]:
-        """Keyed fingerprints of all tables."""
-        return {table.name: self.fingerprint(table.name) for table in self._schema.tables}
+        """Keyed fingerprint of a table: changes with the rows, as far as the spec wants; says nothing about them."""
+        if table not in self._fingerprints:
+            declared = self._schema.table(table)
+            found = fingerprint_of(self._workspace, self._source, declared, lambda: self._read(table))
+            self._fingerprints[table] = found
+        return self._fingerprints[table]
 
     @cached_property
     def tables(self) -> dict[str, pa.Table]:
@@ -110,6 +107,8 @@ class Snapshot:
 
     def _read(self, table: str) -> pa.Table:
         if table not in self._rows:
+            if table in self._workspace.spec.changes:
+                self.fingerprint(table)  # before the rows: what changes in between is seen as a change the next time
             self._rows[table] = self._source.read(self._schema.table(table))
         return self._rows[table]
 
