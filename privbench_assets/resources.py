@@ -6,7 +6,7 @@ on first use, by an asset, whose errors are then told in words that hold nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.workload import public_workload
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.schema.spec import Spec
-from privbench_core.synthesizers.contract import Plan
+from privbench_core.synthesizers.contract import Key, Plan
 
 BUNDLES = "bundles"
 REPORTS = "reports"
@@ -40,6 +40,7 @@ class Session:
         self.seed = seed
         self.scale = scale
         self._runners: dict[str, Runner] = {}
+        self._affordable: set[str] = set()
 
     @cached_property
     def workspace(self) -> Workspace:
@@ -53,6 +54,25 @@ class Session:
             run = Run(f"epsilon={epsilon}", self.seed, self.scale, self.bundle(epsilon), workload)
             self._runners[epsilon] = Runner(self.workspace, self.plans[epsilon], run)
         return self._runners[epsilon]
+
+    def require(self, epsilon: str, steps: Collection[Key], made: Mapping[Key, str]) -> None:
+        """Check that all that a run has still to pay for can be paid, once, before it pays for the first of its steps.
+
+        Nothing is set aside: if two runs start at the same time, the ledger still stops the second at the step that
+        cannot be paid.
+
+        Args:
+            epsilon: The partition.
+            steps: Those that the run consists of.
+            made: Digests of what the other steps made before.
+
+        Raises:
+            BudgetExhaustedError: It cannot; says how much is missing for the whole run.
+        """
+        if epsilon not in self._affordable:
+            price = self.runner(epsilon).unpaid(steps, made)
+            self.workspace.ledger.require(f"this refresh at ε={epsilon}", price)
+            self._affordable.add(epsilon)
 
     def fingerprints(self, tables: Sequence[str]) -> dict[str, str]:
         """Keyed fingerprints of some tables of the source, as it is now."""
