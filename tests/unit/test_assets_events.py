@@ -163,11 +163,11 @@ OPERATED = (
     Event(nothing, {}),
     Event(leaf, each(LINE_OF_PERSON, LOW, HIGH), paid=True),
     Event(root, each(LINE_OF_HOUSEHOLD, LOW, HIGH), paid=True),
+    Event(keep, each(LINE_OF_PERSON, LOW, HIGH), paid=True),
+    Event(restore, each(LINE_OF_PERSON, LOW, HIGH)),
     Event(make_again, {}),
     Event(edit_code, {}),
     Event(refit, each(LINE_OF_PERSON[2:], LOW)),
-    Event(keep, each(LINE_OF_PERSON, LOW, HIGH), paid=True),
-    Event(restore, each(LINE_OF_PERSON, LOW, HIGH)),
 )
 EDITED = (
     Event(start, {}),
