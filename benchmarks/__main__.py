@@ -1,7 +1,7 @@
 """Measure, and rewrite the tables of ``benchmarks/README.md``.
 
-python -m benchmarks [adult|sandag|schemas|stats|tpch|evaluation|orchestration] [--data DIR] [--seeds N] [--epsilon E ...]
-    [--delta D ...] [--methods M ...] [--scale S] [--dry]
+python -m benchmarks [adult|sandag|schemas|stats|tpch|evaluation|orchestration] [--data DIR] [--seeds N]
+    [--epsilon E ...] [--delta D ...] [--methods M ...] [--scale S] [--dry]
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How long Dagster takes to notice a change, to decide what follows from it, and to do it.
 
 One process does what daemon and run workers do: the schedule's observation, the sensor's evaluation, and the runs it
-asks for, on Dagster's own SQLite files. Starting processes, which an executor of the owner's choice may do, is not in it.
+asks for, on Dagster's own SQLite files. Starting processes, which another executor may do, is not in it.
 """
 
 from __future__ import annotations
@@ -56,9 +56,7 @@ def wide() -> list[Row]:
         names = [f"part_{number:02}" for number in range(1, _TABLES)]
         key = Column("owner", ColumnType.INTEGER)
         parts = [
-            Table(
-                name, (*columns, key), ("id",), (ForeignKey(name, ("owner",), "unit", ("id",), _ROWS, owner=True),)
-            )
+            Table(name, (*columns, key), ("id",), (ForeignKey(name, ("owner",), "unit", ("id",), _ROWS, owner=True),))
             for name in names
         ]
         rng = np.random.default_rng(0)
