@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from privbench_core.schema.change import Change, Content, dump_change
 from privbench_core.schema.model import (
     Column,
     Domain,
@@ -28,14 +29,18 @@ def dump_enums(schema: Schema) -> dict[str, list[str]]:
     return {enum.name: list(enum.values) for enum in schema.enums}
 
 
-def dump_tables(schema: Schema, orphans: Mapping[str, str] | None = None) -> dict[str, Any]:
+def dump_tables(
+    schema: Schema, orphans: Mapping[str, str] | None = None, changes: Mapping[str, Change] | None = None
+) -> dict[str, Any]:
     """The ``tables`` part.
 
     Args:
         schema: The database.
         orphans: ``refuse`` or ``drop`` per `ForeignKey.name`; refuse where none is named.
+        changes: How a change is noticed; by content where no table is named.
     """
-    return {table.name: _table(table, schema, orphans or {}) for table in schema.tables}
+    noticed = {table.name: dump_change((changes or {}).get(table.name, Content())) for table in schema.tables}
+    return {table.name: {**noticed[table.name], **_table(table, schema, orphans or {})} for table in schema.tables}
 
 
 def _table(table: Table, schema: Schema, orphans: Mapping[str, str]) -> dict[str, Any]:

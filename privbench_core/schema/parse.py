@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from privbench_core.errors import did_you_mean
+from privbench_core.schema.change import Change, Content, parse_change
 from privbench_core.schema.columns import parse_column
 from privbench_core.schema.fields import MAX_COUNT, Node, Problems, as_name
 from privbench_core.schema.implied import without_implied
@@ -35,10 +36,12 @@ class ParsedTables:
     Attributes:
         tables: In spec order, without those too broken to stand.
         orphans: ``refuse`` or ``drop`` per `ForeignKey.name`.
+        changes: How a change is noticed, for the tables whose content is not compared.
     """
 
     tables: tuple[Table, ...]
     orphans: dict[str, str]
+    changes: dict[str, Change]
 
 
 def parse_tables(node: Node, enums: tuple[EnumType, ...] = ()) -> ParsedTables:
@@ -57,7 +60,12 @@ def parse_tables(node: Node, enums: tuple[EnumType, ...] = ()) -> ParsedTables:
         kept = _one_each(kept, node.problems)
         _bare(implied, node.problems)
         tables[table.name] = _with_enums(_with_keys(table, tuple(kept), tuple(implied)), named)
-    return ParsedTables(tuple(tables.values()), orphans)
+    chosen = {
+        name: parse_change(Node(name, node.fields[name], node.problems), public=table.public)
+        for name, table in tables.items()
+    }
+    changes = {name: change for name, change in chosen.items() if change != Content()}
+    return ParsedTables(tuple(tables.values()), orphans, changes)
 
 
 def _table(name: str, raw: object, problems: Problems, enums: Mapping[str, EnumType]) -> Table | None:
@@ -67,7 +75,7 @@ def _table(name: str, raw: object, problems: Problems, enums: Mapping[str, EnumT
     node = Node(name, raw, problems)
     node.only(
         *("primary_key", "columns", "foreign_keys", "unique", "public", "checks", "indexes", "dependencies"),
-        *("comment", "key_names", "generated"),
+        *("comment", "key_names", "generated", "change"),
     )
     key = node.names("primary_key", "name its column, or [a, b] for several distinct ones")
     columns = node.mapping("columns", "list them as name: type")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from privbench_core.errors import SpecError
+from privbench_core.schema.change import Change
 from privbench_core.schema.dump import dump_enums, dump_tables
 from privbench_core.schema.fields import Node, Problems, as_number
 from privbench_core.schema.location import home, relative, resolve
@@ -51,8 +52,10 @@ class Spec:
         state: Folder of the ledger and the releases.
         orphans: ``refuse`` or ``drop`` per `ForeignKey.name`.
         schedule: Cron expression of the refresh, or None.
+        observe: Cron expression of the looks for changes of the source, or None.
         workload: Absolute path of a file of queries to publish with the data, or None. The owner declares their text
             public.
+        changes: How a change of a table is noticed, where it is not by comparing its content.
     """
 
     schema: Schema
@@ -67,7 +70,9 @@ class Spec:
     state: Path = Path(_DEFAULT_STATE)
     orphans: Mapping[str, str] = field(default_factory=dict)
     schedule: str | None = None
+    observe: str | None = None
     workload: Path | None = None
+    changes: Mapping[str, Change] = field(default_factory=dict)
 
 
 def load_spec(path: str | Path) -> Spec:
@@ -94,12 +99,14 @@ def load_spec(path: str | Path) -> Spec:
 
 
 def _spec(node: Node, path: Path) -> Spec | None:
-    node.only("database", "source", "privacy", "synthesizer", "schedule", "state", "workload", "enums", "tables")
+    node.only(
+        "database", "source", "privacy", "synthesizer", "schedule", "observe", "state", "workload", "enums", "tables"
+    )
     database = node.name("database", "name the database")
     source = node.name("source", "write a folder, a DuckDB file or a database URL")
     state = node.name("state", "write a folder") if node.has("state") else _DEFAULT_STATE
     synthesizer, options = _synthesizer(node)
-    schedule = _schedule(node)
+    schedule, observe = _cron(node, "schedule"), _cron(node, "observe")
     workload = _workload(node, path.parent)
     privacy = node.mapping("privacy", "declare unit, delta, epsilons and lifetime")
     unit = privacy.name("unit", "name the table whose rows are protected") if privacy else None
@@ -118,7 +125,8 @@ def _spec(node: Node, path: Path) -> Spec | None:
     folder = path.parent
     return Spec(
         schema, resolve(source, folder), path, **budget, synthesizer=synthesizer, options=options,
-        state=Path(resolve(state, folder)), orphans=parsed.orphans, schedule=schedule, workload=workload,
+        state=Path(resolve(state, folder)), orphans=parsed.orphans, schedule=schedule, observe=observe,
+        workload=workload, changes=parsed.changes,
     )  # fmt: skip
 
 
@@ -133,13 +141,13 @@ def _synthesizer(node: Node) -> tuple[str, dict[str, Any]]:
     return inner.name("name", "name a synthesizer, like privbench") or _DEFAULT_SYNTHESIZER, options
 
 
-def _schedule(node: Node) -> str | None:
-    raw = node.fields.get("schedule")
+def _cron(node: Node, key: str) -> str | None:
+    raw = node.fields.get(key)
     if raw is None:
         return None
     parts = raw.split() if isinstance(raw, str) else []
     if len(parts) != _CRON_FIELDS or not all(_CRON_FIELD.fullmatch(part) for part in parts):
-        node.wrong("schedule", 'write five cron fields in quotes, like "0 3 * * 1"')
+        node.wrong(key, 'write five cron fields in quotes, like "0 3 * * 1"')
         return None
     return " ".join(parts)
 
@@ -214,10 +222,12 @@ def dump_spec(spec: Spec) -> str:
     content |= {"privacy": privacy, "synthesizer": named if spec.options else spec.synthesizer}
     if spec.schedule:
         content["schedule"] = spec.schedule
+    if spec.observe:
+        content["observe"] = spec.observe
     content["state"] = relative(str(spec.state), folder)
     if spec.workload:
         content["workload"] = {"file": relative(str(spec.workload), folder), "public": True}
     if spec.schema.enums:
         content["enums"] = dump_enums(spec.schema)
-    content["tables"] = dump_tables(spec.schema, spec.orphans)
+    content["tables"] = dump_tables(spec.schema, spec.orphans, spec.changes)
     return write_yaml(content)

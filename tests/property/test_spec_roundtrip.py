@@ -30,6 +30,7 @@ from privbench_core.schema import (
     dump_spec,
     load_spec,
 )
+from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.durations import duration_text
 
 # Words that some version of YAML reads as something other than text, beside ordinary ones.
@@ -81,6 +82,9 @@ SQL_TYPES = {
 SIZED = {ColumnType.TEXT, ColumnType.BYTES, ColumnType.JSON}
 ACTIONS = st.none() | st.sampled_from(["ON DELETE CASCADE", "ON UPDATE SET NULL DEFERRABLE INITIALLY DEFERRED"])
 ENUM = EnumType("mood x", ("no", "1e5", "it's", ""))
+
+
+CHANGES = words.map(Watermark) | words.map(VersionQuery)
 
 
 @st.composite
@@ -159,6 +163,8 @@ def specs(draw: st.DrawFn) -> Spec:
         lifetime_delta=delta,
         options=options,
         orphans=orphans,
+        observe=draw(st.none() | st.just("*/5 * * * *")),
+        changes=draw(st.dictionaries(st.sampled_from(["unit", "no", "1e5"]), CHANGES, max_size=3)),
     )
 
 
@@ -171,5 +177,14 @@ def test_dump_and_load_are_inverse(spec: Spec) -> None:
         loaded = load_spec(path)
     assert loaded.schema == spec.schema
     assert (loaded.source, loaded.orphans, loaded.options) == (spec.source, spec.orphans, spec.options)
-    for name in ("epsilons", "delta", "lifetime_epsilon", "lifetime_delta", "synthesizer", "schedule"):
+    for name in (
+        "epsilons",
+        "delta",
+        "lifetime_epsilon",
+        "lifetime_delta",
+        "synthesizer",
+        "schedule",
+        "observe",
+        "changes",
+    ):
         assert getattr(loaded, name) == getattr(spec, name)

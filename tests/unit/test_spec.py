@@ -157,6 +157,7 @@ def test_eight_mistakes_are_eight_problems(tmp_path: Path) -> None:
         ("{epsilon: 20}", "{epsilon: 20, delta: 1e-12}", "privacy.lifetime: delta is 1e-12; it cannot be below"),
         ("delta: 1e-9", "delta: -1", "privacy: delta is -1"),
         ("source: data", 'source: data\nschedule: "daily"', "spec: schedule is 'daily'"),
+        ("source: data", 'source: data\nobserve: "hourly"', "spec: observe is 'hourly'"),
         ("source: data", "source: data\nsynthesizer: {options: {}}", "synthesizer: name is missing"),
         ("database: shop", 'database: "a\\tb"', "'a\\tb': this name holds a character that cannot be printed"),
         ("  region:\n", "  Customer:\n", "customer, Customer: tables differ only by case"),
