@@ -31,7 +31,8 @@ create table if not exists lifetime(
     id integer primary key, database text not null, unit text not null, epsilon real not null, delta real not null,
     at text not null);
 create table if not exists reservation(
-    id integer primary key, database text not null, release text not null, step text not null, run text not null,
+    id integer primary key, database text not null, account text not null, release text not null,
+    step text not null, run text not null,
     measure text not null check (measure in ('pure', 'zcdp')), amount real not null check (amount >= 0),
     rho real not null, delta real not null, at text not null,
     state text not null check (state in ('reserved', 'released')), digest text);
@@ -45,8 +46,8 @@ create trigger if not exists reservation_kept before delete on reservation
     begin select raise(abort, 'append only'); end;
 create trigger if not exists reservation_stays before update on reservation
     when old.state = 'released' or new.state <> 'released' or old.amount <> new.amount or old.delta <> new.delta
-        or old.rho <> new.rho or old.database <> new.database or old.release <> new.release
-        or old.measure <> new.measure
+        or old.rho <> new.rho or old.database <> new.database or old.account <> new.account
+        or old.release <> new.release or old.measure <> new.measure
     begin select raise(abort, 'append only'); end;
 create trigger if not exists charge_stays before update on charge begin select raise(abort, 'append only'); end;
 create trigger if not exists charge_kept before delete on charge begin select raise(abort, 'append only'); end;
@@ -55,7 +56,7 @@ create trigger if not exists charge_kept before delete on charge begin select ra
 
 @dataclass(frozen=True)
 class Entry:
-    """One reservation: what a step may spend, and whether its result was stored."""
+    """One reservation: what a step may spend, whether its result was stored, and which account it is charged to."""
 
     id: int
     step: str
@@ -63,6 +64,7 @@ class Entry:
     price: Price
     at: str
     state: str
+    account: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,12 +86,14 @@ class Balance:
 
 
 class Ledger:
-    """The account of one database.
+    """The accounts of one database. Each may spend the whole lifetime budget, so the units of any two must be disjoint.
+
+    The account that nobody names, "", is that of a database whose units are all alike.
 
     Args:
         path: SQLite file, made if missing; ":memory:" for tests, which makes the ledger not durable.
-        database: Name of the account.
-        unit: The privacy unit, in words; an account's unit never changes.
+        database: Name of the database.
+        unit: The privacy unit, in words; a database's unit never changes.
         lifetime: The most that may ever be spent. A changed declaration is appended, and the latest counts.
     """
 
@@ -109,30 +113,41 @@ class Ledger:
         """Close the file."""
         self._db.close()
 
-    def reserve(self, release: str, step: str, run: str, price: Price) -> int:
+    def reserve(self, release: str, step: str, run: str, price: Price, account: str = "") -> int:
         """Set ``price`` aside for a step, durably, and return the reservation's id.
 
         Raises:
             BudgetExhaustedError: The lifetime budget cannot pay it; nothing was entered.
         """
         with self._transaction():
-            self.require(step, price)
-            row = (self.database, release, step, run, price.measure, price.amount, price.rho, price.delta, _now())
+            self.require(step, price, account)
+            row = (
+                self.database,
+                account,
+                release,
+                step,
+                run,
+                price.measure,
+                price.amount,
+                price.rho,
+                price.delta,
+                _now(),
+            )
             cursor = self._db.execute(
-                "insert into reservation(database, release, step, run, measure, amount, rho, delta, at, state)"
-                " values (?, ?, ?, ?, ?, ?, ?, ?, ?, 'reserved')",
+                "insert into reservation(database, account, release, step, run, measure, amount, rho, delta, at, state)"
+                " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'reserved')",
                 row,
             )
             return int(cursor.lastrowid or 0)
 
-    def require(self, what: str, price: Price) -> None:
+    def require(self, what: str, price: Price, account: str = "") -> None:
         """Check that ``price`` could be paid now, without setting anything aside.
 
         Raises:
             BudgetExhaustedError: It could not.
         """
-        if not self._affordable(price):
-            raise BudgetExhaustedError(self._refusal(what, price))
+        if not self._affordable(price, account):
+            raise BudgetExhaustedError(self._refusal(what, price, account))
 
     def charge(self, reservation: int, label: str, price: Price) -> None:
         """Write down one verb's charge inside a reservation, before it looks."""
@@ -151,22 +166,24 @@ class Ledger:
         ).fetchall()
         return frozenset(str(row[0]) for row in rows)
 
-    def entries(self) -> list[Entry]:
-        """All reservations, oldest first."""
+    def entries(self, account: str | None = None) -> list[Entry]:
+        """All reservations, oldest first; of one account if it is named."""
         rows = self._db.execute(
-            "select id, step, run, measure, amount, delta, at, state from reservation where database = ? order by id",
+            "select id, step, run, measure, amount, delta, at, state, account from reservation where database = ?"
+            " order by id",
             (self.database,),
         ).fetchall()
-        return [Entry(r[0], r[1], r[2], Price(Measure(r[3]), r[4], r[5]), r[6], r[7]) for r in rows]
+        entries = [Entry(r[0], r[1], r[2], Price(Measure(r[3]), r[4], r[5]), r[6], r[7], r[8]) for r in rows]
+        return [entry for entry in entries if account in {None, entry.account}]
 
     def charges(self, reservation: int) -> list[tuple[str, float]]:
         """(label, amount) of each verb inside a reservation, in order."""
         query = "select label, amount from charge where reservation = ? order by id"
         return [(str(label), float(amount)) for label, amount in self._db.execute(query, (reservation,)).fetchall()]
 
-    def balance(self) -> Balance:
-        """What is spent and left."""
-        pure, rho, _, epsilon = self._sums()
+    def balance(self, account: str = "") -> Balance:
+        """What is spent and left of an account."""
+        pure, rho, _, epsilon = self._sums(account)
         life = self.lifetime
         if rho == 0:
             spent = 0.0
@@ -208,20 +225,21 @@ class Ledger:
                     (self.database, unit, lifetime.epsilon, lifetime.delta, _now()),
                 )
 
-    def _sums(self) -> tuple[bool, float, float, float]:
+    def _sums(self, account: str) -> tuple[bool, float, float, float]:
         """(all entries pure, Σρ, Σδ, Σε of the pure ones)."""
         row = self._db.execute(
             "select coalesce(sum(measure <> 'pure'), 0), coalesce(sum(rho), 0), coalesce(sum(delta), 0),"
-            " coalesce(sum(case when measure = 'pure' then amount else 0 end), 0) from reservation where database = ?",
-            (self.database,),
+            " coalesce(sum(case when measure = 'pure' then amount else 0 end), 0) from reservation"
+            " where database = ? and account = ?",
+            (self.database, account),
         ).fetchone()
         return row[0] == 0, float(row[1]), float(row[2]), float(row[3])
 
     def _rho_cap(self) -> float:
         return self.lifetime.total().amount
 
-    def _affordable(self, price: Price) -> bool:
-        pure, rho, delta, epsilon = self._sums()
+    def _affordable(self, price: Price, account: str) -> bool:
+        pure, rho, delta, epsilon = self._sums(account)
         pure = pure and price.measure is Measure.PURE and delta + price.delta == 0
         if pure and epsilon + price.amount <= self.lifetime.epsilon * _SLACK:
             return True
@@ -230,15 +248,15 @@ class Ledger:
         within = rho + price.rho <= self._rho_cap() * _SLACK
         return within and delta + price.delta <= self.lifetime.threshold_delta * _SLACK
 
-    def _refusal(self, step: str, price: Price) -> str:
-        balance = self.balance()
+    def _refusal(self, step: str, price: Price, account: str) -> str:
+        balance = self.balance(account)
         life = self.lifetime
         if life.delta == 0 and price.measure is not Measure.PURE:
             return f"{step}: costs {price}, but the lifetime budget is pure (delta 0). Run with delta 0."
         if life.delta == 0:
             short = price.amount - balance.left
             return f"{step}: costs {price}, {balance.left:.6g} of ε={life.epsilon:g} is left, {short:.6g} too little."
-        _, _, delta, _ = self._sums()
+        _, _, delta, _ = self._sums(account)
         short = max(0.0, price.rho - balance.rho_left)
         lacking = (
             f"{short:.6g} too little"

@@ -114,6 +114,23 @@ def test_a_changed_lifetime_is_written_down_and_counts(tmp_path: Path) -> None:
     smaller.close()
 
 
+def test_each_account_may_spend_the_whole_lifetime_and_no_more() -> None:
+    ledger = open_ledger(lifetime=PURE)
+    ledger.reserve("a", "s", "run", Price(Measure.PURE, 2.0))
+    with pytest.raises(BudgetExhaustedError):
+        ledger.require("t", Price(Measure.PURE, 0.5))
+    ledger.require("t", Price(Measure.PURE, 0.5), "2027")
+    ledger.reserve("b", "t", "run", Price(Measure.PURE, 1.5), "2027")
+    with pytest.raises(BudgetExhaustedError, match=r"0\.5 of ε=2 is left"):
+        ledger.reserve("c", "u", "run", Price(Measure.PURE, 1.0), "2027")
+    assert ledger.balance().spent == 2.0
+    assert ledger.balance("2027").spent == 1.5
+    assert [(entry.step, entry.account) for entry in ledger.entries()] == [("s", ""), ("t", "2027")]
+    assert [entry.step for entry in ledger.entries("2027")] == ["t"]
+    assert [entry.step for entry in ledger.entries("")] == ["s"]
+    ledger.close()
+
+
 TAMPERING = [
     "delete from reservation",
     "delete from charge",
@@ -125,6 +142,7 @@ TAMPERING = [
     "update reservation set delta = 0",
     "update reservation set measure = 'zcdp'",
     "update reservation set database = 'elsewhere'",
+    "update reservation set account = 'other'",
     "update reservation set release = 'other'",
     "update reservation set state = 'reserved'",
     "update reservation set state = 'released', amount = 0",
