@@ -30,6 +30,7 @@ from tests.helpers.faults import PAID, Town
 from tests.helpers.ledgers import Place, new_place, raw
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
+DEPLOYMENT = Path(__file__).parents[1] / "integration" / "test_deploy_postgres.py"
 NewTown = Callable[..., Town]
 IN_POSTGRESQL_SLOWLY = pytest.mark.parametrize(
     "place", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
@@ -266,14 +267,17 @@ def test_the_state_folder_is_another_one(new_town: NewTown, tmp_path: Path) -> N
         Workspace(load_spec(town.spec))
 
 
-def test_the_page_lists_exactly_these_tests() -> None:
-    rows = re.findall(r"^\|.*`(test_\w+)` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    here = [Path(__file__), Path(__file__).parents[1] / "integration" / "test_deploy_postgres.py"]
-    written = [
-        node.name
-        for path in here
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+def test_the_page_lists_exactly_these_tests(request: pytest.FixtureRequest) -> None:
+    listed = re.findall(r"^\|.*`(test_\w+)` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    here, deployed = (_tests(path) for path in (Path(__file__), DEPLOYMENT))
+    assert len(listed) == len(set(listed))
+    assert here - {request.function.__name__} == set(listed) & here
+    assert set(listed) <= here | deployed
+
+
+def _tests(path: Path) -> set[str]:
+    """Names of the tests in a file."""
+    found = [
+        node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.FunctionDef)
     ]
-    faults = [name for name in written if name in rows or (name in Path(__file__).read_text(encoding="utf-8"))]
-    assert sorted(rows) == sorted(set(faults) - {"test_the_page_lists_exactly_these_tests"})
+    return {node.name for node in found if node.name.startswith("test_")}
