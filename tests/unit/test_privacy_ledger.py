@@ -374,8 +374,13 @@ def test_what_is_waited_for_is_given_up_in_the_end(
     place = new_place("postgresql", tmp_path, lambda: postgres)
     ledger, other = open_ledger(place), open_ledger(place)
     monkeypatch.setattr(ledger_postgres, "_BEGIN", ledger_postgres._BEGIN.replace("'60s'", "'100ms'"))
-    monkeypatch.setattr(other, "require", lambda *_: ledger.reserve("a", "s", "run", Price(Measure.PURE, 1.0)))
-    with pytest.raises(LedgerError, match="LockNotAvailable"):  # the one holds the lock, the other does not get it
+
+    def want_it_too(*_: object) -> None:
+        other._store.query("select 1")  # now the other one holds the lock
+        ledger.reserve("a", "s", "run", Price(Measure.PURE, 1.0))
+
+    monkeypatch.setattr(other, "require", want_it_too)
+    with pytest.raises(LedgerError, match="LockNotAvailable"):
         other.reserve("b", "t", "run", Price(Measure.PURE, 1.0))
     assert ledger.entries() == []
     assert ledger.reserve("a", "s", "run", Price(Measure.PURE, 1.0))
