@@ -12,14 +12,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks import adult, evaluation, orchestration, report, sandag, schemas, skew, stats, tpch
+from benchmarks import adult, evaluation, ledger, orchestration, report, sandag, schemas, skew, stats, tpch
 from privbench_core.errors import PrivbenchError
 
 
 def main() -> int:
     """Run what was asked for; 0 if all of it succeeded, 1 with a line on stderr if not."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
-    names = ("adult", "sandag", "skew", "schemas", "stats", "tpch", "evaluation", "orchestration")
+    names = ("adult", "sandag", "skew", "schemas", "stats", "tpch", "evaluation", "orchestration", "ledger")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, default=3, help="runs per figure (default 3)")
@@ -42,6 +42,7 @@ def main() -> int:
         "tpch": partial(tpch.run, **common),
         "evaluation": partial(evaluation.run, given.data, progress=_tell),
         "orchestration": partial(orchestration.run, progress=_tell),
+        "ledger": partial(ledger.run, seeds=given.seeds, progress=_tell),
     }
     try:
         for name, measure in sections.items():

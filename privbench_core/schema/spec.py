@@ -31,6 +31,7 @@ _PUBLIC_TEXT = (
     "the text of the queries is published, so declare that it says nothing about private rows: write public: true, "
     "or leave the workload out"
 )
+_LEDGER = re.compile(r"(postgres(ql(\+psycopg)?)?://\S+|\$\{\w+\})$")
 _CRON_FIELDS = 5
 _CRON_FIELD = re.compile(r"[\d*/,\-A-Za-z?#]+")
 
@@ -53,6 +54,7 @@ class Spec:
         orphans: ``refuse`` or ``drop`` per `ForeignKey.name`.
         schedule: Cron expression of the refresh, or None.
         observe: Cron expression of the looks for changes of the source, or None.
+        ledger: URL of the PostgreSQL database that holds the ledger, as written; None for a file in ``state``.
         workload: Absolute path of a file of queries to publish with the data, or None. The owner declares their text
             public.
         changes: How a change of a table is noticed, where it is not by comparing its content.
@@ -73,6 +75,7 @@ class Spec:
     observe: str | None = None
     workload: Path | None = None
     changes: Mapping[str, Change] = field(default_factory=dict)
+    ledger: str | None = field(default=None, repr=False)  # may hold a password
 
 
 def load_spec(path: str | Path) -> Spec:
@@ -111,6 +114,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
     privacy = node.mapping("privacy", "declare unit, delta, epsilons and lifetime")
     unit = privacy.name("unit", "name the table whose rows are protected") if privacy else None
     budget = _budget(privacy) if privacy else None
+    ledger = _ledger(privacy) if privacy else None
     tables = node.mapping("tables", "list them as name: {primary_key:, columns:}")
     if tables is None:
         return None
@@ -126,7 +130,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
     return Spec(
         schema, resolve(source, folder), path, **budget, synthesizer=synthesizer, options=options,
         state=Path(resolve(state, folder)), orphans=parsed.orphans, schedule=schedule, observe=observe,
-        workload=workload, changes=parsed.changes,
+        workload=workload, changes=parsed.changes, ledger=ledger,
     )  # fmt: skip
 
 
@@ -169,7 +173,7 @@ def _workload(node: Node, folder: Path) -> Path | None:
 
 def _budget(node: Node) -> dict[str, Any] | None:
     """The budget fields of `Spec`, or None if one of them is missing or wrong."""
-    node.only("unit", "delta", "epsilons", "lifetime")
+    node.only("unit", "delta", "epsilons", "lifetime", "ledger")
     delta = _delta(node, "write 0 for pure differential privacy, or a small number like 1.0e-9")
     epsilons = _epsilons(node)
     raw = node.fields.get("lifetime")
@@ -186,6 +190,19 @@ def _budget(node: Node) -> dict[str, Any] | None:
     if total < min(epsilons):
         lifetime.wrong("epsilon", f"it cannot pay for the smallest release, {min(epsilons)!r}; raise it")
     return {"epsilons": epsilons, "delta": delta, "lifetime_epsilon": total, "lifetime_delta": total_delta}
+
+
+def _ledger(privacy: Node) -> str | None:
+    raw = privacy.fields.get("ledger")
+    if raw is None:
+        return None
+    if not isinstance(raw, str) or not _LEDGER.match(raw):
+        # The text is not repeated: it may hold a password.
+        privacy.problems.lines.append(
+            "privacy.ledger: not a PostgreSQL URL; write postgresql://user:${PASSWORD}@host/database, or ${VARIABLE}"
+        )
+        return None
+    return raw
 
 
 def _delta(node: Node, todo: str) -> float | None:
@@ -211,12 +228,14 @@ def _epsilons(node: Node) -> tuple[float, ...]:
 def dump_spec(spec: Spec) -> str:
     """The spec as YAML; `load_spec` of it, saved at ``spec.path``, gives an equal spec."""
     folder = spec.path.parent
-    privacy = {
+    privacy: dict[str, Any] = {
         "unit": spec.schema.unit,
         "delta": spec.delta,
         "epsilons": list(spec.epsilons),
         "lifetime": {"epsilon": spec.lifetime_epsilon, "delta": spec.lifetime_delta},
     }
+    if spec.ledger:
+        privacy["ledger"] = spec.ledger
     named = {"name": spec.synthesizer, "options": dict(spec.options)}
     content: dict[str, Any] = {"database": spec.schema.name, "source": relative(spec.source, folder)}
     content |= {"privacy": privacy, "synthesizer": named if spec.options else spec.synthesizer}
