@@ -19,7 +19,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.models.estimate import combine, fit_margins, onto_simplex
+from privbench_core.models.estimate import combine, onto_simplex
+from privbench_core.models.joints import estimated_joint
 from privbench_core.models.nodes import Leaf
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
@@ -27,7 +28,9 @@ from privbench_core.privacy.queries import Distances, Marginal
 
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
+_EXACT = 1e-9  # noise of counts that are known exactly: what is divided by it stays finite
 _STRONG = 0.3  # of all rows: the score of two columns that determine each other is one minus the likeliest values
+_ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 _SHARES = (0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)  # of what a leaf has left, for joints rather than marginals
 
 
@@ -37,27 +40,40 @@ class OneWay:
 
     Attributes:
         counts: Column -> noisy counts, shape (size,).
-        sigma: Standard deviation of their noise.
+        sigmas: Column -> standard deviation of the noise on each of them, shape (size,).
         rows: Noisy number of rows, where there are no columns to add up.
     """
 
     counts: Mapping[str, Array]
-    sigma: float
+    sigmas: Mapping[str, Array]
     rows: float = 1.0
+
+    @classmethod
+    def alike(cls, counts: Mapping[str, Array], sigma: float, rows: float = 1.0) -> OneWay:
+        """With the same noise on every count."""
+        return cls(counts, {name: np.full(len(values), sigma) for name, values in counts.items()}, rows)
 
     @property
     def total(self) -> float:
         """Number of rows (weighted): the columns' sums averaged by their variances, at least 1."""
         if not self.counts:
             return self.rows
-        sizes = np.array([len(c) for c in self.counts.values()], dtype=float)
+        variances = np.array([self._variances(name).sum() for name in self.counts])
         sums = np.array([c.sum() for c in self.counts.values()])
-        return max(1.0, float(np.average(sums, weights=1 / sizes)))
+        return max(1.0, float(np.average(sums, weights=1 / variances)))
 
     def clean(self) -> dict[str, Array]:
         """Non-negative counts that add up to `total`."""
         total = self.total
-        return {name: onto_simplex(counts, total) for name, counts in self.counts.items()}
+        return {name: onto_simplex(counts, total, self._variances(name)) for name, counts in self.counts.items()}
+
+    def only(self, names: Iterable[str]) -> OneWay:
+        """Some of the columns."""
+        kept = tuple(names)
+        return OneWay({name: self.counts[name] for name in kept}, {name: self.sigmas[name] for name in kept}, self.rows)
+
+    def _variances(self, name: str) -> Array:
+        return np.maximum(self.sigmas[name], _EXACT) ** 2
 
 
 @dataclass(frozen=True)
@@ -67,13 +83,11 @@ class PairwiseFit:
     Attributes:
         score_share: Part of the price for the dependence scores.
         noise_factor: Weight of the expected noise of a pair's cells against its score.
-        independence: Weight of the independent product mixed into each joint, so that nothing released is exactly zero.
         max_pairs: Cap on joints per leaf.
     """
 
     score_share: float = 0.08
-    noise_factor: float = 0.4
-    independence: float = 0.02
+    noise_factor: float = 0.2
     max_pairs: int = 400
 
     def fit(self, curator: Curator, one_way: OneWay, price: Price) -> Leaf:
@@ -92,14 +106,14 @@ class PairwiseFit:
         scores = pair_scores(curator, clean, pairs, for_scores)
         rest = price.share(1 - self.score_share)
         cells = _cells(clean, pairs)
-        codes = sum(len(counts) for counts in clean.values())
+        first = np.concatenate([one_way.sigmas[name] for name in clean])
 
         def promise(share: float) -> float:
             """Expected L1 error over all pairs if ``share`` of the rest goes to joints."""
             gain, _ = self.choose(curator, scores, cells, rest.share(share)) if share > 0 else (0.0, None)
             again = curator.sigma([Marginal(())] * len(clean), rest.share(1 - share)) if share < 1 else math.inf
-            sigma = (one_way.sigma**-2 + again**-2) ** -0.5 if one_way.sigma > 0 else 0.0
-            return self.noise_factor * sigma * codes * (len(clean) - 1) - gain
+            left = first / np.sqrt(1 + (first / again) ** 2)
+            return _ABSOLUTE * float(left.sum()) * (len(clean) - 1) - gain
 
         share = min(_SHARES, key=promise)
         better = self._again(curator, one_way, rest.share(1 - share)) if share < 1 else one_way
@@ -147,17 +161,14 @@ class PairwiseFit:
     def measure(
         self, curator: Curator, pairs: Sequence[Pair], clean: Mapping[str, Array], price: Price
     ) -> dict[Pair, Array]:
-        """Joint probabilities of ``pairs``: measured, projected, fitted to the marginals, never exactly zero."""
+        """Joint probabilities of ``pairs``: measured, rid of noise, fitted to the marginals, never exactly zero."""
         total = _total(clean)
         sizes = np.array([len(clean[a]) * len(clean[b]) for a, b in pairs], dtype=float)
         shares = sizes ** (2 / 3) / (sizes ** (2 / 3)).sum()  # minimises the sum of expected L1 errors
         joints = {}
         for (a, b), share in zip(pairs, shares, strict=True):
             noisy = curator.measure(f"{a} x {b}", [Marginal((a, b))], price.share(float(share)))
-            margins = [((0,), clean[a]), ((1,), clean[b])]
-            joint = fit_margins(onto_simplex(noisy.values[0], total), margins, 3)
-            product = np.outer(clean[a], clean[b]) / total**2
-            joints[a, b] = (1 - self.independence) * joint / max(joint.sum(), 1e-300) + self.independence * product
+            joints[a, b] = estimated_joint(noisy.values[0], clean[a], clean[b], noisy.sigma) / total
         return joints
 
     def _again(self, curator: Curator, one_way: OneWay, price: Price) -> OneWay:
@@ -165,11 +176,12 @@ class PairwiseFit:
         names = [name for name, counts in one_way.counts.items() if len(counts) > 1] or list(one_way.counts)
         again = curator.measure("one-way again", [Marginal((name,)) for name in names], price)
         merged = {
-            name: combine(one_way.counts[name], one_way.sigma, counts, again.sigma)
+            name: combine(one_way.counts[name], one_way.sigmas[name], counts, again.sigma)
             for name, counts in zip(names, again.values, strict=True)
         }
-        better = {name: counts for name, (counts, _) in merged.items()}
-        return OneWay({**one_way.counts, **better}, merged[names[0]][1], one_way.rows)
+        counts = {name: better for name, (better, _) in merged.items()}
+        sigmas = {name: better for name, (_, better) in merged.items()}
+        return OneWay({**one_way.counts, **counts}, {**one_way.sigmas, **sigmas}, one_way.rows)
 
 
 def _telling(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair]:

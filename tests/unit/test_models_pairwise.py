@@ -59,7 +59,7 @@ def test_independent_columns_are_measured_one_by_one():
     rng = np.random.default_rng(1)
     codes = {name: rng.integers(0, SIZES[name], 3000).astype(np.int32) for name in SIZES}
     curator, account = curator_of(codes, SIZES, Price(Measure.ZCDP, 0.01))
-    noisy = OneWay({n: c + 30.0 for n, c in one_way_of(codes, SIZES).counts.items()}, 100.0)
+    noisy = OneWay.alike({n: c + 30.0 for n, c in one_way_of(codes, SIZES).counts.items()}, 100.0)
     leaf = PairwiseFit().fit(curator, noisy, Price(Measure.ZCDP, 0.01))
     assert leaf.pairs == {}
     exact = {name: joint_of(codes, SIZES, name) for name in SIZES}
@@ -86,15 +86,15 @@ def test_scores_are_r_scores_in_rows():
 
 
 def test_the_number_of_rows_is_averaged_over_columns_by_their_noise():
-    one_way = OneWay({"few": np.array([60.0, 60.0]), "many": np.full(8, 12.5)}, 1.0)
+    one_way = OneWay.alike({"few": np.array([60.0, 60.0]), "many": np.full(8, 12.5)}, 1.0)
     assert one_way.total == pytest.approx((120 * 4 + 100) / 5)
     clean = one_way.clean()
     assert all(counts.sum() == pytest.approx(one_way.total) for counts in clean.values())
 
 
 def test_without_columns_the_number_of_rows_is_what_was_measured():
-    assert OneWay({}, 1.0, rows=17.0).total == 17.0
-    assert OneWay({"a": np.array([-5.0, 1.0])}, 1.0).total == 1.0
+    assert OneWay.alike({}, 1.0, rows=17.0).total == 17.0
+    assert OneWay.alike({"a": np.array([-5.0, 1.0])}, 1.0).total == 1.0
 
 
 @pytest.mark.parametrize("measure", list(Measure))

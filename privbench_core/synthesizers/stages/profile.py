@@ -44,18 +44,21 @@ class Profile:
         coders: Column -> coder.
         one_way: Noisy counts of the codes; for an owned table, of units (rows weigh 1/group size).
         total: Noisy number of rows (weighted likewise).
+        sigma: Standard deviation of the noise on a cell; codes of several cells have more.
     """
 
     coders: Mapping[str, Coder]
     one_way: OneWay
     total: float
+    sigma: float
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""
         return {
             "coders": [[name, coder.to_dict()] for name, coder in self.coders.items()],
             "counts": [[name, counts] for name, counts in self.one_way.counts.items()],
-            "sigma": self.one_way.sigma,
+            "sigmas": [[name, sigmas] for name, sigmas in self.one_way.sigmas.items()],
+            "sigma": self.sigma,
             "total": self.total,
         }
 
@@ -63,7 +66,8 @@ class Profile:
     def from_dict(cls, stored: Mapping[str, Any]) -> Profile:
         """The inverse of `to_dict`."""
         coders = {name: Coder.from_dict(coder) for name, coder in stored["coders"]}
-        return cls(coders, OneWay(dict(stored["counts"]), stored["sigma"], stored["total"]), stored["total"])
+        one_way = OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["total"])
+        return cls(coders, one_way, stored["total"], stored["sigma"])
 
 
 def profile_step(schema: Schema, table: Table, price: Price) -> Step:
@@ -109,11 +113,17 @@ def profile_table(door: Door, table: Table, price: Price) -> tuple[Profile, dict
     found = dict(zip(telling, noisy.values, strict=False))
     binnings = {name: merge_cells(found[name], codec, noisy.sigma, _MAX_CODES) for name, codec in telling.items()}
     counts = {name: binning.sums(found[name]) for name, binning in binnings.items()}
-    total = OneWay(counts, noisy.sigma).total if telling else max(1.0, float(noisy.values[0]))
+    cells = {name: binning.sums(np.ones(len(found[name]))) for name, binning in binnings.items()}
+    sigmas = {name: noisy.sigma * np.sqrt(number) for name, number in cells.items()}
+    total = OneWay(counts, sigmas).total if telling else max(1.0, float(noisy.values[0]))
     # A column of one cell (made anew, never NULL) says nothing: it is coded, so that it is drawn, but not measured.
     coders = {name: Coder(codec, binnings.get(name)) for name, codec in codecs.items()}
-    one_way = OneWay({name: counts.get(name, np.array([total])) for name in codecs}, noisy.sigma, total)
-    return Profile(coders, one_way, total), {name: (codec, found[name]) for name, codec in telling.items()}
+    one_way = OneWay(
+        {name: counts.get(name, np.array([total])) for name in codecs},
+        {name: sigmas.get(name, np.array([noisy.sigma])) for name in codecs},
+        total,
+    )
+    return Profile(coders, one_way, total, noisy.sigma), {name: (codec, found[name]) for name, codec in telling.items()}
 
 
 def lists_to_learn(table: Table) -> list[Column]:
@@ -145,7 +155,7 @@ def _bar(measure: Measure, sigma: float, cells: int) -> float:
 def _summary(table: Table, profile: Profile, cells: Mapping[str, tuple[Codec, Array]]) -> dict[str, Any]:
     """Released facts for people: sizes, clamped values, histograms."""
     bars, clamped = {}, {}
-    sigma = profile.one_way.sigma
+    sigma = profile.sigma
     for name, (codec, counts) in cells.items():
         outside = float(sum(counts[cell] for cell in codec.outside))
         if codec.outside and outside > 3 * sigma * np.sqrt(len(codec.outside)):
