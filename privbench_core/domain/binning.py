@@ -166,7 +166,7 @@ def _merge_list(noisy: Floats, sigma: float, max_codes: int) -> tuple[NDArray[np
 def _merge_ordered(noisy: Floats, sigma: float, max_codes: int) -> tuple[NDArray[np.int64], Floats]:
     """Codes and unnormalised weights of interval cells: groups of neighbours, in order."""
     starts = segments(noisy, sigma)
-    weights = smoothed(noisy, starts)
+    weights = smoothed(noisy, starts, sigma)
     final = starts[merge_smallest(segment_sums(noisy, starts), max_codes)]
     code_of = np.repeat(np.arange(len(final)), np.diff(np.append(final, len(noisy))))
     empty = np.bincount(code_of, weights) <= 0

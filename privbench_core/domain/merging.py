@@ -12,6 +12,7 @@ Starts = NDArray[np.int64]
 _PENALTY = 5.0  # noise variances that a cut must save; chosen on Adult among 2 to 8, where results differ little
 _BANDWIDTH = 0.15  # of a segment's length; with a piecewise constant density (0) errors are up to a third larger
 _REACH = 4.0  # widths of the Gaussian that count
+_POSSIBLE = 0.3  # standard deviations that an estimate is at least: a noisy count below zero does not rule a cell out
 
 
 def segments(counts: Floats, sigma: float) -> Starts:
@@ -49,34 +50,60 @@ def segments(counts: Floats, sigma: float) -> Starts:
     return np.array(cuts[::-1], np.int64)
 
 
-def smoothed(counts: Floats, starts: Starts) -> Floats:
-    """Estimated counts of all cells, never negative: averages over neighbours, as near as their segment is short.
+def smoothed(counts: Floats, starts: Starts, sigma: float) -> Floats:
+    """Estimated counts of all cells, none below zero.
 
-    A constant per segment would put steps into what is mostly smooth. Each cell is averaged by a Gaussian whose width
-    is `_BANDWIDTH` of its segment's length, so that the estimate is fine where the counts change fast. Cells that are
-    segments of their own keep their count, and lend nothing to their neighbours: they stood out.
+    A constant per segment would put steps into what is mostly smooth. So the cells of a segment are averaged over their
+    neighbours by a Gaussian whose width is `_BANDWIDTH` of the segment's length (fine where counts change fast), unless
+    noise alone would make as much of a shape; and of what the cells have beside that shape, the share is kept that
+    noise does not explain. Cells that are segments of their own keep their count and lend nothing to their neighbours:
+    they stood out.
 
     Args:
         counts: Noisy counts in order, shape (n,).
         starts: First cell of each segment (`segments`).
+        sigma: Standard deviation of the noise.
 
-    >>> smoothed(np.array([8.0, 12.0, 8.0, 12.0, 90.0]), np.array([0, 4])).round().tolist()
-    [9.0, 10.0, 10.0, 11.0, 90.0]
+    >>> smoothed(np.array([8.0, 12.0, 8.0, 12.0, 90.0]), np.array([0, 4]), 3.0).tolist()
+    [10.0, 10.0, 10.0, 10.0, 90.0]
     """
     n = len(counts)
-    lengths = np.diff(np.append(starts, n))
-    lends = np.repeat(lengths > 1, lengths)
+    ends = np.append(starts[1:], n)
+    lends = np.repeat(ends - starts > 1, ends - starts)
     result = counts.astype(np.float64)
-    for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-        if length > 1:
-            width = _BANDWIDTH * length
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        if end - start > 1:
+            width = _BANDWIDTH * (end - start)
             reach = int(np.ceil(_REACH * width))
-            near = np.arange(max(start - reach, 0), min(start + length + reach, n))
+            near = np.arange(max(start - reach, 0), min(end + reach, n))
             near = near[lends[near]]
-            apart = np.arange(start, start + length)[:, None] - near
-            kernel = np.exp(-0.5 * (apart / width) ** 2)
-            result[start : start + length] = kernel @ counts[near] / kernel.sum(axis=1)
+            kernel = np.exp(-0.5 * ((np.arange(start, end)[:, None] - near) / width) ** 2)
+            kernel /= kernel.sum(axis=1, keepdims=True)
+            own = kernel[:, np.searchsorted(near, start) :]
+            result[start:end] = _estimated(
+                counts[start:end], kernel @ counts[near], (kernel**2).sum(axis=1), own, sigma
+            )
     return np.maximum(result, 0.0)
+
+
+def _estimated(counts: Floats, shape: Floats, variances: Floats, own: Floats, sigma: float) -> Floats:
+    """The cells of one segment: `smoothed`.
+
+    Args:
+        counts: Noisy counts.
+        shape: The same, averaged.
+        variances: Of the averages, in those of a count.
+        own: Weights of the segment's cells in the averages; more columns may follow.
+        sigma: Standard deviation of the noise.
+    """
+    freedom = len(counts) - float(np.trace(own))
+    if ((shape - counts.mean()) ** 2).sum() <= sigma**2 * variances.sum():
+        shape, variances = np.full(len(counts), counts.mean()), np.full(len(counts), 1 / len(counts))
+        freedom = len(counts) - 1.0
+    beside = counts - shape
+    spread = float((beside**2).sum()) / max(freedom, 1.0)
+    kept = max(0.0, 1 - sigma**2 / spread) if spread > 0 else 0.0
+    return np.asarray(np.maximum(shape + kept * beside, _POSSIBLE * sigma * np.sqrt(variances)))
 
 
 def merge_smallest(counts: Floats, at_most: int) -> Starts:

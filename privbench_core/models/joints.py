@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from privbench_core.models.estimate import fit_margins, onto_simplex
 
 Array = NDArray[np.float64]
-_FLOOR = 0.01  # of the product of the marginals: no cell is ruled out
+_FLOOR = 0.01  # of the product of the marginals, but no more than the noise: no cell is ruled out
 _ROUNDS = 20
 
 
@@ -39,7 +39,8 @@ def estimated_joint(noisy: Array, first: Array, second: Array, sigma: float) -> 
     low = low_rank(excess, sigma)
     if low.risk < cut_risk:
         cut = onto_simplex(product + low.matrix, total)
-    return fit_margins(np.maximum(cut, _FLOOR * product), [((0,), first), ((1,), second)], _ROUNDS)
+    cut = np.maximum(cut, np.minimum(_FLOOR * product, sigma))
+    return fit_margins(cut, [((0,), first), ((1,), second)], _ROUNDS)
 
 
 @dataclass(frozen=True)

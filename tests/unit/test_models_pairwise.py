@@ -32,7 +32,7 @@ def test_the_planted_pairs_are_found_and_no_others():
 def test_an_exact_leaf_reproduces_marginals_and_the_joints_it_measured():
     codes = planted()
     curator, _ = curator_of(codes, SIZES)
-    leaf = PairwiseFit(independence=0.0).fit(curator, one_way_of(codes, SIZES), PLENTY)
+    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES), PLENTY)
     rows = Rows(6000)
     leaf.draw(rows, np.random.default_rng(0))
     for name in SIZES:
