@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from privbench_core.models.estimate import fit_margins, onto_simplex
 
 Array = NDArray[np.float64]
-_FLOOR = 0.01  # of the product of the marginals, but no more than the noise: no cell is ruled out
+_FLOOR = 0.03  # of the product of the marginals, but no more than the noise: no cell is ruled out
 _ROUNDS = 20
 
 

@@ -31,6 +31,9 @@ Pair = tuple[str, str]
 _EXACT = 1e-9  # noise of counts that are known exactly: what is divided by it stays finite
 _STRONG = 0.3  # of all rows: the score of two columns that determine each other is one minus the likeliest values
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
+_RANK = 1.5  # of what a joint usually has over the product of its marginals
+_POSSIBLE = 0.3  # standard deviations that a count is at least: noise does not rule a value out
+_RARELY = 0.2  # of an equal share of the rows: most that a value is given without evidence
 _SHARES = (0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)  # of what a leaf has left, for joints rather than marginals
 
 
@@ -63,9 +66,15 @@ class OneWay:
         return max(1.0, float(np.average(sums, weights=1 / variances)))
 
     def clean(self) -> dict[str, Array]:
-        """Non-negative counts that add up to `total`."""
-        total = self.total
-        return {name: onto_simplex(counts, total, self._variances(name)) for name, counts in self.counts.items()}
+        """Counts that add up to `total`, none of them zero unless its noise is."""
+        return {name: self._possible(name) for name in self.counts}
+
+    def _possible(self, name: str) -> Array:
+        total, variances = self.total, self._variances(name)
+        nearest = onto_simplex(self.counts[name], total, variances)
+        least = np.minimum(_POSSIBLE * np.sqrt(variances), _RARELY * total / len(nearest))
+        raised = np.maximum(nearest, least)
+        return np.asarray(raised * (total / raised.sum()))
 
     def only(self, names: Iterable[str]) -> OneWay:
         """Some of the columns."""
@@ -87,7 +96,7 @@ class PairwiseFit:
     """
 
     score_share: float = 0.08
-    noise_factor: float = 0.2
+    noise_factor: float = 0.28
     max_pairs: int = 400
 
     def fit(self, curator: Curator, one_way: OneWay, price: Price) -> Leaf:
@@ -163,7 +172,7 @@ class PairwiseFit:
     ) -> dict[Pair, Array]:
         """Joint probabilities of ``pairs``: measured, rid of noise, fitted to the marginals, never exactly zero."""
         total = _total(clean)
-        sizes = np.array([len(clean[a]) * len(clean[b]) for a, b in pairs], dtype=float)
+        sizes = _cells(clean, pairs)
         shares = sizes ** (2 / 3) / (sizes ** (2 / 3)).sum()  # minimises the sum of expected L1 errors
         joints = {}
         for (a, b), share in zip(pairs, shares, strict=True):
@@ -194,7 +203,14 @@ def _leaf(one_way: OneWay, joints: Mapping[Pair, Array]) -> Leaf:
 
 
 def _cells(clean: Mapping[str, Array], pairs: Sequence[Pair]) -> Array:
-    return np.array([len(clean[a]) * len(clean[b]) for a, b in pairs], dtype=float)
+    """How many cells' noise the joint of each pair is left with.
+
+    Of the L1 norm of its cells' noise, an estimate of rank r keeps that of about r(rows + columns) free numbers, spread
+    over all cells: √(cells · free).
+    """
+    rows, columns = (np.array([len(clean[pair[side]]) for pair in pairs], dtype=float) for side in (0, 1))
+    free = np.minimum((rows - 1) * (columns - 1), _RANK * (rows + columns - 2))
+    return np.asarray(np.sqrt(rows * columns * free))
 
 
 def pair_scores(curator: Curator, clean: Mapping[str, Array], candidates: Sequence[Pair], price: Price) -> Array:
