@@ -48,7 +48,7 @@ class Shape:
         rng = np.random.default_rng(len(self.sizes) * 1_000_003 + self.rows)
         columns: list[NDArray[np.int64]] = []
         for size in self.sizes:
-            shares = rng.dirichlet(np.ones(size)) if self.rough else np.exp(-np.linspace(-1, 3, size) ** 2)
+            shares = rng.dirichlet(np.ones(size)) if self.rough else np.exp(-(np.linspace(-1, 3, size) ** 2))
             own = rng.choice(size, self.rows, p=shares / shares.sum())
             if columns:
                 follows = rng.random(self.rows) < self.tied

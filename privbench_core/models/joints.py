@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from privbench_core.models.estimate import fit_margins, onto_simplex
 
 Array = NDArray[np.float64]
-_FLOOR = 0.03  # of the product of the marginals, but no more than the noise: no cell is ruled out
+_FLOOR = 0.02  # of the product of the marginals: no cell is ruled out
+_POSSIBLE = 0.1  # standard deviations of the noise, and no cell is given more than that without evidence
 _ROUNDS = 20
 
 
@@ -39,7 +40,7 @@ def estimated_joint(noisy: Array, first: Array, second: Array, sigma: float) -> 
     low = low_rank(excess, sigma)
     if low.risk < cut_risk:
         cut = onto_simplex(product + low.matrix, total)
-    cut = np.maximum(cut, np.minimum(_FLOOR * product, sigma))
+    cut = np.maximum(cut, np.minimum(_FLOOR * product, _POSSIBLE * sigma))
     return fit_margins(cut, [((0,), first), ((1,), second)], _ROUNDS)
 
 

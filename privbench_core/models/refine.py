@@ -1,7 +1,7 @@
 """Drawn rows, moved closer to all released pair tables at once.
 
 Columns are drawn one after the other, each given the few that tell most about it (`conditional.draw_column`): what all
-other tables say is lost, and chance adds to that. Here two rows exchange their values of one column wherever that brings
+other tables say is lost, and chance adds to that. Here two rows exchange their values of a column wherever that brings
 the tables of that column closer to the released ones. An exchange leaves the column's own distribution as it is, and
 rows keep their context. In the spirit of GUM (PrivSyn, section 4.3), which overwrites values. Post-processing: only
 released tables and synthetic rows are looked at.

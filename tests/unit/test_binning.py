@@ -133,3 +133,18 @@ def test_counts_that_do_not_fit_are_a_bug():
         merged([1, 2], a_list(2))
     with pytest.raises(InternalError, match="into 0 codes"):
         merged([1, 2, 3], a_list(2), max_codes=0)
+
+
+def test_a_slope_inside_of_a_segment_is_kept_and_steps_are_not_made():
+    truth = 3000 * np.exp(-(np.linspace(-1.5, 2.5, 60) ** 2))
+    noisy = truth + np.random.default_rng(0).normal(0, 250, 60)
+    binning = merge_cells(np.append(noisy, [0.0, 0.0]), a_range(60), 250.0, 100)
+    codes = np.array(binning.code_of)
+    steps = (np.bincount(codes, np.append(truth, [0, 0])) / np.bincount(codes))[codes][:60]
+    ours = (np.bincount(codes, np.append(truth, [0, 0]))[codes] * np.array(binning.weights))[:60]
+    assert np.abs(ours - truth).sum() < 0.8 * np.abs(steps - truth).sum()
+
+
+def test_no_cell_of_an_interval_is_ruled_out():
+    binning = merged([1000, *[30.0, -30.0] * 6, 0, 0], a_range(13), sigma=20.0)
+    assert min(binning.weights[:13]) > 0

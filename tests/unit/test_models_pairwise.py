@@ -105,3 +105,17 @@ def test_no_price_is_exceeded_at_any_size_of_noise(measure):
         curator, account = curator_of(codes, SIZES, price)
         PairwiseFit().fit(curator, one_way_of(codes, SIZES, 5.0), price)
         assert account.spent.fits(price)
+
+
+def test_codes_of_many_cells_are_believed_less():
+    counts = {"a": np.array([500.0, 300.0, 200.0]), "b": np.array([520.0, 520.0])}
+    one_way = OneWay(counts, {"a": np.array([1.0, 1.0, 1.0]), "b": np.array([1.0, 30.0])})
+    assert one_way.total == pytest.approx(1000.0, abs=0.2)
+    assert one_way.clean()["b"] == pytest.approx([520.0, 480.0], abs=0.2)
+
+
+def test_a_count_that_noise_hides_is_not_zero():
+    one_way = OneWay.alike({"a": np.array([1000.0, -20.0, 2.0])}, 10.0)
+    clean = one_way.clean()["a"]
+    assert 0 < clean.min() <= 3.1
+    assert clean.sum() == pytest.approx(one_way.total)
