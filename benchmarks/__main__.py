@@ -1,6 +1,6 @@
 """Measure, and rewrite the tables of ``benchmarks/README.md``.
 
-python -m benchmarks [adult|sandag|schemas|stats|tpch|evaluation] [--data DIR] [--seeds N] [--epsilon E ...]
+python -m benchmarks [adult|shapes|sandag|schemas|stats|tpch|evaluation] [--data DIR] [--seeds N] [--epsilon E ...]
     [--delta D ...] [--methods M ...] [--scale S] [--dry]
 """
 
@@ -12,14 +12,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks import adult, evaluation, report, sandag, schemas, stats, tpch
+from benchmarks import adult, evaluation, report, sandag, schemas, shapes, stats, tpch
 from privbench_core.errors import PrivbenchError
 
 
 def main() -> int:
     """Run what was asked for; 0 if all of it succeeded, 1 with a line on stderr if not."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
-    names = ("adult", "sandag", "schemas", "stats", "tpch", "evaluation")
+    names = ("adult", "shapes", "sandag", "schemas", "stats", "tpch", "evaluation")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, default=3, help="runs per figure (default 3)")
@@ -34,6 +34,7 @@ def main() -> int:
     common = {"seeds": given.seeds, "epsilons": given.epsilon, "deltas": given.delta, "progress": _tell}
     sections: dict[str, Callable[[], str]] = {
         "adult": partial(adult.run, given.data, names=given.methods, **common),
+        "shapes": partial(shapes.run, **common),
         "sandag": partial(sandag.run, **common),
         # Its budgets are part of what is claimed, and its figures do not vary with the seed.
         "schemas": partial(schemas.run, given.data, scale=given.scale, progress=_tell),
