@@ -33,6 +33,7 @@ _STRONG = 0.3  # of all rows: the score of two columns that determine each other
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 _RANK = 1.5  # of what a joint usually has over the product of its marginals
 _POSSIBLE = 0.3  # standard deviations that a count is at least: noise does not rule a value out
+_MORE_FOR_SCORES = (1.0, 2.0, 3.0)  # times the usual share, where scores would say nothing for less
 _RARELY = 0.2  # of an equal share of the rows: most that a value is given without evidence
 _SHARES = (0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)  # of what a leaf has left, for joints rather than marginals
 
@@ -90,7 +91,7 @@ class PairwiseFit:
     """How a pairwise leaf spends its price; public constants.
 
     Attributes:
-        score_share: Part of the price for the dependence scores.
+        score_share: Part of the price for the dependence scores; up to three times as much where that tells nothing.
         noise_factor: Weight of the expected noise of a pair's cells against its score.
         max_pairs: Cap on joints per leaf.
     """
@@ -109,11 +110,11 @@ class PairwiseFit:
         pairs = _telling(clean, combinations(clean, 2))
         if not pairs:
             return _leaf(self._again(curator, one_way, price), {})
-        for_scores = price.share(self.score_share)
-        if self.hopeless(curator, pairs, one_way.total, for_scores):
+        for_scores = self._telling_share(curator, pairs, one_way.total, price)
+        if for_scores is None:
             return _leaf(self._again(curator, one_way, price), {})
-        scores = pair_scores(curator, clean, pairs, for_scores)
-        rest = price.share(1 - self.score_share)
+        scores = pair_scores(curator, clean, pairs, price.share(for_scores))
+        rest = price.share(1 - for_scores)
         cells = _cells(clean, pairs)
         first = np.concatenate([one_way.sigmas[name] for name in clean])
 
@@ -131,6 +132,11 @@ class PairwiseFit:
         _, chosen = self.choose(curator, scores, cells, rest.share(share))
         return _leaf(better, self.measure(curator, [pairs[i] for i in chosen], better.clean(), rest.share(share)))
 
+    def _telling_share(self, curator: Curator, pairs: Sequence[Pair], total: float, price: Price) -> float | None:
+        """The least share of the price for which scores are not hopeless, None if there is none that leaves enough."""
+        shares = (self.score_share * more for more in _MORE_FOR_SCORES)
+        return next((share for share in shares if not self.hopeless(curator, pairs, total, price.share(share))), None)
+
     def fit_pairs(
         self, curator: Curator, clean: Mapping[str, Array], candidates: Sequence[Pair], price: Price
     ) -> dict[Pair, Array]:
@@ -143,11 +149,11 @@ class PairwiseFit:
             price: Of scores and joints together.
         """
         candidates = _telling(clean, candidates)
-        for_scores = price.share(self.score_share)
-        if not candidates or self.hopeless(curator, candidates, _total(clean), for_scores):
+        for_scores = self._telling_share(curator, candidates, _total(clean), price) if candidates else None
+        if for_scores is None:
             return {}
-        scores = pair_scores(curator, clean, candidates, for_scores)
-        rest = price.share(1 - self.score_share)
+        scores = pair_scores(curator, clean, candidates, price.share(for_scores))
+        rest = price.share(1 - for_scores)
         _, chosen = self.choose(curator, scores, _cells(clean, candidates), rest)
         return self.measure(curator, [candidates[i] for i in chosen], clean, rest) if len(chosen) else {}
 
