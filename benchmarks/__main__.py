@@ -12,14 +12,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks import adult, evaluation, ledger, orchestration, report, sandag, schemas, skew, stats, tpch
+from benchmarks import adult, evaluation, ledger, orchestration, report, sandag, schemas, shapes, skew, stats, tpch
 from privbench_core.errors import PrivbenchError
 
 
 def main() -> int:
     """Run what was asked for; 0 if all of it succeeded, 1 with a line on stderr if not."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
-    names = ("adult", "sandag", "skew", "schemas", "stats", "tpch", "evaluation", "orchestration", "ledger")
+    names = ("adult", "shapes", "sandag", "skew", "schemas", "stats", "tpch", "evaluation", "orchestration", "ledger")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, default=3, help="runs per figure (default 3)")
@@ -34,6 +34,7 @@ def main() -> int:
     common = {"seeds": given.seeds, "epsilons": given.epsilon, "deltas": given.delta, "progress": _tell}
     sections: dict[str, Callable[[], str]] = {
         "adult": partial(adult.run, given.data, names=given.methods, **common),
+        "shapes": partial(shapes.run, **common),
         "sandag": partial(sandag.run, **common),
         "skew": partial(skew.run, **common),
         # Its budgets are part of what is claimed, and its figures do not vary with the seed.

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.domain.codec import Codec, Codes
-from privbench_core.domain.merging import merge_smallest, segment_sums, segments
+from privbench_core.domain.merging import merge_smallest, segment_sums, segments, smoothed
 from privbench_core.errors import InternalError
 
 Floats = NDArray[np.float64]
@@ -170,21 +170,12 @@ def _merge_list(noisy: Floats, sigma: float, max_codes: int) -> tuple[NDArray[np
 def _merge_ordered(noisy: Floats, sigma: float, max_codes: int, widths: Floats) -> tuple[NDArray[np.int64], Floats]:
     """Codes and unnormalised weights of interval cells: groups of neighbours, in order."""
     starts = segments(noisy, sigma, widths)
-    parts = zip(np.split(noisy, starts[1:]), np.split(widths, starts[1:]), strict=True)
-    weights = np.concatenate([_shrunk(part, sigma, width) for part, width in parts])
+    weights = smoothed(noisy, starts, sigma, widths)
     final = starts[merge_smallest(segment_sums(noisy, starts), max_codes)]
     code_of = np.repeat(np.arange(len(final)), np.diff(np.append(final, len(noisy))))
     empty = np.bincount(code_of, weights) <= 0
     weights[empty[code_of]] = widths[empty[code_of]]
     return code_of, weights
-
-
-def _shrunk(noisy: Floats, sigma: float, widths: Floats) -> Floats:
-    """Estimated counts of the cells of a segment: pulled to its level as far as their spread is that of the noise."""
-    level = widths * ((noisy * widths).sum() / (widths**2).sum())
-    spread = ((noisy - level) ** 2).sum() / (len(noisy) - 1) if len(noisy) > 1 else 0.0
-    kept = max(0.0, 1 - sigma**2 / spread) if spread > 0 else 1.0
-    return np.asarray(np.maximum(level + kept * (noisy - level), 0.0))
 
 
 def _nearest_interval(cell: int, codec: Codec, counts: NDArray[Any]) -> int:

@@ -32,7 +32,7 @@ def test_the_planted_pairs_are_found_and_no_others():
 def test_an_exact_leaf_reproduces_marginals_and_the_joints_it_measured():
     codes = planted()
     curator, _ = curator_of(codes, SIZES)
-    leaf = PairwiseFit(independence=0.0).fit(curator, one_way_of(codes, SIZES), PLENTY)
+    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES), PLENTY)
     rows = Rows(6000)
     leaf.draw(rows, np.random.default_rng(0))
     for name in SIZES:
@@ -59,7 +59,7 @@ def test_independent_columns_are_measured_one_by_one():
     rng = np.random.default_rng(1)
     codes = {name: rng.integers(0, SIZES[name], 3000).astype(np.int32) for name in SIZES}
     curator, account = curator_of(codes, SIZES, Price(Measure.ZCDP, 0.01))
-    noisy = OneWay({n: c + 30.0 for n, c in one_way_of(codes, SIZES).counts.items()}, 100.0)
+    noisy = OneWay.alike({n: c + 30.0 for n, c in one_way_of(codes, SIZES).counts.items()}, 100.0)
     leaf = PairwiseFit().fit(curator, noisy, Price(Measure.ZCDP, 0.01))
     assert leaf.pairs == {}
     exact = {name: joint_of(codes, SIZES, name) for name in SIZES}
@@ -86,15 +86,15 @@ def test_scores_are_r_scores_in_rows():
 
 
 def test_the_number_of_rows_is_averaged_over_columns_by_their_noise():
-    one_way = OneWay({"few": np.array([60.0, 60.0]), "many": np.full(8, 12.5)}, 1.0)
+    one_way = OneWay.alike({"few": np.array([60.0, 60.0]), "many": np.full(8, 12.5)}, 1.0)
     assert one_way.total == pytest.approx((120 * 4 + 100) / 5)
     clean = one_way.clean()
     assert all(counts.sum() == pytest.approx(one_way.total) for counts in clean.values())
 
 
 def test_without_columns_the_number_of_rows_is_what_was_measured():
-    assert OneWay({}, 1.0, rows=17.0).total == 17.0
-    assert OneWay({"a": np.array([-5.0, 1.0])}, 1.0).total == 1.0
+    assert OneWay.alike({}, 1.0, rows=17.0).total == 17.0
+    assert OneWay.alike({"a": np.array([-5.0, 1.0])}, 1.0).total == 1.0
 
 
 @pytest.mark.parametrize("measure", list(Measure))
@@ -105,3 +105,17 @@ def test_no_price_is_exceeded_at_any_size_of_noise(measure):
         curator, account = curator_of(codes, SIZES, price)
         PairwiseFit().fit(curator, one_way_of(codes, SIZES, 5.0), price)
         assert account.spent.fits(price)
+
+
+def test_codes_of_many_cells_are_believed_less():
+    counts = {"a": np.array([500.0, 300.0, 200.0]), "b": np.array([520.0, 520.0])}
+    one_way = OneWay(counts, {"a": np.array([1.0, 1.0, 1.0]), "b": np.array([1.0, 30.0])})
+    assert one_way.total == pytest.approx(1000.0, abs=0.2)
+    assert one_way.clean()["b"] == pytest.approx([520.0, 480.0], abs=0.2)
+
+
+def test_a_count_that_noise_hides_is_not_zero():
+    one_way = OneWay.alike({"a": np.array([1000.0, -20.0, 2.0])}, 10.0)
+    clean = one_way.clean()["a"]
+    assert 0 < clean.min() <= 3.1
+    assert clean.sum() == pytest.approx(one_way.total)
