@@ -13,6 +13,7 @@ from pathlib import Path
 import dagster as dg
 
 from privbench_assets.keys import identifier
+from privbench_core.pipeline.run import run_name
 from privbench_core.pipeline.runner import Run, Runner, Snapshot
 from privbench_core.pipeline.workload import public_workload
 from privbench_core.pipeline.workspace import Workspace
@@ -49,7 +50,7 @@ class Session:
         """The runner of one ε partition, always the same within a session."""
         if epsilon not in self._runners:
             workload = public_workload(self.spec)
-            run = Run(f"epsilon={epsilon}", self.seed, self.scale, self.bundle(epsilon), workload)
+            run = Run(run_name(float(epsilon)), self.seed, self.scale, self.bundle(epsilon), workload)
             self._runners[epsilon] = Runner(self.workspace, self.plans[epsilon], run)
         return self._runners[epsilon]
 
@@ -58,12 +59,12 @@ class Session:
         return dict(Snapshot(self.workspace).fingerprints)
 
     def bundle(self, epsilon: str) -> Path:
-        """Folder of the bundle of one ε partition."""
-        return self.spec.state / BUNDLES / epsilon
+        """Folder of the bundle of one ε partition; a cohort has bundles of its own."""
+        return self.spec.state / BUNDLES / self.spec.cohort / epsilon
 
     def report(self, epsilon: str) -> Path:
         """Folder of the internal report on that bundle: beside the bundles, never inside of one."""
-        return self.spec.state / REPORTS / epsilon
+        return self.spec.state / REPORTS / self.spec.cohort / epsilon
 
     def close(self) -> None:
         """Close the ledger, if it was opened."""

@@ -8,7 +8,7 @@ already holds that release, the stored bytes are returned and nothing is spent.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -146,25 +146,47 @@ class Runner:
             "seed": self.run.seed if "seed" in step.depends else None,
             "scale": self.run.scale if "scale" in step.depends else None,
         }
+        if (
+            self.workspace.spec.cohort
+        ):  # each account pays for all that it holds: never for free what another one bought
+            identity["cohort"] = self.workspace.spec.cohort
         if step.kind == "publish" and self.run.workload:
             identity["workload"] = {name: queries.to_sql() for name, queries in self.run.workload.items()}
         return self.workspace.keyed(json.dumps(identity, sort_keys=True, default=str))
 
-    def unpaid(self) -> Price:
-        """What the plan still costs: the prices of the steps that no earlier run has released.
+    def unpaid(self, keys: Collection[Key] | None = None) -> tuple[Step, ...]:
+        """The steps that are still to be paid for: they look at private rows, and no earlier run has released them.
 
         A step behind one that is still to run has inputs nobody knows yet, so it counts as unpaid.
+
+        Args:
+            keys: Only these steps of the plan are to be run; all if None.
         """
         known: dict[Key, Release] = {}
-        cost = zero(self.plan.budget.measure)
+        unpaid: list[Step] = []
         for step in self.plan.steps:
             ready = all(key in known for key in step.inputs)
             release = self._stored(step, self.release_key(step, known)) if ready else None
             if release is not None:
                 known[step.key] = release
-            else:
-                cost += step.price
-        return cost
+            elif step.reads and (keys is None or step.key in keys):
+                unpaid.append(step)
+        return tuple(unpaid)
+
+    def require(self, what: str, keys: Collection[Key] | None = None) -> None:
+        """Check that all that is unpaid can be paid for, before the first step spends anything.
+
+        Args:
+            what: What is about to run, as the refusal calls it.
+            keys: As in `unpaid`.
+
+        Raises:
+            BudgetExhaustedError: It cannot: the lifetime budget or the refresh policy has too little left.
+        """
+        unpaid = self.unpaid(keys)
+        cost = sum((step.price for step in unpaid), start=zero(self.plan.budget.measure))
+        purchases = [(self.run.name, "/".join(step.key)) for step in unpaid]
+        self.workspace.ledger.require(what, cost, self.workspace.spec.cohort, purchases)
 
     def execute(self, step: Step, inputs: Mapping[Key, Release], receipt: Mapping[str, Any] | None = None) -> Release:
         """The step's release: from the store if it was bought before, else run, stored and entered.
@@ -189,6 +211,7 @@ class Runner:
                 step="/".join(step.key),
                 run=self.run.name,
                 price=step.price,
+                account=self.workspace.spec.cohort,
             )
         run = self.run
         context = StepContext(

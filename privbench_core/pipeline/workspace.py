@@ -31,7 +31,9 @@ class Workspace:
         self.folder.chmod(0o700)
         self.secret = _secret(self.folder / "secret.key")
         lifetime = Budget(spec.lifetime_epsilon, spec.lifetime_delta)
-        self.ledger = Ledger(self.folder / "ledger.sqlite", spec.schema.name, spec.schema.unit_in_words, lifetime)
+        self.ledger = Ledger(
+            self.folder / "ledger.sqlite", spec.schema.name, spec.schema.unit_in_words, lifetime, spec.refresh
+        )
         self.releases = ReleaseStore(self.folder / "releases")
 
     def keyed(self, text: str) -> str:

@@ -14,7 +14,7 @@ disjunction (proof in ``docs/privacy.md``).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,9 +23,12 @@ from time import monotonic, sleep
 
 from privbench_core.errors import BudgetError, BudgetExhaustedError, ReleaseError
 from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for
+from privbench_core.privacy.refresh import Limits, Purchase, Spent
+from privbench_core.schema.refresh import RefreshPolicy
 
 _SLACK = 1 + 1e-9
 _PATIENCE = 30.0  # seconds
+_ADVICE_ON_REFRESH = "Change privacy.refresh, or publish what was released before."
 _TABLES = """
 create table if not exists lifetime(
     id integer primary key, database text not null, unit text not null, epsilon real not null, delta real not null,
@@ -95,9 +98,12 @@ class Ledger:
         database: Name of the database.
         unit: The privacy unit, in words; a database's unit never changes.
         lifetime: The most that may ever be spent. A changed declaration is appended, and the latest counts.
+        policy: How the lifetime budget is spread over refreshes; None spends it as it comes.
     """
 
-    def __init__(self, path: Path | str, database: str, unit: str, lifetime: Budget) -> None:
+    def __init__(
+        self, path: Path | str, database: str, unit: str, lifetime: Budget, policy: RefreshPolicy | None = None
+    ) -> None:
         self.durable = str(path) != ":memory:"
         self.database = database
         if self.durable:
@@ -108,6 +114,7 @@ class Ledger:
         self._patiently(_TABLES)
         self._declare(unit, lifetime)
         self.lifetime = lifetime
+        self.policy = policy
 
     def close(self) -> None:
         """Close the file."""
@@ -120,7 +127,7 @@ class Ledger:
             BudgetExhaustedError: The lifetime budget cannot pay it; nothing was entered.
         """
         with self._transaction():
-            self.require(step, price, account)
+            self.require(step, price, account, [(run, step)])
             row = (
                 self.database,
                 account,
@@ -140,14 +147,26 @@ class Ledger:
             )
             return int(cursor.lastrowid or 0)
 
-    def require(self, what: str, price: Price, account: str = "") -> None:
+    def require(self, what: str, price: Price, account: str = "", purchases: Iterable[Purchase] = ()) -> None:
         """Check that ``price`` could be paid now, without setting anything aside.
 
+        Args:
+            what: What it is for, as the refusal calls it.
+            price: All of it.
+            account: Who pays.
+            purchases: The steps it is for, at which ε: decides which refresh they belong to.
+
         Raises:
-            BudgetExhaustedError: It could not.
+            BudgetExhaustedError: It could not, because of the lifetime budget or of the refresh policy.
         """
         if not self._affordable(price, account):
             raise BudgetExhaustedError(self._refusal(what, price, account))
+        purchases = tuple(purchases)
+        if self.policy is not None and purchases:
+            spent = Spent.of(self.entries(account))
+            refusal = Limits(self.lifetime, self.policy).refusal(spent, spent.refresh_of(purchases), price)
+            if refusal is not None:
+                raise BudgetExhaustedError(f"{what}: {refusal}. {_ADVICE_ON_REFRESH}")
 
     def charge(self, reservation: int, label: str, price: Price) -> None:
         """Write down one verb's charge inside a reservation, before it looks."""
