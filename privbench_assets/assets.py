@@ -11,6 +11,7 @@ import dagster as dg
 from privbench_assets.automation import first_step_condition, next_step_condition
 from privbench_assets.checks import check_results, check_specs, refuse_failures
 from privbench_assets.failures import nothing_private
+from privbench_assets.freshness import freshness_policy
 from privbench_assets.io_managers import Made
 from privbench_assets.keys import group, identifier, op_name, source_key, step_key
 from privbench_assets.metadata import price_in_words, step_metadata
@@ -18,6 +19,7 @@ from privbench_assets.resources import Session, session_key
 from privbench_assets.sources import trail
 from privbench_core.pipeline.receipt import receipt_for
 from privbench_core.pipeline.runner import Release
+from privbench_core.pipeline.standing import WARNING
 from privbench_core.schema.spec import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 
@@ -53,10 +55,13 @@ def step_asset(
         session: Session = getattr(context.resources, resource)
         epsilon = context.partition_key
         with nothing_private(key.to_user_string(), spec.state):
+            session.require(epsilon, _selected(context, plans[epsilon], schema.name))
             made = _execute(session, epsilon, step.key, {inputs[name]: value for name, value in given.items()})
             release = made.release
             priced = plans[epsilon].step(step.key)
-            context.log.info("reused, nothing paid" if release.reused else f"paid {release.paid or 'nothing'}")
+            context.log.info(_paid(priced, release))
+            if step.kind is StepKind.PUBLISH:
+                _tell_standing(context, session)
             return dg.MaterializeResult(
                 asset_key=key,
                 value=made,
@@ -77,6 +82,8 @@ def step_asset(
                 code_version=_code_version(next(iter(plans.values())), step),
                 automation_condition=next_step_condition() if step.inputs else first_step_condition(),
                 group_name=group(schema.name, step.table),
+                owners=spec.owners,
+                freshness_policy=freshness_policy(spec) if step.kind is StepKind.PUBLISH else None,
                 kinds={str(step.kind), "parquet" if step.kind is StepKind.PUBLISH else _kind(plans)},
                 tags=_tags(step),
             )
@@ -84,9 +91,28 @@ def step_asset(
         ins={name: dg.AssetIn(key=step_key(schema.name, before)) for name, before in inputs.items()},
         deps=[source_key(schema.name, table) for table in looks],
         partitions_def=epsilons,
+        backfill_policy=dg.BackfillPolicy.multi_run(1),
         check_specs=check_specs(schema, step, key, epsilons),
         required_resource_keys={resource},
     )(run)
+
+
+def _selected(context: dg.AssetExecutionContext, plan: Plan, database: str) -> frozenset[Key]:
+    """The steps that this run is to make: all, where it is a run of the whole job."""
+    chosen = context.run.asset_selection
+    return frozenset(step.key for step in plan.steps if not chosen or step_key(database, step.key) in chosen)
+
+
+def _paid(step: Step, release: Release) -> str:
+    if not step.reads:
+        return "free: looks at no private row"
+    return "bought before: reused, nothing paid" if release.reused else f"paid {release.paid}"
+
+
+def _tell_standing(context: dg.AssetExecutionContext, session: Session) -> None:
+    """What a refresh costs and how many more there can be, as warnings when it was the last but one, or the last."""
+    for line in session.standing().in_words():
+        (context.log.warning if line.startswith(WARNING) else context.log.info)(line)
 
 
 def _execute(session: Session, epsilon: str, key: Key, made: Mapping[Key, Made]) -> Made:

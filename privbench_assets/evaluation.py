@@ -40,6 +40,8 @@ def report_asset(spec: Spec, plans: Mapping[str, Plan], epsilons: dg.PartitionsD
         partitions_def=epsilons,
         group_name=group(name, ""),
         kinds={"report"},
+        owners=spec.owners,
+        backfill_policy=dg.BackfillPolicy.multi_run(1),
         tags={"privbench/stage": "report", "privbench/spends": "no"},
         required_resource_keys={resource},
         description=(

@@ -6,7 +6,7 @@ on first use, by an asset, whose errors are then told in words that hold nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -15,10 +15,11 @@ import dagster as dg
 from privbench_assets.keys import identifier
 from privbench_core.pipeline.run import run_name
 from privbench_core.pipeline.runner import Run, Runner, Snapshot
+from privbench_core.pipeline.standing import Standing, standing
 from privbench_core.pipeline.workload import public_workload
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.schema.spec import Spec
-from privbench_core.synthesizers.contract import Plan
+from privbench_core.synthesizers.contract import Key, Plan
 
 BUNDLES = "bundles"
 REPORTS = "reports"
@@ -40,6 +41,7 @@ class Session:
         self.seed = seed
         self.scale = scale
         self._runners: dict[str, Runner] = {}
+        self._required: set[str] = set()
 
     @cached_property
     def workspace(self) -> Workspace:
@@ -53,6 +55,24 @@ class Session:
             run = Run(run_name(float(epsilon)), self.seed, self.scale, self.bundle(epsilon), workload)
             self._runners[epsilon] = Runner(self.workspace, self.plans[epsilon], run)
         return self._runners[epsilon]
+
+    def require(self, epsilon: str, keys: Collection[Key]) -> None:
+        """Check once per run that all of it can be paid for, before its first step spends anything.
+
+        Args:
+            epsilon: The partition.
+            keys: The steps that the run is to make.
+
+        Raises:
+            BudgetExhaustedError: It cannot; says what is lacking. Nothing was looked at.
+        """
+        if epsilon not in self._required:
+            self.runner(epsilon).require(f"the run at ε={epsilon}", keys)
+            self._required.add(epsilon)
+
+    def standing(self) -> Standing:
+        """Where the account of the cohort stands, and how many more refreshes of all ε it can pay for."""
+        return standing(self.spec, self.workspace.ledger, self.plans.values())
 
     def fingerprints(self) -> dict[str, str]:
         """Keyed fingerprints of all tables of the source, as it is now."""

@@ -38,6 +38,7 @@ def source_assets(spec: Spec) -> dg.AssetsDefinition:
             ),
             group_name=group(schema.name, table.name),
             kinds={_kind(spec.source), "source"},
+            owners=spec.owners,
             tags={"privbench/stage": "source", "privbench/spends": "no"},
         )
         for key, table in keys.items()

@@ -164,7 +164,7 @@ class Runner:
         """
         known: dict[Key, Release] = {}
         unpaid: list[Step] = []
-        for step in self.plan.steps:
+        for step in self._leading_to(keys):
             ready = all(key in known for key in step.inputs)
             release = self._stored(step, self.release_key(step, known)) if ready else None
             if release is not None:
@@ -172,6 +172,15 @@ class Runner:
             elif step.reads and (keys is None or step.key in keys):
                 unpaid.append(step)
         return tuple(unpaid)
+
+    def _leading_to(self, keys: Collection[Key] | None) -> tuple[Step, ...]:
+        """The steps of ``keys`` and all that are before them, in order."""
+        if keys is None:
+            return self.plan.steps
+        needed = set(keys)
+        for step in reversed(self.plan.steps):
+            needed |= {*step.inputs} if step.key in needed else set()
+        return tuple(step for step in self.plan.steps if step.key in needed)
 
     def require(self, what: str, keys: Collection[Key] | None = None) -> None:
         """Check that all that is unpaid can be paid for, before the first step spends anything.
