@@ -27,7 +27,7 @@ IO_MANAGER = "releases"
 _WORK = {
     StepKind.PROFILE: "Learns domains and sizes of {what}",
     StepKind.MODEL: "Models the rows of {what}",
-    StepKind.FANOUT: "Models how many rows of {what} a parent row has, and which",
+    StepKind.FANOUT: "Models how many rows belong to a row that {what} refers to, and which",
     StepKind.FIDELITY: "Measures how close the models of {what} are to the source",
     StepKind.SAMPLE: "Draws the synthetic rows of {what}",
     StepKind.VALIDATE: "Checks the synthetic rows of {what}",
@@ -91,7 +91,6 @@ def step_asset(
         ins={name: dg.AssetIn(key=step_key(schema.name, before)) for name, before in inputs.items()},
         deps=[source_key(schema.name, table) for table in looks],
         partitions_def=epsilons,
-        backfill_policy=dg.BackfillPolicy.multi_run(1),
         check_specs=check_specs(schema, step, key, epsilons),
         required_resource_keys={resource},
     )(run)

@@ -41,7 +41,6 @@ def report_asset(spec: Spec, plans: Mapping[str, Plan], epsilons: dg.PartitionsD
         group_name=group(name, ""),
         kinds={"report"},
         owners=spec.owners,
-        backfill_policy=dg.BackfillPolicy.multi_run(1),
         tags={"privbench/stage": "report", "privbench/spends": "no"},
         required_resource_keys={resource},
         description=(

@@ -117,14 +117,6 @@ def test_a_bundle_gets_old_when_its_schedule_is_missed(town_spec: Path) -> None:
 
 
 @pytest.mark.usefixtures("fake")
-def test_a_backfill_over_epsilon_is_one_run_for_each(town_spec: Path) -> None:
-    graph = build_defs(town_spec).resolve_asset_graph()
-    partitioned = [node for node in graph.asset_nodes if node.is_partitioned]
-    assert len(partitioned) > 5
-    assert {node.backfill_policy for node in partitioned} == {dg.BackfillPolicy.multi_run(1)}
-
-
-@pytest.mark.usefixtures("fake")
 def test_nothing_runs_by_itself_before_somebody_turns_it_on(town_spec: Path) -> None:
     defs = build_defs(town_spec)
     schedules = {schedule.name: schedule for schedule in defs.schedules or []}
