@@ -12,6 +12,7 @@ from pathlib import Path
 from privbench_core.commands.lifetime import cohort_as_data, refreshes_as_data, standing_of
 from privbench_core.commands.plan import budget_in_words, tell_refreshes, unit_in_words
 from privbench_core.commands.terminal import finite, print_json, say, show
+from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Measure, Price, zero
 from privbench_core.privacy.ledger import Entry
 from privbench_core.schema.spec import Spec, load_spec
@@ -98,6 +99,11 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
 
 def _title(spec: Spec) -> str:
     return f"{spec.schema.name}, cohort {spec.cohort}" if spec.cohort else spec.schema.name
+
+
+def take_new_state(path: Path) -> None:
+    """Tie the ledger to the state folder that the spec names, in place of one that was lost."""
+    Workspace(load_spec(path), new_state=True).close()
 
 
 def _lines(entries: Iterable[Entry]) -> list[_Line]:

@@ -9,7 +9,7 @@ from privbench_core.commands.terminal import finite
 from privbench_core.errors import BudgetExhaustedError
 from privbench_core.pipeline.run import plan_for, run_name
 from privbench_core.pipeline.standing import Standing, standing
-from privbench_core.pipeline.workspace import Workspace
+from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger import Balance, Entry, Ledger
 from privbench_core.schema.spec import Spec
@@ -23,13 +23,13 @@ def standing_of(spec: Spec) -> Standing:
         BudgetError: The ledger protects another unit than the spec.
     """
     plans = [plan_for(spec, epsilon) for epsilon in spec.epsilons]
-    if not spec.state.exists():
+    if spec.ledger is None and not spec.state.exists():
         return standing(spec, _empty(spec), plans)
-    workspace = Workspace(spec)
+    ledger = open_ledger(spec)
     try:
-        return standing(spec, workspace.ledger, plans)
+        return standing(spec, ledger, plans)
     finally:
-        workspace.close()
+        ledger.close()
 
 
 def balance_after(spec: Spec, entries: Iterable[Entry], plan: Plan) -> Balance | None:

@@ -1,4 +1,7 @@
-"""The state folder of a database: ledger, release store and the secret that keys hashes. Private; never published."""
+"""The state folder of a database: releases, the secret that keys hashes, and the ledger unless it is in PostgreSQL.
+
+Private; never published. Machines that work on one database share the folder; the ledger makes sure of that.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from pathlib import Path
 from privbench_core.errors import ReleaseError
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger import Ledger
+from privbench_core.schema.location import expand
 from privbench_core.schema.spec import Spec
 from privbench_core.synthesizers.artifact import digest_of
 
@@ -22,18 +26,25 @@ class Workspace:
 
     Args:
         spec: The spec whose state folder this is; made on first use, readable by its owner only.
+        new_state: Let the folder take the place of one that was lost, whose releases will be paid for again.
+
+    Raises:
+        LedgerError: The ledger cannot be used.
+        ReleaseError: The ledger belongs to another state folder.
     """
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, *, new_state: bool = False) -> None:
         self.spec = spec
         self.folder = spec.state
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder.chmod(0o700)
         self.secret = _secret(self.folder / "secret.key")
-        lifetime = Budget(spec.lifetime_epsilon, spec.lifetime_delta)
-        self.ledger = Ledger(
-            self.folder / "ledger.sqlite", spec.schema.name, spec.schema.unit_in_words, lifetime, spec.refresh
-        )
+        self.ledger = open_ledger(spec)
+        try:
+            self.ledger.claim(self.keyed("state folder"), anew=new_state)
+        except BaseException:
+            self.ledger.close()
+            raise
         self.releases = ReleaseStore(self.folder / "releases")
 
     def keyed(self, text: str) -> str:
@@ -43,6 +54,13 @@ class Workspace:
     def close(self) -> None:
         """Close the ledger."""
         self.ledger.close()
+
+
+def open_ledger(spec: Spec) -> Ledger:
+    """The ledger of a spec: in the state folder, or where ``privacy.ledger`` says."""
+    place = expand(spec.ledger, "privacy.ledger") if spec.ledger else spec.state / "ledger.sqlite"
+    lifetime = Budget(spec.lifetime_epsilon, spec.lifetime_delta)
+    return Ledger(place, spec.schema.name, spec.schema.unit_in_words, lifetime, spec.refresh)
 
 
 class ReleaseStore:

@@ -12,13 +12,14 @@ from privbench_core.schema.refresh import DecayingRefreshes, EqualRefreshes, Ref
 if TYPE_CHECKING:
     from privbench_core.schema.spec import Spec
 
+_LEDGER = re.compile(r"(postgres(ql(\+psycopg)?)?://\S+|\$\{\w+\})$")
 _COHORT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 _TIMES = "write how many refreshes there may be, the first release counted"
 
 
 def parse_budget(node: Node) -> dict[str, Any] | None:
     """The fields of `Spec` under ``privacy`` but the unit, or None if one of them is missing or wrong."""
-    node.only("unit", "delta", "epsilons", "lifetime", "refresh", "cohort")
+    node.only("unit", "delta", "epsilons", "lifetime", "refresh", "cohort", "ledger")
     delta = _delta(node, "write 0 for pure differential privacy, or a small number like 1.0e-9")
     epsilons = _epsilons(node)
     raw = node.fields.get("lifetime")
@@ -86,6 +87,20 @@ def _cohort(node: Node) -> str:
     return name
 
 
+def parse_ledger(privacy: Node) -> str | None:
+    """The URL of the ledger's database, None for a file in the state folder."""
+    raw = privacy.fields.get("ledger")
+    if raw is None:
+        return None
+    if not isinstance(raw, str) or not _LEDGER.match(raw):
+        # The text is not repeated: it may hold a password.
+        privacy.problems.lines.append(
+            "privacy.ledger: not a PostgreSQL URL; write postgresql://user:${PASSWORD}@host/database, or ${VARIABLE}"
+        )
+        return None
+    return raw
+
+
 def _delta(node: Node, todo: str) -> float | None:
     delta = as_number(node.fields.get("delta"))
     if delta is None or not 0 <= delta < 1:
@@ -118,4 +133,8 @@ def dump_budget(spec: Spec) -> dict[str, Any]:
         privacy["refresh"] = {"epsilon": spec.refresh.epsilon, "times": spec.refresh.times}
     elif spec.refresh is not None:
         privacy["refresh"] = {"decay": spec.refresh.decay}
-    return {**privacy, "cohort": spec.cohort} if spec.cohort else privacy
+    if spec.cohort:
+        privacy["cohort"] = spec.cohort
+    if spec.ledger:
+        privacy["ledger"] = spec.ledger
+    return privacy

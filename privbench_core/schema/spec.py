@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from privbench_core.errors import SpecError
-from privbench_core.schema.budget import dump_budget, parse_budget
+from privbench_core.schema.budget import dump_budget, parse_budget, parse_ledger
 from privbench_core.schema.dump import dump_enums, dump_tables
 from privbench_core.schema.fields import Node, Problems, as_name
 from privbench_core.schema.location import home, relative, resolve
@@ -53,6 +53,7 @@ class Spec:
         state: Folder of the ledger and the releases.
         orphans: ``refuse`` or ``drop`` per `ForeignKey.name`.
         schedule: Cron expression of the refresh, or None.
+        ledger: URL of the PostgreSQL database that holds the ledger, as written; None for a file in ``state``.
         workload: Absolute path of a file of queries to publish with the data, or None. The owner declares their text
             public.
         refresh: How the lifetime budget is spread over refreshes; None spends it as it comes.
@@ -77,6 +78,7 @@ class Spec:
     refresh: RefreshPolicy | None = None
     cohort: str = ""
     owners: tuple[str, ...] = ()
+    ledger: str | None = field(default=None, repr=False)  # may hold a password
 
 
 def load_spec(path: str | Path) -> Spec:
@@ -116,6 +118,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
     privacy = node.mapping("privacy", "declare unit, delta, epsilons and lifetime")
     unit = privacy.name("unit", "name the table whose rows are protected") if privacy else None
     budget = parse_budget(privacy) if privacy else None
+    ledger = parse_ledger(privacy) if privacy else None
     tables = node.mapping("tables", "list them as name: {primary_key:, columns:}")
     if tables is None:
         return None
@@ -131,7 +134,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
     return Spec(
         schema, resolve(source, folder), path, **budget, synthesizer=synthesizer, options=options,
         state=Path(resolve(state, folder)), orphans=parsed.orphans, schedule=schedule, workload=workload,
-        owners=owners,
+        owners=owners, ledger=ledger,
     )  # fmt: skip
 
 

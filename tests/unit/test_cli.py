@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -23,7 +22,7 @@ from typer.testing import CliRunner, Result
 from privbench_core import __version__
 from privbench_core.cli import app
 from privbench_core.domain.codecs import codec_for
-from privbench_core.errors import InternalError, SourceError
+from privbench_core.errors import InternalError, LedgerError, SourceError
 from privbench_core.pipeline import run as pipeline_run
 from privbench_core.privacy.budget import Budget, zero
 from privbench_core.publish.bundle import write_bundle
@@ -280,7 +279,7 @@ def test_private_detail_is_for_the_owner_and_stands_after_the_message(
         (KeyboardInterrupt(), "stopped; what was released is kept"),
         (OSError(28, "No space left on device", "part"), "part: No space left on device"),
         (MemoryError(), "not enough memory"),
-        (sqlite3.OperationalError("disk I/O error"), "the ledger cannot be used"),
+        (LedgerError("the ledger cannot be used (disk I/O error)"), "the ledger cannot be used"),
         (InternalError("steps disagree"), "please report it"),
         (KeyError("secret-value"), "unexpected KeyError"),
     ],
