@@ -27,7 +27,7 @@ from privbench_core.synthesizers.contract import Plan, Step, StepKind
 DATABASE = "whole database"
 BUDGET = "budget_for_two_refreshes"
 _ROUNDING = 1e-9
-_UNITS = ((2880, 1440, "d"), (120, 60, "h"), (1, 1, "min"))  # from so many minutes on; minutes of the unit; its name
+_UNITS = ((2880, 1440, "d"), (120, 60, "h"), (0, 1, "min"))  # from so many minutes on; minutes of the unit; its name
 _REACHED = {
     StepKind.PROFILE: "profiled",
     StepKind.MODEL: "modelled",
@@ -111,14 +111,13 @@ class State:
     at: str = ""
 
     def in_words(self, now: datetime) -> str:
-        """With its age."""
+        """With its age, and the time (UTC), because what Dagster shows is as old as the last look."""
         if not self.at:
             return self.reached
-        minutes = int((now - datetime.fromisoformat(self.at)).total_seconds()) // 60
-        for least, size, unit in _UNITS:
-            if minutes >= least:
-                return f"{self.reached} ({minutes // size} {unit} ago)"
-        return f"{self.reached} (just now)"
+        made = datetime.fromisoformat(self.at)
+        minutes = max(0, int((now - made).total_seconds()) // 60)
+        age = next(f"{minutes // size} {unit}" for least, size, unit in _UNITS if minutes >= least)
+        return f"{self.reached}, {age} old ({made.astimezone(UTC):%Y-%m-%d %H:%M})"
 
 
 def table_states(spec: Spec, plan: Plan, epsilon: str, observed: Mapping[str, str | None]) -> dict[str, State]:
@@ -213,7 +212,8 @@ def _spending_table(session: Session, account: Standing) -> str:
         bundle = f"`{folder.relative_to(spec.state.parent)}`" if folder.exists() else "none"
         lines.append(f"| {epsilon} | {price} | {_epsilon_spent(spec, mine)} | {at} | {bundle} |")
     at = _day(max(entry.at for entry in entries)) if entries else "never"
-    lines.append(f"| **together** | {account.price} | {_epsilon_spent(spec, entries)} | {at} | |")
+    spent = f"ε={account.balance.spent:.4g} (at δ={spec.lifetime_delta:.2g})"
+    lines.append(f"| **together** | {account.price} | {spent} | {at} | |")
     return "\n".join(lines)
 
 

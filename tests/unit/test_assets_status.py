@@ -15,7 +15,7 @@ from privbench_assets.status import BUDGET, DATABASE, State
 from tests.helpers.fake_synthesizer import FakeSynthesizer
 from tests.helpers.orchestrated import Orchestrated, errors, shown
 
-AGE = re.compile(r" \((just now|\d+ (min|h|d) ago)\)$")
+AGE = re.compile(r", \d+ (min|h|d) old \([\d-]{10} [\d:]{5}\)$")
 
 
 @pytest.fixture
@@ -106,19 +106,19 @@ def budget_check(result: dg.ExecuteInProcessResult) -> dg.AssetCheckEvaluation:
 def test_the_age_of_a_state_is_told_in_words() -> None:
     now = datetime(2026, 11, 21, tzinfo=UTC)
     ages = {
-        timedelta(seconds=59): "just now",
-        timedelta(minutes=119): "119 min ago",
-        timedelta(hours=47): "47 h ago",
-        timedelta(days=9): "9 d ago",
+        timedelta(seconds=-3): "0 min old (2026-11-21 00:00)",
+        timedelta(minutes=119): "119 min old (2026-11-20 22:01)",
+        timedelta(hours=47): "47 h old (2026-11-19 01:00)",
+        timedelta(days=9): "9 d old (2026-11-12 00:00)",
     }
     for age, words in ages.items():
-        assert State("published", (now - age).isoformat()).in_words(now) == f"published ({words})"
+        assert State("published", (now - age).isoformat()).in_words(now) == f"published, {words}"
     assert State("not made").in_words(now) == "not made"
 
 
 def test_a_status_right_after_a_refresh_is_young(operated: Orchestrated) -> None:
     assert operated.refresh("0.8").success
-    assert "| person | published (just now) | not made |" in status(operated)["state"]
+    assert "| person | published, 0 min old (" in status(operated)["state"]
 
 
 def test_refreshes_are_counted_and_the_last_one_warns(operated: Orchestrated) -> None:
