@@ -54,7 +54,7 @@ def step_asset(
     def run(context: dg.AssetExecutionContext, **given: Made) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster wants it bare
         session: Session = getattr(context.resources, resource)
         epsilon = context.partition_key
-        with nothing_private(key.to_user_string(), spec.state):
+        with nothing_private(key.to_user_string(), spec.state, context.log.error):
             session.require(epsilon, _selected(context, plans[epsilon], schema.name))
             made = _execute(session, epsilon, step.key, {inputs[name]: value for name, value in given.items()})
             release = made.release

@@ -90,7 +90,7 @@ def broken_specs(broken: Iterable[tuple[Path, str]]) -> list[dg.AssetSpec]:
             group_name="broken_specs",
             kinds={"yaml"},
             tags={"privbench/stage": "broken"},
-            metadata={"spec": dg.MetadataValue.path(str(path)), "problems": dg.MetadataValue.text(problem)},
+            metadata={"spec": dg.MetadataValue.path(str(path)), "problems": len(problem.splitlines())},
         )
     return list(specs.values())
 

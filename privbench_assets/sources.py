@@ -46,7 +46,7 @@ def source_assets(spec: Spec) -> dg.AssetsDefinition:
 
     def observe(context: dg.AssetExecutionContext) -> Iterator[dg.ObserveResult]:
         session: Session = getattr(context.resources, resource)
-        with nothing_private(f"{schema.name}/source", spec.state):
+        with nothing_private(f"{schema.name}/source", spec.state, context.log.error):
             fingerprints = session.fingerprints()
         for key, table in keys.items():
             if key in context.selected_asset_keys:

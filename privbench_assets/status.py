@@ -73,7 +73,7 @@ def benchmark_status(spec: Spec, plans: Mapping[str, Plan]) -> dg.AssetsDefiniti
     )
     def status(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster wants it bare
         session: Session = getattr(context.resources, resource)
-        with nothing_private(f"{name}/benchmark_status", spec.state):
+        with nothing_private(f"{name}/benchmark_status", spec.state, context.log.error):
             tables = [table.name for table in spec.schema.tables]
             observed = {table: observed_fingerprint(context.instance, source_key(name, table)) for table in tables}
             reached = {epsilon: table_states(spec, plan, epsilon, observed) for epsilon, plan in plans.items()}

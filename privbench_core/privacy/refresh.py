@@ -87,7 +87,10 @@ class Limits:
         if policy is None:
             return None
         if policy.times is not None and refresh > policy.times:
-            return f"costs {price} and would begin refresh {refresh}, but privacy.refresh allows {policy.times}"
+            return (
+                f"costs {price} and would begin refresh {refresh}, but privacy.refresh allows {policy.times}:"
+                f" nothing is left for another, {price} too little"
+            )
         after = spent.plus([price])
         if self._within(after, refresh):
             return None
