@@ -193,6 +193,8 @@ class Runner:
             BudgetExhaustedError: It cannot: the lifetime budget or the refresh policy has too little left.
         """
         unpaid = self.unpaid(keys)
+        if not unpaid:
+            return  # what is bought stays usable, even if the budget was lowered since
         cost = sum((step.price for step in unpaid), start=zero(self.plan.budget.measure))
         purchases = [(self.run.name, "/".join(step.key)) for step in unpaid]
         self.workspace.ledger.require(what, cost, self.workspace.spec.cohort, purchases)

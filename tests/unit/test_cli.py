@@ -556,6 +556,7 @@ def test_a_new_cohort_has_an_account_of_its_own_and_the_others_are_named(shop: P
     assert "Whoever is in several has paid the sum." in call("plan", shop).stdout
     guarantee = json.loads((out / "MANIFEST.json").read_text(encoding="utf-8"))["privacy"]["guarantee"]
     assert guarantee["cohort"]["name"] == "2027"
+    assert "The units are cohort 2027 of the database. Declared: no unit of" in (out / "README.md").read_text("utf-8")
     assert guarantee["all_releases_so_far"]["epsilon_at_most"] == pytest.approx(spent)
     grown(shop, 31)
     assert call("run", shop, "--epsilon", 1, "--out", out).exit_code == 1
