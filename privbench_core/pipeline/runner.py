@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from privbench_core.errors import ReleaseError
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.door import open_door
@@ -207,9 +208,12 @@ class Runner:
             ReleaseError: The stored result is damaged.
         """
         key = self.release_key(step, inputs)
-        known = self._stored(step, key)
-        if known is not None:
-            return known
+        # One process at a time makes a release, or writes a bundle: whoever had to wait finds what another one bought.
+        with self.workspace.alone(self.workspace.keyed(str(self.run.out)) if step.kind == "publish" else key):
+            return self._stored(step, key) or self._make(step, key, inputs, receipt)
+
+    def _make(self, step: Step, key: str, inputs: Mapping[Key, Release], receipt: Mapping[str, Any] | None) -> Release:
+        """Run the step, pay for it if it looks at private rows, and store what it leaves."""
         artifacts = {name: inputs[name].artifact for name in step.inputs}
         door = reservation = None
         if step.reads:
@@ -247,4 +251,10 @@ class Runner:
         stored = self.workspace.releases.get(key, digests)
         if stored is None:
             return None
-        return Release(key, digest_of(stored), Artifact.from_bytes(stored), None, reused=True)
+        try:
+            artifact = Artifact.from_bytes(stored)
+        except ReleaseError:
+            if step.reads:
+                raise
+            return None  # damaged, but what costs nothing is made again
+        return Release(key, digest_of(stored), artifact, None, reused=True)

@@ -5,11 +5,12 @@ Private; never published. Machines that work on one database share the folder; t
 
 from __future__ import annotations
 
-import contextlib
+import fcntl
 import os
 import secrets
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 
@@ -51,6 +52,15 @@ class Workspace:
         """A hash of ``text`` that says nothing to whoever does not hold the secret (for fingerprints in logs)."""
         return blake2b(text.encode(), key=self.secret, digest_size=16).hexdigest()
 
+    @contextmanager
+    def alone(self, key: str) -> Iterator[None]:
+        """Wait until no other process is at work on ``key``. Whoever dies lets go: the lock is the system's."""
+        folder = self.folder / "locks"
+        folder.mkdir(exist_ok=True)
+        with (folder / key).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
     def close(self) -> None:
         """Close the ledger."""
         self.ledger.close()
@@ -85,6 +95,7 @@ class ReleaseStore:
                 file.flush()
                 os.fsync(file.fileno())
             Path(beside).replace(target)
+            _sync(target.parent)  # else a power cut may take the name back that the ledger relies on
         except OSError as error:
             Path(beside).unlink(missing_ok=True)
             raise ReleaseError(f"the result of a step could not be stored: {error.strerror}") from error
@@ -109,13 +120,23 @@ class ReleaseStore:
         return stored
 
 
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def _secret(path: Path) -> bytes:
     """16 random bytes, made once."""
     if not path.exists():
         handle, beside = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(secrets.token_bytes(16))
-        with contextlib.suppress(FileExistsError):
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
             os.link(beside, path)  # whoever comes first makes the secret; nobody replaces it
         Path(beside).unlink()
     return path.read_bytes()

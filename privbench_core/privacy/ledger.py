@@ -141,6 +141,7 @@ class Ledger:
                 "insert into reservation(database, account, release, step, run, measure, amount, rho, delta, at)"
                 " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning id",
                 (self.database, account, release, step, run, *price_row, _now()),
+                last=True,
             )
         return int(number)
 
@@ -168,8 +169,9 @@ class Ledger:
     def charge(self, reservation: int, label: str, price: Price) -> None:
         """Write down one verb's charge inside a reservation, before it looks."""
         row = (reservation, label, price.amount, price.delta, _now())
+        statement = "insert into charge(reservation, label, amount, delta, at) values (?, ?, ?, ?, ?)"
         with self._store.transaction():
-            self._store.query("insert into charge(reservation, label, amount, delta, at) values (?, ?, ?, ?, ?)", row)
+            self._store.query(statement, row)
 
     def release(self, reservation: int, digest: str) -> None:
         """Mark a reservation as released: its result is stored under ``digest``."""

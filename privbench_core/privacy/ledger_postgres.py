@@ -26,7 +26,9 @@ begin isolation level read committed read write;
 set local lock_timeout = '{_PATIENCE:.0f}s';
 set local idle_in_transaction_session_timeout = '{_PATIENCE / 2:.0f}s';
 select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') in ('off', 'local');
-select pg_advisory_xact_lock({_LOCK})"""
+select pg_advisory_xact_lock({_LOCK});
+"""
+_COMMIT = ";\ncommit"
 
 
 class PostgresStore:
@@ -45,6 +47,7 @@ class PostgresStore:
         self._url = parse_url(url, "privacy.ledger")
         if self._url.get_backend_name() != "postgresql":
             raise LedgerError("privacy.ledger: not a PostgreSQL URL; write postgresql://user:${PASSWORD}@host/database")
+        self._begin = ""
         self._inside = False
         self._db = self._connect()
 
@@ -52,17 +55,23 @@ class PostgresStore:
         """Close the connection."""
         self._db.close()
 
-    def query(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
-        """See `LedgerStore`. Outside of a transaction it waits for a server that is gone."""
-        if self._inside:
-            return self._run(statement, parameters)
+    def query(self, statement: str, parameters: Sequence[object] = (), *, last: bool = False) -> list[Row]:
+        """See `LedgerStore`. A server that is gone is waited for, but never once a transaction has begun.
+
+        The beginning and the end are sent along with the first and the last statement: whoever holds the lock should
+        not have to wait for a turn of its own process.
+        """
+        whole = f"{self._begin}{statement}{_COMMIT if last else ''}"
         try:
-            return self._run(statement, parameters)
+            rows = self._run(whole, parameters)
         except LedgerError:
-            if not self._db.broken:
+            begun = self._inside and not self._begin
+            if begun or last or not self._db.broken:
                 raise
             self._reconnect()
-            return self._run(statement, parameters)
+            rows = self._run(whole, parameters)
+        self._begin, self._inside = "", self._inside and not last
+        return rows
 
     def has_tables(self, name: str) -> bool:
         """See `LedgerStore`."""
@@ -76,33 +85,34 @@ class PostgresStore:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """See `LedgerStore`. It waits for a server that is gone before it begins, and is never repeated."""
+        """See `LedgerStore`. It is never repeated."""
+        self._begin, self._inside = _BEGIN, True
         try:
-            self.query(_BEGIN)
-            self._inside = True
             yield
-            self._run("commit")
+            if self._inside and not self._begin:
+                self._run("commit")
         except BaseException:
             with suppress(LedgerError):  # the server may be gone; then it has rolled back
                 self._run("rollback")
             raise
         finally:
-            self._inside = False
+            self._begin, self._inside = "", False
 
-    def _run(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+    def _run(self, statements: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Run statements, parameters quoted on this side; the rows of the last that has any."""
         try:
-            cursor = self._db.execute(statement.replace("?", "%s").encode(), parameters or None)
+            cursor = self._db.execute(statements.replace("?", "%s").encode(), parameters or None)
+            rows = cursor.fetchall() if cursor.description else []
             while cursor.nextset():
-                pass
-            return cursor.fetchall() if cursor.description else []
+                rows = cursor.fetchall() if cursor.description else rows
         except psycopg.Error as error:
             raise self._refused(error) from None
+        return rows
 
     def _connect(self) -> psycopg.Connection[Any]:
         parameters = connection_parameters(self._url)
         try:
-            # Nothing prepared, so that connections may come from a pool.
-            return psycopg.connect(**parameters, autocommit=True, prepare_threshold=None)
+            return psycopg.connect(**parameters, autocommit=True, cursor_factory=psycopg.ClientCursor)
         except psycopg.Error as error:
             raise self._refused(error) from None
 

@@ -14,6 +14,7 @@ from privbench_core.privacy.ledger_store import Row
 
 MEMORY = ":memory:"
 _PATIENCE = 60.0  # seconds
+_KIND = 0xFF  # of an error; the other bits say more about it
 
 
 class SqliteStore:
@@ -38,8 +39,8 @@ class SqliteStore:
         """Close the file."""
         self._db.close()
 
-    def query(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
-        """See `LedgerStore`."""
+    def query(self, statement: str, parameters: Sequence[object] = (), *, last: bool = False) -> list[Row]:
+        """See `LedgerStore`; the transaction ends with its block, whatever is said to be ``last``."""
         try:
             return self._db.execute(statement, tuple(parameters)).fetchall()
         except sqlite3.Error as error:
@@ -71,8 +72,8 @@ class SqliteStore:
         while True:
             try:
                 self._db.execute("pragma journal_mode=wal")
-            except sqlite3.OperationalError:
-                if monotonic() > patience:
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & _KIND != sqlite3.SQLITE_BUSY or monotonic() > patience:
                     raise
                 sleep(0.01)
             else:

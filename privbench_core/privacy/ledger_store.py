@@ -24,8 +24,17 @@ class LedgerStore(Protocol):
         What is read inside of it is what the last such transaction left.
         """
 
-    def query(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
-        """Run one statement, with ``?`` for each parameter; the rows it returns."""
+    def query(self, statement: str, parameters: Sequence[object] = (), *, last: bool = False) -> list[Row]:
+        """Run one statement.
+
+        Args:
+            statement: With ``?`` for each parameter.
+            parameters: In that order.
+            last: Ends the transaction, so that a server need not be asked again while others wait.
+
+        Returns:
+            The rows that a ``select`` or a ``returning`` gives.
+        """
 
     def has_tables(self, name: str) -> bool:
         """Whether there is a table of that name."""

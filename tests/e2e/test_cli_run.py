@@ -165,7 +165,9 @@ def wait_for_release(process: subprocess.Popen[str], ledger: Path) -> list[str]:
         if ledger.exists():
             with sqlite3.connect(ledger) as connection:
                 try:
-                    rows = connection.execute("select step from reservation where state = 'released'").fetchall()
+                    rows = connection.execute(
+                        "select step from reservation join result on result.reservation = reservation.id"
+                    ).fetchall()
                 except sqlite3.OperationalError:
                     rows = []  # its tables are still being made
             connection.close()

@@ -7,17 +7,22 @@ import math
 import multiprocessing
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import make_url
 
-from privbench_core.errors import BudgetError, BudgetExhaustedError
+from privbench_core.errors import BudgetError, BudgetExhaustedError, LedgerError, ReleaseError
+from privbench_core.privacy import ledger_postgres
 from privbench_core.privacy.budget import Budget, Measure, Price, rho_for
 from privbench_core.privacy.ledger import Ledger
+from privbench_core.privacy.ledger_layout import LAYOUT
 from tests.helpers.ledgers import DatabaseError, Place, new_place, raw
 
 PURE, BOTH = Budget(2.0), Budget(2.0, 1e-6)
@@ -288,3 +293,119 @@ def test_the_cap_in_rho_is_that_of_the_lifetime(place: Place) -> None:
     ledger = open_ledger(place)
     assert ledger.balance().rho_left == pytest.approx(rho_for(BOTH.epsilon, BOTH.delta - BOTH.total().delta))
     ledger.close()
+
+
+OLD = """
+create table lifetime(
+    id integer primary key, database text not null, unit text not null, epsilon real not null, delta real not null,
+    at text not null);
+create table reservation(
+    id integer primary key, database text not null, release text not null, step text not null, run text not null,
+    measure text not null check (measure in ('pure', 'zcdp')), amount real not null check (amount >= 0),
+    rho real not null, delta real not null, at text not null,
+    state text not null check (state in ('reserved', 'released')), digest text);
+create table charge(
+    id integer primary key, reservation integer not null references reservation, label text not null,
+    amount real not null, delta real not null, at text not null);
+create index by_release on reservation(release);
+create trigger lifetime_stays before update on lifetime begin select raise(abort, 'append only'); end;
+create trigger lifetime_kept before delete on lifetime begin select raise(abort, 'append only'); end;
+create trigger reservation_kept before delete on reservation begin select raise(abort, 'append only'); end;
+create trigger reservation_stays before update on reservation begin select raise(abort, 'append only'); end;
+create trigger charge_stays before update on charge begin select raise(abort, 'append only'); end;
+create trigger charge_kept before delete on charge begin select raise(abort, 'append only'); end;
+insert into lifetime values (1, 'town', 'one row of household and all rows that depend on it', 2.0, 0.0, 'then');
+insert into reservation values (1, 'town', 'a', 's', 'run', 'pure', 1.0, 0.5, 0.0, 'then', 'released', 'digest');
+insert into reservation values (4, 'town', 'b', 't', 'run', 'pure', 0.5, 0.125, 0.0, 'then', 'reserved', null);
+insert into charge values (1, 4, 't/view', 0.25, 0.0, 'then');
+"""
+
+
+def test_a_ledger_of_the_first_layout_keeps_what_it_knows(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    connection = sqlite3.connect(path)
+    connection.executescript(OLD)
+    connection.close()
+    for _ in range(2):
+        ledger = open_ledger(path, PURE)
+        assert [(e.id, e.step, e.state, e.at, e.account) for e in ledger.entries()] == [
+            (1, "s", "released", "then", ""),
+            (4, "t", "reserved", "then", ""),
+        ]
+        assert ledger.balance().left == 0.5
+        assert ledger.released("a") == {"digest"}
+        assert ledger.charges(4) == [("t/view", 0.25)]
+        ledger.close()
+    assert raw(path, "select version from ledger_layout") == [(LAYOUT,)]
+    with pytest.raises(DatabaseError, match="append only"):
+        raw(path, "delete from reservation")
+    ledger = open_ledger(path, PURE)
+    assert ledger.reserve("c", "u", "run", Price(Measure.PURE, 0.5)) == 5
+    ledger.close()
+
+
+def test_a_newer_layout_is_refused(place: Place) -> None:
+    open_ledger(place).close()
+    raw(place, f"insert into ledger_layout(version, at) values ({LAYOUT + 1}, 'later')")
+    with pytest.raises(LedgerError, match="newer privbench"):
+        open_ledger(place)
+
+
+def test_a_ledger_is_tied_to_one_state_folder(place: Place) -> None:
+    ledger = open_ledger(place)
+    ledger.claim("mine")
+    ledger.claim("mine")
+    with pytest.raises(ReleaseError, match="another state folder"):
+        ledger.claim("other")
+    ledger.claim("other", anew=True)
+    ledger.claim("other", anew=True)
+    with pytest.raises(ReleaseError, match="--new-state"):
+        ledger.claim("mine")
+    assert raw(place, "select mark from state_folder order by id") == [("mine",), ("other",)]
+    another = Ledger(place, "another", UNIT, BOTH)
+    another.claim("mine")
+    another.close()
+    ledger.close()
+
+
+def test_what_is_waited_for_is_given_up_in_the_end(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = new_place("postgresql", tmp_path, lambda: postgres)
+    ledger, other = open_ledger(place), open_ledger(place)
+    monkeypatch.setattr(ledger_postgres, "_BEGIN", ledger_postgres._BEGIN.replace("'60s'", "'100ms'"))
+
+    def want_it_too(*_: object) -> None:
+        other._store.query("select 1")  # now the other one holds the lock
+        ledger.reserve("a", "s", "run", Price(Measure.PURE, 1.0))
+
+    monkeypatch.setattr(other, "require", want_it_too)
+    with pytest.raises(LedgerError, match="LockNotAvailable"):
+        other.reserve("b", "t", "run", Price(Measure.PURE, 1.0))
+    assert ledger.entries() == []
+    assert ledger.reserve("a", "s", "run", Price(Measure.PURE, 1.0))
+    for one in (ledger, other):
+        one.close()
+
+
+def test_no_setting_of_the_server_weakens_the_promise(postgres: str, tmp_path: Path) -> None:
+    place = new_place("postgresql", tmp_path, lambda: postgres)
+    options = "-csynchronous_commit=off -cdefault_transaction_isolation=serializable -cdefault_transaction_read_only=on"
+    ledger = open_ledger(make_url(place).update_query_dict({"options": options}).render_as_string(hide_password=False))
+    with ledger._store.transaction():
+        shown = [ledger._store.query(f"show {name}")[0][0] for name in ("synchronous_commit", "transaction_isolation")]
+    assert shown == ["on", "read committed"]
+    assert ledger.reserve("a", "s", "run", Price(Measure.PURE, 1.0)) == 1
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://someone:hunter2@127.0.0.1:1/none", "postgresql://someone@127.0.0.1:1/none?password=hunter2"],
+)
+def test_no_message_holds_a_password(url: str) -> None:
+    with pytest.raises(LedgerError, match="cannot be used") as refused:
+        open_ledger(url)
+    told = "".join(traceback.format_exception(refused.value)) + str(refused.value.private_detail)
+    assert "hunter2" not in told
+    assert "someone" not in str(refused.value)

@@ -319,3 +319,19 @@ def test_the_example_of_the_documentation_is_a_spec(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "docs" / "spec.md").read_text(encoding="utf-8")
     example = text.partition("```yaml\n")[2].partition("```")[0]
     assert load(tmp_path, example).schema.deferred_keys == {"customer.referred_by"}
+
+
+@pytest.mark.parametrize("url", ["postgresql://me:${SECRET}@host/ledger", "${LEDGER}", "postgresql+psycopg:///l"])
+def test_the_ledger_may_be_in_postgresql(tmp_path: Path, url: str) -> None:
+    spec = load(tmp_path, changed("privacy: {", f"privacy: {{ledger: '{url}', "))
+    assert spec.ledger == url
+    assert url not in repr(spec)
+    spec.path.write_text(dump_spec(spec), encoding="utf-8")
+    assert load_spec(spec.path) == spec
+
+
+@pytest.mark.parametrize("url", ["mysql://me:hunter2@host/ledger", "hunter2.sqlite", "postgresql://a hunter2"])
+def test_a_ledger_elsewhere_is_refused_without_repeating_it(tmp_path: Path, url: str) -> None:
+    (problem,) = problems(tmp_path, changed("privacy: {", f"privacy: {{ledger: '{url}', "))
+    assert problem.startswith("privacy.ledger: not a PostgreSQL URL")
+    assert "hunter2" not in problem
