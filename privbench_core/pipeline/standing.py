@@ -50,7 +50,7 @@ class Standing:
         cost += f" (ε={self.epsilon:.4g} at δ={self.balance.lifetime.delta:.2g})" if zcdp else ""
         so_far = f"; there were {self.refresh}" if self.refresh else ""
         if self.refusal is not None:
-            return [f"{cost}.", f"{WARNING} the next refresh will be refused. {self.refusal}"]
+            return [f"{cost}.", f"{WARNING} the next refresh will be refused: {self.refusal}"]
         if self.left == 1:
             return [
                 f"{cost}.",
@@ -84,7 +84,7 @@ def standing(spec: Spec, ledger: Ledger, plans: Iterable[Plan]) -> Standing:
     price = sum(bought.values(), start=zero(plans[0].budget.measure))
     left, refusal = 0, None
     try:
-        ledger.require("a refresh", price, spec.cohort, bought)
+        ledger.require("all ε", price, spec.cohort, bought)
     except BudgetExhaustedError as error:
         refusal = str(error)
     else:

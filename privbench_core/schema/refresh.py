@@ -38,7 +38,7 @@ class EqualRefreshes:
 
     def in_words(self) -> str:
         """For people."""
-        return f"ε={self.epsilon:g} for each of {self.times} refreshes"
+        return f"ε={self.epsilon:g} for " + (f"each of {self.times} refreshes" if self.times > 1 else "one refresh")
 
 
 @dataclass(frozen=True)
