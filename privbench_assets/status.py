@@ -212,8 +212,7 @@ def _spending_table(session: Session, account: Standing) -> str:
         bundle = f"`{folder.relative_to(spec.state.parent)}`" if folder.exists() else "none"
         lines.append(f"| {epsilon} | {price} | {_epsilon_spent(spec, mine)} | {at} | {bundle} |")
     at = _day(max(entry.at for entry in entries)) if entries else "never"
-    spent = f"ε={account.balance.spent:.4g} (at δ={spec.lifetime_delta:.2g})"
-    lines.append(f"| **together** | {account.price} | {spent} | {at} | |")
+    lines.append(f"| **together** | {account.price} | {_epsilon_spent(spec, entries)} | {at} | |")
     return "\n".join(lines)
 
 

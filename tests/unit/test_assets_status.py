@@ -77,6 +77,8 @@ def test_spending_is_told_by_epsilon_and_in_total(operated: Orchestrated) -> Non
     line = next(line for line in after["spending"].split("\n") if line.startswith("| 0.8 "))
     assert "ε=0.79" in line  # a whole release at 0.8, a hair less for the part of δ set aside
     assert ".privbench/bundles/0.8" in line
+    total = next(line for line in after["spending"].split("\n") if line.startswith("| **together** "))
+    assert "ε=0.79" in total
     assert 0.7 < after["lifetime ε spent"] < 0.8
     assert after["lifetime ε spent"] + after["lifetime ε left"] == pytest.approx(20)
     assert after["lifetime budget"].startswith("![Lifetime budget](data:image/png;base64,")
