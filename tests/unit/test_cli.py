@@ -560,3 +560,12 @@ def test_a_new_cohort_has_an_account_of_its_own_and_the_others_are_named(shop: P
     assert guarantee["all_releases_so_far"]["epsilon_at_most"] == pytest.approx(spent)
     grown(shop, 31)
     assert call("run", shop, "--epsilon", 1, "--out", out).exit_code == 1
+
+
+def test_what_is_bought_stays_usable_when_the_budget_is_lowered(shop: Path) -> None:
+    bundle_of(shop)
+    shop.write_text(SPEC.replace("lifetime: {epsilon: 2,", "lifetime: {epsilon: 0.6,"), encoding="utf-8")
+    assert data_of("ledger", shop)["refreshes"]["left"] == 0
+    assert data_of("run", shop, "--epsilon", 1, "--out", shop.parent / "bundle")["cost"]["paid"] == 0
+    grown(shop, 30)
+    assert call("run", shop, "--epsilon", 1, "--out", shop.parent / "bundle").exit_code == 1
