@@ -6,15 +6,16 @@ on first use, by an asset, whose errors are then told in words that hold nothing
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import dagster as dg
 
 from privbench_assets.keys import identifier
+from privbench_core.pipeline.observe import observe
 from privbench_core.pipeline.run import run_name
-from privbench_core.pipeline.runner import Run, Runner, Snapshot
+from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.standing import Standing, standing
 from privbench_core.pipeline.workload import public_workload
 from privbench_core.pipeline.workspace import Workspace
@@ -41,7 +42,7 @@ class Session:
         self.seed = seed
         self.scale = scale
         self._runners: dict[str, Runner] = {}
-        self._required: set[str] = set()
+        self._affordable: set[str] = set()
 
     @cached_property
     def workspace(self) -> Workspace:
@@ -56,27 +57,31 @@ class Session:
             self._runners[epsilon] = Runner(self.workspace, self.plans[epsilon], run)
         return self._runners[epsilon]
 
-    def require(self, epsilon: str, keys: Collection[Key]) -> None:
-        """Check once per run that all of it can be paid for, before its first step spends anything.
+    def require(self, epsilon: str, steps: Collection[Key], made: Mapping[Key, str]) -> None:
+        """Check that all that a run has still to pay for can be paid, once, before it pays for the first of its steps.
+
+        Nothing is set aside: if two runs start at the same time, the ledger still stops the second at the step that
+        cannot be paid.
 
         Args:
             epsilon: The partition.
-            keys: The steps that the run is to make.
+            steps: Those that the run consists of.
+            made: Digests of what the other steps made before.
 
         Raises:
-            BudgetExhaustedError: It cannot; says what is lacking. Nothing was looked at.
+            BudgetExhaustedError: It cannot; says how much is missing for the whole run.
         """
-        if epsilon not in self._required:
-            self.runner(epsilon).require(f"the run at ε={epsilon}", keys)
-            self._required.add(epsilon)
+        if epsilon not in self._affordable:
+            self.runner(epsilon).require(f"this refresh at ε={epsilon}", steps, made)
+            self._affordable.add(epsilon)
 
     def standing(self) -> Standing:
         """Where the account of the cohort stands, and how many more refreshes of all ε it can pay for."""
         return standing(self.spec, self.workspace.ledger, self.plans.values())
 
-    def fingerprints(self) -> dict[str, str]:
-        """Keyed fingerprints of all tables of the source, as it is now."""
-        return dict(Snapshot(self.workspace).fingerprints)
+    def fingerprints(self, tables: Sequence[str]) -> dict[str, str]:
+        """Keyed fingerprints of some tables of the source, as it is now."""
+        return observe(self.workspace, tables)
 
     def bundle(self, epsilon: str) -> Path:
         """Folder of the bundle of one ε partition; a cohort has bundles of its own."""

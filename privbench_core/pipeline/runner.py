@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from privbench_core.errors import ReleaseError
+from privbench_core.pipeline.observe import fingerprint_of
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.door import open_door
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise
 from privbench_core.privacy.relations import PrivateDatabase
 from privbench_core.source import open_source
-from privbench_core.source.fingerprint import fingerprint_rows
 from privbench_core.source.integrity import check_rows
 from privbench_core.synthesizers.artifact import Artifact, digest_of
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext
@@ -78,18 +78,15 @@ class Snapshot:
         self._schema = workspace.spec.schema
         self._source = open_source(workspace.spec)
         self._rows: dict[str, pa.Table] = {}
-        self._digests: dict[str, str] = {}
+        self._fingerprints: dict[str, str] = {}
 
     def fingerprint(self, table: str) -> str:
-        """Keyed fingerprint of a table: changes iff the rows do, says nothing about them."""
-        if table not in self._digests:
-            self._digests[table] = fingerprint_rows(self._schema.table(table), self._read(table))
-        return self._workspace.keyed(self._digests[table])
-
-    @cached_property
-    def fingerprints(self) -> dict[str, str]:
-        """Keyed fingerprints of all tables."""
-        return {table.name: self.fingerprint(table.name) for table in self._schema.tables}
+        """Keyed fingerprint of a table: changes with the rows, as far as the spec wants; says nothing about them."""
+        if table not in self._fingerprints:
+            declared = self._schema.table(table)
+            found = fingerprint_of(self._workspace, self._source, declared, lambda: self._read(table))
+            self._fingerprints[table] = found
+        return self._fingerprints[table]
 
     @cached_property
     def tables(self) -> dict[str, pa.Table]:
@@ -111,6 +108,8 @@ class Snapshot:
 
     def _read(self, table: str) -> pa.Table:
         if table not in self._rows:
+            if table in self._workspace.spec.changes:
+                self.fingerprint(table)  # before the rows: what changes in between is seen as a change the next time
             self._rows[table] = self._source.read(self._schema.table(table))
         return self._rows[table]
 
@@ -134,6 +133,9 @@ class Runner:
 
     def release_key(self, step: Step, inputs: Mapping[Key, Release]) -> str:
         """What determines the step's result, hashed with the workspace's secret."""
+        return self._release_key(step, {key: inputs[key].digest for key in step.inputs})
+
+    def _release_key(self, step: Step, digests: Mapping[Key, str]) -> str:
         public = [t.name for t in self.workspace.spec.schema.tables if t.public]
         identity: dict[str, Any] = {
             "database": self.workspace.spec.schema.name,
@@ -143,7 +145,7 @@ class Runner:
             "parameters": dict(step.parameters),
             "price": [step.price.measure, step.price.amount, step.price.delta],
             "sources": {name: self.snapshot.fingerprint(name) for name in sorted({*step.reads, *public})},
-            "inputs": {"/".join(key): inputs[key].digest for key in step.inputs},
+            "inputs": {"/".join(key): digests[key] for key in step.inputs},
             "seed": self.run.seed if "seed" in step.depends else None,
             "scale": self.run.scale if "scale" in step.depends else None,
         }
@@ -155,50 +157,49 @@ class Runner:
             identity["workload"] = {name: queries.to_sql() for name, queries in self.run.workload.items()}
         return self.workspace.keyed(json.dumps(identity, sort_keys=True, default=str))
 
-    def unpaid(self, keys: Collection[Key] | None = None) -> tuple[Step, ...]:
-        """The steps that are still to be paid for: they look at private rows, and no earlier run has released them.
+    def unpaid(self, steps: Collection[Key] | None = None, made: Mapping[Key, str] | None = None) -> tuple[Step, ...]:
+        """What a run has still to pay for: steps that look at private rows, and that no earlier run has released.
 
         A step behind one that is still to run has inputs nobody knows yet, so it counts as unpaid.
 
         Args:
-            keys: Only these steps of the plan are to be run; all if None.
+            steps: Those that the run consists of; the whole plan if none are named.
+            made: Digests of what the other steps have made, which the run takes as it is.
         """
-        known: dict[Key, Release] = {}
+        known: dict[Key, str] = dict(made or {})
         unpaid: list[Step] = []
-        for step in self._leading_to(keys):
+        for step in self.plan.steps:
+            if steps is not None and step.key not in steps:
+                continue
             ready = all(key in known for key in step.inputs)
-            release = self._stored(step, self.release_key(step, known)) if ready else None
+            release = self._stored(step, self._release_key(step, known)) if ready else None
             if release is not None:
-                known[step.key] = release
-            elif step.reads and (keys is None or step.key in keys):
+                known[step.key] = release.digest
+            elif step.reads:
                 unpaid.append(step)
         return tuple(unpaid)
 
-    def _leading_to(self, keys: Collection[Key] | None) -> tuple[Step, ...]:
-        """The steps of ``keys`` and all that are before them, in order."""
-        if keys is None:
-            return self.plan.steps
-        needed = set(keys)
-        for step in reversed(self.plan.steps):
-            needed |= {*step.inputs} if step.key in needed else set()
-        return tuple(step for step in self.plan.steps if step.key in needed)
-
-    def require(self, what: str, keys: Collection[Key] | None = None) -> None:
+    def require(self, what: str, steps: Collection[Key] | None = None, made: Mapping[Key, str] | None = None) -> None:
         """Check that all that is unpaid can be paid for, before the first step spends anything.
 
         Args:
             what: What is about to run, as the refusal calls it.
-            keys: As in `unpaid`.
+            steps: As in `unpaid`.
+            made: As in `unpaid`.
 
         Raises:
             BudgetExhaustedError: It cannot: the lifetime budget or the refresh policy has too little left.
         """
-        unpaid = self.unpaid(keys)
+        unpaid = self.unpaid(steps, made)
         if not unpaid:
             return  # what is bought stays usable, even if the budget was lowered since
         cost = sum((step.price for step in unpaid), start=zero(self.plan.budget.measure))
         purchases = [(self.run.name, "/".join(step.key)) for step in unpaid]
         self.workspace.ledger.require(what, cost, self.workspace.spec.cohort, purchases)
+
+    def released(self, step: Step, inputs: Mapping[Key, Release]) -> bool:
+        """Whether the step's result would be taken from the store."""
+        return self._stored(step, self.release_key(step, inputs)) is not None
 
     def execute(self, step: Step, inputs: Mapping[Key, Release], receipt: Mapping[str, Any] | None = None) -> Release:
         """The step's release: from the store if it was bought before, else run, stored and entered.
@@ -232,8 +233,7 @@ class Runner:
         context = StepContext(
             artifacts, door, self.snapshot.public, run.seed, run.scale, run.out, receipt or {}, run.workload
         )
-        artifact = step.run(context)
-        stored = artifact.to_bytes()
+        stored = step.run(context).to_bytes()  # not kept beside its bytes: a big table would stand there three times
         digest = self.workspace.releases.put(key, stored)
         if reservation is not None:
             self.workspace.ledger.release(reservation, digest)

@@ -14,6 +14,7 @@ from typing import Any
 
 from privbench_core.errors import SpecError
 from privbench_core.schema.budget import dump_budget, parse_budget, parse_ledger
+from privbench_core.schema.change import Change
 from privbench_core.schema.dump import dump_enums, dump_tables
 from privbench_core.schema.fields import Node, Problems, as_name
 from privbench_core.schema.location import home, relative, resolve
@@ -53,6 +54,7 @@ class Spec:
         state: Folder of the ledger and the releases.
         orphans: ``refuse`` or ``drop`` per `ForeignKey.name`.
         schedule: Cron expression of the refresh, or None.
+        observe: Cron expression of the looks for changes of the source, or None.
         ledger: URL of the PostgreSQL database that holds the ledger, as written; None for a file in ``state``.
         workload: Absolute path of a file of queries to publish with the data, or None. The owner declares their text
             public.
@@ -60,6 +62,7 @@ class Spec:
         cohort: Name of these units, declared to be other people than those of every other cohort, with a lifetime
             budget of their own; "" for a database that has one population.
         owners: Who answers for the benchmark, as Dagster shows them: e-mail addresses, or ``team:name``.
+        changes: How a change of a table is noticed, where it is not by comparing its content.
     """
 
     schema: Schema
@@ -74,10 +77,12 @@ class Spec:
     state: Path = Path(_DEFAULT_STATE)
     orphans: Mapping[str, str] = field(default_factory=dict)
     schedule: str | None = None
+    observe: str | None = None
     workload: Path | None = None
     refresh: RefreshPolicy | None = None
     cohort: str = ""
     owners: tuple[str, ...] = ()
+    changes: Mapping[str, Change] = field(default_factory=dict)
     ledger: str | None = field(default=None, repr=False)  # may hold a password
 
 
@@ -106,13 +111,23 @@ def load_spec(path: str | Path) -> Spec:
 
 def _spec(node: Node, path: Path) -> Spec | None:
     node.only(
-        "database", "source", "privacy", "synthesizer", "schedule", "owners", "state", "workload", "enums", "tables"
+        "database",
+        "source",
+        "privacy",
+        "synthesizer",
+        "schedule",
+        "observe",
+        "owners",
+        "state",
+        "workload",
+        "enums",
+        "tables",
     )
     database = node.name("database", "name the database")
     source = node.name("source", "write a folder, a DuckDB file or a database URL")
     state = node.name("state", "write a folder") if node.has("state") else _DEFAULT_STATE
     synthesizer, options = _synthesizer(node)
-    schedule = _schedule(node)
+    schedule, observe = _cron(node, "schedule"), _cron(node, "observe")
     owners = _owners(node)
     workload = _workload(node, path.parent)
     privacy = node.mapping("privacy", "declare unit, delta, epsilons and lifetime")
@@ -133,8 +148,9 @@ def _spec(node: Node, path: Path) -> Spec | None:
     folder = path.parent
     return Spec(
         schema, resolve(source, folder), path, **budget, synthesizer=synthesizer, options=options,
-        state=Path(resolve(state, folder)), orphans=parsed.orphans, schedule=schedule, workload=workload,
-        owners=owners, ledger=ledger,
+        state=Path(resolve(state, folder)), orphans=parsed.orphans, schedule=schedule, observe=observe,
+        workload=workload, changes=parsed.changes, ledger=ledger,
+        owners=owners,
     )  # fmt: skip
 
 
@@ -149,13 +165,13 @@ def _synthesizer(node: Node) -> tuple[str, dict[str, Any]]:
     return inner.name("name", "name a synthesizer, like privbench") or _DEFAULT_SYNTHESIZER, options
 
 
-def _schedule(node: Node) -> str | None:
-    raw = node.fields.get("schedule")
+def _cron(node: Node, key: str) -> str | None:
+    raw = node.fields.get(key)
     if raw is None:
         return None
     parts = raw.split() if isinstance(raw, str) else []
     if len(parts) != _CRON_FIELDS or not all(_CRON_FIELD.fullmatch(part) for part in parts):
-        node.wrong("schedule", 'write five cron fields in quotes, like "0 3 * * 1"')
+        node.wrong(key, 'write five cron fields in quotes, like "0 3 * * 1"')
         return None
     return " ".join(parts)
 
@@ -197,10 +213,12 @@ def dump_spec(spec: Spec) -> str:
         content["schedule"] = spec.schedule
     if spec.owners:
         content["owners"] = list(spec.owners)
+    if spec.observe:
+        content["observe"] = spec.observe
     content["state"] = relative(str(spec.state), folder)
     if spec.workload:
         content["workload"] = {"file": relative(str(spec.workload), folder), "public": True}
     if spec.schema.enums:
         content["enums"] = dump_enums(spec.schema)
-    content["tables"] = dump_tables(spec.schema, spec.orphans)
+    content["tables"] = dump_tables(spec.schema, spec.orphans, spec.changes)
     return write_yaml(content)

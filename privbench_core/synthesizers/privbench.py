@@ -176,15 +176,15 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
             return Artifact({"link": lookup.to_dict(), "summary": {"ties": len(lookup.ties)}})
         above = Profile.from_dict(context.inputs["profile", parent.name].data["profile"])
         if not key.owner:
-            lookup = fit_lookup(door, key, own, above.coders, price, FanoutFit().pairs)
+            target = {} if _determined(schema, key) else above.coders
+            lookup = fit_lookup(door, key, own, target, price, FanoutFit().pairs)
             return Artifact({"link": lookup.to_dict(), "summary": {"ties": len(lookup.ties)}})
         model = node_from_dict(context.inputs["model", child.name].data["model"])
         fanout = fit_fanout(door, key, (above.coders, above.one_way), own, model, price, FanoutFit())
         summary = {"ties to the number of children": len(fanout.count_ties), "ties": len(fanout.ties)}
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 
-    others = [] if parent.public else [parent.name, *deciding_tables(schema, parent.name)]
-    reads = tuple(dict.fromkeys([*deciding_tables(schema, child.name), *others]))
+    reads = deciding_tables(schema, child.name, *([] if parent.public else [parent.name]))
     moves = [stability(schema, child.name), reference_moves(schema, key)]
     parameters = {"key": repr(key), "fit": repr(FanoutFit()), "stability": moves}
     return Step(fanout_key(key), StepKind.FANOUT, child.name, tuple(inputs), reads, price, run, parameters)
@@ -197,7 +197,14 @@ def _own_view(table: Table, profile: Profile) -> ViewSpec:
 def _link_size(schema: Schema, key: ForeignKey) -> int:
     """Weight of a key in sharing out 1 - γ: the attributes it may tie together."""
     parent = schema.table(key.parent)
+    if _determined(schema, key):
+        return 1 + (len(schema.table(key.child).attributes) if key.optional else 0)
     return 1 + len(schema.table(key.child).attributes) + (1 if parent.public else len(parent.attributes))
+
+
+def _determined(schema: Schema, key: ForeignKey) -> bool:
+    """Whether a row can refer to one row alone: that of the unit it belongs to."""
+    return key.same_unit and key.parent == schema.unit
 
 
 def _refuse(schema: Schema, budget: Budget) -> None:

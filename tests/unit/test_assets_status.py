@@ -145,10 +145,12 @@ def test_a_run_that_cannot_be_paid_is_refused_whole_before_its_first_step(operat
     strict.change("person")
     refused = strict.refresh("0.8")
     assert not refused.success
-    assert "BudgetExhaustedError: the run at ε=0.8: costs ρ=" in errors(refused)
+    assert "BudgetExhaustedError: this refresh at ε=0.8: costs ρ=" in errors(refused)
     assert "would begin refresh 2, but privacy.refresh allows 1" in errors(refused)
     said = [log.user_message for log in strict.instance.all_logs(refused.run_id) if log.dagster_event is None]
-    assert any(line.startswith("the run at ε=0.8: costs ρ=") for line in said), "a line, not only a folded exception"
+    assert any(line.startswith("this refresh at ε=0.8: costs ρ=") for line in said), (
+        "a line, not only a folded exception"
+    )
     assert strict.fake.runs == []
     assert strict.spent() == spent
     assert strict.refresh("3.2").success, "another ε is still part of the first refresh"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 
 from privbench_core.errors import SpecError
-from privbench_core.schema import Column, ColumnType, ForeignKey, Learn, Range, Spec, Values, dump_spec, load_spec
+from privbench_core.schema import Column, ColumnType, ForeignKey, Learn, Range, Values, dump_spec, load_spec
 from privbench_core.schema.refresh import DecayingRefreshes, EqualRefreshes
+from tests.helpers.specs import changed as swapped
+from tests.helpers.specs import load, problems
 
 SHOP = """
 database: shop
@@ -48,21 +51,7 @@ tables:
 """
 
 
-def load(folder: Path, text: str) -> Spec:
-    path = folder / "spec.yaml"
-    path.write_text(text, encoding="utf-8")
-    return load_spec(path)
-
-
-def problems(folder: Path, text: str) -> tuple[str, ...]:
-    with pytest.raises(SpecError) as caught:
-        load(folder, text)
-    return caught.value.problems
-
-
-def changed(old: str, new: str) -> str:
-    assert SHOP.count(old) == 1, old
-    return SHOP.replace(old, new)
+changed = partial(swapped, SHOP)
 
 
 def test_a_spec_is_read_as_it_is_meant(tmp_path: Path) -> None:
@@ -192,11 +181,18 @@ def test_eight_mistakes_are_eight_problems(tmp_path: Path) -> None:
             "privacy: refresh is {'epsilon': 0.5, 'times': 1}; one",
         ),
         ("{epsilon: 20}", "{epsilon: 20}, refresh: {decay: 1}", "privacy.refresh: decay is 1; write a number above 0"),
+        ("source: data", 'source: data\nobserve: "hourly"', "spec: observe is 'hourly'"),
         ("source: data", "source: data\nsynthesizer: {options: {}}", "synthesizer: name is missing"),
         ("database: shop", 'database: "a\\tb"', "'a\\tb': this name holds a character that cannot be printed"),
         ("  region:\n", "  Customer:\n", "customer, Customer: tables differ only by case"),
         ("note: {", "AGE: boolean\n      note: {", "customer: the columns age, AGE differ only by case"),
         ("max: 120, cells: 60", "max: 120, cells: 0", "customer.age: cells is 0"),
+        (
+            "max: 120, cells: 60",
+            "max: 120, step: 0",
+            "customer.age: step is 0; write an integer of 64 bits, above zero",
+        ),
+        ("max: 120, cells: 60", "max: 120, step: P1D", "customer.age: step is 'P1D'"),
         ("max: 120, cells: 60", "cells: 60", "customer.age: max is missing"),
         ("max: 120, cells: 60", "max: 1.5", "customer.age: max is 1.5; write an integer"),
         ("max: 120, cells: 60", "max: -5", "customer.age: min 0 is above max -5"),
