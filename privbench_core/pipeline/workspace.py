@@ -70,7 +70,7 @@ def open_ledger(spec: Spec) -> Ledger:
     """The ledger of a spec: in the state folder, or where ``privacy.ledger`` says."""
     place = expand(spec.ledger, "privacy.ledger") if spec.ledger else spec.state / "ledger.sqlite"
     lifetime = Budget(spec.lifetime_epsilon, spec.lifetime_delta)
-    return Ledger(place, spec.schema.name, spec.schema.unit_in_words, lifetime)
+    return Ledger(place, spec.schema.name, spec.schema.unit_in_words, lifetime, spec.refresh)
 
 
 class ReleaseStore:
