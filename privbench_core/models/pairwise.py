@@ -191,8 +191,7 @@ def pair_scores(curator: Curator, clean: Mapping[str, Array], candidates: Sequen
     The best of many noisy scores is best in part by its noise. Half of what the largest draw is expected to be is taken
     off all of them, so that a table of independent columns is not modelled as a table of accidents.
     """
-    total = _total(clean)
-    groups = tuple((((a, b), np.outer(clean[a], clean[b]) / total),) for a, b in candidates)
+    groups = tuple((((a, b), np.outer(clean[a], clean[b]) / max(1.0, clean[a].sum())),) for a, b in candidates)
     noisy = curator.measure("dependence scores", [Distances(groups)], price)
     return noisy.values[0] / 2 - _largest_noise(curator, len(candidates), price) / 2
 
