@@ -1,4 +1,4 @@
-"""Record and replay over the whole PrivBench plan: a neighbour moves no noise input beyond what is declared.
+"""Record and replay over whole plans: a neighbour moves no noise input beyond what is declared.
 
 Every noise call returns on the neighbour what it returned before, so *all* artifacts must come out byte for byte
 the same: what differs has reached them around the noise. Beyond each call's sensitivity, what the calls cost between
@@ -7,7 +7,9 @@ the two databases must add up to no more than the step's price: that proves the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from privbench_core.privacy.budget import Budget
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privbench import PrivBench
+from privbench_core.synthesizers.privpetal.plan import PrivPetal
 from tests.helpers.databases import Database, adversaries, forum, shop, town
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise, Violation
 from tests.helpers.plans import EagerSPN, Trace, computing_steps, run_step
@@ -23,6 +26,7 @@ PURE, ZCDP = Budget(30.0), Budget(30.0, 1e-6)
 NOISY = Budget(0.5, 1e-6)
 SPLITTING = {"beta": 2}
 PAPER = {"leaf": "histogram", "beta": 12, "alpha": 0.05}
+GROUPS = {"usefulness": 0.1}  # PrivPetal, with classes of group sizes even where groups are few
 
 CASES = {
     "town, pairwise, zCDP": (town, ZCDP, SPLITTING),
@@ -35,6 +39,10 @@ CASES = {
     "forum, pairwise, zCDP": (forum, ZCDP, SPLITTING),
     "forum, pairwise, pure": (forum, PURE, SPLITTING),
     "forum, histograms, zCDP": (forum, ZCDP, PAPER),
+    "town, groups": (town, ZCDP, GROUPS),
+    "town, groups, mostly noise": (town, NOISY, GROUPS),
+    "shop, groups": (shop, ZCDP, GROUPS),
+    "forum, groups": (forum, ZCDP, GROUPS),
 }
 
 
@@ -42,6 +50,11 @@ CASES = {
 def sum_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sum nodes even where rows are few."""
     monkeypatch.setattr(privbench, "PairwiseSPN", EagerSPN)
+
+
+def plan_of(database: Database, budget: Budget, options: Mapping[str, Any]) -> Plan:
+    """PrivPetal's plan for its options, PrivBench's for all others."""
+    return (PrivPetal() if options is GROUPS else PrivBench()).plan(database.schema, budget, options)
 
 
 def record(plan: Plan, database: Database, seed: int) -> tuple[RecordingNoise, Trace, dict[tuple[str, ...], int]]:
@@ -69,7 +82,7 @@ def replay(plan: Plan, neighbour: Database, noise: ReplayNoise) -> tuple[Trace, 
 def test_a_neighbour_moves_nothing_but_what_noise_covers(case: str, seed: int) -> None:
     make, budget, options = CASES[case]
     database = make(seed)
-    plan = PrivBench().plan(database.schema, budget, options)
+    plan = plan_of(database, budget, options)
     recorded, first, _ = record(plan, database, seed)
     for unit in adversaries(database, seed):
         noise = ReplayNoise(recorded.tape)
@@ -87,17 +100,19 @@ def test_a_neighbour_moves_nothing_but_what_noise_covers(case: str, seed: int) -
 def test_adding_is_covered_like_removing(case: str) -> None:
     make, budget, options = CASES[case]
     database = make(2)
-    plan = PrivBench().plan(database.schema, budget, options)
+    plan = plan_of(database, budget, options)
     smaller = database.without(database.units()[0])
     recorded, _, _ = record(plan, smaller, 2)
     replay(plan, database, ReplayNoise(recorded.tape))
 
 
-@pytest.mark.parametrize("case", ["town, pairwise, zCDP", "town, histograms, pure", "shop, pairwise, zCDP"])
+@pytest.mark.parametrize(
+    "case", ["town, pairwise, zCDP", "town, histograms, pure", "shop, pairwise, zCDP", "town, groups"]
+)
 def test_half_the_sensitivity_is_flagged(case: str) -> None:
     make, budget, options = CASES[case]
     database = make(3)
-    plan = PrivBench().plan(database.schema, budget, options)
+    plan = plan_of(database, budget, options)
     recorded, _, _ = record(plan, database, 3)
     for unit in database.units()[:10]:
         with pytest.raises(Violation, match="shift"):
