@@ -222,7 +222,7 @@ def with_attributes(database: Database, seed: int) -> Database:
     [
         (Budget(30.0), PrivBench(), {"beta": 2}),
         (Budget(30.0, 1e-6), PrivBench(), {"beta": 2}),
-        (Budget(30.0, 1e-6), PrivPetal(), {"usefulness": 0.1}),
+        (Budget(3000.0, 1e-6), PrivPetal(), {"usefulness": 0.1}),
     ],
     ids=["pure", "zCDP", "groups"],
 )

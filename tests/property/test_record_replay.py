@@ -7,7 +7,7 @@ the two databases must add up to no more than the step's price: that proves the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from tests.helpers.plans import EagerSPN, Trace, computing_steps, run_step
 
 PURE, ZCDP = Budget(30.0), Budget(30.0, 1e-6)
 NOISY = Budget(0.5, 1e-6)
+PLENTY = Budget(3000.0, 1e-6)  # so that pairs pay even where groups are few
 SPLITTING = {"beta": 2}
 PAPER = {"leaf": "histogram", "beta": 12, "alpha": 0.05}
 GROUPS = {"usefulness": 0.1}  # PrivPetal, with classes of group sizes even where groups are few
@@ -39,10 +40,10 @@ CASES = {
     "forum, pairwise, zCDP": (forum, ZCDP, SPLITTING),
     "forum, pairwise, pure": (forum, PURE, SPLITTING),
     "forum, histograms, zCDP": (forum, ZCDP, PAPER),
-    "town, groups": (town, ZCDP, GROUPS),
+    "town, groups": (town, PLENTY, GROUPS),
     "town, groups, mostly noise": (town, NOISY, GROUPS),
-    "shop, groups": (shop, ZCDP, GROUPS),
-    "forum, groups": (forum, ZCDP, GROUPS),
+    "shop, groups": (shop, PLENTY, GROUPS),
+    "forum, groups": (forum, PLENTY, GROUPS),
 }
 
 
@@ -117,6 +118,15 @@ def test_half_the_sensitivity_is_flagged(case: str) -> None:
     for unit in database.units()[:10]:
         with pytest.raises(Violation, match="shift"):
             replay(plan, database.without(unit), ReplayNoise(recorded.tape, claim=0.5))
+
+
+@pytest.mark.parametrize("make", [town, shop, forum])
+def test_groups_are_measured_here(make: Callable[[int], Database]) -> None:
+    """The cases of PrivPetal above look at pairs of children, in more than one class of group sizes."""
+    database = make(0)
+    recorded, _, _ = record(plan_of(database, PLENTY, GROUPS), database, 0)
+    pairs = [call.head[1] for call in recorded.tape if " x other." in call.head[1]]
+    assert len({site.split("/groups/")[1][0] for site in pairs}) > 1
 
 
 def test_two_units_less_are_flagged() -> None:
