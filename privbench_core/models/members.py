@@ -28,6 +28,7 @@ Pair = tuple[str, str]
 KIND = "members"
 OWNER = "#owner"  # context column: which owner a row belongs to
 FIRST, BEFORE = "first.", "before."  # context columns: of the first child of the group, and of one before this one
+_NOTHING = 1e-12
 _ALONE = 4  # members that are drawn one at a time; then twice as many at once, and so on
 
 
@@ -62,6 +63,16 @@ class GroupClass:
                     ties.append(Tie(f"{prefix}{a}", joint.T))
         return ties
 
+    def marginal(self, column: str, size: str, rows: Rows) -> Array:
+        """Probabilities of ``column`` in groups of the sizes of ``rows``: later members are in larger groups only."""
+        joint = self.above.get((size, column))
+        if joint is None:
+            return self.marginals[column]
+        there = np.bincount(rows.codes[size], weights=rows.weights, minlength=len(joint))
+        return np.asarray(
+            there @ (joint / np.maximum(joint.sum(axis=1, keepdims=True), _NOTHING)) / max(there.sum(), _NOTHING)
+        )
+
     def order(self) -> list[str]:
         """The columns, first those that tell most about the others."""
         tells = dict.fromkeys(self.marginals, 0.0)
@@ -92,7 +103,7 @@ class Members:
         inside = [np.flatnonzero(assigned == number) for number in range(len(self.classes))]
         parts = [rows.take(index) for index in inside]  # all before any column is put back
         for index, part, group in zip(inside, parts, self.classes, strict=True):
-            _draw_class(part, group, rng)
+            _draw_class(part, group, self.size, rng)
             rows.put(index, part)
 
     def to_dict(self) -> dict[str, Any]:
@@ -120,7 +131,7 @@ class Members:
         return cls(stored["size"], tuple(stored["class_of"]), classes)
 
 
-def _draw_class(rows: Rows, group: GroupClass, rng: np.random.Generator) -> None:
+def _draw_class(rows: Rows, group: GroupClass, size: str, rng: np.random.Generator) -> None:
     """Draw the members of groups of one class; ``rows`` gets the columns."""
     rank, first, siblings = _ranks(rows.codes[OWNER], rng)
     order = group.order()
@@ -144,7 +155,7 @@ def _draw_class(rows: Rows, group: GroupClass, rng: np.random.Generator) -> None
                 now.add(f"{prefix}{name}", rows.sizes[name], rows.codes[name][others])
         for name in order:
             ties = group.ties(name, now, [prefix for prefix, _ in members])
-            drawn = draw_column(now, group.marginals[name], ties, rng)
+            drawn = draw_column(now, group.marginal(name, size, now), ties, rng)
             now.add(name, rows.sizes[name], drawn)
             rows.codes[name][index] = drawn
         start, end = end, end + 1 if end < _ALONE else 2 * end
