@@ -27,10 +27,10 @@ class Options:
 
     scores: float = 0.1
     margins: float = 0.1
-    usefulness: float = 6.0
-    members: float = 2.5
+    usefulness: float = 3.0
+    members: float = 2.0
     links: float = 0.5
-    profile: float = 0.15
+    profile: float = 0.2
     validation: float = 0.02
     max_one_way: float = 0.25
     max_two_way: float = 0.45
