@@ -43,7 +43,7 @@ class GroupFit:
     scores: float
     margins: float
     usefulness: float
-    pairs: PairwiseFit = field(default_factory=lambda: PairwiseFit(independence=0.002))
+    pairs: PairwiseFit = field(default_factory=lambda: PairwiseFit(independence=0.002, max_pairs=1000))
 
     def least(self, curator: Curator, price: Price, pairs: int, cells: float) -> float:
         """Groups that make a marginal of so many cells λ-useful, if so many of them are measured for ``price``."""
