@@ -193,12 +193,16 @@ class PrivateDatabase:
 
     def weights(self, table: str) -> Rows:
         """Weight of each row in multiples of 1/`WEIGHT_UNIT`, 0 for dropped rows; shape (rows,)."""
+        return np.where(self.kept(table), WEIGHT_UNIT // self.divisors(table), 0)
+
+    def divisors(self, table: str) -> Rows:
+        """Product of the sizes of the groups that each row lies in, 1 for dropped rows; shape (rows,)."""
         product = np.ones(self.rows(table), dtype=np.int64)
         rows = np.where(self.kept(table), np.arange(self.rows(table)), -1)
         for key in self.schema.ownership_path(table):
             rows = np.append(self.parent_rows(key), -1)[rows]  # -1, no owner: takes the last entry, and stays there
             product *= np.append(np.maximum(self.group_sizes(key), 1), 1)[rows]
-        return np.where(self.kept(table), WEIGHT_UNIT // product, 0)
+        return product
 
     def _in_unit(self, key: ForeignKey) -> NDArray[np.bool_]:
         """Which rows refer along ``key`` to a row of their own unit, or to none; shape (children,)."""
