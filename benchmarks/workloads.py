@@ -72,13 +72,17 @@ class Case:
         return result
 
 
-def run_pipeline(spec: str, epsilon: float, delta: float, seed: int, out: str) -> float:
-    """Run a spec into the folder ``out``; returns seconds. Called in a process of its own."""
+def run_pipeline(spec: str, epsilon: float, delta: float, seed: int, out: str, synthesizer: str | None = None) -> float:
+    """Run a spec into the folder ``out``; returns seconds. Called in a process of its own.
+
+    Ledger and releases go to a folder of their own with a lifetime budget that never ends: the spec's own budget is not
+    touched, and no run is handed the releases of an earlier one.
+    """
     from privbench_core.pipeline.run import run_spec  # only the child process pays for it
 
     loaded = replace(load_spec(spec), state=Path(out) / "state", lifetime_epsilon=1e6, lifetime_delta=0.5)
     start = perf_counter()
-    run_spec(loaded, epsilon, delta=delta, seed=seed, out=Path(out) / "bundle")
+    run_spec(loaded, epsilon, delta=delta, synthesizer=synthesizer, seed=seed, out=Path(out) / "bundle")
     return perf_counter() - start
 
 
