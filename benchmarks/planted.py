@@ -1,4 +1,4 @@
-"""Populations with planted correlations: the one that relational peers were measured on, and one as large as California."""
+"""Populations with planted correlations: the one that other programs were measured on, and one of California's size."""
 
 from __future__ import annotations
 

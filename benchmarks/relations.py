@@ -16,12 +16,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import histograms
 from benchmarks.measure import call_in_child
 from benchmarks.report import machine, markdown, medians
+from benchmarks.workloads import SYNTHESIZERS, Tables, available
 from privbench_core.domain.codecs import codec_for
 from privbench_core.evaluate.correlations import Correlation, Numbers, Side, among, between, numbers_of
 from privbench_core.evaluate.counting import CountingQuery, CountingShape, Predicate, counting_errors, counting_queries
@@ -32,12 +32,10 @@ from privbench_core.schema.model import Column, ForeignKey, Schema, Values
 from privbench_core.schema.spec import Spec
 from privbench_core.source import open_source
 
-SYNTHESIZERS = ("privpetal", "privbench")
 QUERIES = 2000
 _SHAPES = {f"c{c} k{k}": CountingShape(children=c, attributes=k) for c, k in product((1, 2), repeat=2)}
 _TRUE = {"δ": "-", "ε": "-"}
 
-Tables = Mapping[str, pa.Table]
 Rows = list[dict[str, str | float]]
 
 
@@ -214,7 +212,9 @@ def run(
             joins.append({**_TRUE, "method": f"true tables, {linking}", **pair.score_join(relinked)})
     for delta, epsilon, seed in product(deltas, epsilons, range(seeds)):
         cell = {"δ": f"{delta:.3g}", "ε": f"{epsilon:g}"}
-        for name in SYNTHESIZERS if delta else ("privbench",):
+        for name in SYNTHESIZERS:
+            if not available(name, delta):
+                continue
             progress(f"{pair.spec.schema.name}: {name}, epsilon {epsilon:g}, delta {delta:g}, seed {seed}")
             of_tables, of_joins = _one_run(pair, name, (epsilon, delta, seed), baselines)
             tables += [{**cell, **row} for row in of_tables]
