@@ -28,6 +28,7 @@ Pair = tuple[str, str]
 KIND = "members"
 OWNER = "#owner"  # context column: which owner a row belongs to
 FIRST, BEFORE = "first.", "before."  # context columns: of the first child of the group, and of one before this one
+_BOTH = "first and before."  # of both of them, as one code
 _NOTHING = 1e-12
 _ALONE = 4  # members that are drawn one at a time; then twice as many at once, and so on
 
@@ -41,20 +42,27 @@ class GroupClass:
         within: (column, column) of one child -> joint.
         above: (column of the owner's context, column) -> joint.
         between: (column, column of another child) -> joint.
+        trios: Column -> joint of it in three children.
     """
 
     marginals: Mapping[str, Array]
     within: Mapping[Pair, Array] = field(default_factory=dict)
     above: Mapping[Pair, Array] = field(default_factory=dict)
     between: Mapping[Pair, Array] = field(default_factory=dict)
+    trios: Mapping[str, Array] = field(default_factory=dict)
 
     def ties(self, column: str, rows: Rows, members: Sequence[str]) -> list[Tie]:
         """Released joints of ``column`` and the columns of ``rows``; ``members``: prefixes of other children there."""
         ties = [Tie(above, joint.T) for (above, c), joint in self.above.items() if c == column]
         ties += [Tie(b, joint) for (a, b), joint in self.within.items() if a == column and b in rows.codes]
         ties += [Tie(a, joint.T) for (a, b), joint in self.within.items() if b == column and a in rows.codes]
+        trio = self.trios.get(column) if _BOTH + column in rows.codes else None
+        if trio is not None:
+            ties.append(Tie(_BOTH + column, trio.reshape(len(trio), -1)))
         for prefix in members:
             for (a, b), joint in self.between.items():
+                if a == b == column and trio is not None:
+                    continue  # it says so too
                 if a == b == column:
                     ties.append(Tie(f"{prefix}{a}", (joint + joint.T) / 2))
                 elif a == column:
@@ -113,6 +121,7 @@ class Members:
             {
                 "marginals": [[name, p] for name, p in group.marginals.items()],
                 **{kind: [[a, b, joint] for (a, b), joint in getattr(group, kind).items()] for kind in tables},
+                "trios": [[name, joint] for name, joint in group.trios.items()],
             }
             for group in self.classes
         ]
@@ -124,11 +133,18 @@ class Members:
         classes = tuple(
             GroupClass(
                 dict(group["marginals"]),
-                *({(a, b): joint for a, b, joint in group[kind]} for kind in ("within", "above", "between")),
+                _by_pair(group["within"]),
+                _by_pair(group["above"]),
+                _by_pair(group["between"]),
+                dict(group["trios"]),
             )
             for group in stored["classes"]
         )
         return cls(stored["size"], tuple(stored["class_of"]), classes)
+
+
+def _by_pair(stored: Sequence[tuple[str, str, Array]]) -> dict[Pair, Array]:
+    return {(a, b): joint for a, b, joint in stored}
 
 
 def _draw_class(rows: Rows, group: GroupClass, size: str, rng: np.random.Generator) -> None:
@@ -153,6 +169,10 @@ def _draw_class(rows: Rows, group: GroupClass, size: str, rng: np.random.Generat
         for prefix, others in members:
             for name in order:
                 now.add(f"{prefix}{name}", rows.sizes[name], rows.codes[name][others])
+        if len(members) > 1:
+            for name in group.trios:
+                of_first, of_other = (now.codes[f"{prefix}{name}"] for prefix, _ in members)
+                now.add(f"{_BOTH}{name}", rows.sizes[name] ** 2, of_first * rows.sizes[name] + of_other)
         for name in order:
             ties = group.ties(name, now, [prefix for prefix, _ in members])
             drawn = draw_column(now, group.marginal(name, size, now), ties, rng)

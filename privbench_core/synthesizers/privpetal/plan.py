@@ -69,7 +69,7 @@ class PrivPetal:
         if key is not None:
             steps.append(sizes_step(schema, key, prices.link(key)))
         if key is not None and table.attributes:
-            fit = GroupFit(options.scores, options.margins, options.usefulness)
+            fit = GroupFit(options.scores, options.margins, options.usefulness, options.trios)
             steps.append(groups_step(schema, key, prices.model(table), fit))
         else:
             steps.append(_root_step(schema, table, prices.model(table)))
@@ -139,8 +139,10 @@ def groups_step(schema: Schema, key: ForeignKey, price: Price, fit: GroupFit) ->
         child, parent = (Profile.from_dict(context.inputs[name].data["profile"]) for name in profiles)
         fanout = Fanout.from_dict(context.inputs[fanout_key(key)].data["link"])
         members = fit.fit(context.opened(), key, parent, child, fanout, price)
-        measured = [len(group.within) + len(group.above) + len(group.between) for group in members.classes]
-        summary = {"classes of group sizes": len(members.classes), "pairs measured in a class": measured}
+        measured = [
+            len(group.within) + len(group.above) + len(group.between) + len(group.trios) for group in members.classes
+        ]
+        summary = {"classes of group sizes": len(members.classes), "marginals measured in a class": measured}
         return Artifact({"model": members.to_dict(), "summary": summary})
 
     reads = tuple(dict.fromkeys([*deciding_tables(schema, key.child), *deciding_tables(schema, key.parent)]))

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.linking.fanout import Fanout
+from privbench_core.privacy.permutations import MOST_MEMBERS
 
 Array = NDArray[np.float64]
-_PAIR = 2
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,11 @@ class GroupSizes:
     """Expected numbers of groups, from released counts.
 
     Attributes:
-        groups: By code of the size: groups with any members, shape (codes,).
-        several: Groups with at least two members, which have pairs, shape (codes,).
+        groups: Groups with at least 1, 2, 3 members, which are what marginals of as many members count; by code of the
+            size, shape (3, codes).
     """
 
     groups: Array
-    several: Array
 
     @classmethod
     def of(cls, fanout: Fanout, owners: float) -> GroupSizes:
@@ -37,22 +36,26 @@ class GroupSizes:
         code_of = cells if coder.binning is None else np.asarray(coder.binning.code_of)
         within = np.ones(len(cells)) if coder.binning is None else np.asarray(coder.binning.weights)
         expected = owners * fanout.counts[code_of] * within
-        # Sizes below two are cells of their own.
-        alone = _sums(code_of, expected * (cells == 1), coder.size)
-        several = _sums(code_of, expected * (cells >= _PAIR), coder.size)
-        alone[coder.encode_numbers(np.ones(1, dtype=np.int64))] += fanout.ownerless
-        return cls(alone + several, several)
+        groups = np.stack(  # small sizes are cells of their own
+            [
+                np.bincount(code_of, weights=expected * (cells >= members), minlength=coder.size)
+                for members in range(1, MOST_MEMBERS + 1)
+            ]
+        ).astype(np.float64)
+        groups[0, coder.encode_numbers(np.ones(1, dtype=np.int64))] += fanout.ownerless
+        return cls(groups)
+
+    def shares(self, inside: NDArray[np.bool_]) -> Array:
+        """Of the groups of some sizes, the share with at least 1, 2, 3 members, shape (3,)."""
+        counts = self.groups[:, inside].sum(axis=1)
+        return np.asarray(counts / max(counts[0], 1.0), dtype=float)
 
     def classes(self, least: float) -> tuple[int, ...]:
         """Class of each code: the shortest intervals of at least ``least`` groups, what is left over to the last."""
         class_of, current, held = [], 0, 0.0
-        for number, groups in enumerate(self.groups):
+        for number, groups in enumerate(self.groups[0]):
             class_of.append(current)
             held += float(groups)
-            if held >= least and self.groups[number + 1 :].sum() >= least:
+            if held >= least and self.groups[0, number + 1 :].sum() >= least:
                 current, held = current + 1, 0.0
         return tuple(class_of)
-
-
-def _sums(code_of: NDArray[np.int64], weights: Array, size: int) -> Array:
-    return np.bincount(code_of, weights=weights, minlength=size).astype(np.float64)
