@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.counts.contingency import cell_index
 from privbench_core.domain.codec import Codes
 from privbench_core.models.draw import draw_grouped
 from privbench_core.models.estimate import fit_margins, mutual_information
@@ -46,9 +47,9 @@ def draw_column(rows: Rows, marginal: Array, ties: Sequence[Tie], rng: np.random
     """
     chosen = _strongest(len(marginal), ties)
     if not chosen:
-        return draw_grouped(marginal[None, :], np.zeros(rows.n, dtype=np.int64), rng)
+        return draw_grouped(marginal[None, :], np.zeros(rows.n, dtype=np.uint8), rng)
     shape = [rows.sizes[tie.column] for tie in chosen]
-    context = np.ravel_multi_index([rows.codes[tie.column] for tie in chosen], shape)
+    context = cell_index(rows.codes, rows.sizes, [tie.column for tie in chosen])
     weights = rows.weights
     drawn = np.bincount(context, weights=weights, minlength=math.prod(shape)).astype(float).reshape(shape)
     drawn = drawn / max(drawn.sum(), _FLOOR) + _FLOOR

@@ -191,9 +191,10 @@ def draw_sample(
         return Sample(drawn.table, drawn.parents, None, drawn.dropped, units)
     places = drawn.parents[owner.name]
     weights = above[owner.parent].weights
-    inherited = np.ones(len(places)) if weights is None else np.append(weights, 1.0)[places]
     siblings = np.bincount(places[places >= 0], minlength=above[owner.parent].table.num_rows)
-    shares = inherited / np.append(siblings, 1)[places]  # a row without an owner stands for a unit of its own
+    inherited = np.ones(len(siblings)) if weights is None else weights
+    share = np.append(inherited / np.maximum(siblings, 1), 1.0)  # a row without an owner stands for a unit of its own
+    shares = share[places]
     return Sample(drawn.table, drawn.parents, shares, drawn.dropped, _units(schema, table, len(places), places, above))
 
 

@@ -1,0 +1,88 @@
+"""Dealing values out to rows, as evenly as whole rows can, at random inside of each group: in time linear in rows."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Value = TypeVar("Value", bound=np.integer)
+_DIGIT = 1 << 16  # numpy sorts 16-bit integers by radix
+
+
+def narrow(codes: NDArray[np.integer], size: int) -> NDArray[np.integer]:
+    """Codes below ``size`` in the smallest integer type that holds them.
+
+    >>> narrow(np.array([3, 0]), 256).dtype, narrow(np.array([3, 0]), 257).dtype
+    (dtype('uint8'), dtype('uint16'))
+    """
+    return codes.astype(np.min_scalar_type(max(size - 1, 0)), copy=False)
+
+
+def dealt_numbers(
+    cumulated: NDArray[np.float64],
+    group_of: NDArray[np.integer],
+    counts: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """How many rows of each group get each value, by systematic sampling: m·p rounded up or down.
+
+    Args:
+        cumulated: Cumulated probabilities of one group's values after the other's, shape (k,).
+        group_of: The group of each of them, ascending, shape (k,).
+        counts: Number of rows m of each group, shape (groups,).
+        rng: Source of the offsets, one per group.
+
+    Returns:
+        Numbers of shape (k,); those of a group add up to its count.
+
+    >>> dealt_numbers(np.array([0.25, 1, 1]), np.array([0, 0, 1]), np.array([8, 3]), np.random.default_rng(0)).tolist()
+    [2, 6, 3]
+    """
+    rows = counts[group_of]
+    dealt = np.clip(np.ceil(cumulated * rows - rng.random(len(counts))[group_of]).astype(np.int64), 0, rows)
+    begins = np.append(True, group_of[1:] != group_of[:-1])
+    ends = np.append(begins[1:], True)
+    dealt[ends] = rows[ends]
+    return np.asarray(np.where(begins, dealt, np.diff(dealt, prepend=0)), dtype=np.int64)
+
+
+def deal(
+    values: NDArray[Value], numbers: NDArray[np.int64], groups: NDArray[np.integer] | None, rng: np.random.Generator
+) -> NDArray[Value]:
+    """One value per row: ``numbers`` says how often each of ``values`` occurs, ``groups`` among which rows.
+
+    Args:
+        values: One group's values after the other's, in ascending order of the groups, shape (k,).
+        numbers: How many rows get each of them, shape (k,).
+        groups: Group of each row, from 0, shape (n,); None if all rows are of one group.
+        rng: Decides which row of a group gets what.
+    """
+    dealt = np.repeat(values, numbers)
+    if groups is None:
+        rng.shuffle(dealt)
+        return dealt
+    n = len(groups)
+    rows = rng.permutation(np.arange(n, dtype=np.int32 if n <= np.iinfo(np.int32).max else np.int64))
+    rows = rows[stable_order(groups[rows])]
+    result = np.empty_like(dealt)
+    result[rows] = dealt
+    return result
+
+
+def stable_order(groups: NDArray[np.integer]) -> NDArray[np.int64]:
+    """The row numbers that sort ``groups``, rows of equal group in their order; shape (n,).
+
+    >>> stable_order(np.array([70000, 1, 70000, 0])).tolist()
+    [3, 1, 0, 2]
+    """
+    highest = int(groups.max(initial=0))
+    order = np.argsort(
+        (groups % _DIGIT).astype(np.uint16) if highest >= _DIGIT else narrow(groups, _DIGIT), kind="stable"
+    )
+    place = _DIGIT
+    while highest >= place:  # one digit after the other, the lowest first
+        order = order[np.argsort((groups[order] // place % _DIGIT).astype(np.uint16), kind="stable")]
+        place *= _DIGIT
+    return order
