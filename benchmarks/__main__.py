@@ -1,6 +1,6 @@
 """Measure, and rewrite the tables of ``benchmarks/README.md``.
 
-python -m benchmarks [adult|sandag|schemas|stats|tpch|evaluation] [--data DIR] [--seeds N] [--epsilon E ...]
+python -m benchmarks [adult|sandag|schemas|stats|tpch|evaluation|scale] [--data DIR] [--seeds N] [--epsilon E ...]
     [--delta D ...] [--methods M ...] [--scale S] [--dry]
 """
 
@@ -12,14 +12,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks import adult, evaluation, report, sandag, schemas, stats, tpch
+from benchmarks import adult, evaluation, report, sandag, scale, schemas, stats, tpch
 from privbench_core.errors import PrivbenchError
 
 
 def main() -> int:
     """Run what was asked for; 0 if all of it succeeded, 1 with a line on stderr if not."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
-    names = ("adult", "sandag", "schemas", "stats", "tpch", "evaluation")
+    names = ("adult", "sandag", "schemas", "stats", "tpch", "evaluation", "scale")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, default=3, help="runs per figure (default 3)")
@@ -40,6 +40,7 @@ def main() -> int:
         "stats": partial(stats.run, given.data, **common),
         "tpch": partial(tpch.run, **common),
         "evaluation": partial(evaluation.run, given.data, progress=_tell),
+        "scale": partial(scale.run, progress=_tell),
     }
     try:
         for name, measure in sections.items():
