@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.domain.codec import Codec, Codes
-from privbench_core.domain.dealing import deal, dealt_numbers, narrow
+from privbench_core.domain.dealing import deal, dealt_numbers, group_counts, narrow
 from privbench_core.domain.merging import merge_smallest, segment_sums, segments
 from privbench_core.errors import InternalError
 
@@ -62,7 +62,7 @@ class Binning:
         the expected one by less than one; which row gets which cell is random.
         """
         cells, code, cumulated = self._cumulated
-        numbers = dealt_numbers(cumulated, code, np.bincount(codes, minlength=self.size), rng)
+        numbers = dealt_numbers(cumulated, code, group_counts(codes, self.size), rng)
         return deal(cells, numbers, codes, rng)
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Value = TypeVar("Value", bound=np.integer)
+_BLOCK = 1 << 20  # rows dealt to at a time
 _DIGIT = 1 << 16  # numpy sorts 16-bit integers by radix
 
 
@@ -63,12 +64,32 @@ def deal(
     if groups is None:
         rng.shuffle(dealt)
         return dealt
-    n = len(groups)
+    n, size = len(groups), int(groups.max(initial=0)) + 1
     rows = rng.permutation(np.arange(n, dtype=np.int32 if n <= np.iinfo(np.int32).max else np.int64))
-    rows = rows[stable_order(groups[rows])]
     result = np.empty_like(dealt)
-    result[rows] = dealt
+    counts = group_counts(groups, size)
+    place = np.cumsum(counts) - counts  # of the next value of each group in ``dealt``
+    for start in range(0, n, max(_BLOCK, size)):
+        here = rows[start : start + max(_BLOCK, size)]
+        here = here[stable_order(groups[here])]
+        numbers = np.bincount(groups[here], minlength=size)
+        shift = place - (np.cumsum(numbers) - numbers)
+        result[here] = dealt[np.arange(len(here)) + np.repeat(shift, numbers)]
+        place += numbers
     return result
+
+
+def group_counts(groups: NDArray[np.integer], size: int) -> NDArray[np.int64]:
+    """Number of rows of each of ``size`` groups; rows of group -1 are not counted.
+
+    >>> group_counts(np.array([0, 2, -1, 2]), 4).tolist()
+    [1, 0, 2, 0]
+    """
+    counts = np.zeros(size, dtype=np.int64)
+    for start in range(0, len(groups), max(_BLOCK, size)):  # numpy would widen all of them to 64 bits
+        here = groups[start : start + max(_BLOCK, size)]
+        counts += np.bincount(here[here >= 0], minlength=size)
+    return counts
 
 
 def stable_order(groups: NDArray[np.integer]) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.domain.codec import Codes
-from privbench_core.domain.dealing import deal, dealt_numbers, narrow
+from privbench_core.domain.dealing import deal, dealt_numbers, group_counts, narrow
 
 
 def draw_grouped(
@@ -27,7 +27,7 @@ def draw_grouped(
     n, size = len(groups), conditionals.shape[1]
     if n == 0:
         return np.zeros(0, dtype=np.uint8)
-    counts = np.bincount(groups, minlength=len(conditionals))
+    counts = group_counts(groups, len(conditionals))
     present = np.flatnonzero(counts)
     weights = np.maximum(conditionals[present], 0.0)
     sums = weights.sum(axis=1, keepdims=True)
