@@ -209,9 +209,14 @@ class SecondLook:
 def second_look(curator: Curator, one_way: OneWay, price: Price) -> SecondLook:
     """Which one-way marginals to measure again, and for how much: those that leave the least noise in all.
 
-    Noise with standard deviation ∝ share^-p on c counts is least in sum for shares ∝ c^(1 / (p + 1)). Which columns take
-    part is tried from those that have most noise. With Laplace noise (p = 1) they are few: two looks at equal prices
-    are worth √2 times one, one look at twice the price is worth twice as much.
+    Noise with standard deviation ∝ share^-p on c counts is least in sum for shares ∝ c^(1 / (p + 1)). Which columns
+    take part is tried from those that have most noise. With Laplace noise (p = 1) they are few: two looks at equal
+    prices are worth √2 times one, one look at twice the price is worth twice as much.
+
+    Args:
+        curator: Of a view with these columns.
+        one_way: Their counts so far; which columns are worth another look depends on released numbers alone.
+        price: Of all that is measured again.
     """
     columns = sorted(one_way.counts, key=lambda name: -float(one_way.sigmas[name].sum()))
     told = [name for name in columns if len(one_way.counts[name]) > 1] or columns[:1]
