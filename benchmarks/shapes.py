@@ -1,8 +1,8 @@
 """Tables of many shapes: how far privbench is from the source, beside independent noisy histograms at the same budget.
 
 A model of dependences can do harm where there are none, or where the budget cannot pay for them. So the figure here is
-a ratio of 2-way distances, and what counts is the worst one: of the ratios, and of the lowest that each may be in truth,
-two standard errors below what was measured.
+a ratio of 2-way distances, and what counts is the worst one: of the ratios, and of the ratios less two standard errors,
+which is what runs cannot put down to chance.
 """
 
 from __future__ import annotations
