@@ -33,7 +33,8 @@ _STRONG = 0.3  # of all rows: the score of two columns that determine each other
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 _RANK = 1.5  # of what a joint usually has over the product of its marginals
 _POSSIBLE = 0.3  # standard deviations that a count is at least: noise does not rule a value out
-_MORE_FOR_SCORES = (1.0, 2.0, 3.0)  # times the usual share, where scores would say nothing for less
+_CLEAR = 0.2  # of all rows: largest noise of scores that is no reason to pay more for them
+_MORE_FOR_SCORES = (1.0, 2.0, 3.0)  # times the usual share, where scores would say little for less
 _RARELY = 0.2  # of an equal share of the rows: most that a value is given without evidence
 _SHARES = (0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)  # of what a leaf has left, for joints rather than marginals
 
@@ -131,9 +132,12 @@ class PairwiseFit:
         return _leaf(better, self.measure(curator, [pairs[i] for i in chosen], better.clean(), rest.share(share)))
 
     def _telling_share(self, curator: Curator, pairs: Sequence[Pair], total: float, price: Price) -> float | None:
-        """The least share of the price for which scores are not hopeless, None if there is none that leaves enough."""
-        shares = (self.score_share * more for more in _MORE_FOR_SCORES)
-        return next((share for share in shares if not self.hopeless(curator, pairs, total, price.share(share))), None)
+        """The least share of the price for which scores are clear, else the largest; None if even that is hopeless."""
+        shares = [self.score_share * more for more in _MORE_FOR_SCORES]
+        if self.hopeless(curator, pairs, total, price.share(shares[-1])):
+            return None
+        noises = (_largest_noise(curator, len(pairs), price.share(share)) for share in shares)
+        return next((share for share, noise in zip(shares, noises, strict=True) if noise <= _CLEAR * total), shares[-1])
 
     def fit_pairs(
         self, curator: Curator, clean: Mapping[str, Array], candidates: Sequence[Pair], price: Price

@@ -169,3 +169,17 @@ def test_a_leaf_that_only_looks_again_spends_its_price_and_no_more():
     leaf = PairwiseFit().fit(curator, one_way_of(codes, {"a": 1, "b": 4}, sigma=5.0), price)
     assert not leaf.pairs
     assert account.spent.amount == pytest.approx(price.amount)
+
+
+def test_scores_cost_more_where_they_would_say_little_and_nothing_where_they_are_hopeless():
+    codes = planted()
+    dear = []
+    for amount in (1e-6, 0.018, 5.0):
+        price = Price(Measure.PURE, amount)
+        curator, account = curator_of(codes, SIZES, price)
+        charged: list[tuple[str, float]] = []
+        account.charge = lambda label, asked, to=charged: to.append((label, asked.amount))  # type: ignore[method-assign]
+        PairwiseFit().fit(curator, one_way_of(codes, SIZES, sigma=20.0), price)
+        dear.append(sum(paid for label, paid in charged if label.endswith("dependence scores")) / amount)
+    usual = PairwiseFit().score_share
+    assert dear == pytest.approx([0.0, 3 * usual, usual])
