@@ -33,7 +33,8 @@ _STRONG = 0.3  # of all rows: the score of two columns that determine each other
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 _RANK = 1.5  # of what a joint usually has over the product of its marginals
 _POSSIBLE = 0.3  # standard deviations that a count is at least: noise does not rule a value out
-_MORE_FOR_SCORES = (1.0, 2.0, 3.0)  # times the usual share, where scores would say nothing for less
+_CLEAR = 0.2  # of all rows: largest noise of scores that is no reason to pay more for them
+_MORE_FOR_SCORES = (1.0, 2.0, 3.0)  # times the usual share, where scores would say little for less
 _RARELY = 0.2  # of an equal share of the rows: most that a value is given without evidence
 _SHARES = (0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)  # of what a leaf has left, for joints rather than marginals
 
@@ -116,14 +117,12 @@ class PairwiseFit:
         scores = pair_scores(curator, clean, pairs, price.share(for_scores))
         rest = price.share(1 - for_scores)
         cells = noisy_cells(clean, pairs)
-        first = np.concatenate([one_way.sigmas[name] for name in clean])
 
         def promise(share: float) -> float:
             """Expected L1 error over all pairs if ``share`` of the rest goes to joints."""
             gain, _ = self.choose(curator, scores, cells, rest.share(share)) if share > 0 else (0.0, None)
-            again = curator.sigma([Marginal(())] * len(clean), rest.share(1 - share)) if share < 1 else math.inf
-            left = first / np.sqrt(1 + (first / again) ** 2)
-            return _ABSOLUTE * float(left.sum()) * (len(clean) - 1) - gain
+            left = second_look(curator, one_way, rest.share(1 - share)).noise if share < 1 else _noise(one_way)
+            return _ABSOLUTE * left * (len(clean) - 1) - gain
 
         share = min(_SHARES, key=promise)
         better = self._again(curator, one_way, rest.share(1 - share)) if share < 1 else one_way
@@ -133,9 +132,12 @@ class PairwiseFit:
         return _leaf(better, self.measure(curator, [pairs[i] for i in chosen], better.clean(), rest.share(share)))
 
     def _telling_share(self, curator: Curator, pairs: Sequence[Pair], total: float, price: Price) -> float | None:
-        """The least share of the price for which scores are not hopeless, None if there is none that leaves enough."""
-        shares = (self.score_share * more for more in _MORE_FOR_SCORES)
-        return next((share for share in shares if not self.hopeless(curator, pairs, total, price.share(share))), None)
+        """The least share of the price for which scores are clear, else the largest; None if even that is hopeless."""
+        shares = [self.score_share * more for more in _MORE_FOR_SCORES]
+        if self.hopeless(curator, pairs, total, price.share(shares[-1])):
+            return None
+        noises = (_largest_noise(curator, len(pairs), price.share(share)) for share in shares)
+        return next((share for share, noise in zip(shares, noises, strict=True) if noise <= _CLEAR * total), shares[-1])
 
     def fit_pairs(
         self, curator: Curator, clean: Mapping[str, Array], candidates: Sequence[Pair], price: Price
@@ -187,16 +189,60 @@ class PairwiseFit:
         return joints
 
     def _again(self, curator: Curator, one_way: OneWay, price: Price) -> OneWay:
-        """The one-way marginals measured once more and averaged with what is known."""
-        names = [name for name, counts in one_way.counts.items() if len(counts) > 1] or list(one_way.counts)
-        again = curator.measure("one-way again", [Marginal((name,)) for name in names], price)
-        merged = {
-            name: combine(one_way.counts[name], one_way.sigmas[name], counts, again.sigma)
-            for name, counts in zip(names, again.values, strict=True)
-        }
-        counts = {name: better for name, (better, _) in merged.items()}
-        sigmas = {name: better for name, (_, better) in merged.items()}
-        return OneWay({**one_way.counts, **counts}, {**one_way.sigmas, **sigmas}, one_way.rows)
+        """Some one-way marginals measured once more and averaged with what is known."""
+        counts, sigmas = dict(one_way.counts), dict(one_way.sigmas)
+        for name, share in second_look(curator, one_way, price).shares.items():
+            again = curator.measure(f"one-way again, {name}", [Marginal((name,))], price.share(share))
+            counts[name], sigmas[name] = combine(counts[name], sigmas[name], again.values[0], again.sigma)
+        return OneWay(counts, sigmas, one_way.rows)
+
+
+@dataclass(frozen=True)
+class SecondLook:
+    """A plan.
+
+    Attributes:
+        shares: Of the price, for columns that are measured again; they add up to 1.
+        noise: Standard deviations of all counts of all columns after that, summed up.
+    """
+
+    shares: Mapping[str, float]
+    noise: float
+
+
+def second_look(curator: Curator, one_way: OneWay, price: Price) -> SecondLook:
+    """Which one-way marginals to measure again, and for how much: those that leave the least noise in all.
+
+    Noise with standard deviation ∝ share^-p on c counts is least in sum for shares ∝ c^(1 / (p + 1)). Which columns
+    take part is tried from those that have most noise. With Laplace noise (p = 1) they are few: two looks at equal
+    prices are worth √2 times one, one look at twice the price is worth twice as much.
+
+    Args:
+        curator: Of a view with these columns.
+        one_way: Their counts so far; which columns are worth another look depends on released numbers alone.
+        price: Of all that is measured again.
+    """
+    columns = sorted(one_way.counts, key=lambda name: -float(one_way.sigmas[name].sum()))
+    told = [name for name in columns if len(one_way.counts[name]) > 1] or columns[:1]
+    power = 1.0 if price.measure is Measure.PURE else 0.5
+    weights = np.array([len(one_way.counts[name]) for name in told]) ** (1 / (power + 1))
+    alone = curator.sigma([Marginal(())], price)
+    best = SecondLook({}, math.inf)
+    before = np.array([one_way.sigmas[name].sum() for name in columns])
+    for number in range(1, len(told) + 1):
+        shares = weights[:number] / weights[:number].sum()
+        again = alone * shares**-power
+        noise = float(before.sum() - before[:number].sum())
+        for name, sigma in zip(told, again, strict=False):
+            first = one_way.sigmas[name]
+            noise += float((first / np.sqrt(1 + (first / sigma) ** 2)).sum())
+        if noise < best.noise:
+            best = SecondLook(dict(zip(told, shares.tolist(), strict=False)), noise)
+    return best
+
+
+def _noise(one_way: OneWay) -> float:
+    return float(sum(sigmas.sum() for sigmas in one_way.sigmas.values()))
 
 
 def _telling(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair]:
