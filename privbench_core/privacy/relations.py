@@ -21,6 +21,7 @@ from privbench_core.counts.units import unit_numbers
 from privbench_core.schema.model import ForeignKey, Schema, Table
 
 WEIGHT_UNIT = 1 << 20
+_LARGEST_DIVISOR = 1 << 40  # far above any weight unit: a larger product of group sizes makes the same weight, 0
 Rows = NDArray[np.int64]
 
 
@@ -197,7 +198,9 @@ class PrivateDatabase:
         rows = np.where(self.kept(table), np.arange(self.rows(table)), -1)
         for key in self.schema.ownership_path(table):
             rows = np.append(self.parent_rows(key), -1)[rows]  # -1, no owner: takes the last entry, and stays there
-            product *= np.append(np.maximum(self.group_sizes(key), 1), 1)[rows]
+            sizes = np.append(np.maximum(self.group_sizes(key), 1), 1)[rows]
+            # Never past 64 bits, where it would wrap around to weights that are negative, or too large for a unit.
+            product = np.where(sizes > _LARGEST_DIVISOR // product, _LARGEST_DIVISOR + 1, product * sizes)
         return np.where(self.kept(table), WEIGHT_UNIT // product, 0)
 
     def _in_unit(self, key: ForeignKey) -> NDArray[np.bool_]:
