@@ -12,30 +12,47 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks import adult, evaluation, ledger, orchestration, report, sandag, schemas, shapes, skew, stats, tpch
+from benchmarks import (
+    adult,
+    evaluation,
+    ledger,
+    orchestration,
+    planted,
+    report,
+    sandag,
+    schemas,
+    shapes,
+    skew,
+    stats,
+    tpch,
+)
 from privbench_core.errors import PrivbenchError
 
 
 def main() -> int:
     """Run what was asked for; 0 if all of it succeeded, 1 with a line on stderr if not."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
-    names = ("adult", "shapes", "sandag", "skew", "schemas", "stats", "tpch", "evaluation", "orchestration", "ledger")
+    names = ("adult", "shapes", "sandag", "households", "california", "skew", "schemas", "stats", "tpch", "evaluation")
+    names += ("orchestration", "ledger")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
-    parser.add_argument("--seeds", type=int, default=3, help="runs per figure (default 3)")
-    parser.add_argument("--epsilon", type=float, nargs="+", default=adult.EPSILONS)
-    parser.add_argument("--delta", type=float, nargs="+", default=adult.DELTAS, help="0 is pure")
+    parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
+    parser.add_argument("--epsilon", type=float, nargs="+", help="default: the benchmark's own")
+    parser.add_argument("--delta", type=float, nargs="+", help="0 is pure (default: the benchmark's own)")
     parser.add_argument(
         "--methods", nargs="+", default=adult.DEFAULT_METHODS, help=f"for adult, of: {' '.join(adult.methods())}"
     )
     parser.add_argument("--scale", type=float, nargs="+", default=[0.1], help="of TPC-H, for speed (default 0.1)")
     parser.add_argument("--dry", action="store_true", help="print the tables, leave the README as it is")
     given = parser.parse_args()
-    common = {"seeds": given.seeds, "epsilons": given.epsilon, "deltas": given.delta, "progress": _tell}
+    chosen = {"seeds": given.seeds, "epsilons": given.epsilon, "deltas": given.delta}
+    common = {"progress": _tell} | {name: value for name, value in chosen.items() if value is not None}
     sections: dict[str, Callable[[], str]] = {
         "adult": partial(adult.run, given.data, names=given.methods, **common),
         "shapes": partial(shapes.run, **common),
         "sandag": partial(sandag.run, **common),
+        "households": partial(planted.run_households, **common),
+        "california": partial(planted.run_california, **common),
         "skew": partial(skew.run, **common),
         # Its budgets are part of what is claimed, and its figures do not vary with the seed.
         "schemas": partial(schemas.run, given.data, scales=given.scale, progress=_tell),
@@ -43,7 +60,7 @@ def main() -> int:
         "tpch": partial(tpch.run, **common),
         "evaluation": partial(evaluation.run, given.data, progress=_tell),
         "orchestration": partial(orchestration.run, progress=_tell),
-        "ledger": partial(ledger.run, seeds=given.seeds, progress=_tell),
+        "ledger": partial(ledger.run, seeds=given.seeds or 3, progress=_tell),
     }
     try:
         for name, measure in sections.items():

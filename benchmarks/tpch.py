@@ -32,14 +32,13 @@ from benchmarks.data import read_table
 from benchmarks.report import machine
 from benchmarks.tpch_queries import QUERIES
 from benchmarks.tpch_schema import SCHEMA
-from benchmarks.workloads import Case, Tables, measure
+from benchmarks.workloads import SYNTHESIZERS, Case, Tables, measure
 from privbench_core.errors import SourceError
 from privbench_core.evaluate.engine import Engine
 from privbench_core.evaluate.statements import Workload
 from privbench_core.schema.spec import Spec
 
-EPSILONS = (0.8, 3.2)
-DELTAS = (1e-9, 0.0)
+EPSILONS = (0.2, 0.4, 0.8, 1.6, 3.2)
 SCALE_FACTOR = 0.1
 _SEED = 0
 
@@ -134,10 +133,10 @@ def run(
     *,
     seeds: int = 1,
     epsilons: Sequence[float] = EPSILONS,
-    deltas: Sequence[float] = DELTAS,
+    deltas: Sequence[float] | None = None,
     progress: Callable[[str], None] = print,
 ) -> str:
-    """Measure and return the Markdown text for the README; arguments as for the other benchmarks.
+    """Measure and return the Markdown text for the README, by default at δ = 1 / line items and in pure DP.
 
     Raises:
         SourceError: TPC-H cannot be generated.
@@ -149,7 +148,11 @@ def run(
         folder = Path(place)
         spec = Spec(SCHEMA, str(source), folder / "tpch.yaml", EPSILONS, 1e-9, 20.0, 1e-7, state=folder / "state")
         case = Case.of(spec, lambda *_: {"eight queries": Workload.of(QUERIES.values())})
-        figures = measure(case, seeds=seeds, epsilons=epsilons, deltas=deltas, progress=progress, more=relative_errors)
+        chosen = (1 / case.source["lineitem"].num_rows, 0.0) if deltas is None else deltas
+        figures = measure(
+            case, seeds=seeds, epsilons=epsilons, deltas=chosen, progress=progress, more=relative_errors,
+            synthesizers=SYNTHESIZERS,
+        )  # fmt: skip
         sizes = ", ".join(f"{case.source[name].num_rows:,} {name}" for name in ("orders", "lineitem"))
     return f"{machine(seeds)} {sizes}.\n\n{figures}"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -27,6 +28,7 @@ from privbench_core.source import open_source
 from privbench_core.source.integrity import check_rows
 
 SHUFFLED = "source, columns shuffled"
+SYNTHESIZERS = ("privpetal", "privbench")
 PROTOCOL = Protocol(limit=100)
 Tables = Mapping[str, pa.Table]
 MoreFigures = Callable[[Tables, Tables], dict[str, float]]
@@ -72,13 +74,17 @@ class Case:
         return result
 
 
-def run_pipeline(spec: str, epsilon: float, delta: float, seed: int, out: str) -> float:
-    """Run a spec into the folder ``out``; returns seconds. Called in a process of its own."""
+def run_pipeline(spec: str, epsilon: float, delta: float, seed: int, out: str, synthesizer: str | None = None) -> float:
+    """Run a spec into the folder ``out``; returns seconds. Called in a process of its own.
+
+    Ledger and releases go to a folder of their own with a lifetime budget that never ends: the spec's own budget is not
+    touched, and no run is handed the releases of an earlier one.
+    """
     from privbench_core.pipeline.run import run_spec  # only the child process pays for it
 
     loaded = replace(load_spec(spec), state=Path(out) / "state", lifetime_epsilon=1e6, lifetime_delta=0.5)
     start = perf_counter()
-    run_spec(loaded, epsilon, delta=delta, seed=seed, out=Path(out) / "bundle")
+    run_spec(loaded, epsilon, delta=delta, synthesizer=synthesizer, seed=seed, out=Path(out) / "bundle")
     return perf_counter() - start
 
 
@@ -90,6 +96,7 @@ def measure(
     deltas: Sequence[float],
     progress: Callable[[str], None],
     more: MoreFigures | None = None,
+    synthesizers: Sequence[str] = ("privbench",),
 ) -> str:
     """Markdown tables: Q-errors, their parts by joins, run times, and what else the case has to say.
 
@@ -100,6 +107,7 @@ def measure(
         deltas: 0 is pure differential privacy.
         progress: Called with a line before each run.
         more: Further figures from the source's and the synthetic tables.
+        synthesizers: Their names; PrivPetal is left out at δ = 0, which it has no form for.
     """
     found = _Figures(case, more)
     for seed in range(seeds):
@@ -108,20 +116,23 @@ def measure(
             tables = case.shuffled(seed)
             bundle = write_bundle(Path(folder) / "shuffled", case.spec.schema, tables, {})
             found.add({"method": SHUFFLED, "δ": "-", "ε": "-"}, tables, bundle, {})
-    for delta in deltas:
-        for epsilon in epsilons:
-            for seed in range(seeds):
-                progress(f"{case.spec.schema.name}: epsilon {epsilon:g}, delta {delta:g}, seed {seed}")
-                with TemporaryDirectory() as folder:
-                    given = {"epsilon": epsilon, "delta": delta, "seed": seed, "out": folder}
-                    seconds, peak = call_in_child(
-                        "benchmarks.workloads:run_pipeline", {"spec": str(case.spec.path), **given}
-                    )
-                    bundle = read_bundle(Path(folder) / "bundle")
-                    tables = {name: bundle.table(name) for name in bundle.tables}
-                    cell = {"method": "privbench", "δ": f"{delta:g}", "ε": f"{epsilon:g}"}
-                    found.add(cell, tables, bundle.path, {"whole run s": seconds, "peak MB": peak})
+    for delta, epsilon, synthesizer, seed in product(deltas, epsilons, synthesizers, range(seeds)):
+        if not available(synthesizer, delta):
+            continue
+        progress(f"{case.spec.schema.name}: {synthesizer}, epsilon {epsilon:g}, delta {delta:g}, seed {seed}")
+        with TemporaryDirectory() as folder:
+            given = {"epsilon": epsilon, "delta": delta, "seed": seed, "out": folder, "synthesizer": synthesizer}
+            seconds, peak = call_in_child("benchmarks.workloads:run_pipeline", {"spec": str(case.spec.path), **given})
+            bundle = read_bundle(Path(folder) / "bundle")
+            tables = {name: bundle.table(name) for name in bundle.tables}
+            cell = {"method": synthesizer, "δ": f"{delta:.3g}", "ε": f"{epsilon:g}"}
+            found.add(cell, tables, bundle.path, {"whole run s": seconds, "peak MB": peak})
     return found.markdown()
+
+
+def available(synthesizer: str, delta: float) -> bool:
+    """Whether a synthesizer has a form for this δ."""
+    return delta > 0 or synthesizer != "privpetal"
 
 
 class _Figures:

@@ -13,7 +13,7 @@ correlating, and every child has a parent, of which no one has more than τ chil
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,7 @@ class FanoutFit:
     Attributes:
         count_share: Part of the price for the number of children, the rest is for ties between attributes.
         margin_share: Part of each of the two for one-way marginals.
-        owner_share: Part of the price for the number of rows without an owner, where the owner key may be NULL.
+        owner_share: Part of the counts' price for the number of rows without an owner, where the owner key may be NULL.
         region_share: Part of the ties' price for the parts of a sum node, where the child's model has one.
         pairs: How joints are chosen and measured.
     """
@@ -122,15 +122,23 @@ def fit_fanout(
         price: Of everything here.
         fit: How to spend it.
     """
+    sizes = fit_sizes(door, key, parent, price.share(fit.count_share), fit)
+    ties = _ties(door, key, parent[0], child, sizes.sizes, model, price.share(1 - fit.count_share), fit)
+    return replace(sizes, ties=ties)
+
+
+def fit_sizes(
+    door: Door, key: ForeignKey, parent: tuple[Mapping[str, Coder], OneWay], price: Price, fit: FanoutFit
+) -> Fanout:
+    """Measure how many children parents have, and nothing else of the link, for at most ``price``."""
     ownerless = 0.0
     if key.optional:
         view = door.view(ViewSpec(key.child, {_OWNER: (ParentRow(key), present_or_not(_OWNER))}), "owners")
         found = view.measure("owned or not", [Marginal((_OWNER,))], price.share(fit.owner_share))
         ownerless = max(0.0, float(found.values[0][1]))
         price = price.share(1 - fit.owner_share)
-    sizes, counts, count_ties = _counts(door, key, parent, price.share(fit.count_share), fit)
-    ties = _ties(door, key, parent[0], child, sizes, model, price.share(1 - fit.count_share), fit)
-    return Fanout(sizes, counts, count_ties, ties, ownerless)
+    sizes, counts, count_ties = _counts(door, key, parent, price, fit)
+    return Fanout(sizes, counts, count_ties, {}, ownerless)
 
 
 def _counts(

@@ -7,12 +7,12 @@ that what noise did to the pair tables cannot distort the columns that stand alr
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from privbench_core.domain.codec import Codes
 from privbench_core.models.draw import draw_grouped
@@ -22,9 +22,10 @@ from privbench_core.models.rows import Rows
 Array = NDArray[np.float64]
 _ROUNDS = 15
 _RAKING = 10
-_MAX_CONTEXT = 4
-_MAX_CELLS = 300_000
-_FLOOR = 1e-12  # weight of context cells that no row is in, so that fitting never divides by zero
+_MAX_CONTEXT = 6
+_MAX_CELLS = 500_000  # contexts that rows are in, times codes of the target
+_NOTHING = 1e-300  # what is below is empty, and stays so
+_MOST = 1e9  # by which one round may raise a cell
 
 
 @dataclass(frozen=True)
@@ -41,45 +42,57 @@ def draw_column(rows: Rows, marginal: Array, ties: Sequence[Tie], rng: np.random
     Args:
         rows: Rows with the context columns drawn.
         marginal: Released probabilities of the target's codes.
-        ties: Released joints with drawn columns; the strongest few that fit into the cell limit are used.
+        ties: Released joints with drawn columns; the strongest few that fit into the limits are used.
         rng: Sampling only.
     """
-    chosen = _strongest(len(marginal), ties)
-    if not chosen:
+    chosen, context = _chosen(len(marginal), ties, rows)
+    if not chosen or not rows.n:
         return draw_grouped(marginal[None, :], np.zeros(rows.n, dtype=np.int64), rng)
-    shape = [rows.sizes[tie.column] for tie in chosen]
-    context = np.ravel_multi_index([rows.codes[tie.column] for tie in chosen], shape)
-    weights = rows.weights
-    drawn = np.bincount(context, weights=weights, minlength=math.prod(shape)).astype(float).reshape(shape)
-    drawn = drawn / max(drawn.sum(), _FLOOR) + _FLOOR
-    margins: list[tuple[tuple[int, ...], Array]] = [
-        ((0, axis), _raked(tie.joint, marginal, drawn, axis - 1)) for axis, tie in enumerate(chosen, start=1)
-    ]
-    margins.append((tuple(range(1, len(shape) + 1)), drawn))
-    joint = fit_margins(np.multiply.outer(marginal, drawn), margins, 2 if len(chosen) == 1 else _ROUNDS)
-    conditionals = joint.reshape(len(marginal), -1).T
-    empty = conditionals.sum(axis=1) <= 0
-    conditionals[empty] = marginal
-    return draw_grouped(conditionals, context, rng)
+    first = np.zeros(int(context.max()) + 1, dtype=np.int64)
+    first[context] = np.arange(rows.n)  # a row of each context
+    drawn = np.bincount(context, weights=rows.weights).astype(float)
+    drawn /= max(drawn.sum(), _NOTHING)
+    parts = []
+    for tie in chosen:
+        codes = rows.codes[tie.column][first]
+        sums = csr_array((np.ones(len(codes)), codes, np.arange(len(codes) + 1)), (len(codes), tie.joint.shape[1])).T
+        parts.append((codes, sums.tocsr(), _raked(tie.joint, marginal, sums @ drawn).T))
+    joint = np.outer(drawn, marginal)
+    for _ in range(2 if len(chosen) == 1 else _ROUNDS):
+        for codes, sums, target in parts:
+            current = sums @ joint
+            ratio = np.divide(target, current, out=np.zeros_like(target), where=current > _NOTHING)
+            joint *= np.minimum(ratio, _MOST)[codes]
+        whole = joint.sum(axis=1)
+        joint *= np.divide(drawn, whole, out=np.zeros_like(drawn), where=whole > _NOTHING)[:, None]
+    joint[joint.sum(axis=1) <= 0] = marginal
+    return draw_grouped(joint, context, rng)
 
 
-def _raked(joint: Array, marginal: Array, drawn: Array, axis: int) -> Array:
-    """``joint`` fitted to the target's marginal and, last, to the column on ``axis`` of the drawn context.
+def _raked(joint: Array, marginal: Array, column: Array) -> Array:
+    """``joint`` fitted to the target's marginal and, last, to the drawn ``column``.
 
     A table released for a whole mixture keeps its odds ratios inside of a part that way, but not its margins.
     """
-    column = drawn.sum(axis=tuple(other for other in range(drawn.ndim) if other != axis))
     return fit_margins(joint, [((0,), marginal), ((1,), column)], _RAKING)
 
 
-def _strongest(size: int, ties: Sequence[Tie]) -> list[Tie]:
-    """The ties with the most information on the target, within the limits on columns and cells."""
-    ranked = sorted(ties, key=lambda tie: -mutual_information(tie.joint))
+def _chosen(size: int, ties: Sequence[Tie], rows: Rows) -> tuple[list[Tie], NDArray[np.int64]]:
+    """The ties with the most information on the target, within the limits, and the context of each row.
+
+    Contexts are numbered in the order of their codes, the strongest tie's first; those that no row is in have none.
+    """
     chosen: list[Tie] = []
-    cells = size
-    for tie in ranked:
+    context, contexts = np.zeros(rows.n, dtype=np.int64), 1
+    for tie in sorted(ties, key=lambda tie: -mutual_information(tie.joint)):
+        if len(chosen) == _MAX_CONTEXT:
+            break
         columns = tie.joint.shape[1]
-        if len(chosen) < _MAX_CONTEXT and cells * columns <= _MAX_CELLS:
+        finer = context * columns + rows.codes[tie.column]
+        there = np.zeros(contexts * columns, dtype=bool)
+        there[finer] = True
+        found = int(there.sum())
+        if found * size <= _MAX_CELLS:
             chosen.append(tie)
-            cells *= columns
-    return chosen
+            context, contexts = (np.cumsum(there) - 1)[finer], found
+    return chosen, context

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from privbench_core.domain.codec import Codes
 
+_BLOCK = 16
+
 
 def draw_grouped(conditionals: NDArray[np.float64], groups: NDArray[np.int64], rng: np.random.Generator) -> Codes:
     """One code per row from the distribution of the row's group, by systematic sampling within each group.
@@ -34,13 +36,23 @@ def draw_grouped(conditionals: NDArray[np.float64], groups: NDArray[np.int64], r
     cumulative[:, -1] = 1.0
     position = np.repeat(np.arange(len(present)), counts)
     rank = np.arange(n) - np.repeat(starts, counts)
-    offset = rng.random(len(present))
+    offset = _spread(len(present), rng)
     places = (rank + offset[position]) / counts[position]
     flat = (np.arange(len(present))[:, None] + cumulative).ravel()
     found = np.searchsorted(flat, position + np.minimum(places, 1 - 1e-9), side="right") - position * size
     result = np.empty(n, dtype=np.int32)
     result[order] = np.minimum(found, size - 1)
     return result
+
+
+def _spread(n: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Numbers in [0, 1), each uniform, and those of each `_BLOCK` neighbours in different parts of it, shape (n,).
+
+    Groups of few rows come in so large numbers that what their offsets have in common would be noise of its own.
+    """
+    blocks = -(-n // _BLOCK)
+    order = np.argsort(rng.random((blocks, _BLOCK)), axis=1)
+    return ((order + rng.random((blocks, _BLOCK))) / _BLOCK).ravel()[:n]
 
 
 def split_total(weights: NDArray[np.float64], total: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -115,7 +115,7 @@ class PairwiseFit:
             return _leaf(self._again(curator, one_way, price), {})
         scores = pair_scores(curator, clean, pairs, price.share(for_scores))
         rest = price.share(1 - for_scores)
-        cells = _cells(clean, pairs)
+        cells = noisy_cells(clean, pairs)
         first = np.concatenate([one_way.sigmas[name] for name in clean])
 
         def promise(share: float) -> float:
@@ -154,7 +154,7 @@ class PairwiseFit:
             return {}
         scores = pair_scores(curator, clean, candidates, price.share(for_scores))
         rest = price.share(1 - for_scores)
-        _, chosen = self.choose(curator, scores, _cells(clean, candidates), rest)
+        _, chosen = self.choose(curator, scores, noisy_cells(clean, candidates), rest)
         return self.measure(curator, [candidates[i] for i in chosen], clean, rest) if len(chosen) else {}
 
     def hopeless(self, curator: Curator, candidates: Sequence[Pair], total: float, price: Price) -> bool:
@@ -178,7 +178,7 @@ class PairwiseFit:
     ) -> dict[Pair, Array]:
         """Joint probabilities of ``pairs``: measured, rid of noise, fitted to the marginals, never exactly zero."""
         total = _total(clean)
-        sizes = _cells(clean, pairs)
+        sizes = noisy_cells(clean, pairs)
         shares = sizes ** (2 / 3) / (sizes ** (2 / 3)).sum()  # minimises the sum of expected L1 errors
         joints = {}
         for (a, b), share in zip(pairs, shares, strict=True):
@@ -208,7 +208,7 @@ def _leaf(one_way: OneWay, joints: Mapping[Pair, Array]) -> Leaf:
     return Leaf(one_way.total, {name: c / one_way.total for name, c in one_way.clean().items()}, joints)
 
 
-def _cells(clean: Mapping[str, Array], pairs: Sequence[Pair]) -> Array:
+def noisy_cells(clean: Mapping[str, Array], pairs: Sequence[Pair]) -> Array:
     """How many cells' noise the joint of each pair is left with.
 
     Of the L1 norm of its cells' noise, an estimate of rank r keeps that of about r(rows + columns) free numbers, spread
@@ -225,8 +225,7 @@ def pair_scores(curator: Curator, clean: Mapping[str, Array], candidates: Sequen
     The best of many noisy scores is best in part by its noise. Half of what the largest draw is expected to be is taken
     off all of them, so that a table of independent columns is not modelled as a table of accidents.
     """
-    total = _total(clean)
-    groups = tuple((((a, b), np.outer(clean[a], clean[b]) / total),) for a, b in candidates)
+    groups = tuple((((a, b), np.outer(clean[a], clean[b]) / max(1.0, clean[a].sum())),) for a, b in candidates)
     noisy = curator.measure("dependence scores", [Distances(groups)], price)
     return noisy.values[0] / 2 - _largest_noise(curator, len(candidates), price) / 2
 

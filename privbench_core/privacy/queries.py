@@ -7,14 +7,12 @@ stability, in units of 1/unit). Each query says how far its answer then moves in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.counts.contingency import contingency
 from privbench_core.errors import InternalError
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.rules import Centres
@@ -39,13 +37,6 @@ class Query(Protocol):
         ...
 
 
-def exact_counts(view: CodedView, columns: Sequence[str]) -> Counts:
-    """Weighted counts of a view over ``columns`` (none: the total, a scalar): private."""
-    if not columns:
-        return np.array(view.rows if view.weights is None else view.weights.sum(), dtype=np.int64)
-    return contingency(view.codes, view.sizes, columns, view.weights)
-
-
 @dataclass(frozen=True)
 class Marginal:
     """Weighted counts over all combinations of ``columns``. One unit moves ``s`` in L1 and at most ``s`` in L2."""
@@ -54,7 +45,7 @@ class Marginal:
 
     def evaluate(self, view: CodedView) -> Counts:
         """Counts, shape (sizes of the columns)."""
-        return exact_counts(view, self.columns)
+        return view.counts(self.columns)
 
     def moves(self, view: CodedView) -> tuple[float, float]:
         """L1 ≤ s; L2 ≤ L1."""
@@ -85,7 +76,7 @@ class Distances:
         for index, group in enumerate(self.groups):
             for columns, reference in group:
                 public = np.rint(np.asarray(reference) * view.unit).astype(np.int64)
-                totals[index] += int(np.abs(exact_counts(view, columns) - public).sum())
+                totals[index] += int(np.abs(view.counts(columns) - public).sum())
         return totals
 
     def moves(self, view: CodedView) -> tuple[float, float]:

@@ -21,7 +21,7 @@ from privbench_core.counts.units import unit_numbers
 from privbench_core.schema.model import ForeignKey, Schema, Table
 
 WEIGHT_UNIT = 1 << 20
-_LARGEST_DIVISOR = 1 << 40  # far above any weight unit: a larger product of group sizes makes the same weight, 0
+_LARGEST_DIVISOR = 1 << 40  # above all weight units: a larger product of group sizes makes the same weight, 0
 Rows = NDArray[np.int64]
 
 
@@ -194,6 +194,10 @@ class PrivateDatabase:
 
     def weights(self, table: str) -> Rows:
         """Weight of each row in multiples of 1/`WEIGHT_UNIT`, 0 for dropped rows; shape (rows,)."""
+        return np.where(self.kept(table), WEIGHT_UNIT // self.divisors(table), 0)
+
+    def divisors(self, table: str) -> Rows:
+        """Product of the sizes of the groups that each row lies in, 1 for dropped rows; shape (rows,). It saturates."""
         product = np.ones(self.rows(table), dtype=np.int64)
         rows = np.where(self.kept(table), np.arange(self.rows(table)), -1)
         for key in self.schema.ownership_path(table):
@@ -201,7 +205,7 @@ class PrivateDatabase:
             sizes = np.append(np.maximum(self.group_sizes(key), 1), 1)[rows]
             # Never past 64 bits, where it would wrap around to weights that are negative, or too large for a unit.
             product = np.where(sizes > _LARGEST_DIVISOR // product, _LARGEST_DIVISOR + 1, product * sizes)
-        return np.where(self.kept(table), WEIGHT_UNIT // product, 0)
+        return product
 
     def _in_unit(self, key: ForeignKey) -> NDArray[np.bool_]:
         """Which rows refer along ``key`` to a row of their own unit, or to none; shape (children,)."""

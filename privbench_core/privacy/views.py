@@ -8,16 +8,20 @@ view that looks along one moves more (`relations.reference_moves`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privbench_core.counts.contingency import cell_index, contingency
 from privbench_core.domain.codec import Codes
 from privbench_core.domain.coder import Coder
 from privbench_core.errors import InternalError
-from privbench_core.privacy.relations import WEIGHT_UNIT, PrivateDatabase, reference_moves, stability
+from privbench_core.privacy.permutations import MOST_MEMBERS, PERMUTATION_UNIT, Groups, tuple_counts
+from privbench_core.privacy.relations import WEIGHT_UNIT, PrivateDatabase, Rows, reference_moves, stability
 from privbench_core.schema.model import ForeignKey
 
 
@@ -57,7 +61,20 @@ class Children:
     key: ForeignKey
 
 
-Feature = Own | OfParent | ParentRow | Siblings | Children
+@dataclass(frozen=True)
+class Fellow:
+    """A column of another child of the row's owner, the ``member``-th of an ordered tuple; the row is member 0.
+
+    A view with such a column is one of a *permutation relation* (PrivPetal, section 3.1; `permutations`): a marginal
+    looks at tuples of as many distinct children as it names, where all columns that are not a fellow's are of member 0.
+    """
+
+    key: ForeignKey
+    member: int
+    column: str
+
+
+Feature = Own | OfParent | ParentRow | Siblings | Children | Fellow
 
 
 @dataclass(frozen=True)
@@ -80,6 +97,8 @@ class CodedView:
         stability: Largest total weight that one unit moves, in multiples of 1/unit.
         touched: Largest number of rows of one unit.
         rows: Exact number of rows: private.
+        members: Columns of a permutation view that are not of member 0 -> their member.
+        groups: Of a permutation view: which rows have the same owner, and what their tuples weigh.
     """
 
     codes: dict[str, Codes]
@@ -89,12 +108,32 @@ class CodedView:
     stability: int
     touched: int
     rows: int
+    members: Mapping[str, int] = field(default_factory=dict)
+    groups: Groups | None = None
 
     def take(self, mask: NDArray[np.bool_]) -> CodedView:
         """The rows where ``mask`` holds."""
         codes = {name: values[mask] for name, values in self.codes.items()}
         weights = None if self.weights is None else self.weights[mask]
-        return CodedView(codes, self.sizes, weights, self.unit, self.stability, self.touched, int(mask.sum()))
+        groups = None if self.groups is None else self.groups.take(mask)
+        return replace(self, codes=codes, weights=weights, rows=int(mask.sum()), groups=groups)
+
+    def counts(self, columns: Sequence[str]) -> NDArray[np.int64]:
+        """Weighted counts over ``columns`` (none: the total, a scalar), shape (size, ...): private."""
+        if not columns:
+            return np.array(self.rows if self.weights is None else self.weights.sum(), dtype=np.int64)
+        if self.groups is None:
+            return contingency(self.codes, self.sizes, columns, self.weights)
+        members = sorted({self.members.get(name, 0) for name in columns})
+        named = [[name for name in columns if self.members.get(name, 0) == member] for member in members]
+        cells = [cell_index(self.codes, self.sizes, names) for names in named]
+        counted = tuple_counts(
+            [(c, math.prod(self.sizes[name] for name in names)) for c, names in zip(cells, named, strict=True)],
+            self.groups,
+        )
+        order = [name for names in named for name in names]
+        shaped = counted.reshape([self.sizes[name] for name in order])
+        return shaped.transpose([order.index(name) for name in columns])
 
 
 def feature_size(feature: Feature, coder: Coder) -> int:
@@ -114,19 +153,41 @@ def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
             raise InternalError(f"{feature.key.name}: not what a view of {spec.table} can look along")
     owned = len(schema.ownership_path(spec.table)) > 0
     rows = np.flatnonzero(database.kept(spec.table))
+    members = {name: feature.member for name, (feature, _) in spec.features.items() if isinstance(feature, Fellow)}
+    groups = None
+    if members:
+        rows, groups = _groups(database, spec, rows)
     codes = {name: _feature(database, spec.table, rows, *how) for name, how in spec.features.items()}
     sizes = {name: feature_size(*how) for name, how in spec.features.items()}
-    unit = WEIGHT_UNIT if owned else 1
-    weights = database.weights(spec.table)[rows] if owned else None
+    if groups is None:
+        unit = WEIGHT_UNIT if owned else 1
+        weights = database.weights(spec.table)[rows] if owned else None
+    else:
+        unit, weights = PERMUTATION_UNIT, groups.weights(1)
     looked_along = dict.fromkeys(feature.key for feature, _ in spec.features.values() if not isinstance(feature, Own))
     of_children = [feature.key.child for feature, _ in spec.features.values() if isinstance(feature, Children)]
     moved = stability(schema, spec.table, *of_children)
     moved += sum(reference_moves(schema, key) for key in looked_along)
     touched = int(schema.max_rows_per_unit(spec.table) * moved)
-    return CodedView(codes, sizes, weights, unit, int(np.ceil(moved * unit)), touched, len(rows))
+    return CodedView(codes, sizes, weights, unit, int(np.ceil(moved * unit)), touched, len(rows), members, groups)
 
 
-def _of_its_rows(table: str, feature: OfParent | ParentRow | Siblings | Children) -> bool:
+def _groups(database: PrivateDatabase, spec: ViewSpec, rows: Rows) -> tuple[Rows, Groups]:
+    """The rows, siblings along the owner key side by side, and who is whose sibling."""
+    key = database.schema.table(spec.table).owner_key
+    fellows = [feature for feature, _ in spec.features.values() if isinstance(feature, Fellow)]
+    if key is None or any(fellow.key != key or not 0 < fellow.member < MOST_MEMBERS for fellow in fellows):
+        raise InternalError(f"{spec.table}: fellows along its owner key only, of members 1 to {MOST_MEMBERS - 1}")
+    parents = database.parent_rows(key)[rows]
+    owners = np.where(parents < 0, database.rows(key.parent) + np.arange(len(rows)), parents)
+    order = np.argsort(owners, kind="stable")
+    parents = parents[order]
+    sizes = np.append(database.group_sizes(key), 1)[parents]
+    above = np.append(database.divisors(key.parent), 1)[parents]
+    return rows[order], Groups(owners[order], sizes, PERMUTATION_UNIT // above)
+
+
+def _of_its_rows(table: str, feature: OfParent | ParentRow | Siblings | Children | Fellow) -> bool:
     """Whether a column is what the stability of a view of ``table`` was worked out for."""
     if isinstance(feature, Children):
         return feature.key.owner and feature.key.parent == table
@@ -134,7 +195,7 @@ def _of_its_rows(table: str, feature: OfParent | ParentRow | Siblings | Children
 
 
 def _feature(database: PrivateDatabase, table: str, rows: NDArray[np.int64], feature: Feature, coder: Coder) -> Codes:
-    if isinstance(feature, Own):
+    if isinstance(feature, Own | Fellow):  # which rows are whose fellows is for the tuples to say
         return coder.encode(database.values(table, feature.column))[rows]
     if isinstance(feature, Children):
         return coder.encode_numbers(database.group_sizes(feature.key)[rows])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from privbench_core.domain.codec import Codes
 from privbench_core.domain.coder import Coder
-from privbench_core.models.nodes import Node
+from privbench_core.models.model import Model
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.constraints import RowRule, made_dependent, repaired
 from privbench_core.sampling.groups import group_numbers, repeated
@@ -53,7 +53,7 @@ class Limits:
 
 def draw_attributes(
     rows: Rows,
-    model: Node,
+    model: Model,
     coders: Mapping[str, Coder],
     limits: Limits,
     fixed: Mapping[str, pa.Array],
@@ -90,7 +90,7 @@ class _Draft:
     def __init__(
         self,
         rows: Rows,
-        model: Node,
+        model: Model,
         coders: Mapping[str, Coder],
         limits: Limits,
         fixed: Mapping[str, pa.Array],

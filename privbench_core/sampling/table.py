@@ -18,7 +18,8 @@ from privbench_core.errors import InternalError, ValidationError
 from privbench_core.linking.fanout import SIBLINGS, Fanout, parent_column
 from privbench_core.linking.lookup import Lookup
 from privbench_core.models.conditional import Tie, draw_column
-from privbench_core.models.nodes import Node
+from privbench_core.models.members import OWNER
+from privbench_core.models.model import Model
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.attributes import Limits, draw_attributes
 from privbench_core.sampling.constraints import RowRule, made_dependent, row_rules
@@ -56,7 +57,7 @@ def draw_root(total: float, scale: float) -> Rows:
 def draw_children(
     fanout: Fanout, parent: Parent, rng: np.random.Generator, table: Table | None = None, scale: float = 1.0
 ) -> tuple[Rows, Places]:
-    """Rows of an owned table with their context (parent's attributes, group size), and the parent of each.
+    """Rows of an owned table with their context (the parent and its attributes, group size), and the parent of each.
 
     Rows without an owner (-1) come last, with a context that says so.
 
@@ -77,6 +78,8 @@ def draw_children(
     group = np.append(numbers, 1)[owners]
     weights = (1.0 if parent.weights is None else np.append(parent.weights, 1.0)[owners]) / np.maximum(group, 1)
     rows = Rows(len(owners), weights=weights, links=fanout.ties)
+    named = np.where(owners < 0, parent.table.num_rows + np.arange(len(owners)), owners)  # each without one is alone
+    rows.add(OWNER, parent.table.num_rows + len(owners), named.astype(np.int32))
     rows.add(SIBLINGS, fanout.sizes.size, fanout.sizes.encode_numbers(group))
     key = table.owner_key if table is not None else None
     for name, codes in parent.codes.items():
@@ -88,7 +91,7 @@ def draw_children(
 def draw_table(
     table: Table,
     rows: Rows,
-    model: Node,
+    model: Model,
     coders: Mapping[str, Coder],
     owners: Places | None,
     parents: Mapping[str, Parent],

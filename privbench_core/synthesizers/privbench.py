@@ -9,27 +9,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from privbench_core.errors import SpecError, UnsupportedBudgetError, did_you_mean
 from privbench_core.linking.fanout import FanoutFit, fit_fanout
-from privbench_core.linking.lookup import fit_lookup
-from privbench_core.models.nodes import Leaf, Node, count_nodes, node_from_dict, node_to_dict
+from privbench_core.models.nodes import Node, node_from_dict
+from privbench_core.models.pairwise import OneWay
 from privbench_core.models.privspn import HistogramSPN, PairwiseSPN
 from privbench_core.privacy.budget import Budget, Measure, Price, zero
+from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.noise import Sensitivity, noise_std
-from privbench_core.privacy.relations import deciding_tables, reference_moves, stability
-from privbench_core.privacy.views import Own, ViewSpec
 from privbench_core.schema.model import ForeignKey, Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
-from privbench_core.synthesizers.limits import unsampleable
-from privbench_core.synthesizers.stages.fidelity import fidelity_step
+from privbench_core.synthesizers.contract import Plan, Step, StepContext
+from privbench_core.synthesizers.options import parsed
+from privbench_core.synthesizers.stages.assemble import refuse_impossible, whole_plan
+from privbench_core.synthesizers.stages.link import determined, link_step, lookup_step
+from privbench_core.synthesizers.stages.model import model_step
 from privbench_core.synthesizers.stages.profile import Profile, lists_to_learn, profile_step
-from privbench_core.synthesizers.stages.publish import publish_step
-from privbench_core.synthesizers.stages.sample import complete_step, deferred_of, fanout_key, public_step, sample_step
-from privbench_core.synthesizers.stages.validate import FidelityLimits, validate_step
+from privbench_core.synthesizers.stages.validate import FidelityLimits
 
 # Noise of a count, in rows, up to which the least share is right; rise of the share per e-fold of noise; largest share.
 # They pass through the best shares on Adult at ε = 0.2, 0.8 and 3.2.
@@ -68,27 +66,8 @@ class Options:
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Options:
         """Options from a spec; every unknown name and bad value in one SpecError."""
-        known = {field.name: field for field in fields(cls)}
-        problems = [
-            f"synthesizer.options.{name}: unknown; {did_you_mean(name, known)}" for name in given if name not in known
-        ]
-        values: dict[str, Any] = {}
-        for name in known.keys() & given.keys():
-            value, default = given[name], known[name].default
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if isinstance(default, str):
-                if value not in _LEAVES:
-                    problems.append(f"synthesizer.options.{name}: {value!r} is not one of {', '.join(_LEAVES)}")
-            elif not number or not 0 <= value < math.inf:
-                problems.append(f"synthesizer.options.{name}: {value!r} is not a number of at least 0")
-            elif name in {"gamma", "profile", "validation", "gamma1", "gamma2"} and not 0 < value < 1:
-                problems.append(f"synthesizer.options.{name}: {value} is not a share strictly between 0 and 1")
-            elif name in {"beta", "iterations"} and value < 1:
-                problems.append(f"synthesizer.options.{name}: {value} is less than 1")
-            values[name] = int(value) if name == "iterations" and number else value
-        if problems:
-            raise SpecError(sorted(problems))
-        return replace(cls(), **values)
+        shares = frozenset({"gamma", "profile", "validation", "gamma1", "gamma2"})
+        return parsed(cls(), given, shares=shares, least={"beta": 1, "iterations": 1}, choices={"leaf": _LEAVES})
 
 
 class PrivBench:
@@ -99,7 +78,7 @@ class PrivBench:
     def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
         """See `Synthesizer.plan`."""
         chosen = Options.parse(options)
-        _refuse(schema, budget)
+        refuse_impossible(schema, budget)
         total = budget.total()
         spendable = Price(total.measure, total.amount)
         free = zero(total.measure)
@@ -119,19 +98,14 @@ class PrivBench:
             if table in learners:
                 profile_price = profile_price.with_delta(total.delta / len(learners))
             steps.append(profile_step(schema, table, profile_price))
-            steps.append(model_step(schema, table, price.share(1 - share) if modelled else free, chosen))
+            steps.append(_model_step(schema, table, price.share(1 - share) if modelled else free, chosen))
         for_links = core.share(1 - gamma)
-        steps += [fanout_step(schema, key, for_links.share(links[key] / sum(links.values()))) for key in keys]
+        for key in keys:
+            price = for_links.share(links[key] / sum(links.values()))
+            made = fanout_step(schema, key, price) if key.owner else lookup_step(schema, key, price, FanoutFit().pairs)
+            steps.append(made)
         limits = FidelityLimits(chosen.max_one_way, chosen.max_two_way, chosen.max_join)
-        for_fidelity = spendable.share(chosen.validation / len(private))
-        inside_out = [table for table in schema.sampling_order if not table.public]
-        steps += [fidelity_step(schema, table, for_fidelity) for table in inside_out]
-        for table in schema.sampling_order:
-            steps.append(public_step(table, free) if table.public else sample_step(schema, table, free))
-        steps += [complete_step(schema, table, free) for table in private if deferred_of(schema, table)]
-        steps += [validate_step(schema, table, free, limits) for table in schema.sampling_order]
-        steps.append(publish_step(schema, free))
-        return Plan(self.name, budget, tuple(steps))
+        return whole_plan(self.name, schema, budget, steps, spendable.share(chosen.validation), limits)
 
 
 def profile_share(least: float, price: Price, columns: int) -> float:
@@ -151,29 +125,17 @@ def profile_share(least: float, price: Price, columns: int) -> float:
     return max(least, min(most, least + slope * math.log(max(noise / small, 1.0))))
 
 
-def model_step(schema: Schema, table: Table, price: Price, options: Options) -> Step:
-    """The step that grows a table's sum-product network; a table of keys alone has nothing to model."""
-    profile_of: Key = ("profile", table.name)
-
-    def run(context: StepContext) -> Artifact:
-        profile = Profile.from_dict(context.inputs[profile_of].data["profile"])
-        node = build_model(context, table, profile, price, options) if table.attributes else Leaf(profile.total, {})
-        return Artifact({"model": node_to_dict(node), "summary": count_nodes(node)})
-
-    reads = deciding_tables(schema, table.name) if table.attributes else ()
-    parameters = {"grower": repr(_grower(options, frozenset())), "keys": repr(table.foreign_keys)}
-    return Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), reads, price, run, parameters)
-
-
-def build_model(context: StepContext, table: Table, profile: Profile, price: Price, options: Options) -> Node:
+def _model_step(schema: Schema, table: Table, price: Price, options: Options) -> Step:
     """PrivSPN over a table's attributes."""
-    view = context.opened().view(_own_view(table, profile), "spn")
-    ordered = frozenset(name for name, coder in profile.coders.items() if coder.codec.ordered)
-    grower = _grower(options, ordered)
-    if isinstance(grower, PairwiseSPN):
-        return grower.build(view, profile.one_way, price)
-    # Which halvings are tried does not depend on the run's seed: another sample must not buy the model again.
-    return grower.build(view, profile.one_way, price, replace(context, seed=0).rng("structure", table.name))
+
+    def grow(context: StepContext, view: Curator, one_way: OneWay, ordered: frozenset[str]) -> Node:
+        grower = _grower(options, ordered)
+        if isinstance(grower, PairwiseSPN):
+            return grower.build(view, one_way, price)
+        # Which halvings are tried does not depend on the run's seed: another sample must not buy the model again.
+        return grower.build(view, one_way, price, replace(context, seed=0).rng("structure", table.name))
+
+    return model_step(schema, table, price, grow, {"grower": repr(_grower(options, frozenset()))})
 
 
 def _grower(options: Options, ordered: frozenset[str]) -> PairwiseSPN | HistogramSPN:
@@ -184,60 +146,22 @@ def _grower(options: Options, ordered: frozenset[str]) -> PairwiseSPN | Histogra
 
 
 def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
-    """The step that measures the link along a foreign key."""
-    child, parent = schema.table(key.child), schema.table(key.parent)
-    inputs: list[Key] = [("profile", child.name), ("model", child.name)]
-    if not parent.public:
-        inputs.append(("profile", parent.name))
+    """The step that measures the link along an ownership key."""
 
     def run(context: StepContext) -> Artifact:
-        door = context.opened()
-        profile = Profile.from_dict(context.inputs["profile", child.name].data["profile"])
-        own = (profile.coders, profile.one_way)
-        if parent.public:
-            rows = context.public[parent.name].num_rows
-            lookup = fit_lookup(door, key, own, rows, price, FanoutFit().pairs)
-            return Artifact({"link": lookup.to_dict(), "summary": {"ties": len(lookup.ties)}})
-        above = Profile.from_dict(context.inputs["profile", parent.name].data["profile"])
-        if not key.owner:
-            target = {} if _determined(schema, key) else above.coders
-            lookup = fit_lookup(door, key, own, target, price, FanoutFit().pairs)
-            return Artifact({"link": lookup.to_dict(), "summary": {"ties": len(lookup.ties)}})
-        model = node_from_dict(context.inputs["model", child.name].data["model"])
-        fanout = fit_fanout(door, key, (above.coders, above.one_way), own, model, price, FanoutFit())
+        own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
+        model = node_from_dict(context.inputs["model", key.child].data["model"])
+        ends = (above.coders, above.one_way), (own.coders, own.one_way)
+        fanout = fit_fanout(context.opened(), key, *ends, model, price, FanoutFit())
         summary = {"ties to the number of children": len(fanout.count_ties), "ties": len(fanout.ties)}
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 
-    reads = deciding_tables(schema, child.name, *([] if parent.public else [parent.name]))
-    moves = [stability(schema, child.name), reference_moves(schema, key)]
-    parameters = {"key": repr(key), "fit": repr(FanoutFit()), "stability": moves}
-    return Step(fanout_key(key), StepKind.FANOUT, child.name, tuple(inputs), reads, price, run, parameters)
-
-
-def _own_view(table: Table, profile: Profile) -> ViewSpec:
-    return ViewSpec(table.name, {name: (Own(name), coder) for name, coder in profile.coders.items()})
+    return link_step(schema, key, price, run, FanoutFit(), (("model", key.child),))
 
 
 def _link_size(schema: Schema, key: ForeignKey) -> int:
     """Weight of a key in sharing out 1 - γ: the attributes it may tie together."""
     parent = schema.table(key.parent)
-    if _determined(schema, key):
+    if determined(schema, key):
         return 1 + (len(schema.table(key.child).attributes) if key.optional else 0)
     return 1 + len(schema.table(key.child).attributes) + (1 if parent.public else len(parent.attributes))
-
-
-def _determined(schema: Schema, key: ForeignKey) -> bool:
-    """Whether a row can refer to one row alone: that of the unit it belongs to."""
-    return key.same_unit and key.parent == schema.unit
-
-
-def _refuse(schema: Schema, budget: Budget) -> None:
-    """What cannot be planned, before anything is spent."""
-    problems = [problem for table in schema.private_tables for problem in unsampleable(schema, table)]
-    if problems:
-        raise SpecError(problems)
-    if budget.delta == 0:
-        lists = [f"{table.name}.{column.name}" for table in schema.private_tables for column in lists_to_learn(table)]
-        if lists:
-            message = f"{', '.join(lists)}: a list of values is learned by a threshold that can fail with probability δ"
-            raise UnsupportedBudgetError(f"{message}; declare domain: {{values: [...]}}, or run with delta > 0")

@@ -11,7 +11,9 @@ from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.relations import WEIGHT_UNIT, moved_rows, reference_moves, stability
 from privbench_core.privacy.views import ParentRow, ViewSpec, build_view
 from privbench_core.schema.model import ForeignKey, Schema
+from privbench_core.synthesizers.contract import Synthesizer
 from privbench_core.synthesizers.privbench import PrivBench
+from privbench_core.synthesizers.privpetal.plan import PrivPetal
 from tests.helpers.databases import Database
 from tests.helpers.key_graphs import (
     Positions,
@@ -146,7 +148,15 @@ def test_what_depends_on_truncated_rows_is_not_kept() -> None:
         assert notes["quote"][row] is None or notes["quote"][row] in kept
 
 
-@pytest.mark.parametrize("budget", [Budget(30.0), Budget(30.0, 1e-6)], ids=["pure", "zCDP"])
+@pytest.mark.parametrize(
+    ("budget", "synthesizer", "options"),
+    [
+        (Budget(30.0), PrivBench(), {"beta": 2}),
+        (Budget(30.0, 1e-6), PrivBench(), {"beta": 2}),
+        (Budget(3000.0, 1e-6), PrivPetal(), {"usefulness": 0.1}),
+    ],
+    ids=["pure", "zCDP", "groups"],
+)
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(
     ("make", "unit", "alone"),
@@ -154,11 +164,11 @@ def test_what_depends_on_truncated_rows_is_not_kept() -> None:
     ids=["blog", "staff", "diamond", "mixed"],
 )
 def test_a_whole_plan_moves_no_noise_beyond_its_price(
-    make, unit: str, alone: str | None, seed: int, budget: Budget
+    make, unit: str, alone: str | None, seed: int, budget: Budget, synthesizer: Synthesizer, options: dict[str, float]
 ) -> None:  # type: ignore[no-untyped-def]
     """Record on a database, replay on a neighbour: all artifacts are the same, every call stays in its bounds."""
     database = with_attributes(make(2, 2, seed), seed)
-    plan = PrivBench().plan(database.schema, budget, {"beta": 2})
+    plan = synthesizer.plan(database.schema, budget, options)
     noise, first = RecordingNoise(SeededNoise(seed)), Trace()
     for step in computing_steps(plan):
         run_step(step, database, noise, first)

@@ -1,4 +1,4 @@
-"""Record and replay over the whole PrivBench plan: a neighbour moves no noise input beyond what is declared.
+"""Record and replay over whole plans: a neighbour moves no noise input beyond what is declared.
 
 Every noise call returns on the neighbour what it returned before, so *all* artifacts must come out byte for byte
 the same: what differs has reached them around the noise. Beyond each call's sensitivity, what the calls cost between
@@ -7,7 +7,9 @@ the two databases must add up to no more than the step's price: that proves the 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from privbench_core.privacy.budget import Budget
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privbench import PrivBench
+from privbench_core.synthesizers.privpetal.plan import PrivPetal
 from privbench_core.synthesizers.stages import refine
 from tests.helpers.databases import Database, adversaries, forum, shop, till, town
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise, Violation
@@ -23,8 +26,10 @@ from tests.helpers.plans import EagerSPN, Trace, computing_steps, run_step
 PURE, ZCDP = Budget(30.0), Budget(30.0, 1e-6)
 CLOSE = Budget(120.0)  # pure, and enough for closer looks at a few dozen rows
 NOISY = Budget(0.5, 1e-6)
+PLENTY = Budget(3000.0, 1e-6)  # so that pairs pay even where groups are few
 SPLITTING = {"beta": 2}
 PAPER = {"leaf": "histogram", "beta": 12, "alpha": 0.05}
+GROUPS = {"usefulness": 0.1}  # PrivPetal, with classes of group sizes even where groups are few
 
 CASES = {
     "town, pairwise, zCDP": (town, ZCDP, SPLITTING),
@@ -39,6 +44,10 @@ CASES = {
     "forum, histograms, zCDP": (forum, ZCDP, PAPER),
     "till, pairwise, zCDP": (till, ZCDP, SPLITTING),
     "till, pairwise, pure": (till, CLOSE, SPLITTING),
+    "town, groups": (town, PLENTY, GROUPS),
+    "town, groups, mostly noise": (town, NOISY, GROUPS),
+    "shop, groups": (shop, PLENTY, GROUPS),
+    "forum, groups": (forum, PLENTY, GROUPS),
 }
 
 
@@ -47,6 +56,11 @@ def deep_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sum nodes even where rows are few; closer looks at few parts, so that there are more of them."""
     monkeypatch.setattr(privbench, "PairwiseSPN", EagerSPN)
     monkeypatch.setattr(refine, "_MOST_PARTS", 256)
+
+
+def plan_of(database: Database, budget: Budget, options: Mapping[str, Any]) -> Plan:
+    """PrivPetal's plan for its options, PrivBench's for all others."""
+    return (PrivPetal() if options is GROUPS else PrivBench()).plan(database.schema, budget, options)
 
 
 def record(plan: Plan, database: Database, seed: int) -> tuple[RecordingNoise, Trace, dict[tuple[str, ...], int]]:
@@ -74,7 +88,7 @@ def replay(plan: Plan, neighbour: Database, noise: ReplayNoise) -> tuple[Trace, 
 def test_a_neighbour_moves_nothing_but_what_noise_covers(case: str, seed: int) -> None:
     make, budget, options = CASES[case]
     database = make(seed)
-    plan = PrivBench().plan(database.schema, budget, options)
+    plan = plan_of(database, budget, options)
     recorded, first, _ = record(plan, database, seed)
     for unit in adversaries(database, seed):
         noise = ReplayNoise(recorded.tape)
@@ -115,23 +129,34 @@ def test_steps_that_saw_different_states_of_the_source_cost_no_more(case: str) -
 def test_adding_is_covered_like_removing(case: str) -> None:
     make, budget, options = CASES[case]
     database = make(2)
-    plan = PrivBench().plan(database.schema, budget, options)
+    plan = plan_of(database, budget, options)
     smaller = database.without(database.units()[0])
     recorded, _, _ = record(plan, smaller, 2)
     replay(plan, database, ReplayNoise(recorded.tape))
 
 
 @pytest.mark.parametrize(
-    "case", ["town, pairwise, zCDP", "town, histograms, pure", "shop, pairwise, zCDP", "till, pairwise, zCDP"]
+    "case",
+    ["town, pairwise, zCDP", "town, histograms, pure", "shop, pairwise, zCDP", "till, pairwise, zCDP", "town, groups"],
 )
 def test_half_the_sensitivity_is_flagged(case: str) -> None:
     make, budget, options = CASES[case]
     database = make(3)
-    plan = PrivBench().plan(database.schema, budget, options)
+    plan = plan_of(database, budget, options)
     recorded, _, _ = record(plan, database, 3)
     for unit in database.units()[:10]:
         with pytest.raises(Violation, match="shift"):
             replay(plan, database.without(unit), ReplayNoise(recorded.tape, claim=0.5))
+
+
+@pytest.mark.parametrize("make", [town, shop, forum])
+def test_groups_are_measured_here(make: Callable[[int], Database]) -> None:
+    """The cases of PrivPetal above look at pairs of children, in more than one class of group sizes."""
+    database = make(0)
+    recorded, _, _ = record(plan_of(database, PLENTY, GROUPS), database, 0)
+    pairs = [call.head[1] for call in recorded.tape if " x other." in call.head[1]]
+    assert len({site.split("/groups/")[1][0] for site in pairs}) > 1
+    assert any(call.head[1].endswith("trio scores") for call in recorded.tape) or make is forum  # where τ = 2
 
 
 def test_two_units_less_are_flagged() -> None:

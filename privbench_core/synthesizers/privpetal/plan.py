@@ -1,0 +1,151 @@
+"""PrivPetal's plan: who owns nobody first, then sizes of groups, then the groups themselves, along every ownership key.
+
+Algorithm 4 of the paper goes through the private foreign keys in topological order and runs Algorithm 1 for each. Here
+a table has one ownership key, along which its rows are drawn as groups; rows refer to further parents, private or
+public, by what is measured between their attributes, matched to rows that are drawn already (`linking.lookup`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from privbench_core.errors import UnsupportedBudgetError
+from privbench_core.linking.fanout import Fanout, FanoutFit, fit_sizes
+from privbench_core.models.nodes import Node
+from privbench_core.models.pairwise import OneWay
+from privbench_core.models.privspn import PairwiseSPN
+from privbench_core.privacy.budget import Budget, Price, zero
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.relations import deciding_tables, stability
+from privbench_core.schema.model import ForeignKey, Schema, Table
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
+from privbench_core.synthesizers.privpetal.groups import GroupFit
+from privbench_core.synthesizers.privpetal.options import Options
+from privbench_core.synthesizers.stages.assemble import refuse_impossible, whole_plan
+from privbench_core.synthesizers.stages.link import determined, link_step, lookup_step
+from privbench_core.synthesizers.stages.model import model_step
+from privbench_core.synthesizers.stages.profile import Profile, lists_to_learn, profile_step
+from privbench_core.synthesizers.stages.sample import fanout_key
+from privbench_core.synthesizers.stages.validate import FidelityLimits
+
+
+class PrivPetal:
+    """Groups of children from permutation relations. zCDP only (δ > 0)."""
+
+    name = "privpetal"
+
+    def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
+        """See `Synthesizer.plan`."""
+        chosen = Options.parse(options)
+        if budget.delta == 0:
+            raise UnsupportedBudgetError(
+                "privpetal: Gaussian noise has no pure form; run with delta > 0, or take another synthesizer"
+            )
+        refuse_impossible(schema, budget)
+        total = budget.total()
+        spendable = Price(total.measure, total.amount)
+        core = spendable.share(1 - chosen.validation)
+        prices = _Prices(schema, chosen, core)
+        private = schema.private_tables
+        learners = [table for table in private if lists_to_learn(table)]
+        steps: list[Step] = []
+        for table in private:
+            price = prices.profile(table)
+            if table in learners:
+                price = price.with_delta(total.delta / len(learners))
+            steps.append(profile_step(schema, table, price))
+        for table in schema.sampling_order:
+            if not table.public:
+                steps += self._steps(schema, table, prices, chosen)
+        limits = FidelityLimits(chosen.max_one_way, chosen.max_two_way, chosen.max_join)
+        return whole_plan(self.name, schema, budget, steps, spendable.share(chosen.validation), limits)
+
+    def _steps(self, schema: Schema, table: Table, prices: _Prices, options: Options) -> list[Step]:
+        """What is measured of a table and its keys beside the profile."""
+        steps: list[Step] = []
+        key = table.owner_key
+        if key is not None:
+            steps.append(sizes_step(schema, key, prices.link(key)))
+        if key is not None and table.attributes:
+            fit = GroupFit(options.scores, options.margins, options.usefulness, options.trios)
+            steps.append(groups_step(schema, key, prices.model(table), fit))
+        else:
+            steps.append(_root_step(schema, table, prices.model(table)))
+        others = (other for other in table.foreign_keys if not other.owner)
+        return steps + [lookup_step(schema, other, prices.link(other), FanoutFit().pairs) for other in others]
+
+
+class _Prices:
+    """How the budget is shared: by attributes, those of groups weighing more (section 5 of the paper)."""
+
+    def __init__(self, schema: Schema, options: Options, whole: Price) -> None:
+        self._schema, self._options, self._whole = schema, options, whole
+        tables = sum(self._table(table) for table in schema.private_tables)
+        keys = sum(self._key(key) for table in schema.private_tables for key in table.foreign_keys)
+        self._sum = tables + keys
+
+    def profile(self, table: Table) -> Price:
+        """Of one-way marginals and learned domains; all of the price of a table of keys alone."""
+        share = self._options.profile if table.attributes else 1.0
+        return self._whole.share(share * self._table(table) / self._sum)
+
+    def model(self, table: Table) -> Price:
+        """Of joints of a table's attributes, and of its groups."""
+        if not table.attributes:
+            return zero(self._whole.measure)
+        return self._whole.share((1 - self._options.profile) * self._table(table) / self._sum)
+
+    def link(self, key: ForeignKey) -> Price:
+        """Of sizes of groups, or of ties to another parent."""
+        return self._whole.share(self._key(key) / self._sum)
+
+    def _table(self, table: Table) -> float:
+        return (1.0 if table.owner_key is None else self._options.members) * (1 + len(table.attributes))
+
+    def _key(self, key: ForeignKey) -> float:
+        parent = self._schema.table(key.parent)
+        above = 1 if parent.public or determined(self._schema, key) else 1 + len(parent.attributes)
+        return self._options.links * (above if key.owner else above + len(self._schema.table(key.child).attributes))
+
+
+def _root_step(schema: Schema, table: Table, price: Price) -> Step:
+    """A table without owner, by the house model in the role of the paper's PrivMRF; and tables of keys alone."""
+
+    def grow(_: StepContext, view: Curator, one_way: OneWay, ordered: frozenset[str]) -> Node:
+        return PairwiseSPN(ordered).build(view, one_way, price)
+
+    return model_step(schema, table, price, grow, {"grower": repr(PairwiseSPN(frozenset()))})
+
+
+def sizes_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
+    """The step that measures how many children owners have, given their attributes."""
+
+    def run(context: StepContext) -> Artifact:
+        above = Profile.from_dict(context.inputs["profile", key.parent].data["profile"])
+        fanout = fit_sizes(context.opened(), key, (above.coders, above.one_way), price, FanoutFit())
+        summary = {"ties to the number of children": len(fanout.count_ties)}
+        return Artifact({"link": fanout.to_dict(), "summary": summary})
+
+    return link_step(schema, key, price, run, FanoutFit())
+
+
+def groups_step(schema: Schema, key: ForeignKey, price: Price, fit: GroupFit) -> Step:
+    """The step that measures the groups along an ownership key: the model of the children's attributes."""
+    profiles: tuple[Key, ...] = (("profile", key.child), ("profile", key.parent))
+
+    def run(context: StepContext) -> Artifact:
+        child, parent = (Profile.from_dict(context.inputs[name].data["profile"]) for name in profiles)
+        fanout = Fanout.from_dict(context.inputs[fanout_key(key)].data["link"])
+        members = fit.fit(context.opened(), key, parent, child, fanout, price)
+        measured = [
+            len(group.within) + len(group.above) + len(group.between) + len(group.trios) for group in members.classes
+        ]
+        summary = {"classes of group sizes": len(members.classes), "marginals measured in a class": measured}
+        return Artifact({"model": members.to_dict(), "summary": summary})
+
+    reads = deciding_tables(schema, key.child, key.parent)
+    parameters = {"key": repr(key), "fit": repr(fit), "stability": stability(schema, key.child)}
+    inputs = (*profiles, fanout_key(key))
+    return Step(("model", key.child), StepKind.MODEL, key.child, inputs, reads, price, run, parameters)

@@ -1,0 +1,66 @@
+"""Link steps: what is measured along foreign keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from privbench_core.linking.lookup import fit_lookup
+from privbench_core.models.pairwise import PairwiseFit
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.relations import deciding_tables, reference_moves, stability
+from privbench_core.schema.model import ForeignKey, Schema
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+from privbench_core.synthesizers.stages.profile import Profile
+from privbench_core.synthesizers.stages.sample import fanout_key
+
+
+def link_step(
+    schema: Schema,
+    key: ForeignKey,
+    price: Price,
+    run: Callable[[StepContext], Artifact],
+    fit: Any,
+    inputs: tuple[Key, ...] = (),
+) -> Step:
+    """A step that measures the link along a foreign key.
+
+    Args:
+        schema: The database.
+        key: The key.
+        price: Of the step.
+        run: The work; the profiles of both private tables are among its inputs.
+        fit: How it spends the price: part of the release's identity by its repr.
+        inputs: Of the work, beside the profiles.
+    """
+    child, parent = schema.table(key.child), schema.table(key.parent)
+    profiles: list[Key] = [("profile", table.name) for table in (child, parent) if not table.public]
+    reads = deciding_tables(schema, child.name, *([] if parent.public else [parent.name]))
+    moves = [stability(schema, child.name), reference_moves(schema, key)]
+    parameters = {"key": repr(key), "fit": repr(fit), "stability": moves}
+    wanted = tuple(dict.fromkeys([*profiles, *inputs]))
+    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters)
+
+
+def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: PairwiseFit) -> Step:
+    """The step that measures the link along a key off the ownership path."""
+
+    def run(context: StepContext) -> Artifact:
+        profile = Profile.from_dict(context.inputs["profile", key.child].data["profile"])
+        own = (profile.coders, profile.one_way)
+        if schema.table(key.parent).public:
+            rows = context.public[key.parent].num_rows
+            lookup = fit_lookup(context.opened(), key, own, rows, price, fit)
+        else:
+            above = Profile.from_dict(context.inputs["profile", key.parent].data["profile"])
+            target = {} if determined(schema, key) else above.coders
+            lookup = fit_lookup(context.opened(), key, own, target, price, fit)
+        return Artifact({"link": lookup.to_dict(), "summary": {"ties": len(lookup.ties)}})
+
+    return link_step(schema, key, price, run, fit)
+
+
+def determined(schema: Schema, key: ForeignKey) -> bool:
+    """Whether a row can refer to one row alone: that of the unit it belongs to."""
+    return key.same_unit and key.parent == schema.unit

@@ -1,0 +1,117 @@
+"""Groups drawn from pair tables: who they resemble, and that nobody's place in the order shows."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from privbench_core.models.members import OWNER, GroupClass, Members
+from privbench_core.models.model import model_from_dict
+from privbench_core.models.rows import Rows
+from privbench_core.synthesizers.artifact import Artifact
+
+SIZE = "#size"
+A = np.array([0.5, 0.3, 0.2])
+ALIKE = np.diag(A)  # all children of an owner have the same a
+SPOUSES = np.array([[0.0, 0.5], [0.5, 0.0]])  # and different b, where they are two
+
+
+def groups(sizes: list[int], owners: np.ndarray | None = None) -> Rows:
+    """Rows of groups of these sizes in a random physical order, each with its size and a column of its owner."""
+    owner = np.random.default_rng(1).permutation(np.repeat(np.arange(len(sizes)), sizes)).astype(np.int32)
+    per_row = np.array(sizes)[owner]
+    rows = Rows(len(owner), weights=1 / per_row)
+    rows.add(OWNER, len(sizes), owner)
+    rows.add(SIZE, 101, per_row.astype(np.int32))
+    if owners is not None:
+        rows.add("parent.x", 2, owners[owner].astype(np.int32))
+    return rows
+
+
+def one_class(group: GroupClass) -> Members:
+    return Members(SIZE, (0,) * 101, (group,))
+
+
+def drawn(model: Members, rows: Rows) -> Rows:
+    model.draw(rows, np.random.default_rng(0))
+    return rows
+
+
+@pytest.mark.parametrize("size", [2, 3, 9])
+def test_children_of_an_owner_are_alike_where_the_pair_table_says_so(size: int) -> None:
+    rows = drawn(one_class(GroupClass({"a": A}, between={("a", "a"): ALIKE})), groups([size] * 2000))
+    seen = np.zeros((2000, 3), dtype=int)
+    np.add.at(seen, (rows.codes[OWNER], rows.codes["a"]), 1)
+    assert (seen.max(axis=1) == size).all()
+    np.testing.assert_allclose((seen > 0).mean(axis=0), A, atol=0.01)
+
+
+def test_no_place_in_the_order_shows() -> None:
+    """Of the two b's of a couple, either may be in the row that stands first."""
+    rows = drawn(one_class(GroupClass({"b": np.array([0.5, 0.5])}, between={("b", "b"): SPOUSES})), groups([2] * 4000))
+    order = np.argsort(rows.codes[OWNER], kind="stable")
+    pairs = rows.codes["b"][order].reshape(-1, 2)
+    assert (pairs.sum(axis=1) == 1).all()
+    assert abs(pairs[:, 0].mean() - 0.5) < 0.03
+
+
+def test_members_follow_their_owner_within_and_across_columns() -> None:
+    owners = np.arange(3000) % 2
+    above = np.array([[0.45, 0.05, 0.0], [0.05, 0.25, 0.2]])
+    within = np.array([[0.5, 0.0], [0.0, 0.3], [0.2, 0.0]])
+    between = above.T @ (above / above.sum(axis=1, keepdims=True))  # siblings are alike by their owner alone
+    one_way = {"a": above.sum(axis=0), "b": within.sum(axis=0)}
+    group = GroupClass(one_way, {("a", "b"): within}, {("parent.x", "a"): above}, {("a", "a"): between})
+    rows = drawn(one_class(group), groups([3] * 3000, owners))
+    joint = np.zeros((2, 3))
+    np.add.at(joint, (rows.codes["parent.x"], rows.codes["a"]), 1 / rows.n)
+    np.testing.assert_allclose(joint, above, atol=0.01)
+    assert ((rows.codes["a"] == 1) == (rows.codes["b"] == 1)).all()
+
+
+def test_later_members_have_the_marginals_of_larger_groups() -> None:
+    """Persons of couples are all of code 1, those who live alone of code 0: the second member is never of code 0."""
+    by_size = np.zeros((101, 2))
+    by_size[1, 0] = by_size[2, 1] = 0.5
+    group = GroupClass({"a": np.array([0.5, 0.5])}, above={(SIZE, "a"): by_size})
+    rows = drawn(one_class(group), groups([1, 2] * 1000))
+    assert ((rows.codes[SIZE] == 2) == (rows.codes["a"] == 1)).all()
+
+
+def test_classes_have_tables_of_their_own() -> None:
+    alone, several = GroupClass({"a": np.array([1.0, 0, 0])}), GroupClass({"a": A}, between={("a", "a"): ALIKE})
+    rows = drawn(Members(SIZE, (0, 0) + (1,) * 99, (alone, several)), groups([1, 4] * 500))
+    assert (rows.codes["a"][rows.codes[SIZE] == 1] == 0).all()
+    assert (rows.codes["a"][rows.codes[SIZE] == 4] > 0).any()
+
+
+def test_a_group_of_a_hundred_and_rows_drawn_again_apart() -> None:
+    model = one_class(GroupClass({"a": A}, between={("a", "a"): ALIKE}))
+    rows = drawn(model, groups([100] * 30))
+    assert all(len(set(rows.codes["a"][rows.codes[OWNER] == owner])) == 1 for owner in range(30))
+    some = groups([3] * 50).take(np.arange(0, 150, 7))
+    assert drawn(model, some).codes["a"].shape == (22,)
+    assert drawn(model, groups([])).codes["a"].shape == (0,)
+
+
+def test_orders_of_a_class_put_the_telling_column_first() -> None:
+    tied, weak = np.diag([0.5, 0.5]), np.full((2, 2), 0.25)
+    for names in permutations("abc"):
+        within = {(names[0], names[1]): tied, (names[0], names[2]): (tied + weak) / 2, (names[1], names[2]): weak}
+        assert GroupClass(dict.fromkeys("abc", np.array([0.5, 0.5])), within).order()[0] == names[0]
+
+
+def test_stored_and_read_back_it_draws_the_same() -> None:
+    model = Members(
+        SIZE, (0,) * 101, (GroupClass({"a": A}, {}, {("parent.x", "a"): np.full((2, 3), 1 / 6)}, {("a", "a"): ALIKE}),)
+    )
+    stored = Artifact({"model": model.to_dict()}).to_bytes()
+    back = model_from_dict(Artifact.from_bytes(stored).data["model"])
+    owners = np.arange(40) % 2
+    ours, theirs = drawn(model, groups([3] * 40, owners)), groups([3] * 40, owners)
+    back.draw(theirs, np.random.default_rng(0))
+    np.testing.assert_array_equal(ours.codes["a"], theirs.codes["a"])
+    assert json.dumps(model.to_dict()["class_of"])

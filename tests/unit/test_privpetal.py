@@ -1,0 +1,133 @@
+"""PrivPetal's plan: what it refuses, what it costs, and how sizes of groups are merged."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.domain.coder import Coder
+from privbench_core.domain.group_sizes import GroupSizeCodec
+from privbench_core.errors import SpecError, UnsupportedBudgetError
+from privbench_core.linking.fanout import Fanout
+from privbench_core.models.members import Members
+from privbench_core.privacy.budget import Budget
+from privbench_core.schema.model import Column, ColumnType, ForeignKey, Schema, Table, Values
+from privbench_core.synthesizers.privpetal.options import Options
+from privbench_core.synthesizers.privpetal.plan import PrivPetal
+from privbench_core.synthesizers.privpetal.sizes import GroupSizes
+from privbench_core.synthesizers.registry import load_synthesizer, names
+from tests.helpers.databases import Database, forum, shop, town
+from tests.helpers.noise import SeededNoise
+from tests.helpers.plans import Trace, computing_steps, run_step
+
+
+def test_it_is_found_by_its_name() -> None:
+    assert "privpetal" in names()
+    assert isinstance(load_synthesizer("privpetal"), PrivPetal)
+
+
+def test_pure_budgets_are_refused_before_anything_is_spent() -> None:
+    with pytest.raises(UnsupportedBudgetError, match="delta > 0"):
+        PrivPetal().plan(town(0, learned=False).schema, Budget(1.0), {})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"usefullness": 1}, "did you mean 'usefulness'|unknown"),
+        ({"scores": 1}, "share strictly between 0 and 1"),
+        ({"members": -1}, "not a number of at least 0"),
+        ({"usefulness": "much"}, "not a number"),
+        ({"links": float("inf")}, "not a number"),
+    ],
+)
+def test_options_are_checked(given: dict[str, object], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        Options.parse(given)
+
+
+def test_every_option_changes_the_plan_or_what_it_releases() -> None:
+    """No option is there for show: each changes prices, or parameters that a release is known by."""
+    database = shop(0)
+    budget = Budget(1.0, 1e-6)
+
+    def identity(options: dict[str, float]) -> list[object]:
+        return [
+            (s.key, s.price, sorted(s.parameters.items()))
+            for s in PrivPetal().plan(database.schema, budget, options).steps
+        ]
+
+    default = identity({})
+    for field in fields(Options):
+        changed = getattr(Options(), field.name) * 0.7
+        assert identity({field.name: changed}) != default, field.name
+
+
+@pytest.mark.parametrize("make", [town, shop, forum])
+def test_the_whole_budget_is_planned_and_each_step_spends_no_more_than_its_price(make) -> None:  # type: ignore[no-untyped-def]
+    database = make(0)
+    budget = Budget(2.0, 1e-6)
+    plan = PrivPetal().plan(database.schema, budget, {})
+    total = budget.total()
+    assert sum(step.price.amount for step in plan.steps) == pytest.approx(total.amount, rel=1e-9)
+    trace = Trace()
+    for step in computing_steps(plan):
+        run_step(step, database, SeededNoise(0), trace)
+    for step in plan.steps:
+        if step.key in trace.accounts:
+            assert trace.accounts[step.key].spent.amount <= step.price.amount * (1 + 1e-9)
+
+
+def test_columns_in_three_members_are_measured_where_pairs_do_not_explain_them() -> None:
+    """In each family of three the parity of the codes is even: pairs are independent, trios are not."""
+    rng = np.random.default_rng(0)
+    first, second = rng.integers(0, 2, (2, 3000))
+    codes = np.stack([first, second, first ^ second], axis=1)
+    codes = rng.permuted(codes, axis=1).ravel()
+    database = family(codes.tolist())
+    plan, trace = PrivPetal().plan(database.schema, Budget(30.0, 1e-6), {}), Trace()
+    for step in computing_steps(plan):
+        run_step(step, database, SeededNoise(0), trace)
+    model = Members.from_dict(trace.artifacts["model", "child"].data["model"])
+    assert [list(group.trios) for group in model.classes] == [["x"]]
+    drawn = trace.artifacts["sample", "child"].table
+    assert drawn is not None
+    odd = np.bincount(drawn["home"].to_numpy(), weights=drawn["x"].to_numpy()) % 2
+    assert odd.mean() < 0.05
+
+
+def family(codes: list[int]) -> Database:
+    """Families of three children with a column ``x`` of two values."""
+    number = ColumnType.INTEGER
+    home = ForeignKey("child", ("home",), "family", ("id",), max_children=3, owner=True)
+    child = Table(
+        "child", (Column("id", number), Column("home", number), Column("x", number, Values((0, 1)))), ("id",), (home,)
+    )
+    schema = Schema("families", (Table("family", (Column("id", number),), ("id",)), child), "family")
+    rows = np.arange(len(codes))
+    tables = {
+        "family": pa.table({"id": rows[: len(codes) // 3]}),
+        "child": pa.table({"id": rows, "home": rows // 3, "x": pa.array(codes, pa.int64())}),
+    }
+    return Database(schema, tables)
+
+
+def fanout(probabilities: list[float], ownerless: float = 0.0) -> Fanout:
+    return Fanout(Coder(GroupSizeCodec(len(probabilities) - 1)), np.array(probabilities), {}, {}, ownerless)
+
+
+def test_sizes_are_counted_from_released_numbers() -> None:
+    sizes = GroupSizes.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0)
+    np.testing.assert_allclose(sizes.groups, [[0, 47, 30, 20], [0, 0, 30, 20], [0, 0, 0, 20]])
+    np.testing.assert_allclose(sizes.shares(np.array([False, True, True, False])), [1, 30 / 77, 0])
+
+
+@pytest.mark.parametrize(
+    ("least", "classes"),
+    [(10, (0, 0, 1, 2)), (25, (0, 0, 1, 1)), (45, (0, 0, 1, 1)), (60, (0, 0, 0, 0)), (1e9, (0, 0, 0, 0))],
+)
+def test_classes_are_the_shortest_intervals_with_enough_groups(least: float, classes: tuple[int, ...]) -> None:
+    assert GroupSizes.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0).classes(least) == classes
