@@ -147,8 +147,8 @@ class Aftermath:
     said: bytes
 
 
-@pytest.fixture(scope="module")
-def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
+@pytest.fixture(scope="module", params=["privbench", "privpetal"])
+def aftermath(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
     """One full run with production noise and a durable ledger, listened to at the loudest level."""
     folder = tmp_path_factory.mktemp("aviary")
     scratch = folder / "scratch"
@@ -165,7 +165,7 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
     root.setLevel(logging.DEBUG)
     try:
         with _listening(folder / "said") as said:
-            spec = aviary(folder)
+            spec = replace(aviary(folder), synthesizer=request.param)
             result = run_spec(spec, 8.0, out=folder / "bundle")
         yield Aftermath(spec, result.out, scratch, said.read_bytes() + "\n".join(records).encode())
     finally:

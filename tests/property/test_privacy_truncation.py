@@ -119,6 +119,7 @@ def test_a_unit_weighs_at_most_one_however_large_its_groups_are() -> None:
     rows = {name: pa.table({"id": np.arange(size), "up": np.zeros(size, np.int64)}) for name, size in sizes.items()}
     private = Database(schema, rows | {"unit": rows["unit"].drop_columns("up")}).private()
     assert private.kept("leaf").all()
+    assert private.divisors("leaf").min() > WEIGHT_UNIT  # what tuples of permutation views are weighed by
     assert np.abs(private.weights("leaf")).sum() <= WEIGHT_UNIT
     assert private.weights("a").sum() == WEIGHT_UNIT
 
