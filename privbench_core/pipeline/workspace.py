@@ -27,7 +27,8 @@ class Workspace:
 
     Args:
         spec: The spec whose state folder this is; made on first use, readable by its owner only.
-        new_state: Let the folder take the place of one that was lost, whose releases will be paid for again.
+        new_state: Let the folder take the place of one that was lost, whose releases will be paid for again; or the
+            ledger that of a lost one, whose entries no longer count.
 
     Raises:
         LedgerError: The ledger cannot be used, or has lost what this folder has seen in it.
