@@ -20,6 +20,7 @@ from benchmarks import (
     planted,
     report,
     sandag,
+    scale,
     schemas,
     shapes,
     skew,
@@ -33,7 +34,7 @@ def main() -> int:
     """Run what was asked for; 0 if all of it succeeded, 1 with a line on stderr if not."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
     names = ("adult", "shapes", "sandag", "households", "california", "skew", "schemas", "stats", "tpch", "evaluation")
-    names += ("orchestration", "ledger")
+    names += ("orchestration", "ledger", "scale")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -61,6 +62,7 @@ def main() -> int:
         "evaluation": partial(evaluation.run, given.data, progress=_tell),
         "orchestration": partial(orchestration.run, progress=_tell),
         "ledger": partial(ledger.run, seeds=given.seeds or 3, progress=_tell),
+        "scale": partial(scale.run, progress=_tell),
     }
     try:
         for name, measure in sections.items():

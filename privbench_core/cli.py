@@ -139,7 +139,7 @@ def ledger(
         bool,
         typer.Option(
             "--new-state",
-            help="Give up a lost state folder (what it held is paid for again) or ledger (what was spent is forgotten).",
+            help="Give up a lost state folder (what it held is paid again) or ledger (what was spent is forgotten).",
         ),
     ] = False,
     json: Json = False,

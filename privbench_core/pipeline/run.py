@@ -108,6 +108,8 @@ def run_spec(
                 progress(number, len(plan.steps), step)
             receipt = receipt_for(spec, plan, here.ledger, runner.run) if step.kind == "publish" else None
             releases[step.key] = runner.execute(step, releases, receipt)
+            if not any(later.reads for later in plan.steps[number:]):
+                runner.snapshot.forget()
         paid = sum(release.paid.amount for release in releases.values() if release.paid is not None)
         return RunResult(plan, releases, Path(out), paid)
     finally:

@@ -106,6 +106,13 @@ class Snapshot:
         read = {table.name: self._read(table.name) for table in public}
         return check_rows(replace(self._schema, tables=public), read, self._workspace.spec.orphans)
 
+    def forget(self) -> None:
+        """Let go of the private rows, when no step needs them any more; fingerprints and public tables stay."""
+        for name in ("tables", "private"):
+            self.__dict__.pop(name, None)
+        for table in self._schema.private_tables:
+            self._rows.pop(table.name, None)
+
     def _read(self, table: str) -> pa.Table:
         if table not in self._rows:
             if table in self._workspace.spec.changes:
