@@ -102,7 +102,7 @@ def _title(spec: Spec) -> str:
 
 
 def take_new_state(path: Path) -> None:
-    """Tie the ledger to the state folder that the spec names, in place of one that was lost."""
+    """Tie the ledger and the state folder that the spec names to each other, where one of them was lost."""
     Workspace(load_spec(path), new_state=True).close()
 
 

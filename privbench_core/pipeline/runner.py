@@ -236,6 +236,7 @@ class Runner:
                 price=step.price,
                 account=self.workspace.spec.cohort,
             )
+            self.workspace.remember_spending()
         run = self.run
         context = StepContext(
             artifacts, door, self.snapshot.public, run.seed, run.scale, run.out, receipt or {}, run.workload

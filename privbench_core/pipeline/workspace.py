@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 
-from privbench_core.errors import ReleaseError
+from privbench_core.errors import LedgerError, ReleaseError
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger import Ledger
 from privbench_core.schema.location import expand
@@ -27,10 +27,11 @@ class Workspace:
 
     Args:
         spec: The spec whose state folder this is; made on first use, readable by its owner only.
-        new_state: Let the folder take the place of one that was lost, whose releases will be paid for again.
+        new_state: Let the folder take the place of one that was lost, whose releases will be paid for again; or the
+            ledger that of a lost one, whose entries no longer count.
 
     Raises:
-        LedgerError: The ledger cannot be used.
+        LedgerError: The ledger cannot be used, or has lost what this folder has seen in it.
         ReleaseError: The ledger belongs to another state folder.
     """
 
@@ -42,6 +43,7 @@ class Workspace:
         self.secret = _secret(self.folder / "secret.key")
         self.ledger = open_ledger(spec)
         try:
+            self._require_all_known(anew=new_state)
             self.ledger.claim(self.keyed("state folder"), anew=new_state)
         except BaseException:
             self.ledger.close()
@@ -51,6 +53,37 @@ class Workspace:
     def keyed(self, text: str) -> str:
         """A hash of ``text`` that says nothing to whoever does not hold the secret (for fingerprints in logs)."""
         return blake2b(text.encode(), key=self.secret, digest_size=16).hexdigest()
+
+    def remember_spending(self) -> None:
+        """Note how many reservations the ledger holds, so that another one, or an old copy, is not taken for it."""
+        number = len(self.ledger.entries())
+        with suppress(OSError):  # a full disk: the note is then an older one, which says less and nothing wrong
+            self._note.parent.mkdir(exist_ok=True)
+            handle, beside = tempfile.mkstemp(dir=self._note.parent)
+            with os.fdopen(handle, "w", encoding="ascii") as file:
+                file.write(str(number))
+            Path(beside).replace(self._note)
+
+    @property
+    def _note(self) -> Path:
+        return self.folder / "spending" / self.keyed(f"ledger of {self.spec.schema.name}")
+
+    def _require_all_known(self, *, anew: bool) -> None:
+        """Refuse a ledger with fewer reservations than this folder has seen: what was spent would be forgotten."""
+        if anew:
+            self._note.unlink(missing_ok=True)
+        try:
+            seen = int(self._note.read_text(encoding="ascii"))
+        except (OSError, ValueError):  # none, or half of one after a power cut: then nothing is known
+            return
+        found = len(self.ledger.entries())
+        if found < seen:
+            message = (
+                f"the ledger of {self.spec.schema.name} holds {found} reservations, and this state folder has seen"
+                f" {seen}: it is another ledger (was privacy.ledger changed?), or an old copy. Put it back, or, if it"
+                " is lost, forget what was spent: privbench ledger SPEC --new-state"
+            )
+            raise LedgerError(message)
 
     @contextmanager
     def alone(self, key: str) -> Iterator[None]:

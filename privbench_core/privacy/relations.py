@@ -22,6 +22,7 @@ from privbench_core.counts.units import unit_numbers
 from privbench_core.schema.model import ForeignKey, Schema, Table
 
 WEIGHT_UNIT = 1 << 20
+_LARGEST_DIVISOR = 1 << 40  # above all weight units: a larger product of group sizes makes the same weight, 0
 Rows = NDArray[np.signedinteger[Any]]
 _BLOCK = 1 << 20  # rows looked up at a time
 _MOST_32 = 1 << 31
@@ -215,8 +216,10 @@ class PrivateDatabase:
         key = self.schema.table(table).owner_key
         if key is None:
             return np.ones(1, dtype=np.int64), np.zeros(self.rows(table), dtype=np.int32)
-        sizes = np.maximum(self.group_sizes(key), 1) * self.divisors(key.parent)
-        return np.append(sizes, 1), self.parent_rows(key)  # -1, no owner, takes the last entry
+        sizes, above = np.maximum(self.group_sizes(key), 1), self.divisors(key.parent)
+        # Never past 64 bits, where it would wrap around to weights that are negative, or too large for a unit.
+        product = np.where(sizes > _LARGEST_DIVISOR // above, _LARGEST_DIVISOR + 1, sizes * above)
+        return np.append(product, 1), self.parent_rows(key)  # -1, no owner, takes the last entry
 
     def _in_unit(self, key: ForeignKey) -> NDArray[np.bool_]:
         """Which rows refer along ``key`` to a row of their own unit, or to none; shape (children,)."""

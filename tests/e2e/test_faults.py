@@ -267,6 +267,36 @@ def test_the_state_folder_is_another_one(new_town: NewTown, tmp_path: Path) -> N
         Workspace(load_spec(town.spec))
 
 
+def test_the_ledger_is_another_one(new_town: NewTown, place: Place, tmp_path: Path) -> None:
+    town = new_town()
+    state = town.spec.parent / ".privbench"
+    Workspace(load_spec(town.spec)).close()
+    if isinstance(place, Path):
+        shutil.copy(state / "ledger.sqlite", tmp_path / "old.sqlite")
+    written = town.spec.read_text(encoding="utf-8")
+    assert town.run().startswith("done")
+    shutil.copytree(state, tmp_path / "newest")
+    if isinstance(place, Path):  # an old copy
+        for name in ("ledger.sqlite-wal", "ledger.sqlite-shm"):
+            (state / name).unlink(missing_ok=True)
+        shutil.move(tmp_path / "old.sqlite", state / "ledger.sqlite")
+    else:  # the spec names another place
+        town.spec.write_text(written.replace(f"ledger: '{place}', ", ""), encoding="utf-8")
+    ended = town.run()
+    assert ended.startswith(
+        f"LedgerError: the ledger of town-0 holds 0 reservations, and this state folder has seen {len(PAID)}:"
+    )
+    if isinstance(place, str):
+        town.spec.write_text(written, encoding="utf-8")
+        assert town.run() == "done paid=0"
+    else:
+        shutil.copytree(tmp_path / "newest", state, dirs_exist_ok=True)
+        assert town.run() == "done paid=0"
+        (state / "ledger.sqlite").unlink()
+        Workspace(load_spec(town.spec), new_state=True).close()
+        assert town.run().startswith("done paid=0.")
+
+
 def test_the_page_lists_exactly_these_tests(request: pytest.FixtureRequest) -> None:
     listed = re.findall(r"^\|.*`(test_\w+)` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     here, deployed = (_tests(path) for path in (Path(__file__), DEPLOYMENT))
