@@ -186,13 +186,12 @@ def test_the_database_is_gone_and_comes_back(tmp_path: Path) -> None:
     server = pgserver.get_server(data, cleanup_mode="stop")
     ledger = Ledger(server.get_uri(), "d", "u", Budget(10.0))
     ledger.reserve("r", "s", "run", Price(Measure.PURE, 4.0))
-    pgserver.pg_ctl(["-D", str(data), "-m", "immediate", "stop"])
+    pgserver.pg_ctl(["-m", "immediate", "stop"], pgdata=data, user=server.system_user)
     with pytest.raises(LedgerError, match="cannot be used"):
         Ledger(server.get_uri(), "d", "u", Budget(10.0))  # who begins now is told at once
     with ThreadPool(1) as pool:
         waiting = pool.apply_async(ledger.reserve, ("r", "s", "run", Price(Measure.PURE, 5.0)))  # who is at work waits
-        options = f"-h '' -k {data}"
-        pgserver.pg_ctl(["-D", str(data), "-o", options, "-l", str(data / "log"), "-w", "start"])
+        server.ensure_postgres_running()
         assert waiting.get(90) == 2
     assert ledger.balance().spent == 9.0
     ledger.close()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-import multiprocessing
 import os
 import resource
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -27,10 +27,9 @@ from privbench_core.publish import folder as folder_module
 from privbench_core.publish.bundle import read_bundle
 from privbench_core.schema.spec import load_spec
 from tests.helpers.fake_synthesizer import FakeSynthesizer
+from tests.helpers.processes import PROCESSES
 
 PAID = ("profile/household", "model/household", "profile/person", "model/person")
-_PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["tests.helpers.faults"])
 
 
 @dataclass
@@ -57,9 +56,9 @@ class Town:
         Returns:
             How it ended: "done paid=…", "killed", or the kind of its error and what it says.
         """
-        reader, writer = _PROCESSES.Pipe(duplex=False)
+        reader, writer = PROCESSES.Pipe(duplex=False)
         victim = (self.spec, self.out, writer, kill_at, largest_file)
-        process = _PROCESSES.Process(target=_victim, args=victim)
+        process = PROCESSES.Process(target=_victim, args=victim)
         process.start()
         writer.close()
         self.said = []
@@ -139,7 +138,8 @@ _WATCHED: Iterable[tuple[Any, tuple[str, ...]]] = (
     (FakeSynthesizer, ("_profile", "_model")),
     (folder_module, ("_sync", "_swap")),
     (os, ("fsync", "link")),
-    (Path, ("replace", "rename")),
+    (shutil, ("rmtree",)),
+    (Path, ("mkdir", "replace", "rename", "unlink", "rmdir")),
     (pipeline_run.Runner, ("execute",)),
 )
 
