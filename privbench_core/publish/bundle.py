@@ -162,7 +162,6 @@ def read_bundle(path: Path) -> Bundle:
         PublishError: No bundle, of a newer format, or a file is missing or changed.
     """
     folder = Path(path)
-    recover_folder(folder)
     if not is_bundle(folder):
         raise PublishError(f"{folder}: not a bundle; expected a folder with a {MANIFEST} that privbench run wrote")
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -183,7 +182,8 @@ def read_bundle(path: Path) -> Bundle:
 
 
 def is_bundle(folder: Path) -> bool:
-    """Whether a folder has the manifest of a bundle."""
+    """Whether a folder has the manifest of a bundle; the one before is put back if its replacement was cut short."""
+    recover_folder(folder)
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):

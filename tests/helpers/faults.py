@@ -18,6 +18,7 @@ from typing import Any
 
 import privbench_core.pipeline.run as pipeline_run
 from privbench_core.errors import PrivbenchError
+from privbench_core.locks import VARIABLE
 from privbench_core.pipeline.workspace import ReleaseStore, open_ledger
 from privbench_core.privacy.ledger import Ledger
 from privbench_core.privacy.ledger_postgres import PostgresStore
@@ -46,18 +47,19 @@ class Town:
     out: Path
     said: list[str] = field(default_factory=list)
 
-    def run(self, kill_at: int | None = None, largest_file: int | None = None) -> str:
+    def run(self, kill_at: int | None = None, largest_file: int | None = None, longest_wait: float = 60) -> str:
         """Run the plan in another process.
 
         Args:
             kill_at: The moment at which the process is killed, None to let it end.
             largest_file: Bytes that it can write to one file, as if the disk were full.
+            longest_wait: Seconds that it waits for other processes.
 
         Returns:
             How it ended: "done paid=…", "killed", or the kind of its error and what it says.
         """
         reader, writer = PROCESSES.Pipe(duplex=False)
-        victim = (self.spec, self.out, writer, kill_at, largest_file)
+        victim = (self.spec, self.out, writer, kill_at, largest_file, longest_wait)
         process = PROCESSES.Process(target=_victim, args=victim)
         process.start()
         writer.close()
@@ -107,7 +109,10 @@ class Town:
             read_bundle(self.out)  # verifies every checksum
 
 
-def _victim(spec: Path, out: Path, notes: Connection, kill_at: int | None, largest_file: int | None) -> None:
+def _victim(
+    spec: Path, out: Path, notes: Connection, kill_at: int | None, largest_file: int | None, longest_wait: float
+) -> None:
+    os.environ[VARIABLE] = str(longest_wait)
     moments = count()
 
     def moment(name: str) -> None:
