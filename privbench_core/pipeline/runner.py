@@ -213,11 +213,12 @@ class Runner:
 
         Raises:
             BudgetExhaustedError: The lifetime budget cannot pay for it; nothing was looked at.
+            BusyError: Another process has been making it for too long.
             ReleaseError: The stored result is damaged.
         """
         key = self.release_key(step, inputs)
-        # One process at a time makes a release, or writes a bundle: whoever had to wait finds what another one bought.
-        with self.workspace.alone(self.workspace.keyed(str(self.run.out)) if step.kind == "publish" else key):
+        # One process at a time makes a release: whoever had to wait finds what another one bought.
+        with self.workspace.alone(key, "/".join(step.key)):
             return self._stored(step, key) or self._make(step, key, inputs, receipt)
 
     def _make(self, step: Step, key: str, inputs: Mapping[Key, Release], receipt: Mapping[str, Any] | None) -> Release:

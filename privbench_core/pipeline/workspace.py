@@ -5,16 +5,16 @@ Private; never published. Machines that work on one database share the folder; t
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import tempfile
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection
+from contextlib import AbstractContextManager, suppress
 from hashlib import blake2b
 from pathlib import Path
 
 from privbench_core.errors import LedgerError, ReleaseError
+from privbench_core.locks import alone
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger import Ledger
 from privbench_core.schema.location import expand
@@ -85,14 +85,9 @@ class Workspace:
             )
             raise LedgerError(message)
 
-    @contextmanager
-    def alone(self, key: str) -> Iterator[None]:
-        """Wait until no other process is at work on ``key``. Whoever dies lets go: the lock is the system's."""
-        folder = self.folder / "locks"
-        folder.mkdir(exist_ok=True)
-        with (folder / key).open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+    def alone(self, key: str, what: str) -> AbstractContextManager[None]:
+        """Wait until no other process is at work on ``key``, see `locks.alone`; ``what`` is what messages call it."""
+        return alone(self.folder / "locks" / key, what)
 
     def close(self) -> None:
         """Close the ledger."""
