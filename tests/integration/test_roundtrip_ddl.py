@@ -143,6 +143,7 @@ def place(server: pgserver.PostgresServer, tmp_path_factory: pytest.TempPathFact
         "epsilon: CHOOSE": "epsilon: 3",
         "{columns: student, references: {table: student": "{owner: true, columns: student, references: {table: student",
         "max_children: CHOOSE": "max_children: 5",
+        "\ntables:": "\nsynthesizer: {name: privbench, options: {max_one_way: 1, max_two_way: 1, max_join: 1}}\n\ntables:",
     }.items():
         assert old in spec, old
         spec = spec.replace(old, new)
