@@ -1,7 +1,7 @@
 """Measure, and rewrite the tables of ``benchmarks/README.md``.
 
-python -m benchmarks [adult|sandag|households|california|schemas|stats|tpch|evaluation] [--data DIR] [--seeds N]
-    [--epsilon E ...] [--delta D ...] [--methods M ...] [--scale S] [--dry]
+python -m benchmarks [NAME] [--data DIR] [--seeds N] [--epsilon E ...] [--delta D ...] [--methods M ...]
+    [--scale S ...] [--dry]
 """
 
 from __future__ import annotations
@@ -12,14 +12,29 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks import adult, evaluation, planted, report, sandag, schemas, stats, tpch
+from benchmarks import (
+    adult,
+    evaluation,
+    ledger,
+    orchestration,
+    planted,
+    report,
+    sandag,
+    schemas,
+    skew,
+    stats,
+    tpch,
+)
 from privbench_core.errors import PrivbenchError
 
 
 def main() -> int:
     """Run what was asked for; 0 if all of it succeeded, 1 with a line on stderr if not."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
-    names = ("adult", "sandag", "households", "california", "schemas", "stats", "tpch", "evaluation")
+    names = (
+        "adult", "sandag", "households", "california", "skew", "schemas", "stats", "tpch", "evaluation", "orchestration",
+        "ledger",
+    )  # fmt: skip
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -28,7 +43,7 @@ def main() -> int:
     parser.add_argument(
         "--methods", nargs="+", default=adult.DEFAULT_METHODS, help=f"for adult, of: {' '.join(adult.methods())}"
     )
-    parser.add_argument("--scale", type=float, default=0.1, help="for schemas, of TPC-H (default 0.1)")
+    parser.add_argument("--scale", type=float, nargs="+", default=[0.1], help="of TPC-H, for speed (default 0.1)")
     parser.add_argument("--dry", action="store_true", help="print the tables, leave the README as it is")
     given = parser.parse_args()
     chosen = {"seeds": given.seeds, "epsilons": given.epsilon, "deltas": given.delta}
@@ -38,11 +53,14 @@ def main() -> int:
         "sandag": partial(sandag.run, **common),
         "households": partial(planted.run_households, **common),
         "california": partial(planted.run_california, **common),
+        "skew": partial(skew.run, **common),
         # Its budgets are part of what is claimed, and its figures do not vary with the seed.
-        "schemas": partial(schemas.run, given.data, scale=given.scale, progress=_tell),
+        "schemas": partial(schemas.run, given.data, scales=given.scale, progress=_tell),
         "stats": partial(stats.run, given.data, **common),
         "tpch": partial(tpch.run, **common),
         "evaluation": partial(evaluation.run, given.data, progress=_tell),
+        "orchestration": partial(orchestration.run, progress=_tell),
+        "ledger": partial(ledger.run, seeds=given.seeds, progress=_tell),
     }
     try:
         for name, measure in sections.items():

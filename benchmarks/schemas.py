@@ -1,4 +1,4 @@
-"""Any schema: do all keys resolve at every ε, and how fast is a database reflected, read, sampled and loaded?
+"""Any schema: do all keys resolve at every ε? How fast it all is, `speed` measures.
 
 Sakila, Chinook and Stats with all of their keys, whatever these make of the figures of other benchmarks: composite and
 nullable keys, self-references, cycles, several private parents. Attributes are learned, because this is about keys; how
@@ -9,18 +9,10 @@ is also what checks them.
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import sys
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from subprocess import run as run_command
 from tempfile import TemporaryDirectory
-from time import perf_counter
 from typing import Any
 
 import duckdb
@@ -29,21 +21,15 @@ import pyarrow as pa
 from benchmarks.data import data_folder, read_table
 from benchmarks.measure import call_in_child
 from benchmarks.report import Row, machine, markdown
-from benchmarks.tpch_schema import SCHEMA as TPCH
-from privbench_core.errors import SourceError
-from privbench_core.pipeline.run import run_spec
-from privbench_core.publish.bundle import read_bundle, write_bundle
-from privbench_core.publish.load import load_bundle
+from benchmarks.speed import DELTA, EPSILON, measure_speed, tpch_spec
+from privbench_core.publish.bundle import read_bundle
 from privbench_core.schema.ddl import quote_identifier
 from privbench_core.schema.model import Column, ColumnType, ForeignKey, Learn, Schema, Table
-from privbench_core.schema.reflect import reflect
 from privbench_core.schema.spec import Spec, dump_spec, load_spec
 from privbench_core.source import open_source
 from privbench_core.source.integrity import check_rows
-from privbench_core.synthesizers.contract import Step
 
 EPSILONS = (0.1, 0.8, 3.2)
-DELTA = 1e-9  # lists of values are learned
 # No limit on fidelity, so that a run whose rows are mostly noise is not refused, and its keys are looked up as well.
 _OPTIONS = {"max_one_way": 1.0, "max_two_way": 1.0, "max_join": 1.0}
 Tables = Mapping[str, pa.Table]
@@ -60,6 +46,7 @@ class Case:
         public: The others.
         owners: First column of the key on the ownership path, by table.
         bounds: Most rows per parent by "table.column", and "*" for every other private key.
+        inside: The keys, as "table.column", that always refer to a row of the same unit.
     """
 
     name: str
@@ -68,6 +55,7 @@ class Case:
     public: tuple[str, ...]
     owners: Mapping[str, str]
     bounds: Mapping[str, int]
+    inside: tuple[str, ...] = ()
 
 
 _MUSIC = ("Artist", "Album", "Genre", "MediaType", "Track", "Playlist", "PlaylistTrack")
@@ -83,6 +71,7 @@ CASES = (
         ),
         {"rental": "customer_id", "payment": "rental_id"},
         {"payment.rental_id": 5, "*": 50},
+        ("payment.customer_id",),
     ),
     Case(
         "chinook",
@@ -148,6 +137,7 @@ def _table(case: Case, name: str, rows: pa.Table, listed: dict[str, Any]) -> Tab
                 bound,
                 owner=case.owners.get(name) == columns[0],
                 optional=any(rows[column].null_count for column in columns),
+                same_unit=f"{name}.{columns[0]}" in case.inside,
             )
         )
     primary = tuple(listed["tables"][name]["pk"])
@@ -246,91 +236,11 @@ def _percent(part: int, whole: int) -> str:
     return f"{10_000 * part // whole / 100:g}"
 
 
-def measure_speed(spec: str) -> list[dict[str, str | float]]:
-    """Take the rows of a spec into PostgreSQL, through the pipeline, and back; called in a process of its own."""
-    place = Path(spec).parent
-    given = load_spec(spec)
-    files = open_source(given)
-    rows = {table.name: files.read(table) for table in given.schema.tables}
-    number = sum(table.num_rows for table in rows.values())
-    original = write_bundle(place / "original", given.schema, rows, {})
-    del rows
-    marks: list[tuple[str, float]] = []
-
-    def note(_number: int, _of: int, step: Step) -> None:
-        marks.append((step.kind.value, perf_counter()))
-
-    with _databases(place / "server", "source", "target") as (source, target):
-        done = [_timed("load the source", number, lambda: load_bundle(original, source))]
-        done.append(_timed("reflect (catalogue only)", 0, lambda: reflect(source)))
-        there = replace(given, source=source)
-        opened = open_source(there)
-        done.append(_timed("read from PostgreSQL", number, lambda: [opened.read(t) for t in given.schema.tables]))
-        epsilon = EPSILONS[-1]
-        result = run_spec(there, epsilon, delta=DELTA, out=place / "bundle", progress=note)
-        marks.append(("end", perf_counter()))
-        bundle = read_bundle(result.out)
-        made = sum(bundle.table(table.name).num_rows for table in given.schema.private_tables)
-        sampling = sum(after - before for (kind, before), (_, after) in pairwise(marks) if kind == "sample")
-        done.append(_figures("sample (private tables)", made, sampling))
-        everything = sum(bundle.table(name).num_rows for name in bundle.tables)
-        done.append(
-            _timed("load the bundle, keys and indexes included", everything, lambda: load_bundle(result.out, target))
-        )
-    return done
-
-
-def _timed(what: str, rows: int, work: Callable[[], object]) -> dict[str, str | float]:
-    start = perf_counter()
-    work()
-    return _figures(what, rows, perf_counter() - start)
-
-
-def _figures(what: str, rows: int, seconds: float) -> dict[str, str | float]:
-    return {
-        "step": what,
-        "rows": f"{rows:,}" if rows else "-",
-        "seconds": seconds,
-        "rows per second": f"{rows / seconds:,.0f}" if rows else "-",
-    }
-
-
-@contextmanager
-def _databases(folder: Path, *names: str) -> Iterator[tuple[str, ...]]:
-    """URLs of new, empty databases on a PostgreSQL of our own."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
-        try:
-            from pgserver.postgres_server import get_server
-        except ImportError:
-            raise SourceError("schemas: no PostgreSQL to measure with; pip install pgserver") from None
-        server = get_server(folder, cleanup_mode="stop")
-    with server:
-        for name in names:
-            server.psql(f"CREATE DATABASE {name};")
-        yield tuple(str(server.get_uri(database=name)) for name in names)
-
-
-def generate_tpch(folder: Path, scale: float) -> None:
-    """TPC-H as tpchgen-cli writes it (`benchmarks.tpch` changes it, which matters to answers and not to speed).
-
-    Raises:
-        SourceError: tpchgen-cli is not installed, or fails.
-    """
-    places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    command = shutil.which("tpchgen-cli", path=places)
-    if command is None:
-        raise SourceError("tpchgen-cli: not found; pip install tpchgen-cli")
-    arguments = [command, "parquet", "-s", f"{scale:g}", f"--output-dir={folder}"]
-    if run_command(arguments, capture_output=True, check=False).returncode:
-        raise SourceError("tpchgen-cli: failed; run it by hand to see why")
-
-
 def run(
     data: Path | None = None,
     *,
     epsilons: Sequence[float] = EPSILONS,
-    scale: float = 0.1,
+    scales: Sequence[float] = (0.1,),
     progress: Callable[[str], None] = print,
 ) -> str:
     """Measure and return the Markdown text for the README.
@@ -338,7 +248,7 @@ def run(
     Args:
         data: The data folder; see `data.data_folder`.
         epsilons: Budgets of the runs whose keys are looked up.
-        scale: Scale factor of TPC-H.
+        scales: Scale factors of TPC-H whose speed is measured; its keys are those of scale 0.1.
         progress: Called with a line before each run.
 
     Raises:
@@ -350,14 +260,12 @@ def run(
         keys = [
             row for case in CASES for row in measure_keys(spec_of(case, folder / case.name, place), epsilons, progress)
         ]
-        tpch = place / "tpch"
-        tpch.mkdir()
-        generate_tpch(tpch, scale)
-        spec = Spec(
-            TPCH, str(tpch), place / "tpch.yaml", EPSILONS, DELTA, 20.0, 1e-7, options=_OPTIONS, state=place / "state"
-        )
-        keys += measure_keys(spec, epsilons, progress)
+        keys += measure_keys(tpch_spec(place / "tpch", 0.1, _OPTIONS), epsilons, progress)
+    parts = [machine(1), "**Keys**", markdown(keys)]
+    for scale in scales:
         progress(f"schemas: speed, TPC-H {scale:g}")
-        speed, peak = call_in_child("benchmarks.schemas:measure_speed", {"spec": str(spec.path)})
-    title = f"**TPC-H {scale:g} from PostgreSQL and back** (ε = {EPSILONS[-1]:g}; peak memory {peak:,.0f} MB)"
-    return f"{machine(1)}\n\n**Keys**\n\n{markdown(keys)}\n\n{title}\n\n{markdown(speed)}"
+        parts += [
+            f"**TPC-H {scale:g} from PostgreSQL and back** (ε = {EPSILON:g})",
+            markdown(measure_speed(scale, _OPTIONS)),
+        ]
+    return "\n\n".join(parts)

@@ -41,9 +41,18 @@ def fit_sample(
     """
     names = [f"c{i:03d}" for i in range(len(sizes))]
     columns = [Column("id", ColumnType.INTEGER), *map(_column, names, sizes, ordered)]
-    schema = Schema("benchmark", (Table("rows", tuple(columns), ("id",)),), "rows")
     data = {"id": np.arange(len(codes))} | {name: codes[:, i].astype(np.int64) for i, name in enumerate(names)}
-    private = PrivateDatabase(schema, {"rows": pa.table(data)}, bytes(16))
+    table = Table("rows", tuple(columns), ("id",))
+    sampled, learn, sample = learn_and_sample(table, pa.table(data), epsilon, delta, seed)
+    return np.column_stack([sampled.column(name).to_numpy() for name in names]), learn, sample
+
+
+def learn_and_sample(
+    table: Table, rows: pa.Table, epsilon: float, delta: float, seed: int
+) -> tuple[pa.Table, float, float]:
+    """Synthetic rows of a database of one table, and the seconds to learn and to sample; see `fit_sample`."""
+    schema = Schema("benchmark", (table,), table.name)
+    private = PrivateDatabase(schema, {table.name: rows}, bytes(16))
     plan = PrivBench().plan(schema, Budget(epsilon, delta), {})
     ledger = Ledger(":memory:", schema.name, "one row", Budget(epsilon, delta * 4))
     done: dict[Key, Artifact] = {}
@@ -60,11 +69,10 @@ def fit_sample(
             )
         done[step.key] = step.run(StepContext({key: done[key] for key in step.inputs}, door, {}, seed))
         seconds["learn" if step.kind in _LEARNING else "sample"] += time.perf_counter() - start
-    sampled = done["sample", "rows"].table
+    sampled = done["sample", table.name].table
     if sampled is None:
         raise RuntimeError("the sample step made no rows")
-    synthetic = np.column_stack([sampled.column(name).to_numpy() for name in names])
-    return synthetic, seconds["learn"], seconds["sample"]
+    return sampled, seconds["learn"], seconds["sample"]
 
 
 def _column(name: str, size: int, ordered: bool) -> Column:

@@ -97,8 +97,10 @@ yes | uuid | made anew
     unit/test_codecs::test_uuids_are_made_anew
 in part | infinity, NaN, values outside of a domain | NaN is NULL, all else is clamped
     integration/test_bad_input::test_infinities_nan_and_extremes_are_clamped_and_counted
-in part | computed column | an ordinary column in the benchmark
-    integration/test_roundtrip_postgres::test_what_cannot_be_taken_is_named_with_its_reason
+in part | computed column | computed by PostgreSQL; neither read nor sampled, so in no Parquet file
+    integration/test_roundtrip_ddl::test_the_result_is_the_database_of_a_dba
+in part | domain (CREATE DOMAIN) | its type, default and checks, without its name
+    integration/test_roundtrip_ddl::test_the_draft_holds_what_the_ddl_needs
 no | time of day | left out of a draft; can be read as interval or text
     unit/test_reflect::test_all_that_duckdb_knows_is_in_the_draft
     unit/test_source_types::test_a_time_of_day_is_an_interval_or_text
@@ -120,9 +122,12 @@ yes | Self-reference | at an optional key
 yes | Cycle of tables | opened at an optional key, which is filled in last
     unit/test_spec_keys::test_a_cycle_opens_at_an_optional_key_off_the_ownership_path
     integration/test_key_graphs::test_a_cycle_of_tables_is_closed_by_attributes
-in part | Several parents, private and public | off the ownership path, protected by the declared bound only
+in part | Several parents, private and public | other keys off the ownership path: by the declared bound only
     unit/test_spec::test_several_paths_need_a_marked_owner
     property/test_privacy_references::test_a_unit_with_more_rows_than_its_bound_moves_no_more_of_the_others
+yes | Key beside the ownership path that stays inside of a unit | enforced, and costs nothing (`same_unit: true`)
+    unit/test_sampling_units::test_references_are_drawn_inside_of_the_unit
+    property/test_privacy_same_unit::test_a_unit_moves_its_own_rows_alone
 yes | Many to many through a junction table | no pair twice
     unit/test_sampling_table::test_a_junction_table_has_no_pair_twice_and_keeps_most_rows
 yes | Optional key | with its share of NULL
@@ -139,8 +144,9 @@ no | Cycle of required keys | refused
     integration/test_bad_input::test_a_cycle_of_required_keys_is_refused
 no | Optional key that shares a column with the primary key | refused before anything is spent
     integration/test_key_graphs::test_keys_that_cannot_be_left_empty_are_refused_before_anything_is_spent
-no | Two foreign keys on the same columns | refused; keep one
-    unit/test_spec::test_each_mistake_is_explained
+in part | Two foreign keys on the same columns | if one follows from the other (a subtype's table), else refused
+    unit/test_spec_ddl::test_a_key_that_follows_from_another_is_for_the_ddl_alone
+    unit/test_spec_ddl::test_each_mistake_is_explained
 no | Key of type float, json, interval or enum | refused
     unit/test_spec::test_each_mistake_is_explained
     unit/test_spec_sql::test_each_mistake_is_explained
@@ -178,18 +184,26 @@ yes | All or nothing | one transaction
     integration/test_publish_postgres::test_a_failing_load_leaves_nothing_behind
 in part | DuckDB | what it cannot hold is told
     integration/test_roundtrip_postgres::test_duckdb_takes_what_it_can_and_the_rest_is_told
-no | Partial index, index on an expression | left out, and named in the draft
-    integration/test_roundtrip_postgres::test_what_cannot_be_taken_is_named_with_its_reason
-no | Names of key constraints | PostgreSQL names them
-    unit/test_ddl::test_keys_and_indexes
-no | ON DELETE, ON UPDATE | keys have no actions
-    unit/test_ddl::test_keys_and_indexes
+yes | Names of constraints, ON DELETE, ON UPDATE, DEFERRABLE | as in the source
+    integration/test_roundtrip_ddl::test_the_result_is_the_database_of_a_dba
+yes | Index of any method, partial, on an expression, ordered, with INCLUDE | as in the source
+    integration/test_roundtrip_ddl::test_reflecting_the_result_gives_the_same_draft
+yes | Identity ALWAYS or BY DEFAULT, names and steps of sequences | as in the source
+    integration/test_roundtrip_ddl::test_the_result_is_the_database_of_a_dba
+no | Unique index that is partial or on an expression | left out, and named in the draft
+    integration/test_roundtrip_ddl::test_what_is_lost_is_named_with_its_reason
+no | Views, triggers, collations, exclusion constraints, partitions, row security | left out, and named in the draft
+    integration/test_roundtrip_ddl::test_what_is_lost_is_named_with_its_reason
+no | What needs a function, operator or type of one's own | left out, and named in the draft
+    integration/test_roundtrip_ddl::test_what_is_lost_is_named_with_its_reason
 
 ## Bad input: one clear message each
 yes | Foreign key to a missing table or a column that is not unique | refused
     unit/test_spec::test_each_mistake_is_explained
+    integration/test_bad_schema::test_a_key_that_leads_nowhere_is_refused
 yes | Types that differ along a key | refused
     unit/test_spec_keys::test_types_agree_along_a_key
+    integration/test_bad_schema::test_a_key_that_leads_nowhere_is_refused
 yes | Several mistakes | all at once
     unit/test_spec::test_eight_mistakes_are_eight_problems
 yes | Reserved, mixed-case, unicode and 63-character names | kept
@@ -199,9 +213,10 @@ yes | Names that PostgreSQL would cut to the same | refused
     unit/test_spec_sql::test_names_that_postgres_would_cut_to_the_same_are_refused
 yes | 500 columns | a spec like any other
     unit/test_spec_sql::test_five_hundred_columns
+    integration/test_bad_schema::test_a_table_of_five_hundred_columns
 yes | A database that may be read in part | the rest is left out, and named
     integration/test_roundtrip_postgres::test_a_database_that_may_only_be_read_in_part
-    integration/test_postgres_source::test_a_database_that_may_be_read_in_part
+    integration/test_bad_schema::test_a_database_that_may_be_read_in_part
 yes | Rows that break the spec | refused before anything is spent
     integration/test_bad_input::test_rows_that_break_the_spec_are_refused_before_anything_is_spent
 yes | Empty tables | come out as tables with their columns

@@ -43,8 +43,8 @@ SCALE_FACTOR = 0.1
 _SEED = 0
 
 
-def generate(folder: Path) -> None:
-    """Write TPC-H to ``folder`` with tpchgen-cli and change it.
+def generate_plain(folder: Path, scale: float) -> None:
+    """Write TPC-H of a scale to ``folder``, as tpchgen-cli makes it.
 
     Raises:
         SourceError: tpchgen-cli is not installed, or fails.
@@ -53,9 +53,14 @@ def generate(folder: Path) -> None:
     command = shutil.which("tpchgen-cli", path=places)
     if command is None:
         raise SourceError("tpchgen-cli: not found; pip install tpchgen-cli")
-    arguments = [command, "parquet", "-s", str(SCALE_FACTOR), f"--output-dir={folder}"]
+    arguments = [command, "parquet", "-s", f"{scale:g}", f"--output-dir={folder}"]
     if run_command(arguments, capture_output=True, check=False).returncode:
         raise SourceError("tpchgen-cli: failed; run it by hand to see why")
+
+
+def generate(folder: Path) -> None:
+    """Write TPC-H to ``folder`` and change it; raises as `generate_plain` does."""
+    generate_plain(folder, SCALE_FACTOR)
     tables = {table.name: _plain(read_table(folder, table.name)) for table in SCHEMA.tables}
     orders, items, part, customer = (tables[name] for name in ("orders", "lineitem", "part", "customer"))
     rng = np.random.default_rng(_SEED)

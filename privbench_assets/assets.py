@@ -3,7 +3,7 @@
 # No postponed annotations here: Dagster looks at the type of `context` itself.
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 
 import dagster as dg
@@ -11,7 +11,7 @@ import dagster as dg
 from privbench_assets.automation import first_step_condition, next_step_condition
 from privbench_assets.checks import check_results, check_specs, refuse_failures
 from privbench_assets.failures import nothing_private
-from privbench_assets.io_managers import Made
+from privbench_assets.io_managers import Made, manifest_path, read_manifest
 from privbench_assets.keys import group, identifier, op_name, source_key, step_key
 from privbench_assets.metadata import price_in_words, step_metadata
 from privbench_assets.resources import Session, session_key
@@ -53,7 +53,8 @@ def step_asset(
         session: Session = getattr(context.resources, resource)
         epsilon = context.partition_key
         with nothing_private(key.to_user_string(), spec.state):
-            made = _execute(session, epsilon, step.key, {inputs[name]: value for name, value in given.items()})
+            before = {inputs[name]: value for name, value in given.items()}
+            made = _execute(session, epsilon, step.key, before, context.job_def.asset_layer.selected_asset_keys)
             release = made.release
             priced = plans[epsilon].step(step.key)
             context.log.info("reused, nothing paid" if release.reused else f"paid {release.paid or 'nothing'}")
@@ -89,8 +90,13 @@ def step_asset(
     )(run)
 
 
-def _execute(session: Session, epsilon: str, key: Key, made: Mapping[Key, Made]) -> Made:
-    """Run one step on what was made before it, if it was made from one state of the source and may be published."""
+def _execute(
+    session: Session, epsilon: str, key: Key, made: Mapping[Key, Made], selected: Collection[dg.AssetKey]
+) -> Made:
+    """Run one step on what was made before it, if it was made from one state of the source and may be published.
+
+    Before the first step that has to be paid, the rest of what the run has selected must be affordable, too.
+    """
     runner = session.runner(epsilon)
     step = runner.plan.step(key)
     sources = trail(session.spec, step, made, runner.snapshot.fingerprint)
@@ -99,8 +105,23 @@ def _execute(session: Session, epsilon: str, key: Key, made: Mapping[Key, Made])
     receipt = None
     if step.kind is StepKind.PUBLISH:
         receipt = receipt_for(session.spec, runner.plan, session.workspace.ledger, runner.run)
+    if step.reads and not runner.released(step, releases):
+        chosen = {other.key for other in runner.plan.steps if _asset(session, other) in selected}
+        session.require(epsilon, chosen, _made_before(session, epsilon, chosen))
     release = runner.execute(step, releases, receipt)
     return Made(release, sources, {"/".join(before): value.digest for before, value in releases.items()})
+
+
+def _asset(session: Session, step: Step) -> dg.AssetKey:
+    return step_key(session.spec.schema.name, step.key)
+
+
+def _made_before(session: Session, epsilon: str, chosen: Collection[Key]) -> dict[Key, str]:
+    """Digests of what all steps but the ``chosen`` ones made, as far as they have been made."""
+    steps = [step for step in session.plans[epsilon].steps if step.key not in chosen]
+    paths = {step.key: manifest_path(session.spec.state, _asset(session, step), epsilon) for step in steps}
+    found = {key: read_manifest(path) for key, path in paths.items()}
+    return {key: manifest.digest for key, manifest in found.items() if manifest is not None}
 
 
 def _version(step: Step, release: Release) -> str:

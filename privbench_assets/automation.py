@@ -17,6 +17,7 @@ from privbench_assets.keys import identifier, step_key
 from privbench_core.schema.spec import Spec
 
 Condition = dg.AutomationCondition
+_REQUESTED = "dagster/from_automation_condition"  # how Dagster marks the runs that conditions ask for
 
 
 def content_changed() -> dg.AutomationCondition[Any]:
@@ -50,8 +51,19 @@ def until_requested(trigger: dg.AutomationCondition[Any]) -> dg.AutomationCondit
 
 
 def until_made(trigger: dg.AutomationCondition[Any]) -> dg.AutomationCondition[Any]:
-    """``trigger``, remembered until it was answered by a request, or by a run that somebody else asked for."""
-    return trigger.since(_requested_before(trigger) | Condition.newly_updated() | Condition.initial_evaluation())
+    """``trigger``, remembered until it was answered by a request, or by a run that somebody else asked for.
+
+    A run that was at work before does not count: while it went on, the step before was made anew by a run of its own,
+    because this one could not be requested then. What that run left is still to be taken up.
+    """
+    answered = Condition.newly_updated() & ~overtaken()
+    return trigger.since(_requested_before(trigger) | answered | Condition.initial_evaluation())
+
+
+def overtaken() -> dg.AutomationCondition[Any]:
+    """A step before was last made by a run that these conditions asked for without asking for this step."""
+    alone = Condition.executed_with_tags(tag_keys={_REQUESTED}) & ~Condition.executed_with_root_target()
+    return Condition.any_deps_match(alone).with_label("overtaken")
 
 
 def _requested_before(trigger: dg.AutomationCondition[Any]) -> dg.AutomationCondition[Any]:

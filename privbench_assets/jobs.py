@@ -54,11 +54,11 @@ def refresh_schedule(spec: Spec, job: dg.UnresolvedAssetJobDefinition) -> dg.Sch
 
 
 def observe_schedule(spec: Spec, job: dg.UnresolvedAssetJobDefinition) -> dg.ScheduleDefinition:
-    """Observe the source every hour."""
+    """Observe the source when the spec says so, every hour if it says nothing."""
     return dg.ScheduleDefinition(
         name=f"{identifier(spec.schema.name)}_observe_schedule",
-        cron_schedule=HOURLY,
+        cron_schedule=spec.observe or HOURLY,
         job=job,
-        description=f"Runs {job.name} every hour, so that the refresh_on_change sensor notices a change.",
+        description=f"Runs {job.name}, so that the refresh_on_change sensor notices a change.",
         default_status=dg.DefaultScheduleStatus.STOPPED,
     )

@@ -6,18 +6,19 @@ on first use, by an asset, whose errors are then told in words that hold nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import dagster as dg
 
 from privbench_assets.keys import identifier
-from privbench_core.pipeline.runner import Run, Runner, Snapshot
+from privbench_core.pipeline.observe import observe
+from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.workload import public_workload
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.schema.spec import Spec
-from privbench_core.synthesizers.contract import Plan
+from privbench_core.synthesizers.contract import Key, Plan
 
 BUNDLES = "bundles"
 REPORTS = "reports"
@@ -39,6 +40,7 @@ class Session:
         self.seed = seed
         self.scale = scale
         self._runners: dict[str, Runner] = {}
+        self._affordable: set[str] = set()
 
     @cached_property
     def workspace(self) -> Workspace:
@@ -53,9 +55,28 @@ class Session:
             self._runners[epsilon] = Runner(self.workspace, self.plans[epsilon], run)
         return self._runners[epsilon]
 
-    def fingerprints(self) -> dict[str, str]:
-        """Keyed fingerprints of all tables of the source, as it is now."""
-        return dict(Snapshot(self.workspace).fingerprints)
+    def require(self, epsilon: str, steps: Collection[Key], made: Mapping[Key, str]) -> None:
+        """Check that all that a run has still to pay for can be paid, once, before it pays for the first of its steps.
+
+        Nothing is set aside: if two runs start at the same time, the ledger still stops the second at the step that
+        cannot be paid.
+
+        Args:
+            epsilon: The partition.
+            steps: Those that the run consists of.
+            made: Digests of what the other steps made before.
+
+        Raises:
+            BudgetExhaustedError: It cannot; says how much is missing for the whole run.
+        """
+        if epsilon not in self._affordable:
+            price = self.runner(epsilon).unpaid(steps, made)
+            self.workspace.ledger.require(f"this refresh at ε={epsilon}", price)
+            self._affordable.add(epsilon)
+
+    def fingerprints(self, tables: Sequence[str]) -> dict[str, str]:
+        """Keyed fingerprints of some tables of the source, as it is now."""
+        return observe(self.workspace, tables)
 
     def bundle(self, epsilon: str) -> Path:
         """Folder of the bundle of one ε partition."""

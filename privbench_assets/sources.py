@@ -45,12 +45,12 @@ def source_assets(spec: Spec) -> dg.AssetsDefinition:
 
     def observe(context: dg.AssetExecutionContext) -> Iterator[dg.ObserveResult]:
         session: Session = getattr(context.resources, resource)
+        wanted = {key: table.name for key, table in keys.items() if key in context.selected_asset_keys}
         with nothing_private(f"{schema.name}/source", spec.state):
-            fingerprints = session.fingerprints()
-        for key, table in keys.items():
-            if key in context.selected_asset_keys:
-                found = fingerprints[table.name]
-                yield dg.ObserveResult(asset_key=key, data_version=dg.DataVersion(found), metadata={FINGERPRINT: found})
+            fingerprints = session.fingerprints(list(wanted.values()))
+        for key, table in wanted.items():
+            found = fingerprints[table]
+            yield dg.ObserveResult(asset_key=key, data_version=dg.DataVersion(found), metadata={FINGERPRINT: found})
 
     with warnings.catch_warnings():  # the decorator is called a beta feature, at every use
         warnings.simplefilter("ignore", dg.BetaWarning)

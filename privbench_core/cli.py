@@ -133,11 +133,19 @@ def publish(
 
 
 @app.command()
-def ledger(spec: SpecFile, json: Json = False) -> None:
+def ledger(
+    spec: SpecFile,
+    new_state: Annotated[
+        bool, typer.Option("--new-state", help="Give up a lost state folder; what it held is paid for again.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """Show what is spent, reserved and left of the lifetime budget, by run and step."""
     with one_clear_line():
-        from privbench_core.commands.ledger import show_ledger
+        from privbench_core.commands.ledger import show_ledger, take_new_state
 
+        if new_state:
+            take_new_state(spec)
         show_ledger(spec, as_json=json)
 
 

@@ -7,6 +7,7 @@
     ├── BudgetError             a price that cannot be paid
     │   ├── BudgetExhaustedError    the ledger or a step has too little left
     │   └── UnsupportedBudgetError  the mechanism has no form for this budget (say, no pure form)
+    ├── LedgerError             the ledger cannot be read or written, so nothing may be looked at
     ├── ReleaseError            a stored artifact is missing or corrupt
     ├── PublishError            the bundle could not be written or loaded
     ├── ValidationError         the synthetic data breaks an expectation
@@ -62,6 +63,10 @@ class BudgetExhaustedError(BudgetError):
 
 class UnsupportedBudgetError(BudgetError):
     """The mechanism has no form for this kind of budget."""
+
+
+class LedgerError(PrivbenchError):
+    """The ledger cannot be read or written: nothing may be looked at before it can."""
 
 
 class ReleaseError(PrivbenchError):

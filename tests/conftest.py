@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from privbench_core.schema.model import Column, ColumnType, ForeignKey, Range, Schema, Table, Values
+from tests.helpers.ledgers import Place, new_place
 
 # The machine is shared: how long one example takes says nothing about the code.
 settings.register_profile("privbench", deadline=None)
@@ -143,3 +144,17 @@ def town_spec(town: Town, tmp_path: Path) -> Path:
     path = folder / "spec.yaml"
     path.write_text(SPEC, encoding="utf-8")
     return path
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a PostgreSQL database of the session; tests make schemas of their own in it."""
+    pgserver = pytest.importorskip("pgserver", reason="there is no wheel of PostgreSQL for this Python")
+    with pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop") as running:
+        yield running.get_uri()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Where a ledger may be made: in a file, then in PostgreSQL."""
+    return new_place(request.param, tmp_path, lambda: str(request.getfixturevalue("postgres")))

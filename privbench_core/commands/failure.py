@@ -6,7 +6,6 @@ Only this module prints ``private_detail``, because it prints on the owner's ter
 from __future__ import annotations
 
 import os
-import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,8 +48,6 @@ def _message(error: BaseException) -> str:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"privbench: {where}{error.strerror or type(error).__name__}"
-    if isinstance(error, sqlite3.Error):
-        return f"privbench: the ledger cannot be used ({error}); check the state folder of the spec and the disk"
     if isinstance(error, MemoryError):
         return "privbench: not enough memory; what was released is kept"
     # The text of a foreign exception may quote rows, so only its kind is named.

@@ -12,6 +12,7 @@ from pathlib import Path
 from privbench_core.commands.lifetime import account_of
 from privbench_core.commands.plan import budget_in_words, unit_in_words
 from privbench_core.commands.terminal import finite, print_json, say, show
+from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Measure, Price, zero
 from privbench_core.privacy.ledger import Entry
 from privbench_core.schema.spec import load_spec
@@ -90,6 +91,11 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
         say(f"Reserved: {what} of this, by a step that is running or was killed; it counts as spent")
     rho = f" (ρ={balance.rho_left:.4g})" if life.delta else ""
     say(f"Left:     ε={balance.left:.4g}{rho}")
+
+
+def take_new_state(path: Path) -> None:
+    """Tie the ledger to the state folder that the spec names, in place of one that was lost."""
+    Workspace(load_spec(path), new_state=True).close()
 
 
 def _lines(entries: Iterable[Entry]) -> list[_Line]:

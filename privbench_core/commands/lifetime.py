@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from privbench_core.errors import BudgetExhaustedError
-from privbench_core.pipeline.workspace import Workspace
+from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger import Balance, Entry, Ledger
 from privbench_core.schema.spec import Spec
@@ -31,13 +31,13 @@ def account_of(spec: Spec) -> Account:
     Raises:
         BudgetError: The ledger protects another unit than the spec.
     """
-    if not spec.state.exists():
+    if spec.ledger is None and not spec.state.exists():
         return Account((), _empty(spec).balance())
-    workspace = Workspace(spec)
+    ledger = open_ledger(spec)
     try:
-        return Account(tuple(workspace.ledger.entries()), workspace.ledger.balance())
+        return Account(tuple(ledger.entries()), ledger.balance())
     finally:
-        workspace.close()
+        ledger.close()
 
 
 def balance_after(spec: Spec, account: Account, plan: Plan) -> Balance | None:

@@ -9,6 +9,7 @@ from privbench_core.commands.lifetime import Account, account_of, balance_after
 from privbench_core.commands.terminal import finite, print_json, say, show
 from privbench_core.pipeline.run import plan_for
 from privbench_core.privacy.budget import Budget, zero
+from privbench_core.privacy.relations import stability
 from privbench_core.schema.checks import unparsed_checks
 from privbench_core.schema.spec import Spec, load_spec
 from privbench_core.synthesizers.contract import Plan, Step
@@ -19,11 +20,17 @@ def show_plans(path: Path, epsilon: float | None, *, as_json: bool) -> None:
     spec = load_spec(path)
     plans = [plan_for(spec, e) for e in ((epsilon,) if epsilon is not None else spec.epsilons)]
     account, unenforced = account_of(spec), unparsed_checks(spec.schema)
+    private = spec.schema.private_tables
+    inside = [key.name for table in private for key in table.foreign_keys if key.same_unit]
+    reached = {table.name: stability(spec.schema, table.name) for table in private}
+    reached = {name: value for name, value in reached.items() if value > 1}
     if as_json:
         print_json({
             "database": spec.schema.name,
             "unit": unit_in_words(spec),
             "unenforced_checks": list(unenforced),
+            "keys_inside_of_a_unit": inside,
+            "stability_above_one": reached,
             "plans": [_as_data(spec, account, plan) for plan in plans],
         })  # fmt: skip
         return
@@ -43,6 +50,12 @@ def show_plans(path: Path, epsilon: float | None, *, as_json: bool) -> None:
     life, spent = account.balance.lifetime, account.balance.spent
     say(f"Lifetime budget: {budget_in_words(life)}, of which ε={spent:.4g} is spent. No row was read.")
     say("Steps that were released before, from the same rows, are not paid for again.")
+    if inside:
+        say(f"Keys that stay inside of one unit; rows that break this are not looked at: {', '.join(inside)}")
+    if reached:
+        times = ", ".join(f"{name} {value:g}" for name, value in reached.items())
+        say(f"Noise is scaled up for keys that may reach into other units, by their declared bounds: {times} times.")
+        say("Where such a key refers to a row of the same unit, declare same_unit: true, and it costs nothing.")
     if unenforced:
         say(f"Checks that are kept in the DDL but not enforced while sampling: {', '.join(unenforced)}")
 

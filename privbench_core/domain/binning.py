@@ -104,7 +104,7 @@ class Binning:
         return cells.astype(np.int32), cumulated
 
 
-def merge_cells(noisy: Floats, codec: Codec, sigma: float, max_codes: int) -> Binning:
+def merge_cells(noisy: Floats, codec: Codec, sigma: float, max_codes: int, widths: Floats | None = None) -> Binning:
     """Merge cells that released counts cannot tell from noise.
 
     Lists of values: values with a noisy count of at most ``SIGNIFICANT`` * ``sigma`` become one rare code. Ordered
@@ -117,6 +117,7 @@ def merge_cells(noisy: Floats, codec: Codec, sigma: float, max_codes: int) -> Bi
         codec: Says which cells are ordered, outside of the domain, or NULL.
         sigma: Standard deviation of the counts' noise; 0 for exact (public) counts.
         max_codes: Bound on the codes of the domain proper; at most three more hold values outside of it and NULL.
+        widths: Of ordered cells, shape (codec.ordered,), where they are not equal.
 
     Returns:
         Every cell in exactly one code, and no code without weight.
@@ -128,10 +129,13 @@ def merge_cells(noisy: Floats, codec: Codec, sigma: float, max_codes: int) -> Bi
         raise InternalError(f"{noisy.shape} noisy counts for {codec.size} cells, to be merged into {max_codes} codes")
     special = [*codec.outside, *(() if codec.null is None else (codec.null,))]
     proper = codec.size - len(special)
-    merged = _merge_ordered if codec.ordered else _merge_list
     code_of = np.empty(codec.size, np.int64)
     weights = np.zeros(codec.size)
-    code_of[:proper], weights[:proper] = merged(noisy[:proper], sigma, max_codes)
+    if codec.ordered:
+        alike = np.ones(proper) if widths is None else widths
+        code_of[:proper], weights[:proper] = _merge_ordered(noisy[:proper], sigma, max_codes, alike)
+    else:
+        code_of[:proper], weights[:proper] = _merge_list(noisy[:proper], sigma, max_codes)
     ordered = groups = int(code_of[:proper].max()) + 1
     counts = np.bincount(code_of[:proper], noisy[:proper], groups)
     size = groups
@@ -163,23 +167,24 @@ def _merge_list(noisy: Floats, sigma: float, max_codes: int) -> tuple[NDArray[np
     return code_of, weights
 
 
-def _merge_ordered(noisy: Floats, sigma: float, max_codes: int) -> tuple[NDArray[np.int64], Floats]:
+def _merge_ordered(noisy: Floats, sigma: float, max_codes: int, widths: Floats) -> tuple[NDArray[np.int64], Floats]:
     """Codes and unnormalised weights of interval cells: groups of neighbours, in order."""
-    starts = segments(noisy, sigma)
-    weights = np.concatenate([_shrunk(part, sigma) for part in np.split(noisy, starts[1:])])
+    starts = segments(noisy, sigma, widths)
+    parts = zip(np.split(noisy, starts[1:]), np.split(widths, starts[1:]), strict=True)
+    weights = np.concatenate([_shrunk(part, sigma, width) for part, width in parts])
     final = starts[merge_smallest(segment_sums(noisy, starts), max_codes)]
     code_of = np.repeat(np.arange(len(final)), np.diff(np.append(final, len(noisy))))
     empty = np.bincount(code_of, weights) <= 0
-    weights[empty[code_of]] = 1.0
+    weights[empty[code_of]] = widths[empty[code_of]]
     return code_of, weights
 
 
-def _shrunk(noisy: Floats, sigma: float) -> Floats:
-    """Estimated counts of the cells of a segment: pulled to their mean as far as their spread is that of the noise."""
-    mean = noisy.mean()
-    spread = noisy.var(ddof=1) if len(noisy) > 1 else 0.0
+def _shrunk(noisy: Floats, sigma: float, widths: Floats) -> Floats:
+    """Estimated counts of the cells of a segment: pulled to its level as far as their spread is that of the noise."""
+    level = widths * ((noisy * widths).sum() / (widths**2).sum())
+    spread = ((noisy - level) ** 2).sum() / (len(noisy) - 1) if len(noisy) > 1 else 0.0
     kept = max(0.0, 1 - sigma**2 / spread) if spread > 0 else 1.0
-    return np.asarray(np.maximum(mean + kept * (noisy - mean), 0.0))
+    return np.asarray(np.maximum(level + kept * (noisy - level), 0.0))
 
 
 def _nearest_interval(cell: int, codec: Codec, counts: NDArray[Any]) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from privbench_core.domain.codec import Codec
+from privbench_core.domain.cuts import CutCodec
 from privbench_core.domain.fresh import UuidCodec, uuid_codec
 from privbench_core.domain.grid import qualified
 from privbench_core.domain.group_sizes import GroupSizeCodec
@@ -39,6 +40,7 @@ __all__ = [
 
 _READERS: dict[str, Callable[[dict[str, Any]], Codec]] = {
     "interval": IntervalCodec.from_dict,
+    "cuts": CutCodec.from_dict,
     "list": ListCodec.from_dict,
     "length": LengthCodec.from_dict,
     "magnitude": LearnedMagnitude.from_dict,
@@ -61,8 +63,8 @@ def codec_for(column: Column, *, table: str = "") -> Codec:
     """
     where = qualified(column, table)
     match column.domain:
-        case Range(low, high, cells):
-            return interval_codec(column, low, high, cells, table=table)
+        case Range(low, high, cells, step):
+            return interval_codec(column, low, high, cells, step=step, table=table)
         case Values(values):
             return list_codec(column, values, table=table)
         case Pattern():

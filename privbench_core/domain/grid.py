@@ -7,7 +7,7 @@ arithmetic serves all ordered codecs, and it is exact: nothing passes through a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -43,6 +43,8 @@ class Grid:
         type: An ordered column type.
         precision, scale: Of a decimal.
         bits: Of an integer, as its SQL type declares them.
+        step: How many grid points of the type lie from one number to the next; what lies between is rounded down.
+        origin: The grid point of number zero, from 0 to ``step`` - 1.
     """
 
     where: str
@@ -50,6 +52,8 @@ class Grid:
     precision: int | None = None
     scale: int | None = None
     bits: int = 64
+    step: int = 1
+    origin: int = 0
 
     @classmethod
     def of(cls, column: Column, table: str = "") -> Grid:
@@ -59,6 +63,16 @@ class Grid:
         sql_type = sql_type_of(column)
         bits = 64 if sql_type is None or sql_type.integers is None else 1 + sql_type.integers[1].bit_length()
         return cls(qualified(column, table), column.type, column.precision, column.scale, bits)
+
+    def stepped(self, low: Scalar, step: Scalar) -> Grid:
+        """The grid of the values that are some ``step`` above or below ``low``; SpecError if that is no step of it."""
+        try:
+            points = self._points(step)
+        except (ValueError, InvalidOperation, TypeError):
+            points = 0
+        if not 0 < points <= INT64_MAX:
+            raise SpecError(f"{self.where}: step {step!r} is no step of type {self._type_text}; correct the domain")
+        return replace(self, step=points, origin=int(self.number(low)) % points)
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -96,10 +110,11 @@ class Grid:
             ) from None
         if not self.continuous and not self.extent[0] <= number <= self.extent[1]:
             raise SpecError(f"{self.where}: {value!r} does not fit type {self._type_text}; correct the domain")
-        return number
+        return number if self.continuous else (int(number) - self.origin) // self.step
 
     def scalar(self, number: float) -> Scalar:
         """The inverse of `number`: a value as `Range` and `Values` hold it."""
+        number = number if self.continuous else int(number) * self.step + self.origin
         match self.type:
             case ColumnType.FLOAT:
                 return float(number)
@@ -135,7 +150,7 @@ class Grid:
         array = array.combine_chunks()
         null = pc.is_null(array, nan_is_null=True).to_numpy(zero_copy_only=False)
         if self.type is ColumnType.DECIMAL:
-            return _decimal_numbers(array, null), null
+            return self._in_steps(_decimal_numbers(array, null)), null
         if self.type is ColumnType.DATE:
             array = array.view(pa.int32())
         elif self.type in _MOMENTS or self.type is ColumnType.INTERVAL:
@@ -143,10 +158,12 @@ class Grid:
         dtype = np.float64 if self.continuous else np.int64
         numbers = array.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype, copy=False)
         # Adding zero makes -0.0 the same value as 0.0 for lists of values too.
-        return (np.where(null, 0.0, numbers) + 0.0 if self.continuous else numbers), null
+        return (np.where(null, 0.0, numbers) + 0.0 if self.continuous else self._in_steps(numbers)), null
 
     def array(self, numbers: Numbers, null: NDArray[np.bool_] | None = None) -> pa.Array:
         """Values of the column's Arrow type for ``numbers``, NULL where ``null`` says so."""
+        if self.step > 1:
+            numbers = numbers * self.step + self.origin
         match self.type:
             case ColumnType.DECIMAL:
                 words = np.empty((len(numbers), 2), np.int64)
@@ -166,13 +183,34 @@ class Grid:
     def to_dict(self) -> dict[str, Any]:
         """The grid's part of a codec's description."""
         digits = {"precision": self.precision, "scale": self.scale, "bits": self.bits}
-        return {"where": self.where, "type": str(self.type), **digits}
+        return {"where": self.where, "type": str(self.type), **digits, "step": self.step, "origin": self.origin}
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> Grid:
         """The inverse of `to_dict`; further entries are ignored."""
         kind = ColumnType(description["type"])
-        return cls(description["where"], kind, *(description[key] for key in ("precision", "scale", "bits")))
+        rest = ("precision", "scale", "bits", "step", "origin")
+        return cls(description["where"], kind, *(description[key] for key in rest))
+
+    def _in_steps(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Numbers of grid points: whole steps from the origin, rounded down."""
+        if self.step == 1:
+            return points
+        steps, rest = np.divmod(points, self.step)
+        return np.asarray(steps - (rest < self.origin), np.int64)
+
+    def _points(self, step: Scalar) -> int:
+        """Grid points to a step; ValueError if it is no whole number of them."""
+        match self.type:
+            case ColumnType.INTEGER | ColumnType.DECIMAL:
+                return int(self._number(step))
+            case ColumnType.FLOAT:
+                raise ValueError
+        span = parse_duration(str(step))
+        point = timedelta(days=1) // _MICROSECOND if self.type is ColumnType.DATE else 1
+        if span is None or span % point:
+            raise ValueError
+        return span // point
 
     @property
     def _places(self) -> int:

@@ -48,6 +48,10 @@ class OrderedCodec(ABC):
     def last(self) -> int | float:
         """Last number of the last interval cell."""
 
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able description."""
+
     @property
     def ordered(self) -> int:
         """Number of interval cells."""
@@ -212,7 +216,7 @@ class IntervalCodec(OrderedCodec):
 
 
 def interval_codec(
-    column: Column, low: Scalar, high: Scalar, cells: int | None = None, *, table: str = ""
+    column: Column, low: Scalar, high: Scalar, cells: int | None = None, *, step: Scalar | None = None, table: str = ""
 ) -> IntervalCodec:
     """The codec of an ordered column with the range [low, high].
 
@@ -221,12 +225,16 @@ def interval_codec(
         low: Smallest value of the domain.
         high: Largest value of the domain.
         cells: Number of cells; `DEFAULT_CELLS` if None. Never more than there are values in the range.
+        step: What the values are apart, counted from ``low``; those between are rounded down.
         table: For messages.
 
     Raises:
-        SpecError: ``low`` or ``high`` is not a value of the column, low > high, cells < 1 or above `MAX_CELLS`.
+        SpecError: ``low`` or ``high`` is not a value of the column, low > high, cells < 1 or above `MAX_CELLS`, or
+            ``step`` is no step of its type.
     """
     grid = Grid.of(column, table)
+    if step is not None:
+        grid = grid.stepped(low, step)
     first, final = grid.number(low), grid.number(high)
     wanted = DEFAULT_CELLS if cells is None else cells
     if first > final:

@@ -12,32 +12,37 @@ Starts = NDArray[np.int64]
 _PENALTY = 5.0  # noise variances that a cut must save; chosen on Adult among 2 to 8, where results differ little
 
 
-def segments(counts: Floats, sigma: float) -> Starts:
+def segments(counts: Floats, sigma: float, widths: Floats | None = None, penalty: float = _PENALTY) -> Starts:
     """Cut the cells into segments whose counts may all be equal, but for noise.
 
-    The least sum of squared distances to the segments' means plus `_PENALTY` * sigma² per segment, by dynamic
+    The least sum of squared distances to the segments' means plus ``penalty`` * sigma² per segment, by dynamic
     programming: a cell that stands out stays alone, a smooth stretch becomes as few segments as its noise can tell
     apart.
 
     Args:
         counts: Noisy counts in order, shape (n,), n > 0.
         sigma: Standard deviation of their noise; 0 makes every cell a segment.
+        widths: What counts are proportional to where nothing stands out, shape (n,); None for equal cells.
+        penalty: Noise variances that a cut must save.
 
     Returns:
         First cell of each segment, ascending.
 
     >>> segments(np.array([9.0, 11.0, 10.0, 90.0, 10.0, 9.0]), 1.0).tolist()
     [0, 3, 4]
+    >>> segments(np.array([9.0, 11.0, 5.0, 6.0, 9.0]), 1.0, np.array([1.0, 1.0, 0.5, 0.5, 1.0])).tolist()
+    [0]
     """
     n = len(counts)
     if sigma <= 0:
         return np.arange(n)
-    sums, squares = (np.concatenate([[0.0], np.cumsum(values)]) for values in (counts, counts**2))
+    width = np.ones(n) if widths is None else widths
+    parts = (counts * width, counts**2, width**2)
+    sums, squares, scales = (np.concatenate([[0.0], np.cumsum(values)]) for values in parts)
     cost, start = np.zeros(n + 1), np.zeros(n + 1, np.int64)
     for end in range(1, n + 1):
-        begins = np.arange(end)
-        within = squares[end] - squares[:end] - (sums[end] - sums[:end]) ** 2 / (end - begins)
-        total = cost[:end] + within + _PENALTY * sigma**2
+        within = squares[end] - squares[:end] - (sums[end] - sums[:end]) ** 2 / (scales[end] - scales[:end])
+        total = cost[:end] + within + penalty * sigma**2
         start[end] = total.argmin()
         cost[end] = total[start[end]]
     cuts, end = [], n

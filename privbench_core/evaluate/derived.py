@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,36 +18,86 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.domain.lengths import length_limit
-from privbench_core.evaluate.joins import NO_PARENT, parent_rows
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Pattern, Table
+from privbench_core.evaluate.joins import NO_PARENT, parent_rows, unit_rows
+from privbench_core.schema.model import Column, ColumnType, ForeignKey, Pattern, Schema, Table
 from privbench_core.source.arrow_types import arrow_type
 
+_LENGTHS = frozenset({ColumnType.TEXT, ColumnType.JSON})
 
-def integrity_frame(table: Table, tables: Mapping[str, pa.Table]) -> pd.DataFrame:
+
+def integrity_frame(
+    schema: Schema, table: Table, tables: Mapping[str, pa.Table], wanted: Collection[str] | None = None
+) -> pd.DataFrame:
     """The rows of ``table`` as a frame, with the derived columns that `integrity_suite` asks for.
 
     Decimals become floats: rounding keeps the order, so a value inside of its range stays inside. Timestamps with a
     zone become those of UTC without one, intervals their microseconds.
+
+    Opaque text that is in no key becomes text of the same length, because nothing else is asked of it: millions of
+    different texts take gigabytes as Python objects.
+
+    Args:
+        schema: The database.
+        table: The table whose rows are looked at.
+        tables: Its rows, those of its parents, and of all `tables_to_check`.
+        wanted: Columns of the frame, derived ones included; None for all.
     """
     rows = tables[table.name]
-    frame = _frame(rows)
+    frame = _frame(rows if wanted is None else rows.select([name for name in rows.column_names if name in wanted]))
+    derived: dict[str, Any] = {}
+    compared = table.key_columns.union(*table.unique)
     for column in table.columns:
         fits = column.name in rows.column_names and _fits(rows.schema.field(column.name).type, arrow_type(column))
-        frame[type_column(column)] = fits
-        if has_form(column) and not table.public:
-            frame[form_column(column)] = _formed(column, rows[column.name]) if fits else False
+        if fits and column.name in frame and column.type in _LENGTHS and column.name not in compared:
+            frame[column.name] = _of_same_length(rows[column.name])
+        derived[type_column(column)] = fits
+        form = form_column(column)
+        if has_form(column) and not table.public and (wanted is None or form in wanted):
+            derived[form] = _formed(column, rows[column.name]) if fits else False
     for key in table.foreign_keys:
-        if not set(key.columns) <= set(rows.column_names):
-            continue  # the type expectation already fails, and the one on the reference will too
-        parents = parent_rows(tables[key.parent], rows, key)
-        missing = np.zeros(len(frame), bool)
-        if key.optional:
-            for name in key.columns:
-                missing |= frame[name].isna().to_numpy()
-        frame[reference_column(key)] = (parents != NO_PARENT) | missing
-        siblings = np.bincount(parents[parents != NO_PARENT], minlength=tables[key.parent].num_rows + 1)
-        frame[siblings_column(key)] = np.where(parents == NO_PARENT, 0, siblings[parents])
-    return frame
+        names = {reference_column(key), siblings_column(key), unit_column(key)}
+        # Without its columns the type expectation already fails, and the one on the reference will too.
+        if set(key.columns) <= set(rows.column_names) and (wanted is None or not names.isdisjoint(wanted)):
+            derived |= _references(schema, key, tables)
+    shown = {name: values for name, values in derived.items() if wanted is None or name in wanted}
+    # All at once: pandas copies the frame for each column that is added alone.
+    return pd.concat([frame, pd.DataFrame(shown, index=pd.RangeIndex(rows.num_rows))], axis=1)
+
+
+def _of_same_length(texts: pa.ChunkedArray) -> NDArray[np.object_]:
+    """One text for all of the same length, None for NULL."""
+    found = pc.utf8_length(texts).combine_chunks().dictionary_encode()
+    shared = np.array([*("x" * length for length in found.dictionary.to_pylist()), None], dtype=object)
+    same: NDArray[np.object_] = shared[found.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    return same
+
+
+def _references(schema: Schema, key: ForeignKey, tables: Mapping[str, pa.Table]) -> dict[str, NDArray[Any]]:
+    """The derived columns of a foreign key."""
+    rows, parent = tables[key.child], tables[key.parent]
+    parents = parent_rows(parent, rows, key)
+    missing = np.zeros(rows.num_rows, bool)
+    if key.optional:
+        for name in key.columns:
+            missing |= np.asarray(rows[name].is_null(nan_is_null=True))
+    siblings = np.bincount(parents[parents != NO_PARENT], minlength=parent.num_rows + 1)
+    derived = {
+        reference_column(key): (parents != NO_PARENT) | missing,
+        siblings_column(key): np.where(parents == NO_PARENT, 0, siblings[parents]),
+    }
+    if key.same_unit:
+        mine, theirs = unit_rows(schema, key.child, tables), unit_rows(schema, key.parent, tables)
+        derived[unit_column(key)] = (parents == NO_PARENT) | (mine == np.append(theirs, NO_PARENT)[parents])
+    return derived
+
+
+def tables_to_check(schema: Schema, table: Table) -> tuple[str, ...]:
+    """Names of the tables that `integrity_frame` needs: the table, its parents, and whoever decides about units."""
+    names = [table.name, *sorted({key.parent for key in table.foreign_keys})]
+    for key in table.foreign_keys:
+        if key.same_unit:
+            names += [step.parent for name in (key.child, key.parent) for step in schema.ownership_path(name)]
+    return tuple(dict.fromkeys(names))
 
 
 def type_column(column: Column) -> str:
@@ -68,6 +119,11 @@ def form_column(column: Column) -> str:
 def reference_column(key: ForeignKey) -> str:
     """Name of the derived column that says whether each row's key is NULL where it may be, or has a parent."""
     return f"{','.join(key.columns)} refers to {key.parent}"
+
+
+def unit_column(key: ForeignKey) -> str:
+    """Name of the derived column that says whether each row's reference stays inside of its unit."""
+    return f"{','.join(key.columns)} {key.parent} of the same unit"
 
 
 def siblings_column(key: ForeignKey) -> str:

@@ -29,12 +29,15 @@ from privbench_core.evaluate.derived import (
     reference_column,
     siblings_column,
     type_column,
+    unit_column,
 )
 from privbench_core.schema.model import Column, ColumnType, Range, Scalar, Schema, Table, Values
 from privbench_core.source.arrow_types import arrow_type
 
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
+
+_CELLS = 12_000_000
 
 
 @dataclass(frozen=True)
@@ -67,14 +70,37 @@ def check_integrity(
     Returns:
         Results by table name, in schema order.
     """
-    return {
-        table.name: run_suite(
-            table.name,
-            integrity_frame(table, tables),
-            integrity_suite(table, allow_empty=allow_empty),
-        )
-        for table in schema.tables
-    }
+    return {table.name: check_table(schema, table, tables, allow_empty=allow_empty) for table in schema.tables}
+
+
+def check_table(
+    schema: Schema, table: Table, tables: Mapping[str, pa.Table], *, allow_empty: bool = True, cells: int = _CELLS
+) -> list[ExpectationResult]:
+    """Check one table of a synthetic database; results are in the order of `integrity_suite`.
+
+    Args:
+        schema: The database.
+        table: What must hold.
+        tables: Its rows and those of all `tables_to_check`.
+        allow_empty: Whether it may have no rows.
+        cells: How many values stand in a frame at a time (they take far more room there than in Arrow), as long as
+            these are those of one expectation.
+    """
+    suite = integrity_suite(table, allow_empty=allow_empty)
+    needed = [frozenset(_columns(expectation)) for expectation in suite]
+    width = max(1, cells // max(1, tables[table.name].num_rows))
+    results: dict[int, ExpectationResult] = {}
+    # Those of the same columns come one after the other.
+    waiting = sorted(range(len(suite)), key=lambda place: sorted(needed[place]))
+    while waiting:
+        columns, part = needed[waiting[0]], waiting[:1]
+        while len(part) < len(waiting) and len(columns | needed[waiting[len(part)]]) <= width:
+            columns |= needed[waiting[len(part)]]
+            part.append(waiting[len(part)])
+        frame = integrity_frame(schema, table, tables, columns)
+        results |= zip(part, run_suite(table.name, frame, [suite[place] for place in part]), strict=True)
+        waiting = waiting[len(part) :]
+    return [results[place] for place in range(len(suite))]
 
 
 def failures(results: Mapping[str, Sequence[ExpectationResult]]) -> list[str]:
@@ -92,7 +118,8 @@ def integrity_suite(table: Table, *, allow_empty: bool = True) -> list[Expectati
     """What must hold of one synthetic table, for the frame that `integrity_frame` makes.
 
     Primary and other unique keys, NOT NULL, types, forms and declared domains (of private tables), references along
-    every foreign key, and at most ``max_children`` rows per parent along the ownership path.
+    every foreign key, inside of the unit where they have to stay there, and at most ``max_children`` rows per parent
+    along the ownership path.
     """
     gxe = _expectations()
     suite: list[Expectation] = [_true(gxe, type_column(c)) for c in table.columns]
@@ -107,6 +134,8 @@ def integrity_suite(table: Table, *, allow_empty: bool = True) -> list[Expectati
         suite.append(_true(gxe, reference_column(key)))
         if key.owner and key.max_children is not None:
             suite.append(gxe.ExpectColumnValuesToBeBetween(column=siblings_column(key), max_value=key.max_children))
+        if key.same_unit:
+            suite.append(_true(gxe, unit_column(key)))
     if not allow_empty:
         suite.append(gxe.ExpectTableRowCountToBeBetween(min_value=1))
     return suite
@@ -162,10 +191,16 @@ def run_suite(name: str, frame: pd.DataFrame, suite: Iterable[Expectation]) -> l
     results = []
     for position, expectation in enumerate(expectations):
         config, result = expectation.configuration, by_position[position]
-        column = config.kwargs.get("column") or ",".join(config.kwargs.get("column_list", ())) or None
+        column = ",".join(_columns(expectation)) or None
         count = result.result.get("unexpected_count")
         results.append(ExpectationResult(config.type, column, bool(result.success), count))
     return results
+
+
+def _columns(expectation: Expectation) -> list[str]:
+    """Columns of the frame that an expectation is about."""
+    about = expectation.configuration.kwargs
+    return [about["column"]] if about.get("column") else list(about.get("column_list", ()))
 
 
 def _great_expectations() -> ModuleType:

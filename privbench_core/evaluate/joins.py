@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privbench_core.counts.units import unit_numbers
 from privbench_core.evaluate.encode import Coded
 from privbench_core.evaluate.marginals import CodeTable, Distances, mean_distances, subset_distances, tvd
 from privbench_core.evaluate.subsets import ColumnSubsets
@@ -145,6 +146,15 @@ def parent_rows(parent: pa.Table, child: pa.Table, key: ForeignKey) -> NDArray[n
     of_parents = np.flatnonzero(has_key[: parent.num_rows])
     row_of[index[of_parents]] = of_parents
     return np.where(has_key, row_of[index], NO_PARENT)[parent.num_rows :]
+
+
+def unit_rows(schema: Schema, table: str, tables: Mapping[str, pa.Table]) -> NDArray[np.int64]:
+    """A number for the unit of each row of a private table, the same for rows of one unit in all tables; (rows,)."""
+    key = schema.table(table).owner_key
+    owners = None
+    if key is not None:
+        owners = parent_rows(tables[key.parent], tables[table], key), unit_rows(schema, key.parent, tables)
+    return unit_numbers(schema, table, tables[table].num_rows, owners)
 
 
 def joint_tvd(true: Linked, synthetic: Linked) -> NDArray[np.float64]:

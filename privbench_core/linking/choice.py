@@ -8,7 +8,7 @@ attributes their parent should have, the most telling first, and get the parent 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,19 @@ class Choice:
         """Every row may refer to every parent."""
         return cls(np.zeros(rows, dtype=np.int64), np.zeros(parents, dtype=np.int64))
 
+    def inside(self, of_row: Numbers, of_parent: Numbers) -> Choice:
+        """The same choice, for each row only among the parents with its number.
+
+        >>> choice = Choice.free(3, 2).inside(np.array([7, 7, 9]), np.array([9, 7]))
+        >>> choice.of_row.tolist(), choice.of_parent.tolist()
+        ([0, 0, 1], [1, 0])
+        """
+        group = np.concatenate([self.of_row, self.of_parent])
+        numbers = np.concatenate([of_row, of_parent]) * (int(group.max(initial=0)) + 1) + group
+        dense = np.unique(numbers, return_inverse=True)[1].astype(np.int64)
+        dense[group < 0] = -1
+        return replace(self, of_row=dense[: len(of_row)], of_parent=dense[len(of_row) :])
+
     def take(self, index: Numbers) -> Choice:
         """The choice of some rows, among themselves."""
         rules = tuple(Distinct(rule.scope[index], rule.identity) for rule in self.distinct)
@@ -88,7 +101,9 @@ def pick_parents(
             given[given] = _accept(pending[given], places[given], choice, taken)
             result[pending[given]] = places[given]
             pending = pending[~given]
-    if choice.distinct and len(pending) * len(choice.of_parent) <= _MOST_PAIRS:
+    if _one_each(choice):
+        _deal_out(pending, choice, taken[0], result, rng)
+    elif choice.distinct:
         _one_by_one(pending, choice, taken, result, rng)
     return result
 
@@ -149,17 +164,40 @@ def _pairs(rule: Distinct, rows: Numbers, places: Numbers) -> Numbers:
     return np.where((scope >= 0) & (identity >= 0), scope * span + identity, -1)
 
 
+def _one_each(choice: Choice) -> bool:
+    """Whether all that rows have to keep to is that no two of them get the same parent."""
+    if len(choice.distinct) != 1 or choice.distinct[0].scope.any():
+        return False
+    identity = choice.distinct[0].identity[choice.of_parent >= 0]
+    return bool((identity >= 0).all() and len(np.unique(identity)) == len(identity))
+
+
+def _deal_out(pending: Numbers, choice: Choice, taken: Numbers, result: Numbers, rng: np.random.Generator) -> None:
+    """Deal the parents that no row has out to the rows that are left, group by group; see `_one_each`."""
+    got = np.isin(choice.distinct[0].identity, taken)
+    free = rng.permutation(np.flatnonzero((choice.of_parent >= 0) & ~got))
+    rows = rng.permutation(pending[choice.of_row[pending] >= 0])
+    free = free[np.argsort(choice.of_parent[free], kind="stable")]
+    rows = rows[np.argsort(choice.of_row[rows], kind="stable")]
+    have, want = choice.of_parent[free], choice.of_row[rows]
+    places = np.searchsorted(have, want, side="left") + np.arange(len(rows)) - np.searchsorted(want, want, side="left")
+    given = places < np.searchsorted(have, want, side="right")
+    result[rows[given]] = free[places[given]]
+
+
 def _one_by_one(
     pending: Numbers, choice: Choice, taken: list[Numbers], result: Numbers, rng: np.random.Generator
 ) -> None:
-    """Give each row that is left any parent that is still free for it."""
-    free = [np.flatnonzero(choice.of_parent == group) for group in range(int(choice.of_parent.max(initial=-1)) + 1)]
+    """Give each row that is left any parent that is still free for it, unless there are too many to go through."""
+    by_group = np.argsort(choice.of_parent, kind="stable")
+    groups, wanted = choice.of_parent[by_group], choice.of_row[pending]
+    starts, ends = (np.searchsorted(groups, wanted, side=side) for side in ("left", "right"))
+    possible = (wanted >= 0) & (starts < ends)
+    if not possible.any() or int((ends - starts)[possible].sum()) > _MOST_PAIRS:
+        return
     used = [set(before.tolist()) for before in taken]
-    for row in pending.tolist():
-        group = int(choice.of_row[row])
-        if not 0 <= group < len(free):
-            continue
-        candidates = rng.permutation(free[group])
+    for row, start, end in zip(*(numbers[possible].tolist() for numbers in (pending, starts, ends)), strict=True):
+        candidates = rng.permutation(by_group[start:end])
         pairs = [_pairs(rule, np.full(len(candidates), row), candidates) for rule in choice.distinct]
         for position, place in enumerate(candidates.tolist()):
             numbers = [int(pair[position]) for pair in pairs]

@@ -60,14 +60,17 @@ def _table_terms(schema: Schema, name: str) -> dict[str, Any]:
     others = [
         {"key": key.name, "parent": key.parent, "declared_max_children": key.max_children}
         for key in table.foreign_keys
-        if not key.owner and not schema.table(key.parent).public
+        if not (key.owner or key.same_unit or schema.table(key.parent).public)
     ]
+    inside = [{"key": key.name, "parent": key.parent} for key in table.foreign_keys if key.same_unit]
     terms: dict[str, Any] = {
         "protection": "enforced",
         "ownership_path": [key.name for key in path],
         "max_rows_per_unit": schema.max_rows_per_unit(name),
         "stability": stability(schema, name),
     }
+    if inside:
+        terms["enforced_inside_of_a_unit"] = inside
     if others:
         terms["protected_only_by_the_declared_bound"] = others
     return terms

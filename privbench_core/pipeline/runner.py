@@ -8,7 +8,7 @@ already holds that release, the stored bytes are returned and nothing is spent.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from privbench_core.errors import ReleaseError
+from privbench_core.pipeline.observe import fingerprint_of
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.door import open_door
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise
 from privbench_core.privacy.relations import PrivateDatabase
 from privbench_core.source import open_source
-from privbench_core.source.fingerprint import fingerprint_rows
 from privbench_core.source.integrity import check_rows
 from privbench_core.synthesizers.artifact import Artifact, digest_of
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext
@@ -77,18 +78,15 @@ class Snapshot:
         self._schema = workspace.spec.schema
         self._source = open_source(workspace.spec)
         self._rows: dict[str, pa.Table] = {}
-        self._digests: dict[str, str] = {}
+        self._fingerprints: dict[str, str] = {}
 
     def fingerprint(self, table: str) -> str:
-        """Keyed fingerprint of a table: changes iff the rows do, says nothing about them."""
-        if table not in self._digests:
-            self._digests[table] = fingerprint_rows(self._schema.table(table), self._read(table))
-        return self._workspace.keyed(self._digests[table])
-
-    @cached_property
-    def fingerprints(self) -> dict[str, str]:
-        """Keyed fingerprints of all tables."""
-        return {table.name: self.fingerprint(table.name) for table in self._schema.tables}
+        """Keyed fingerprint of a table: changes with the rows, as far as the spec wants; says nothing about them."""
+        if table not in self._fingerprints:
+            declared = self._schema.table(table)
+            found = fingerprint_of(self._workspace, self._source, declared, lambda: self._read(table))
+            self._fingerprints[table] = found
+        return self._fingerprints[table]
 
     @cached_property
     def tables(self) -> dict[str, pa.Table]:
@@ -110,6 +108,8 @@ class Snapshot:
 
     def _read(self, table: str) -> pa.Table:
         if table not in self._rows:
+            if table in self._workspace.spec.changes:
+                self.fingerprint(table)  # before the rows: what changes in between is seen as a change the next time
             self._rows[table] = self._source.read(self._schema.table(table))
         return self._rows[table]
 
@@ -133,6 +133,9 @@ class Runner:
 
     def release_key(self, step: Step, inputs: Mapping[Key, Release]) -> str:
         """What determines the step's result, hashed with the workspace's secret."""
+        return self._release_key(step, {key: inputs[key].digest for key in step.inputs})
+
+    def _release_key(self, step: Step, digests: Mapping[Key, str]) -> str:
         public = [t.name for t in self.workspace.spec.schema.tables if t.public]
         identity: dict[str, Any] = {
             "database": self.workspace.spec.schema.name,
@@ -142,7 +145,7 @@ class Runner:
             "parameters": dict(step.parameters),
             "price": [step.price.measure, step.price.amount, step.price.delta],
             "sources": {name: self.snapshot.fingerprint(name) for name in sorted({*step.reads, *public})},
-            "inputs": {"/".join(key): inputs[key].digest for key in step.inputs},
+            "inputs": {"/".join(key): digests[key] for key in step.inputs},
             "seed": self.run.seed if "seed" in step.depends else None,
             "scale": self.run.scale if "scale" in step.depends else None,
         }
@@ -150,21 +153,31 @@ class Runner:
             identity["workload"] = {name: queries.to_sql() for name, queries in self.run.workload.items()}
         return self.workspace.keyed(json.dumps(identity, sort_keys=True, default=str))
 
-    def unpaid(self) -> Price:
-        """What the plan still costs: the prices of the steps that no earlier run has released.
+    def unpaid(self, steps: Collection[Key] | None = None, made: Mapping[Key, str] | None = None) -> Price:
+        """What a run still costs: the prices of the steps that no earlier run has released.
 
         A step behind one that is still to run has inputs nobody knows yet, so it counts as unpaid.
+
+        Args:
+            steps: Those that the run consists of; the whole plan if none are named.
+            made: Digests of what the other steps have made, which the run takes as it is.
         """
-        known: dict[Key, Release] = {}
+        known: dict[Key, str] = dict(made or {})
         cost = zero(self.plan.budget.measure)
         for step in self.plan.steps:
+            if steps is not None and step.key not in steps:
+                continue
             ready = all(key in known for key in step.inputs)
-            release = self._stored(step, self.release_key(step, known)) if ready else None
+            release = self._stored(step, self._release_key(step, known)) if ready else None
             if release is not None:
-                known[step.key] = release
+                known[step.key] = release.digest
             else:
                 cost += step.price
         return cost
+
+    def released(self, step: Step, inputs: Mapping[Key, Release]) -> bool:
+        """Whether the step's result would be taken from the store."""
+        return self._stored(step, self.release_key(step, inputs)) is not None
 
     def execute(self, step: Step, inputs: Mapping[Key, Release], receipt: Mapping[str, Any] | None = None) -> Release:
         """The step's release: from the store if it was bought before, else run, stored and entered.
@@ -174,9 +187,12 @@ class Runner:
             ReleaseError: The stored result is damaged.
         """
         key = self.release_key(step, inputs)
-        known = self._stored(step, key)
-        if known is not None:
-            return known
+        # One process at a time makes a release, or writes a bundle: whoever had to wait finds what another one bought.
+        with self.workspace.alone(self.workspace.keyed(str(self.run.out)) if step.kind == "publish" else key):
+            return self._stored(step, key) or self._make(step, key, inputs, receipt)
+
+    def _make(self, step: Step, key: str, inputs: Mapping[Key, Release], receipt: Mapping[str, Any] | None) -> Release:
+        """Run the step, pay for it if it looks at private rows, and store what it leaves."""
         artifacts = {name: inputs[name].artifact for name in step.inputs}
         door = reservation = None
         if step.reads:
@@ -194,8 +210,7 @@ class Runner:
         context = StepContext(
             artifacts, door, self.snapshot.public, run.seed, run.scale, run.out, receipt or {}, run.workload
         )
-        artifact = step.run(context)
-        stored = artifact.to_bytes()
+        stored = step.run(context).to_bytes()  # not kept beside its bytes: a big table would stand there three times
         digest = self.workspace.releases.put(key, stored)
         if reservation is not None:
             self.workspace.ledger.release(reservation, digest)
@@ -213,4 +228,10 @@ class Runner:
         stored = self.workspace.releases.get(key, digests)
         if stored is None:
             return None
-        return Release(key, digest_of(stored), Artifact.from_bytes(stored), None, reused=True)
+        try:
+            artifact = Artifact.from_bytes(stored)
+        except ReleaseError:
+            if step.reads:
+                raise
+            return None  # damaged, but what costs nothing is made again
+        return Release(key, digest_of(stored), artifact, None, reused=True)

@@ -1,18 +1,23 @@
-"""The state folder of a database: ledger, release store and the secret that keys hashes. Private; never published."""
+"""The state folder of a database: releases, the secret that keys hashes, and the ledger unless it is in PostgreSQL.
+
+Private; never published. Machines that work on one database share the folder; the ledger makes sure of that.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import fcntl
 import os
 import secrets
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 
 from privbench_core.errors import ReleaseError
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger import Ledger
+from privbench_core.schema.location import expand
 from privbench_core.schema.spec import Spec
 from privbench_core.synthesizers.artifact import digest_of
 
@@ -22,25 +27,50 @@ class Workspace:
 
     Args:
         spec: The spec whose state folder this is; made on first use, readable by its owner only.
+        new_state: Let the folder take the place of one that was lost, whose releases will be paid for again.
+
+    Raises:
+        LedgerError: The ledger cannot be used.
+        ReleaseError: The ledger belongs to another state folder.
     """
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, *, new_state: bool = False) -> None:
         self.spec = spec
         self.folder = spec.state
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder.chmod(0o700)
         self.secret = _secret(self.folder / "secret.key")
-        lifetime = Budget(spec.lifetime_epsilon, spec.lifetime_delta)
-        self.ledger = Ledger(self.folder / "ledger.sqlite", spec.schema.name, spec.schema.unit_in_words, lifetime)
+        self.ledger = open_ledger(spec)
+        try:
+            self.ledger.claim(self.keyed("state folder"), anew=new_state)
+        except BaseException:
+            self.ledger.close()
+            raise
         self.releases = ReleaseStore(self.folder / "releases")
 
     def keyed(self, text: str) -> str:
         """A hash of ``text`` that says nothing to whoever does not hold the secret (for fingerprints in logs)."""
         return blake2b(text.encode(), key=self.secret, digest_size=16).hexdigest()
 
+    @contextmanager
+    def alone(self, key: str) -> Iterator[None]:
+        """Wait until no other process is at work on ``key``. Whoever dies lets go: the lock is the system's."""
+        folder = self.folder / "locks"
+        folder.mkdir(exist_ok=True)
+        with (folder / key).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
     def close(self) -> None:
         """Close the ledger."""
         self.ledger.close()
+
+
+def open_ledger(spec: Spec) -> Ledger:
+    """The ledger of a spec: in the state folder, or where ``privacy.ledger`` says."""
+    place = expand(spec.ledger, "privacy.ledger") if spec.ledger else spec.state / "ledger.sqlite"
+    lifetime = Budget(spec.lifetime_epsilon, spec.lifetime_delta)
+    return Ledger(place, spec.schema.name, spec.schema.unit_in_words, lifetime)
 
 
 class ReleaseStore:
@@ -65,6 +95,7 @@ class ReleaseStore:
                 file.flush()
                 os.fsync(file.fileno())
             Path(beside).replace(target)
+            _sync(target.parent)  # else a power cut may take the name back that the ledger relies on
         except OSError as error:
             Path(beside).unlink(missing_ok=True)
             raise ReleaseError(f"the result of a step could not be stored: {error.strerror}") from error
@@ -89,13 +120,23 @@ class ReleaseStore:
         return stored
 
 
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def _secret(path: Path) -> bytes:
     """16 random bytes, made once."""
     if not path.exists():
         handle, beside = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(secrets.token_bytes(16))
-        with contextlib.suppress(FileExistsError):
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
             os.link(beside, path)  # whoever comes first makes the secret; nobody replaces it
         Path(beside).unlink()
     return path.read_bytes()

@@ -64,9 +64,20 @@ class Door:
 
 
 def open_door(
-    database: PrivateDatabase, ledger: Ledger, noise: NoiseSource, *, release: str, step: str, run: str, price: Price
+    database: PrivateDatabase,
+    ledger: Ledger,
+    noise: NoiseSource,
+    *,
+    release: str,
+    step: str,
+    run: str,
+    price: Price,
+    account: str = "",
 ) -> tuple[Door, int]:
-    """Reserve ``price`` and open the door for one step; returns the door and the reservation's id.
+    """Reserve ``price`` in an account of the ledger and open the door for one step.
+
+    Returns:
+        The door and the reservation's id.
 
     Raises:
         BudgetExhaustedError: The lifetime budget cannot pay; nothing was looked at.
@@ -74,6 +85,6 @@ def open_door(
     """
     if ledger.durable and type(noise) is not OpenDPNoise:
         raise InternalError("only OpenDP noise may be used with a durable ledger")
-    reservation = ledger.reserve(release, step, run, price)
-    account = Account(price, lambda label, cost: ledger.charge(reservation, label, cost))
-    return Door(database, account, noise, step), reservation
+    reservation = ledger.reserve(release, step, run, price, account)
+    limit = Account(price, lambda label, cost: ledger.charge(reservation, label, cost))
+    return Door(database, limit, noise, step), reservation

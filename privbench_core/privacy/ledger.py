@@ -1,61 +1,39 @@
-"""The durable, append-only record of what has been spent: a privacy filter in an SQLite file.
+"""The durable, append-only record of what has been spent: a privacy filter over rows in SQLite or PostgreSQL.
 
 A step's whole price is *reserved* in one transaction before its rows are looked at. A crash leaves the reservation
-standing, and it counts as spent: the ledger can overstate what was spent, never understate it. `BEGIN IMMEDIATE` makes
-the check and the entry one act, so two processes cannot both take the last of the budget. Nothing is ever deleted or
-repriced (triggers refuse it); the only change a row sees is from reserved to released.
+standing, and it counts as spent: the ledger can overstate what was spent, never understate it. The stores let in one
+such transaction at a time, and it sees all that was reserved before, so the check and the entry are one act: of two
+processes, on one machine or several, only one gets the last of the budget. Rows are only ever inserted (triggers refuse
+anything else, and in PostgreSQL the role need not be allowed anything else). Their order is that of their numbers; the
+clock's time is written down for people and decides nothing.
 
-Filter: a reservation is accepted if all entries together satisfy Σρ ≤ ρ and Σδ ≤ δ' of the lifetime budget, split as
-`Budget.total` splits every budget, or if all entries are pure and Σε ≤ lifetime ε. Either sum is a valid filter for
-adaptively chosen mechanisms (Rogers et al. 2016; Feldman and Zrnic 2021; Whitehouse et al. 2023), and so is the
-disjunction (proof in ``docs/privacy.md``).
+Filter: a reservation is accepted if all entries of its account together satisfy Σρ ≤ ρ and Σδ ≤ δ' of the lifetime
+budget, split as `Budget.total` splits every budget, or if all are pure and Σε ≤ lifetime ε. Either sum is a valid
+filter for adaptively chosen mechanisms (Rogers et al. 2016; Feldman and Zrnic 2021; Whitehouse et al. 2023), and so is
+the disjunction (proof in ``docs/privacy.md``). Accounts are of disjoint sets of units, so together they cost what the
+dearest of them costs (parallel composition).
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from time import monotonic, sleep
 
-from privbench_core.errors import BudgetError, BudgetExhaustedError, ReleaseError
+from privbench_core.errors import BudgetError, BudgetExhaustedError, LedgerError, ReleaseError
 from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for
+from privbench_core.privacy.ledger_layout import LAYOUT, UPGRADE
+from privbench_core.privacy.ledger_sqlite import SqliteStore
+from privbench_core.privacy.ledger_store import LedgerStore, Row
+from privbench_core.schema.location import is_url
 
 _SLACK = 1 + 1e-9
-_PATIENCE = 30.0  # seconds
-_TABLES = """
-create table if not exists lifetime(
-    id integer primary key, database text not null, unit text not null, epsilon real not null, delta real not null,
-    at text not null);
-create table if not exists reservation(
-    id integer primary key, database text not null, release text not null, step text not null, run text not null,
-    measure text not null check (measure in ('pure', 'zcdp')), amount real not null check (amount >= 0),
-    rho real not null, delta real not null, at text not null,
-    state text not null check (state in ('reserved', 'released')), digest text);
-create table if not exists charge(
-    id integer primary key, reservation integer not null references reservation, label text not null,
-    amount real not null, delta real not null, at text not null);
-create index if not exists by_release on reservation(release);
-create trigger if not exists lifetime_stays before update on lifetime begin select raise(abort, 'append only'); end;
-create trigger if not exists lifetime_kept before delete on lifetime begin select raise(abort, 'append only'); end;
-create trigger if not exists reservation_kept before delete on reservation
-    begin select raise(abort, 'append only'); end;
-create trigger if not exists reservation_stays before update on reservation
-    when old.state = 'released' or new.state <> 'released' or old.amount <> new.amount or old.delta <> new.delta
-        or old.rho <> new.rho or old.database <> new.database or old.release <> new.release
-        or old.measure <> new.measure
-    begin select raise(abort, 'append only'); end;
-create trigger if not exists charge_stays before update on charge begin select raise(abort, 'append only'); end;
-create trigger if not exists charge_kept before delete on charge begin select raise(abort, 'append only'); end;
-"""
+_MARKER = "ledger_layout"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One reservation: what a step may spend, and whether its result was stored."""
+    """One reservation: what a step may spend, whether its result was stored, and which account it is charged to."""
 
     id: int
     step: str
@@ -63,6 +41,7 @@ class Entry:
     price: Price
     at: str
     state: str
+    account: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,89 +63,130 @@ class Balance:
 
 
 class Ledger:
-    """The account of one database.
+    """The accounts of one database. Each may spend the whole lifetime budget, so the units of any two must be disjoint.
+
+    The account that nobody names, "", is that of a database whose units are all alike.
 
     Args:
-        path: SQLite file, made if missing; ":memory:" for tests, which makes the ledger not durable.
-        database: Name of the account.
-        unit: The privacy unit, in words; an account's unit never changes.
+        place: SQLite file, made if missing; a URL of PostgreSQL, whose tables are made if missing; ":memory:" for
+            tests, which makes the ledger not durable.
+        database: Name of the database.
+        unit: The privacy unit, in words; a database's unit never changes.
         lifetime: The most that may ever be spent. A changed declaration is appended, and the latest counts.
+
+    Raises:
+        BudgetError: The ledger protects another unit.
+        LedgerError: It cannot be used, or was made by a newer privbench. Every method may raise it.
     """
 
-    def __init__(self, path: Path | str, database: str, unit: str, lifetime: Budget) -> None:
-        self.durable = str(path) != ":memory:"
+    def __init__(self, place: Path | str, database: str, unit: str, lifetime: Budget) -> None:
         self.database = database
-        if self.durable:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(path, isolation_level=None, timeout=60)
-        self._patiently("pragma journal_mode=wal")
-        self._db.execute("pragma synchronous=full")
-        self._patiently(_TABLES)
-        self._declare(unit, lifetime)
         self.lifetime = lifetime
+        self._store = _open(place)
+        self.durable = self._store.durable
+        try:
+            self._lay_out()
+            self._declare(unit)
+        except BaseException:
+            self._store.close()
+            raise
 
     def close(self) -> None:
-        """Close the file."""
-        self._db.close()
+        """Let go of the file, or of the connection."""
+        self._store.close()
 
-    def reserve(self, release: str, step: str, run: str, price: Price) -> int:
+    def claim(self, mark: str, *, anew: bool = False) -> None:
+        """Tie the ledger to one state folder, whose releases and secret it speaks of.
+
+        Args:
+            mark: Tells the folder from others and says nothing about it.
+            anew: Take this folder in place of the one before, which was lost. What it held is then paid for again.
+
+        Raises:
+            ReleaseError: The ledger is tied to another folder: its releases would be bought a second time.
+        """
+        if not anew and self._marks()[-1:] == [mark]:
+            return
+        with self._store.transaction():
+            known = self._marks()
+            if known and known[-1] != mark and not anew:
+                message = (
+                    f"the ledger of {self.database} belongs to another state folder: what was released with that one"
+                    " would be paid for again. Use that folder (machines share it), or, if it is lost, give it up:"
+                    " privbench ledger SPEC --new-state"
+                )
+                raise ReleaseError(message)
+            if known[-1:] != [mark]:
+                row = (self.database, mark, _now())
+                self._store.query("insert into state_folder(database, mark, at) values (?, ?, ?)", row)
+
+    def reserve(self, release: str, step: str, run: str, price: Price, account: str = "") -> int:
         """Set ``price`` aside for a step, durably, and return the reservation's id.
 
         Raises:
             BudgetExhaustedError: The lifetime budget cannot pay it; nothing was entered.
         """
-        with self._transaction():
-            self.require(step, price)
-            row = (self.database, release, step, run, price.measure, price.amount, price.rho, price.delta, _now())
-            cursor = self._db.execute(
-                "insert into reservation(database, release, step, run, measure, amount, rho, delta, at, state)"
-                " values (?, ?, ?, ?, ?, ?, ?, ?, ?, 'reserved')",
-                row,
+        price_row = (price.measure.value, price.amount, price.rho, price.delta)
+        with self._store.transaction():
+            self.require(step, price, account)
+            ((number,),) = self._store.query(
+                "insert into reservation(database, account, release, step, run, measure, amount, rho, delta, at)"
+                " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning id",
+                (self.database, account, release, step, run, *price_row, _now()),
+                last=True,
             )
-            return int(cursor.lastrowid or 0)
+        return int(number)
 
-    def require(self, what: str, price: Price) -> None:
+    def require(self, what: str, price: Price, account: str = "") -> None:
         """Check that ``price`` could be paid now, without setting anything aside.
 
         Raises:
             BudgetExhaustedError: It could not.
         """
-        if not self._affordable(price):
-            raise BudgetExhaustedError(self._refusal(what, price))
+        if not self._affordable(price, account):
+            raise BudgetExhaustedError(self._refusal(what, price, account))
 
     def charge(self, reservation: int, label: str, price: Price) -> None:
         """Write down one verb's charge inside a reservation, before it looks."""
         row = (reservation, label, price.amount, price.delta, _now())
-        self._db.execute("insert into charge(reservation, label, amount, delta, at) values (?, ?, ?, ?, ?)", row)
+        statement = "insert into charge(reservation, label, amount, delta, at) values (?, ?, ?, ?, ?)"
+        with self._store.transaction():
+            self._store.query(statement, row)
 
     def release(self, reservation: int, digest: str) -> None:
         """Mark a reservation as released: its result is stored under ``digest``."""
-        self._db.execute("update reservation set state = 'released', digest = ? where id = ?", (digest, reservation))
+        row = (reservation, digest, _now())
+        with self._store.transaction():
+            self._store.query("insert into result(reservation, digest, at) values (?, ?, ?)", row)
 
     def released(self, release: str) -> frozenset[str]:
         """Digests of an artifact that was bought before: several if processes bought it at the same time."""
-        rows = self._db.execute(
-            "select digest from reservation where database = ? and release = ? and state = 'released'",
+        rows = self._store.query(
+            "select result.digest from result join reservation on reservation.id = result.reservation"
+            " where reservation.database = ? and reservation.release = ?",
             (self.database, release),
-        ).fetchall()
+        )
         return frozenset(str(row[0]) for row in rows)
 
-    def entries(self) -> list[Entry]:
-        """All reservations, oldest first."""
-        rows = self._db.execute(
-            "select id, step, run, measure, amount, delta, at, state from reservation where database = ? order by id",
+    def entries(self, account: str | None = None) -> list[Entry]:
+        """All reservations, oldest first; of one account if it is named."""
+        rows = self._store.query(
+            "select id, step, run, measure, amount, delta, reservation.at,"
+            " case when digest is null then 'reserved' else 'released' end, account"
+            " from reservation left join result on result.reservation = reservation.id where database = ? order by id",
             (self.database,),
-        ).fetchall()
-        return [Entry(r[0], r[1], r[2], Price(Measure(r[3]), r[4], r[5]), r[6], r[7]) for r in rows]
+        )
+        entries = [Entry(r[0], r[1], r[2], Price(Measure(r[3]), r[4], r[5]), r[6], r[7], r[8]) for r in rows]
+        return [entry for entry in entries if account in {None, entry.account}]
 
     def charges(self, reservation: int) -> list[tuple[str, float]]:
         """(label, amount) of each verb inside a reservation, in order."""
         query = "select label, amount from charge where reservation = ? order by id"
-        return [(str(label), float(amount)) for label, amount in self._db.execute(query, (reservation,)).fetchall()]
+        return [(str(label), float(amount)) for label, amount in self._store.query(query, (reservation,))]
 
-    def balance(self) -> Balance:
-        """What is spent and left."""
-        pure, rho, _, epsilon = self._sums()
+    def balance(self, account: str = "") -> Balance:
+        """What is spent and left of an account."""
+        pure, rho, _, epsilon = self._sums(account)
         life = self.lifetime
         if rho == 0:
             spent = 0.0
@@ -178,50 +198,74 @@ class Ledger:
         rho_left = max(0.0, self._rho_cap() - rho) if life.delta > 0 else 0.0
         return Balance(life, spent, max(0.0, life.epsilon - spent), rho_left)
 
-    def _patiently(self, script: str) -> None:
-        """Run a script that another process making the same file may lock out, which SQLite's own timeout ignores."""
-        patience = monotonic() + _PATIENCE
-        while True:
-            try:
-                self._db.executescript(script)
-            except sqlite3.OperationalError:
-                if monotonic() > patience:
-                    raise
-                sleep(0.01)
-            else:
+    def _lay_out(self) -> None:
+        """Make the tables, or bring them to the layout of today."""
+        if self._layout() == LAYOUT:
+            return
+        with self._store.transaction():
+            found = self._layout()  # another process may have been faster
+            if found > LAYOUT:
+                raise LedgerError(
+                    f"the ledger has layout {found}, this privbench knows {LAYOUT}: use a newer privbench"
+                )
+            if found == LAYOUT:
                 return
+            for statement in UPGRADE if found else self._store.creation():
+                self._store.query(statement)
+            self._store.query("insert into ledger_layout(version, at) values (?, ?)", (LAYOUT, _now()))
 
-    def _declare(self, unit: str, lifetime: Budget) -> None:
-        with self._transaction():
-            row = self._db.execute(
-                "select unit, epsilon, delta from lifetime where database = ? order by id desc", (self.database,)
-            ).fetchone()
-            if row is not None and row[0] != unit:
+    def _layout(self) -> int:
+        """Which layout is there, 0 for none. Layout 1 did not say so, and was in SQLite only."""
+        if self._store.has_tables(_MARKER):
+            ((version,),) = self._store.query("select coalesce(max(version), 0) from ledger_layout")
+            return int(version)
+        return int(isinstance(self._store, SqliteStore) and self._store.has_tables("reservation"))
+
+    def _marks(self) -> list[str]:
+        rows = self._store.query("select mark from state_folder where database = ? order by id", (self.database,))
+        return [str(row[0]) for row in rows]
+
+    def _declare(self, unit: str) -> None:
+        lifetime = self.lifetime
+        wanted = (unit, lifetime.epsilon, lifetime.delta)
+        if self._declared() == wanted:
+            return
+        with self._store.transaction():
+            declared = self._declared()
+            if declared is not None and declared[0] != unit:
                 message = (
-                    f"the ledger of {self.database} protects '{row[0]}', the spec now names '{unit}': their costs do"
-                    " not add up. Give the spec a state folder of its own, or put the unit back."
+                    f"the ledger of {self.database} protects '{declared[0]}', the spec now names '{unit}': their costs"
+                    " do not add up. Give the spec a state folder of its own, or put the unit back."
                 )
                 raise BudgetError(message)
-            if row is None or (row[1], row[2]) != (lifetime.epsilon, lifetime.delta):
-                self._db.execute(
+            if declared != wanted:
+                self._store.query(
                     "insert into lifetime(database, unit, epsilon, delta, at) values (?, ?, ?, ?, ?)",
-                    (self.database, unit, lifetime.epsilon, lifetime.delta, _now()),
+                    (self.database, *wanted, _now()),
                 )
 
-    def _sums(self) -> tuple[bool, float, float, float]:
+    def _declared(self) -> Row | None:
+        """(unit, ε, δ) as last declared."""
+        rows = self._store.query(
+            "select unit, epsilon, delta from lifetime where database = ? order by id desc limit 1", (self.database,)
+        )
+        return rows[0] if rows else None
+
+    def _sums(self, account: str) -> tuple[bool, float, float, float]:
         """(all entries pure, Σρ, Σδ, Σε of the pure ones)."""
-        row = self._db.execute(
-            "select coalesce(sum(measure <> 'pure'), 0), coalesce(sum(rho), 0), coalesce(sum(delta), 0),"
-            " coalesce(sum(case when measure = 'pure' then amount else 0 end), 0) from reservation where database = ?",
-            (self.database,),
-        ).fetchone()
+        (row,) = self._store.query(
+            "select coalesce(sum(case when measure = 'pure' then 0 else 1 end), 0), coalesce(sum(rho), 0),"
+            " coalesce(sum(delta), 0), coalesce(sum(case when measure = 'pure' then amount else 0 end), 0)"
+            " from reservation where database = ? and account = ?",
+            (self.database, account),
+        )
         return row[0] == 0, float(row[1]), float(row[2]), float(row[3])
 
     def _rho_cap(self) -> float:
         return self.lifetime.total().amount
 
-    def _affordable(self, price: Price) -> bool:
-        pure, rho, delta, epsilon = self._sums()
+    def _affordable(self, price: Price, account: str) -> bool:
+        pure, rho, delta, epsilon = self._sums(account)
         pure = pure and price.measure is Measure.PURE and delta + price.delta == 0
         if pure and epsilon + price.amount <= self.lifetime.epsilon * _SLACK:
             return True
@@ -230,15 +274,15 @@ class Ledger:
         within = rho + price.rho <= self._rho_cap() * _SLACK
         return within and delta + price.delta <= self.lifetime.threshold_delta * _SLACK
 
-    def _refusal(self, step: str, price: Price) -> str:
-        balance = self.balance()
+    def _refusal(self, step: str, price: Price, account: str) -> str:
+        balance = self.balance(account)
         life = self.lifetime
         if life.delta == 0 and price.measure is not Measure.PURE:
             return f"{step}: costs {price}, but the lifetime budget is pure (delta 0). Run with delta 0."
         if life.delta == 0:
             short = price.amount - balance.left
             return f"{step}: costs {price}, {balance.left:.6g} of ε={life.epsilon:g} is left, {short:.6g} too little."
-        _, _, delta, _ = self._sums()
+        _, _, delta, _ = self._sums(account)
         short = max(0.0, price.rho - balance.rho_left)
         lacking = (
             f"{short:.6g} too little"
@@ -251,18 +295,13 @@ class Ledger:
             " Raise privacy.lifetime, or publish what was released before."
         )
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        try:
-            self._db.execute("begin immediate")
-        except sqlite3.OperationalError as error:
-            raise ReleaseError(f"the ledger of {self.database} is locked or cannot be written: {error}") from error
-        try:
-            yield
-        except BaseException:
-            self._db.execute("rollback")
-            raise
-        self._db.execute("commit")
+
+def _open(place: Path | str) -> LedgerStore:
+    if isinstance(place, str) and is_url(place):
+        from privbench_core.privacy.ledger_postgres import PostgresStore  # brings in psycopg, for those who need it
+
+        return PostgresStore(place)
+    return SqliteStore(place)
 
 
 def _now() -> str:

@@ -17,51 +17,70 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.counts.units import unit_numbers
 from privbench_core.schema.model import ForeignKey, Schema, Table
 
 WEIGHT_UNIT = 1 << 20
 Rows = NDArray[np.int64]
 
 
-def stability(schema: Schema, table: str) -> float:
-    """The largest total weight that one unit can move in a view of ``table``.
+def stability(schema: Schema, *tables: str) -> float:
+    """The largest total weight that one unit can move in a view of the first of ``tables``, whatever it sees of others.
 
-    1 for the unit's own rows. A private table on the ownership path may also refer to *another* private parent, whose
-    removal cascades: each of those rows that the unit so takes away, or lets in, changes one other group, whose weight
-    is at most 1 before and at most 1 after (rows leave, the others weigh more, slots are freed): 2 in L1 per row. See
-    ``docs/privacy.md``, "Several private parents". Deferred keys do not count: they carry no row away.
+    1 for the unit's own rows. A unit's rows may also refer to *another* private parent, whose removal cascades: each
+    such row that the removed unit so takes away, or lets in, changes one other unit, whose weight is at most 1 before
+    and at most 1 after (rows leave, the others weigh more, slots are freed): 2 in L1. See ``docs/privacy.md``, "Several
+    private parents". Deferred keys do not count, because they carry no row away; nor do keys with ``same_unit``.
     """
-    path = (schema.table(table), *(schema.table(key.parent) for key in schema.ownership_path(table)))
-    return 1.0 + 2.0 * sum(_rows_by_other_parents(schema, member) for member in path)
+    return 1.0 + 2.0 * _other_units(schema, *tables)
 
 
 def moved_rows(schema: Schema, table: str) -> int:
     """Bound on the kept rows of ``table`` that are there only with one unit, or only without it.
 
-    A row that comes or goes moves the kept children of a row by at most two: itself, and the one whose slot it takes.
+    A row that comes or goes moves the kept children of a row by at most two: itself, and the one whose slot it takes. A
+    unit that changes higher up along a key with ``same_unit`` may have all of its rows exchanged: those it has before,
+    and those after.
     """
     here = schema.table(table)
     owner = here.owner_key
     own = 1 if owner is None else moved_rows(schema, owner.parent) * (owner.max_children or 1)
-    return own + 2 * _rows_by_other_parents(schema, here)
+    beside = (key for key in here.foreign_keys if key.same_unit and _carries(schema, key))
+    exchanged = sum(_other_units(schema, key.parent) for key in beside) * schema.max_rows_per_unit(table)
+    return own + 2 * (_rows_by_other_parents(schema, here) + exchanged)
 
 
 def reference_moves(schema: Schema, key: ForeignKey) -> float:
     """What one unit moves in a view that looks along ``key``, beyond the stability of the key's own table.
 
-    Removing a row sets deferred references to it to NULL: each changes the value, not the weight, of a row.
+    Removing a row sets deferred references to it to NULL: each changes the value, not the weight, of a row. Along a
+    deferred key with ``same_unit`` only units see a difference whose own rows of the parent change.
     """
     if key.name not in schema.deferred_keys or schema.table(key.parent).public:
         return 0.0
+    if key.same_unit:
+        return 2.0 * _other_units(schema, key.parent)
     return 2.0 * moved_rows(schema, key.parent) * (key.max_children or 1)
 
 
-def deciding_tables(schema: Schema, table: str) -> tuple[str, ...]:
-    """The tables whose rows decide which rows of ``table`` are kept and what they weigh, itself first."""
+def deciding_tables(schema: Schema, *tables: str) -> tuple[str, ...]:
+    """The tables whose rows decide which rows of ``tables`` are kept and what they weigh, each table itself first."""
+    found: dict[str, None] = {}
+    for table in tables:
+        found |= dict.fromkeys(_above(schema, table))
+    keys = [key for name in found for key in schema.table(name).foreign_keys]
+    ways = {key.parent_columns for key in keys if key.parent == schema.unit and (key.owner or key.same_unit)}
+    if len(ways) > 1 and any(key.same_unit for key in keys):  # only its rows say which of its keys belong together
+        found[schema.unit] = None
+    return tuple(found)
+
+
+def _above(schema: Schema, table: str) -> tuple[str, ...]:
+    """``table`` and all that its rows depend on, the unit's table left out: there every row is kept."""
     found = {table: None}
     for key in schema.table(table).foreign_keys:
         if key.parent != schema.unit and _carries(schema, key):
-            found |= dict.fromkeys(deciding_tables(schema, key.parent))
+            found |= dict.fromkeys(_above(schema, key.parent))
     return tuple(found)
 
 
@@ -70,9 +89,28 @@ def _carries(schema: Schema, key: ForeignKey) -> bool:
     return not schema.table(key.parent).public and key.name not in schema.deferred_keys
 
 
+def _other_units(schema: Schema, *tables: str) -> int:
+    """Bound on the units besides the removed one whose kept rows of ``tables``, or the weights of these, change.
+
+    Which of its rows a unit keeps is a function of its own rows, in the tables that owner keys and keys with
+    ``same_unit`` lead to from here, and of whether the rows are kept that these refer to along other keys.
+    """
+    inside = dict.fromkeys(name for table in tables for name in _inside_unit(schema, table))
+    return sum(_rows_by_other_parents(schema, schema.table(name)) for name in inside)
+
+
+def _inside_unit(schema: Schema, table: str) -> tuple[str, ...]:
+    """``table`` and the tables whose rows of the same unit its rows depend on."""
+    found = {table: None}
+    for key in schema.table(table).foreign_keys:
+        if key.owner or (key.same_unit and _carries(schema, key)):
+            found |= dict.fromkeys(_inside_unit(schema, key.parent))
+    return tuple(found)
+
+
 def _rows_by_other_parents(schema: Schema, table: Table) -> int:
-    """Bound on the rows of ``table`` that one unit takes away or lets in through keys that are not the owner key."""
-    others = (key for key in table.foreign_keys if not key.owner and _carries(schema, key))
+    """Bound on the rows of ``table`` that one unit takes away or lets in through keys into other units."""
+    others = (key for key in table.foreign_keys if not key.owner and not key.same_unit and _carries(schema, key))
     return sum(moved_rows(schema, key.parent) * (key.max_children or 1) for key in others)
 
 
@@ -91,6 +129,7 @@ class PrivateDatabase:
         self._secret = secret.hex()[:16]
         self._kept: dict[str, NDArray[np.bool_]] = {}
         self._parents: dict[str, Rows] = {}
+        self._units: dict[str, Rows] = {}
 
     def rows(self, table: str) -> int:
         """Exact number of rows: private."""
@@ -113,17 +152,23 @@ class PrivateDatabase:
         return self._parents[key.name]
 
     def kept_parent_rows(self, key: ForeignKey) -> Rows:
-        """`parent_rows`, with -1 also where the parent is not kept: what views look along."""
+        """`parent_rows`, with -1 also where the parent is not kept: what views look along.
+
+        And where a key with ``same_unit`` leaves the unit: no view sees such a reference, a deferred one included.
+        """
         parents = self.parent_rows(key)
         if self.schema.table(key.parent).public:
             return parents
-        return np.where(np.append(self.kept(key.parent), False)[parents], parents, -1)
+        seen = np.append(self.kept(key.parent), False)[parents]
+        return np.where(seen & self._in_unit(key) if key.same_unit else seen, parents, -1)
 
     def kept(self, table: str) -> NDArray[np.bool_]:
         """Which rows survive truncation along the ownership path; shape (rows,).
 
         A row that depends on one that does not survive, along any key but a deferred one, does not survive either:
-        else a unit's surplus rows could still carry rows of other units away.
+        else a unit's surplus rows could still carry rows of other units away. Nor does a row that refers to one of
+        another unit along a key with ``same_unit``: removing that unit takes it away, so it must not count before, nor
+        take a slot from another row. Both are settled before the children of an owner are ranked.
         """
         if table not in self._kept:
             here = self.schema.table(table)
@@ -132,6 +177,8 @@ class PrivateDatabase:
                 if _carries(self.schema, key):
                     on_its_own = key.optional or not key.owner  # what a NULL key means
                     alive &= np.append(self.kept(key.parent), on_its_own)[self.parent_rows(key)]
+                    if key.same_unit:
+                        alive &= self._in_unit(key)
             owner = here.owner_key
             if owner is not None:
                 alive = self._first_children(table, self.parent_rows(owner), alive, owner.max_children or 1)
@@ -156,6 +203,24 @@ class PrivateDatabase:
             rows = np.append(self.parent_rows(key), -1)[rows]  # -1, no owner: takes the last entry, and stays there
             product *= np.append(np.maximum(self.group_sizes(key), 1), 1)[rows]
         return product
+
+    def _in_unit(self, key: ForeignKey) -> NDArray[np.bool_]:
+        """Which rows refer along ``key`` to a row of their own unit, or to none; shape (children,)."""
+        parents = self.parent_rows(key)
+        return np.asarray(
+            (parents < 0) | (self._unit_of(key.child) == np.append(self._unit_of(key.parent), -1)[parents])
+        )
+
+    def _unit_of(self, table: str) -> Rows:
+        """A number for the unit that each row belongs to, the same in all tables; shape (rows,).
+
+        It follows from the rows' owners alone, so it is the same with another unit and without it.
+        """
+        if table not in self._units:
+            key = self.schema.table(table).owner_key
+            owners = None if key is None else (self.parent_rows(key), self._unit_of(key.parent))
+            self._units[table] = unit_numbers(self.schema, table, self.rows(table), owners)
+        return self._units[table]
 
     def _first_children(self, table: str, parents: Rows, alive: NDArray[np.bool_], bound: int) -> NDArray[np.bool_]:
         """``alive`` less the children beyond ``bound`` per parent, in the order of their keyed hash."""

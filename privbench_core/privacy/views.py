@@ -142,8 +142,15 @@ def feature_size(feature: Feature, coder: Coder) -> int:
 
 
 def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
-    """Encode the kept rows of a table as ``spec`` says."""
+    """Encode the kept rows of a table as ``spec`` says.
+
+    Raises:
+        InternalError: A column that is about other rows, or counts children along a key that is not their owner key.
+    """
     schema = database.schema
+    for feature, _ in spec.features.values():
+        if not isinstance(feature, Own) and not _of_its_rows(spec.table, feature):
+            raise InternalError(f"{feature.key.name}: not what a view of {spec.table} can look along")
     owned = len(schema.ownership_path(spec.table)) > 0
     rows = np.flatnonzero(database.kept(spec.table))
     members = {name: feature.member for name, (feature, _) in spec.features.items() if isinstance(feature, Fellow)}
@@ -159,7 +166,7 @@ def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
         unit, weights = PERMUTATION_UNIT, groups.weights(1)
     looked_along = dict.fromkeys(feature.key for feature, _ in spec.features.values() if not isinstance(feature, Own))
     of_children = [feature.key.child for feature, _ in spec.features.values() if isinstance(feature, Children)]
-    moved = max(stability(schema, name) for name in (spec.table, *of_children))
+    moved = stability(schema, spec.table, *of_children)
     moved += sum(reference_moves(schema, key) for key in looked_along)
     touched = int(schema.max_rows_per_unit(spec.table) * moved)
     return CodedView(codes, sizes, weights, unit, int(np.ceil(moved * unit)), touched, len(rows), members, groups)
@@ -178,6 +185,13 @@ def _groups(database: PrivateDatabase, spec: ViewSpec, rows: Rows) -> tuple[Rows
     sizes = np.append(database.group_sizes(key), 1)[parents]
     above = np.append(database.divisors(key.parent), 1)[parents]
     return rows[order], Groups(owners[order], sizes, PERMUTATION_UNIT // above)
+
+
+def _of_its_rows(table: str, feature: OfParent | ParentRow | Siblings | Children | Fellow) -> bool:
+    """Whether a column is what the stability of a view of ``table`` was worked out for."""
+    if isinstance(feature, Children):
+        return feature.key.owner and feature.key.parent == table
+    return feature.key.child == table and (feature.key.owner or not isinstance(feature, Siblings))
 
 
 def _feature(database: PrivateDatabase, table: str, rows: NDArray[np.int64], feature: Feature, coder: Coder) -> Codes:

@@ -12,7 +12,7 @@ from privbench_core.publish.bundle import Bundle, read_bundle
 
 _SHOWN = 5  # names in a message
 _DUCKDB_SCHEME = "duckdb:///"
-_TOKEN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|;""")
+_TOKEN = re.compile(r"""\b[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|;""", re.DOTALL)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pyarrow as pa
@@ -15,13 +15,9 @@ from privbench_core.errors import PublishError, SourceError
 from privbench_core.publish.bundle import Bundle
 from privbench_core.publish.load import Loaded, refuse_tables, statements_of
 from privbench_core.schema.ddl import name_list, quote_identifier
-from privbench_core.schema.location import describe, parse_url
-
-if TYPE_CHECKING:
-    from sqlalchemy import URL
+from privbench_core.schema.location import connection_parameters, describe, parse_url, reason_of
 
 _BATCH_ROWS = 100_000
-_CONNECT_SECONDS = 15
 
 
 def load_postgres(bundle: Bundle, target_url: str, *, replace: bool) -> Loaded:
@@ -33,16 +29,15 @@ def load_postgres(bundle: Bundle, target_url: str, *, replace: bool) -> Loaded:
         raise PublishError("target: not a database URL; write postgresql://user@host:port/database") from None
     where = describe(url)
     try:
-        connection = psycopg.connect(**_parameters(url))
+        connection = psycopg.connect(**connection_parameters(url))
     except psycopg.Error as error:
-        raise PublishError(f"{where}: cannot connect: {_without_password(str(error), url)}") from None
+        raise PublishError(f"{where}: cannot connect: {reason_of(error, url)}") from None
     try:
         # The block commits at its end and rolls back on any error.
         with connection:
             return _load(bundle, connection, where, replace=replace)
     except psycopg.Error as error:
-        reason = _without_password(error.diag.message_primary or type(error).__name__, url)
-        raise PublishError(f"{where}: refused the bundle, and nothing was changed: {reason}") from None
+        raise PublishError(f"{where}: refused the bundle, and nothing was changed: {reason_of(error, url)}") from None
 
 
 def _load(bundle: Bundle, connection: psycopg.Connection[Any], where: str, *, replace: bool) -> Loaded:
@@ -99,20 +94,3 @@ def _spelled(column: pa.Array) -> pa.Array:
         number = column.cast(pa.int64()).cast(pa.string())
         return pc.binary_join_element_wise(number, pa.scalar("microseconds"), pa.scalar(" "))
     return column
-
-
-def _parameters(url: URL) -> dict[str, Any]:
-    """Connection parameters: apart, because libpq quotes parts of a URL that it cannot parse in its message."""
-    query = {key: value if isinstance(value, str) else ",".join(value) for key, value in url.query.items()}
-    known = {"host": url.host, "port": url.port, "user": url.username, "password": url.password, "dbname": url.database}
-    given = {key: value for key, value in known.items() if value is not None}
-    return {"connect_timeout": _CONNECT_SECONDS, **query, **given}
-
-
-def _without_password(message: str, url: URL) -> str:
-    first = message.strip().splitlines()[0]
-    secrets = [url.password, url.query.get("password")]
-    for secret in secrets:
-        if isinstance(secret, str) and secret:
-            first = first.replace(secret, "***")
-    return first

@@ -31,6 +31,7 @@ def complete_table(
     parents: Mapping[str, Parent],
     lookups: Mapping[str, Lookup],
     rng: np.random.Generator,
+    units: Places | None = None,
 ) -> tuple[pa.Table, dict[str, Places]]:
     """Fill the deferred keys of a table that is drawn but for them; no row comes or goes.
 
@@ -45,6 +46,7 @@ def complete_table(
         parents: The parents of ``keys``, by table name.
         lookups: By foreign key name.
         rng: Sampling only.
+        units: Number of the unit of each row, where a key has to stay inside of it.
 
     Returns:
         The rows, and the parent of each by key name, -1 for none.
@@ -60,7 +62,7 @@ def complete_table(
         rules = [
             r for r in row_rules(table) if not set(key.columns).isdisjoint(r.columns) and later.isdisjoint(r.columns)
         ]
-        places[key.name] = _drawn(table, key, rows, parent, lookup, columns, rules, rng)
+        places[key.name] = _drawn(table, key, rows, parent, lookup, columns, rules, rng, units)
         columns |= copied_columns(key, places[key.name], parent.table, columns)
     return pa.table({name: columns[name] for name in made.column_names}), places
 
@@ -74,8 +76,9 @@ def _drawn(
     columns: Columns,
     rules: Sequence[RowRule],
     rng: np.random.Generator,
+    units: Places | None,
 ) -> Places:
-    choice = choice_of(table, key, columns, parent.table, rows.n)
+    choice = choice_of(table, key, columns, parent, rows.n, units)
     count = parent.table.num_rows
     found = lookup.draw(rows, parent.codes, count, rng, choice)
     for attempt in range(_ROUNDS):

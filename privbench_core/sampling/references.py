@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.domain.codec import Codes
+from privbench_core.errors import InternalError
 from privbench_core.linking.choice import Choice, Distinct
 from privbench_core.linking.lookup import Lookup
 from privbench_core.models.rows import Rows
@@ -33,12 +34,14 @@ class Parent:
         codes: Codes of its attributes, {} for a public table.
         sizes: Number of codes of each.
         weights: Weight of each of its rows in the measure of its model, None where all count alike.
+        units: Number of the unit of each of its rows (`counts.units`), None where no key asks for it.
     """
 
     table: pa.Table
     codes: Mapping[str, Codes]
     sizes: Mapping[str, int]
     weights: NDArray[np.float64] | None
+    units: Places | None = None
 
 
 def lookup_order(table: Table, deferred: Collection[str] = ()) -> tuple[ForeignKey, ...]:
@@ -61,7 +64,14 @@ def room_for_children(table: Table, parent: pa.Table) -> Places:
     return np.where((numbers >= 0) & ~repeated(numbers), most, 0)
 
 
-def choice_of(table: Table, key: ForeignKey, columns: Mapping[str, pa.Array], parent: pa.Table, n: int) -> Choice:
+def choice_of(
+    table: Table,
+    key: ForeignKey,
+    columns: Mapping[str, pa.Array],
+    parent: Parent,
+    n: int,
+    units: Places | None = None,
+) -> Choice:
     """What the rows of ``table`` may refer to along ``key``, given the columns that are filled already.
 
     Args:
@@ -70,24 +80,30 @@ def choice_of(table: Table, key: ForeignKey, columns: Mapping[str, pa.Array], pa
         columns: Attributes and key columns drawn so far, each of n values.
         parent: The referenced rows.
         n: Number of rows.
+        units: Number of the unit of each of them, for a key that stays inside of it.
     """
     referred = dict(zip(key.columns, key.parent_columns, strict=True))
     fixed = [name for name in key.columns if name in columns]
-    targets = [parent.column(name) for name in key.parent_columns]
-    complete = group_numbers(targets, parent.num_rows)
-    of_row, of_parent = np.zeros(n, dtype=np.int64), np.zeros(parent.num_rows, dtype=np.int64)
+    there = parent.table
+    complete = group_numbers([there.column(name) for name in key.parent_columns], there.num_rows)
+    of_row, of_parent = np.zeros(n, dtype=np.int64), np.zeros(there.num_rows, dtype=np.int64)
     if fixed:
-        agree = [parent.column(referred[name]) for name in fixed]
-        of_parent, of_row = common_numbers(agree, [columns[name] for name in fixed], (parent.num_rows, n))
+        agree = [there.column(referred[name]) for name in fixed]
+        of_parent, of_row = common_numbers(agree, [columns[name] for name in fixed], (there.num_rows, n))
     of_parent = np.where((complete >= 0) & ~repeated(complete), of_parent, -1)
     rules = []
     for unique in (table.primary_key, *table.unique):
         mine = [name for name in unique if name in referred and name not in fixed]
         others = [name for name in unique if name not in mine]
         if mine and all(name in columns for name in others):
-            identity = group_numbers([parent.column(referred[name]) for name in mine], parent.num_rows)
+            identity = group_numbers([there.column(referred[name]) for name in mine], there.num_rows)
             rules.append(Distinct(group_numbers([columns[name] for name in others], n), identity))
-    return Choice(of_row, of_parent, tuple(rules))
+    choice = Choice(of_row, of_parent, tuple(rules))
+    if not key.same_unit:
+        return choice
+    if units is None or parent.units is None:
+        raise InternalError(f"{key.name}: stays inside of a unit, but the units of its rows are not known")
+    return choice.inside(units, parent.units)
 
 
 def draw_reference(
@@ -98,9 +114,10 @@ def draw_reference(
     parent: Parent,
     columns: Mapping[str, pa.Array],
     rng: np.random.Generator,
+    units: Places | None = None,
 ) -> Places:
-    """The parent row of each row along ``key``, -1 for none, shape (n,)."""
-    choice = choice_of(table, key, columns, parent.table, rows.n)
+    """The parent row of each row along ``key``, -1 for none, shape (n,); ``units`` as in `choice_of`."""
+    choice = choice_of(table, key, columns, parent, rows.n, units)
     return lookup.draw(rows, parent.codes, parent.table.num_rows, rng, choice)
 
 

@@ -98,6 +98,7 @@ def draw_table(
     lookups: Mapping[str, Lookup],
     rng: np.random.Generator,
     deferred: Collection[str] = (),
+    units: Places | None = None,
 ) -> Drawn:
     """Draw attributes from the model, resolve references, make keys and decode.
 
@@ -111,6 +112,7 @@ def draw_table(
         lookups: By foreign key name, for keys off the ownership path.
         rng: Sampling only.
         deferred: Names of the keys that stay NULL here, see `complete.complete_table`.
+        units: Number of the unit of each row, where a key has to stay inside of it.
     """
     later = {n for key in table.foreign_keys if key.name in deferred for n in table.emptied_columns(key)}
     rules = [rule for rule in row_rules(table) if later.isdisjoint(rule.columns)]
@@ -118,7 +120,7 @@ def draw_table(
     limits = Limits.among(table, rules, frozenset(columns))
     codes, values = draw_attributes(rows, model, coders, limits, columns, rng)
     columns |= values
-    draft = _Draft(table, parents, lookups, Rows(rows.n, codes, _sizes(coders), rows.weights), rng, deferred)
+    draft = _Draft(table, parents, lookups, Rows(rows.n, codes, _sizes(coders), rows.weights), rng, deferred, units)
     references, found = draft.references(columns, np.arange(rows.n))
     columns |= references
     places |= found
@@ -152,6 +154,7 @@ class _Draft:
 
     Attributes:
         own: Codes of all rows' attributes.
+        units: Number of the unit of each row, None where no key asks for it.
     """
 
     table: Table
@@ -160,15 +163,17 @@ class _Draft:
     own: Rows
     rng: np.random.Generator
     deferred: Collection[str]
+    units: Places | None
 
     def references(self, filled: Columns, index: Places) -> tuple[Columns, dict[str, Places]]:
         """Columns and places of the keys off the ownership path, for the rows of ``index``."""
         here = {name: values.take(pa.array(index)) for name, values in filled.items()}
         rows = self.own if len(index) == self.own.n else self.own.take(index)
+        units = None if self.units is None else self.units[index]
         places: dict[str, Places] = {}
         for key in lookup_order(self.table, self.deferred):
             parent = self.parents[key.parent]
-            found = draw_reference(self.table, key, self.lookups[key.name], rows, parent, here, self.rng)
+            found = draw_reference(self.table, key, self.lookups[key.name], rows, parent, here, self.rng, units)
             places[key.name] = found
             here |= copied_columns(key, found, parent.table, here)
         return {name: values for name, values in here.items() if name not in filled}, places

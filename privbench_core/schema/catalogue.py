@@ -12,7 +12,7 @@ from pathlib import Path
 
 from privbench_core.errors import SourceError
 from privbench_core.schema.location import expand, is_url, parse_url
-from privbench_core.schema.model import Check, ColumnType, EnumType, Index
+from privbench_core.schema.model import Check, ColumnType, EnumType, Generated, Index, Sequence
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class FoundColumn:
         precision, scale: Of a decimal, where the source declares them.
         sql_type: The type for the spec, where it is not the default of the logical one.
         values: Of an enum.
-        default, identity, comment: As `Column` has them.
+        default, identity, comment, sequence: As `Column` has them.
         note: What the owner should know about the type.
     """
 
@@ -42,16 +42,19 @@ class FoundColumn:
     default: str | None = None
     identity: bool = False
     comment: str | None = None
+    sequence: Sequence | None = None
     note: str | None = None
 
 
 @dataclass(frozen=True)
 class FoundKey:
-    """A foreign key of the source."""
+    """A foreign key of the source; ``constraint`` and ``actions`` as `ForeignKey` has them."""
 
     columns: tuple[str, ...]
     parent: str
     parent_columns: tuple[str, ...]
+    constraint: str | None = None
+    actions: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,8 @@ class FoundTable:
         name: Its name.
         columns: In the source's order.
         primary_key: Empty where none is declared.
-        foreign_keys, unique, checks, indexes, comment: As the source declares them.
+        foreign_keys, unique, checks, indexes, comment, key_names: As the source declares them.
+        generated: Computed columns, each with the columns that it is computed from.
         declares_indexes: Whether the source has indexes at all, so that none means none.
         notes: What had to be left out, and why.
         unreadable: Whether the login may not read its rows.
@@ -79,6 +83,8 @@ class FoundTable:
     declares_indexes: bool = False
     notes: tuple[str, ...] = ()
     unreadable: bool = False
+    key_names: tuple[tuple[tuple[str, ...], str], ...] = ()
+    generated: tuple[tuple[Generated, tuple[str, ...]], ...] = ()
 
     def column(self, name: str) -> FoundColumn:
         """The column of that name, which must be there."""
@@ -87,11 +93,12 @@ class FoundTable:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All tables of a source, by name, its enums, and a name for the database."""
+    """All tables of a source, by name, its enums, a name for the database, and notes on what is no table."""
 
     name: str
     tables: tuple[FoundTable, ...]
     enums: tuple[EnumType, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def enums_of(tables: Iterable[FoundTable]) -> tuple[EnumType, ...]:

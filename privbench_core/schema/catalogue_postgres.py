@@ -7,56 +7,30 @@ no rights on: so a table that cannot be read is reported, and not silently missi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from privbench_core.errors import SourceError
 from privbench_core.schema.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable, enums_of
+from privbench_core.schema.ddl import quote_identifier
+from privbench_core.schema.key_names import usual_name
 from privbench_core.schema.location import describe, open_engine
-from privbench_core.schema.model import Check, ColumnType, Index
+from privbench_core.schema.model import Check, ColumnType, Generated, Index
+from privbench_core.schema.model import Sequence as Numbering
 from privbench_core.schema.native_types import found_column
+from privbench_core.schema.postgres_queries import CATALOGUE
 from privbench_core.schema.readable import readable
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
     Rows = Mapping[str, Sequence[Any]]
+    Groups = dict[tuple[str, ...], str]
+    Localized = Callable[[str], str]
 
-_TABLES = (
-    "WITH c AS (SELECT oid, relname, relnamespace FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition"
-    " AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()))"
-)
-_NAMES = (
-    "(SELECT array_agg(CAST(attname AS text) ORDER BY place) FROM unnest({keys}) WITH ORDINALITY AS k(number, place)"
-    " JOIN pg_attribute ON attrelid = {table}.oid AND attnum = number)"
-)
-_QUERIES = {
-    "schema": "SELECT current_schema(), current_database()",
-    "tables": f"{_TABLES} SELECT relname, obj_description(oid, 'pg_class') FROM c ORDER BY relname",
-    "columns": f"{_TABLES} SELECT c.relname, a.attname, format_type(coalesce(b.oid, t.oid), CASE WHEN b.oid IS NULL"
-    " THEN a.atttypmod ELSE t.typtypmod END), NOT (a.attnotnull OR t.typnotnull), pg_get_expr(d.adbin, d.adrelid),"
-    " a.attidentity <> '', a.attgenerated <> '', col_description(c.oid, a.attnum),"
-    " CASE WHEN e.typtype = 'e' THEN CAST(e.typname AS text) END, (SELECT array_agg(CAST(enumlabel AS text)"
-    " ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = e.oid), has_column_privilege(c.oid, a.attnum, 'SELECT')"
-    " FROM c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
-    " JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_type b ON b.oid = t.typbasetype AND t.typtype = 'd'"
-    " JOIN pg_type e ON e.oid = coalesce(b.oid, t.oid)"
-    " LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum ORDER BY c.relname, a.attnum",
-    "domain_checks": f"{_TABLES} SELECT c.relname, a.attname, quote_ident(a.attname), k.conname,"
-    " pg_get_expr(k.conbin, 0) FROM c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
-    " JOIN pg_constraint k ON k.contypid = a.atttypid AND k.contype = 'c' ORDER BY c.relname, a.attnum, k.conname",
-    "constraints": f"{_TABLES} SELECT c.relname, k.conname, CAST(k.contype AS text),"
-    f" {_NAMES.format(keys='k.conkey', table='c')}, f.relname, {_NAMES.format(keys='k.confkey', table='f')},"
-    " f.relnamespace = c.relnamespace, pg_get_expr(k.conbin, k.conrelid) FROM c JOIN pg_constraint k"
-    " ON k.conrelid = c.oid AND k.conparentid = 0 LEFT JOIN pg_class f ON f.oid = k.confrelid"
-    " ORDER BY c.relname, k.conname",
-    "indexes": f"{_TABLES} SELECT c.relname, i.relname, x.indisunique, {_NAMES.format(keys='x.indkey', table='c')},"
-    " m.amname, x.indpred IS NOT NULL, x.indexprs IS NOT NULL, x.indnkeyatts < x.indnatts FROM c"
-    " JOIN pg_index x ON x.indrelid = c.oid AND x.indisvalid JOIN pg_class i ON i.oid = x.indexrelid"
-    " JOIN pg_am m ON m.oid = i.relam WHERE NOT EXISTS (SELECT FROM pg_constraint k"
-    " WHERE k.conindid = i.oid AND k.contype IN ('p', 'u', 'x')) ORDER BY c.relname, i.relname",
-}
+_ACTIONS = {"r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
+_ENUM_TEXT = re.compile(r"('(?:[^']|'')*')::.*")
 
 
 def postgres_catalogue(url: URL) -> Catalogue:
@@ -70,7 +44,7 @@ def postgres_catalogue(url: URL) -> Catalogue:
     engine = open_engine(url)
     try:
         with engine.connect() as connection:
-            found = {name: connection.exec_driver_sql(query).fetchall() for name, query in _QUERIES.items()}
+            found = {name: connection.exec_driver_sql(query).fetchall() for name, query in CATALOGUE.items()}
     except sa.exc.SQLAlchemyError as error:
         kind = type(getattr(error, "orig", None) or error).__name__
         raise SourceError(
@@ -78,73 +52,243 @@ def postgres_catalogue(url: URL) -> Catalogue:
         ) from None
     finally:
         engine.dispose()
-    schema, database = found["schema"][0]
+    schema, database, path = found["schema"][0]
     if schema is None:
         todo = "grant USAGE on it, or name another with ?schema="
-        raise SourceError(f"source: {describe(url)} has no schema that the login may use; {todo}")
-    tables = tuple(_table(name, comment, found) for name, comment in found["tables"])
-    enums = enums_of(tables)
-    return Catalogue(database if schema == "public" else schema, tables, enums)
+        raise SourceError(f"source: {describe(url)} has no schema that the login may use; {todo} (looked for: {path})")
+    enums = _enum_names(found["columns"], schema)
+    mine: dict[str, dict[str, list[Any]]] = {row.relname: {} for row in found["tables"]}
+    for kind in ("columns", "domain_checks", "constraints", "indexes"):
+        for row in found[kind]:
+            mine[row.relname].setdefault(kind, []).append(row)
+    tables = tuple(_table(row, mine[row.relname], enums) for row in found["tables"])
+    notes = tuple(f"the {row.kind} {row.relname}; a benchmark holds tables" for row in found["others"])
+    return Catalogue(database if schema == "public" else schema, tables, enums_of(tables), notes)
 
 
-def _table(name: str, comment: str | None, found: Rows) -> FoundTable:
-    mine = {kind: [row[1:] for row in rows if row[0] == name] for kind, rows in found.items()}
-    columns = tuple(_column(*row) for row in mine["columns"])
-    textual = [column.name for column in columns if column.type in {ColumnType.CATEGORY, ColumnType.TEXT}]
-    constraints = mine["constraints"]
-    unique = [tuple(row[2]) for row in constraints if row[1] == "u"]
-    plain, notes = [], []
-    for index, is_unique, names, method, partial, expressions, included in mine["indexes"]:
-        odd = "on an expression" if expressions else "partial" if partial else "with more columns" if included else None
-        if odd or method != "btree":
-            notes.append(f"the index {index}, which is {odd or method}")
-        elif is_unique:
-            unique.append(tuple(names))
-        else:
-            plain.append(Index(index, tuple(names)))
-    keys = [row for row in constraints if row[1] == "f"]
-    notes += [f"the foreign key {row[0]}, which leaves this schema" for row in keys if not row[5]]
-    notes += [f"the constraint {row[0]}, which excludes" for row in constraints if row[1] == "x"]
-    checks = [Check(row[0], readable(row[6], textual)) for row in constraints if row[1] == "c"]
-    checks += _of_domains(mine, textual)
+def _enum_names(columns: Iterable[Any], current: str) -> dict[tuple[str, str], str]:
+    """What the enums are called in a spec: as in the source, with their schema where two would be called the same."""
+    used = {(row.home, row.enum) for row in columns if row.enum is not None}
+    homes = {name: {home for home, other in used if other == name} for _, name in used}
+    return {(home, name): name if home == current or homes[name] == {home} else f"{home}_{name}" for home, name in used}
+
+
+def _local(columns: Iterable[Any], enums: Mapping[tuple[str, str], str]) -> Localized:
+    """What makes expressions of the source ones of a database where its schemas and domains are not.
+
+    Casts to an enum of another schema become ones to the enum of the spec; those that take a column out of its domain
+    have nothing to do.
+    """
+    steps = []
+    for row in columns:
+        native = re.escape(re.sub(r"\(.*?\)", "", row.native))
+        if row.domain and row.enum is None:
+            steps.append((re.compile(rf"\({re.escape(row.quoted)}\)::{native}(?![\w(\[]| with| varying)"), row.quoted))
+        elif row.enum is not None and "." in row.native:
+            cast = f"::{quote_identifier(enums[row.home, row.enum])}"
+            steps.append((re.compile(rf"::{re.escape(row.native)}(?![\w.\[\"])"), cast))
+
+    def local(expression: str) -> str:
+        for pattern, text in steps:
+            expression = pattern.sub(text.replace("\\", r"\\"), expression)
+        return expression
+
+    return local
+
+
+def _table(about: Any, mine: Rows, enums: Mapping[tuple[str, str], str]) -> FoundTable:
+    name, notes = about.relname, [*_about(about)]
+    rows = mine.get("columns", ())
+    local = _local(rows, enums)
+    columns = tuple(_column(name, row, enums, notes) for row in rows if not row.generated)
+    generated = tuple(_generated(row, enums, local, notes) for row in rows if row.generated)
+    constraints = mine.get("constraints", ())
+    names: Groups = {}
+    primary = next((_group(row, name, names, notes) for row in constraints if row.kind == "p"), ())
+    indexes = [row for row in mine.get("indexes", ()) if _fits(row, notes)]
+    named = [(row, _group) for row in constraints if row.kind == "u"]
+    named += [(row, _unique_index) for row in indexes if row.is_unique]
+    unique = [read(row, name, names, notes) for row, read in sorted(named, key=lambda pair: pair[0].name)]
+    keys = tuple(_key(row, notes) for row in constraints if row.kind == "f" and _stays(row, notes))
+    notes += [f"the exclusion constraint {row.name}" for row in constraints if row.kind == "x"]
     return FoundTable(
         name,
         columns,
-        next((tuple(row[2]) for row in constraints if row[1] == "p"), ()),
-        tuple(FoundKey(tuple(row[2]), row[3], tuple(row[4])) for row in keys if row[5]),
+        primary,
+        keys,
         tuple(dict.fromkeys(unique)),
-        tuple(sorted(checks, key=lambda check: check.name)),
-        tuple(plain),
-        comment,
+        tuple(sorted(_checks(mine, columns, local, notes), key=lambda check: check.name)),
+        tuple(_index(row, _textual(columns), local) for row in indexes if not row.is_unique),
+        about.comment,
         declares_indexes=True,
         notes=tuple(notes),
-        unreadable=bool(mine["columns"]) and not any(row[-1] for row in mine["columns"]),
+        unreadable=bool(rows) and not any(row.readable for row in rows),
+        key_names=tuple(names.items()),
+        generated=tuple(found for found in generated if found is not None),
     )
 
 
-def _column(name: str, native: str, nullable: bool, *rest: Any) -> FoundColumn:
-    default, identity, generated, comment, enum, labels, may_read = rest
-    if enum is not None and not native.endswith("]"):
-        column = FoundColumn(name, ColumnType.CATEGORY, native, nullable, sql_type=enum, values=tuple(labels))
+def _about(row: Any) -> Iterator[str]:
+    if row.partitioned:
+        yield f"the partitions of {row.relname}, which is one table here"
+    if row.inherits:
+        yield f"the inheritance from {row.inherits}, whose rows include these; leave one of the two out of this file"
+    if row.triggers:
+        yield f"the triggers {row.triggers}"
+    if row.guarded:
+        yield f"the row security of {row.relname}, which may hide rows from this login"
+
+
+def _column(table: str, row: Any, enums: Mapping[tuple[str, str], str], notes: list[str]) -> FoundColumn:
+    if row.enum is not None:
+        named, values = enums[row.home, row.enum], tuple(row.labels)
+        column = FoundColumn(row.name, ColumnType.CATEGORY, row.native, row.nullable, sql_type=named, values=values)
     else:
-        column = found_column(name, native, nullable=nullable)
-    if not may_read:
+        column = found_column(row.name, row.native, nullable=row.nullable)
+    if not row.readable:
         return replace(column, type=None, note="may not be read by this login; grant SELECT on it, or do without")
-    counted = identity or (default is not None and default.startswith("nextval("))
-    if generated:
-        column = replace(column, note="is computed in the source, and an ordinary column here")
-    return replace(
-        column,
-        default=None if counted or generated else default,
-        identity=bool(counted and not nullable and column.type is ColumnType.INTEGER),
-        comment=comment,
-    )
+    if column.type is None:
+        return column
+    if row.domain:
+        notes.append(f"the name of the domain {row.domain}, the type of {row.name}; its own type and checks are kept")
+    if row.collation:
+        notes.append(f"the collation {row.collation} of {row.name}")
+    column = replace(column, comment=row.comment)
+    if not row.identity and not (row.written or "").startswith("nextval("):
+        if row.needs and row.written is not None:
+            notes.append(f"the default of {row.name}, which needs the {row.needs}")
+            return column
+        text = _ENUM_TEXT.fullmatch(row.written) if row.enum is not None and row.written else None
+        return replace(column, default=text[1] if text else row.written)
+    if row.nullable or column.type is not ColumnType.INTEGER:
+        notes.append(f"the numbering of {row.name}, which may be NULL or is no integer")
+        return column
+    return replace(column, identity=True, sequence=_numbering(table, row, notes))
 
 
-def _of_domains(mine: Rows, textual: Sequence[str]) -> list[Check]:
-    """The checks of a column's domain (CREATE DOMAIN) as checks of the table, with the column for VALUE."""
-    checks = []
-    for column, quoted, name, expression in mine["domain_checks"]:
-        about = quoted.join(re.split(r"\bVALUE\b", expression))
-        checks.append(Check(f"{column}_{name}", readable(about, textual)))
-    return checks
+def _numbering(table: str, row: Any, notes: list[str]) -> Numbering | None:
+    """How an identity is numbered, None for the usual way."""
+    always = row.identity == "a"
+    if row.sequence is None:
+        notes.append(f"that {row.name} shares its sequence; it gets one of its own")
+        return Numbering(always=always) if always else None
+    if not row.plain or row.increment < 1:
+        notes.append(f"the bounds, cache or direction of the sequence {row.sequence}")
+    name = None if row.sequence == usual_name(table, (row.name,), "seq") else row.sequence
+    found = Numbering(name, max(1, row.increment), always)
+    return None if found == Numbering() else found
+
+
+def _generated(
+    row: Any, enums: Mapping[tuple[str, str], str], local: Localized, notes: list[str]
+) -> tuple[Generated, tuple[str, ...]] | None:
+    """A computed column with those that it is computed from; None if a benchmark cannot have it."""
+    named = enums.get((row.home, row.enum or ""))
+    if row.needs or (named is None and row.home != "pg_catalog"):
+        notes.append(f"the computed column {row.name}, which needs the {row.needs or f'type {row.native}'}")
+        return None
+    if row.generated != "s":
+        notes.append(f"that {row.name} is virtual; it is computed when a row is stored")
+    found = Generated(row.name, named or row.native, local(row.written), nullable=row.nullable, comment=row.comment)
+    return found, tuple(row.made_of or ())
+
+
+def _group(row: Any, table: str, names: Groups, notes: list[str]) -> tuple[str, ...]:
+    """The columns of a primary or unique key; its name ends in ``names`` if it is one of its own."""
+    group = tuple(row.columns)
+    usual = usual_name(table, () if row.kind == "p" else group, "pkey" if row.kind == "p" else "key")
+    if row.name != usual:
+        names.setdefault(group, row.name)
+    if row.deferrable:
+        notes.append(f"that the constraint {row.name} is DEFERRABLE")
+    if row.includes:
+        notes.append(f"the INCLUDE of the constraint {row.name}")
+    if row.nulls_clash == "true":
+        notes.append(f"the NULLS NOT DISTINCT of the constraint {row.name}")
+    return group
+
+
+def _fits(row: Any, notes: list[str]) -> bool:
+    """Whether an index can be taken over; why not is noted."""
+    reason = f"needs the {row.needs}" if row.needs else None
+    if not row.valid:
+        reason = "is not valid"
+    elif not row.made_of:
+        reason = "is on no column"
+    elif row.is_unique and (row.expressions or row.predicate is not None):
+        kind = "is partial" if row.predicate is not None else "is on an expression"
+        reason = f"{kind} and unique, and made-up rows would not keep to it"
+    if reason:
+        notes.append(f"the index {row.name}, which {reason}")
+    return reason is None
+
+
+def _unique_index(row: Any, table: str, names: Groups, notes: list[str]) -> tuple[str, ...]:
+    """A unique index as a unique key of the same name."""
+    group = tuple(row.columns)
+    if row.name != usual_name(table, group, "key"):
+        names.setdefault(group, row.name)
+    if row.definition != row.usual:
+        notes.append(f"the form of the unique index {row.name}, {row.definition}")
+    return group
+
+
+def _index(row: Any, textual: Sequence[str], local: Localized) -> Index:
+    if row.definition == row.usual:
+        return Index(row.name, tuple(row.columns))
+    using = row.definition
+    condition = f" WHERE {row.predicate}"
+    if row.predicate is not None and using.endswith(condition):
+        condition = f" WHERE {readable(local(row.predicate), textual)}"
+        using = local(using.removesuffix(f" WHERE {row.predicate}")) + condition
+    return Index(row.name, tuple(sorted(row.made_of)), local(using))
+
+
+def _stays(row: Any, notes: list[str]) -> bool:
+    if not row.here:
+        notes.append(f"the foreign key {row.name}, which leaves this schema")
+    return bool(row.here)
+
+
+def _key(row: Any, notes: list[str]) -> FoundKey:
+    clauses = [
+        f"ON {event} {_ACTIONS[code]}"
+        for event, code in (("UPDATE", row.on_update), ("DELETE", row.on_delete))
+        if code in _ACTIONS
+    ]
+    if row.deferrable:
+        clauses.append("DEFERRABLE INITIALLY DEFERRED" if row.deferred else "DEFERRABLE")
+    columns = tuple(row.columns)
+    if row.match == "f" and len(columns) > 1:
+        notes.append(f"the MATCH FULL of the foreign key {row.name}")
+    if row.set_columns:
+        notes.append(f"which columns the foreign key {row.name} sets on delete; it sets all")
+    if not row.valid:
+        notes.append(f"that the foreign key {row.name} is NOT VALID")
+    name = None if row.name == usual_name(row.relname, columns, "fkey") else row.name
+    return FoundKey(columns, row.parent, tuple(row.parent_columns), name, " ".join(clauses) or None)
+
+
+def _textual(columns: Iterable[FoundColumn]) -> list[str]:
+    return [column.name for column in columns if column.type in {ColumnType.CATEGORY, ColumnType.TEXT}]
+
+
+def _checks(mine: Rows, columns: Sequence[FoundColumn], local: Localized, notes: list[str]) -> Iterator[Check]:
+    """The checks of the table, and those of its columns' domains (CREATE DOMAIN) with the column for VALUE."""
+    textual = _textual(columns)
+    kept = {column.name for column in columns if column.type is not None}
+    for row in mine.get("constraints", ()):
+        missing = sorted(set(row.columns or ()) - kept) if row.kind == "c" else ()
+        if row.kind == "c" and (row.needs or missing):
+            reason = f"because of {', '.join(missing)}" if missing else f"which needs the {row.needs}"
+            notes.append(f"the check {row.name}, {reason}")
+        elif row.kind == "c":
+            if not row.valid:
+                notes.append(f"that the check {row.name} is NOT VALID")
+            yield Check(row.name, readable(local(row.expression), textual))
+    for row in mine.get("domain_checks", ()):
+        if row.needs:
+            notes.append(f"the check {row.name} of the domain of {row.column}, which needs the {row.needs}")
+        elif row.column in kept:
+            about = row.quoted.join(re.split(r"\bVALUE\b", row.expression))
+            yield Check(f"{row.column}_{row.name}", readable(local(about), textual))

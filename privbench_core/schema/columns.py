@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.domains import parse_domain
 from privbench_core.schema.fields import MAX_COUNT, Node, Problems
-from privbench_core.schema.model import Column, ColumnType, EnumType
+from privbench_core.schema.model import Column, ColumnType, EnumType, Sequence
 from privbench_core.schema.sql_types import known_sql_types, parse_sql_type
 
 _MAX_PRECISION = 38  # of decimal128, and enough for every database's default
@@ -35,7 +35,7 @@ def parse_column(
         enums: The enums of the spec by name, for ``sql_type``.
     """
     node = Node(f"{table}.{name}", raw if isinstance(raw, dict) else {"type": raw}, problems)
-    node.only("type", "domain", "nullable", *_BELONGS, "sql_type", "default", "comment")
+    node.only("type", "domain", "nullable", *_BELONGS, "sql_type", "default", "comment", "sequence")
     types = [kind.value for kind in ColumnType]
     spelled = node.fields.get("type")
     if spelled not in types:
@@ -63,7 +63,23 @@ def parse_column(
         default=node.text("default", "write an SQL expression in quotes"),
         identity=node.flag("identity"),
         comment=node.text("comment", "write text"),
+        sequence=_sequence(node),
     )
+
+
+def _sequence(node: Node) -> Sequence | None:
+    if not node.has("sequence"):
+        return None
+    raw = node.fields["sequence"]
+    if not isinstance(raw, dict) or not node.flag("identity"):
+        node.wrong("sequence", "write {name:, increment:, always:} beside identity: true, or leave it out")
+        return None
+    inner = Node(node.where, raw, node.problems)
+    inner.only("name", "increment", "always")
+    name = inner.text("name", "write the sequence's name")
+    increment = inner.count("increment", 1, MAX_COUNT, "write a positive number")
+    found = Sequence(name, increment or 1, inner.flag("always"))
+    return None if found == Sequence() else found
 
 
 def _max_length(node: Node, kind: ColumnType, sql_type: str | None) -> int:

@@ -7,7 +7,7 @@ by trying it out in a database in memory, and not by a list of what some version
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from privbench_core.schema.ddl import comment_statements, enum_statements, name_list, quote_identifier, sql_type
@@ -66,12 +66,17 @@ def duckdb_schema(schema: Schema) -> DuckDBSchema:
                     left_out.append(f"{key.name}: the foreign key, because {reason}")
             tables[table.name] = _table(table, keys, scratch, left_out)
             scratch.execute(tables[table.name])
-    after = [
-        f"CREATE INDEX {quote_identifier(index.name)} ON {quote_identifier(table.name)} ({name_list(index.columns)});"
-        for table in schema.tables
-        for index in table.indexes or ()
-    ]
-    after += [statement for table in schema.tables for statement in comment_statements(table)]
+    after = []
+    for table in schema.tables:
+        left_out += [f"{table.name}.{column.name}: the computed column" for column in table.generated]
+        for index in table.indexes or ():
+            if index.using is None:
+                name = quote_identifier(index.name)
+                after.append(f"CREATE INDEX {name} ON {quote_identifier(table.name)} ({name_list(index.columns)});")
+            else:
+                left_out.append(f"{table.name}: the index {index.name}, which DuckDB has no such kind of")
+    bare = [replace(table, generated=()) for table in schema.tables]
+    after += [statement for table in bare for statement in comment_statements(table)]
     return DuckDBSchema(enums, tables, tuple(after), tuple(left_out))
 
 

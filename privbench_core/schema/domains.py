@@ -86,15 +86,32 @@ def _values(node: Node, kind: ColumnType) -> Values | None:
 
 
 def _range(node: Node, kind: ColumnType) -> Range | None:
-    node.only("min", "max", "cells")
+    node.only("min", "max", "cells", "step")
     cells = node.count("cells", 1, MAX_COUNT, "write a positive number of cells, or leave it out")
-    low, high = _end(node, "min", kind), _end(node, "max", kind)
+    low, high, step = _end(node, "min", kind), _end(node, "max", kind), _step(node, kind)
     if low is None or high is None:
         return None
     if sort_key(kind, low) > sort_key(kind, high):
         node.problems.add(node.where, f"min {low!r} is above max {high!r}", "swap or correct them")
         return None
-    return Range(low, high, cells)
+    return Range(low, high, cells, step)
+
+
+def _step(node: Node, kind: ColumnType) -> Scalar | None:
+    if not node.has("step"):
+        return None
+    if kind is ColumnType.FLOAT:
+        node.problems.add(node.where, "a step on a column of type float", "declare type: decimal, which has exact ones")
+        return None
+    unit = kind if kind in {ColumnType.INTEGER, ColumnType.DECIMAL} else ColumnType.INTERVAL
+    value = canonical_scalar(unit, node.fields["step"])
+    if value is None or sort_key(unit, value) <= 0:
+        node.wrong("step", f"write {EXPECTED[unit]}, above zero")
+        return None
+    if kind is ColumnType.DATE and sort_key(unit, value) % sort_key(unit, "P1D"):
+        node.wrong("step", "write whole days, like P7D")
+        return None
+    return value
 
 
 def _end(node: Node, key: str, kind: ColumnType) -> Scalar | None:

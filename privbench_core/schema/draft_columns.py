@@ -8,7 +8,7 @@ from typing import Any
 from privbench_core.schema.catalogue import FoundColumn, FoundTable
 from privbench_core.schema.catalogue_folder import CSV
 from privbench_core.schema.checks import is_contained
-from privbench_core.schema.dump import dump_domain
+from privbench_core.schema.dump import dump_domain, dump_sequence
 from privbench_core.schema.fields import UNDECIDED
 from privbench_core.schema.identifying import guess_identifying
 from privbench_core.schema.model import Column, ColumnType
@@ -53,9 +53,13 @@ def draft_column(
     flags = {"nullable": nullable, "identity": column.identity and not nullable}
     fields |= {name: True for name, value in flags.items() if value}
     default = column.default if column.default is None or is_contained(column.default) else None
+    if default != column.default:
+        notes.append("its default is left out, being no single expression")
     stored = column.sql_type if chosen.type is column.type or column.type is ColumnType.CATEGORY else None
     texts = {"sql_type": stored, "default": default, "comment": column.comment}
     fields |= {name: text for name, text in texts.items() if text is not None}
+    if column.sequence and not nullable:
+        fields["sequence"] = dump_sequence(column.sequence)
     written = flow_yaml(fields if len(fields) > 1 else fields["type"])
     remark = f" # {one_line('; '.join(notes))}" if notes else ""
     return f"      {flow_yaml(column.name)}: {written}{remark}"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from privbench_core.schema.catalogue import Catalogue, FoundKey, FoundTable
 from privbench_core.schema.checks import columns_of, parse_check
 from privbench_core.schema.draft_columns import draft_column, left_out, one_line
+from privbench_core.schema.dump import dump_generated, dump_index, one_or_list
 from privbench_core.schema.fields import UNDECIDED
-from privbench_core.schema.model import Check
+from privbench_core.schema.implied import without_implied
+from privbench_core.schema.model import Check, Generated
 from privbench_core.schema.samples import SampleColumn
 from privbench_core.schema.yaml_io import flow_yaml
 
@@ -25,9 +28,10 @@ def draft_table(
         samples: What public example rows show, by column; empty without any.
     """
     kept = {column.name for column in table.columns if column.type is not None}
-    keys, notes = _foreign_keys(table, catalogue, kept)
+    keys, implied, notes = _foreign_keys(table, catalogue, kept)
+    generated, more = _generated(table, kept)
     yield f"  {flow_yaml(table.name)}:"
-    for note in (*table.notes, *notes):
+    for note in (*table.notes, *notes, *more):
         yield one_line(f"    # left out: {note}")
     yield from _path(table, catalogue, unit, keys)
     if table.comment is not None:
@@ -41,13 +45,19 @@ def draft_table(
         yield f"    primary_key: {_names(guess or (UNDECIDED,))} # decide: {why}"
     if keys:
         yield "    foreign_keys:"
+        inside = _maybe_inside(table, catalogue, unit, keys)
         for key in keys:
             yield from _foreign_key(table, key)
-    unique = [group for group in table.unique if kept.issuperset(group)]
-    if unique:
-        yield f"    unique: {flow_yaml([list(group) for group in unique])}"
+            if key in inside:
+                todo = f"same_unit: true if not the owner key, and always to a row of the same {unit}"
+                yield one_line(f"        # decide: {todo} (rows that break it are not looked at)")
+        yield from (f"      - {_key_fields(table, key)} # follows from another key on these columns" for key in implied)
+    yield from _unique(table, primary, kept)
     yield from _checks(table, kept)
-    yield from _indexes(table, kept, has_keys=bool(keys))
+    yield from _indexes(table, kept | {column.name for column in generated}, has_keys=bool(keys))
+    if generated:
+        yield "    generated:"
+        yield from (f"      {flow_yaml(column.name)}: {flow_yaml(dump_generated(column))}" for column in generated)
     yield "    columns:"
     in_keys = set(guess).union(*(key.columns for key in keys))
     for column in table.columns:
@@ -59,6 +69,16 @@ def draft_table(
             yield draft_column(table, column, is_key=column.name in in_keys, nullable=nullable, sample=sample)
 
 
+def _unique(table: FoundTable, primary: tuple[str, ...], kept: set[str]) -> Iterator[str]:
+    """The unique sets, and the names of the keys that have some of their own."""
+    unique = [group for group in table.unique if kept.issuperset(group)]
+    if unique:
+        yield f"    unique: {flow_yaml([list(group) for group in unique])}"
+    names = {name: one_or_list(group) for group, name in table.key_names if group in {primary, *unique}}
+    if names:
+        yield f"    key_names: {flow_yaml(names)}"
+
+
 def dependants(catalogue: Catalogue, root: str) -> set[str]:
     """The tables whose foreign keys lead to ``root``, over others or not; without ``root`` itself."""
     parents = {table.name: {key.parent for key in table.foreign_keys} for table in catalogue.tables}
@@ -66,6 +86,15 @@ def dependants(catalogue: Catalogue, root: str) -> set[str]:
     while more := {name for name, above in parents.items() if above & found} - found:
         found |= more
     return found - {root}
+
+
+def _maybe_inside(table: FoundTable, catalogue: Catalogue, unit: str, keys: list[FoundKey]) -> list[FoundKey]:
+    """The keys that may stay inside of one unit: both ends have owners, and another key can be the owner's."""
+    private = dependants(catalogue, unit) | {unit}
+    leading = [key for key in keys if key.parent in private]
+    if table.name == unit:
+        return [key for key in leading if key.parent != unit]
+    return leading if table.name in private and len(leading) > 1 else []
 
 
 def _path(table: FoundTable, catalogue: Catalogue, unit: str, keys: list[FoundKey]) -> Iterator[str]:
@@ -83,8 +112,10 @@ def _likely_key(table: FoundTable) -> tuple[str, ...]:
     return tuple(found) if len(found) == 1 else ()
 
 
-def _foreign_keys(table: FoundTable, catalogue: Catalogue, kept: set[str]) -> tuple[list[FoundKey], list[str]]:
-    """The keys that can stand in a spec, and notes about the others."""
+def _foreign_keys(
+    table: FoundTable, catalogue: Catalogue, kept: set[str]
+) -> tuple[list[FoundKey], list[FoundKey], list[str]]:
+    """The keys that can stand in a spec, those that follow from them, and notes about the others."""
     usable = {
         other.name: {column.name for column in other.columns if column.type is not None}
         for other in catalogue.tables
@@ -98,25 +129,56 @@ def _foreign_keys(table: FoundTable, catalogue: Catalogue, kept: set[str]) -> tu
             notes.append(f"{where}, because {key.parent} may not be read")
         elif not (kept.issuperset(key.columns) and usable[key.parent].issuperset(key.parent_columns)):
             notes.append(f"{where}, because one of its columns is left out")
-        elif any(key.columns == other.columns for other in keys):
-            notes.append(f"{where} to {key.parent}, because these columns have one already")
         else:
             keys.append(key)
-    return keys, notes
+    required = {
+        other.name: [key for key in other.foreign_keys if not _is_optional(other, key)] for other in catalogue.tables
+    }
+    keys, implied = without_implied(keys, lambda name: required.get(name, ()))
+    single: dict[frozenset[str], FoundKey] = {}
+    for key in keys:
+        first = single.setdefault(frozenset(key.columns), key)
+        if first is not key:
+            where = f"the foreign key on ({', '.join(key.columns)}) to {key.parent}"
+            notes.append(f"{where}, because these columns have one to {first.parent} already")
+    return list(single.values()), implied, notes
+
+
+def _generated(table: FoundTable, kept: set[str]) -> tuple[list[Generated], list[str]]:
+    """The computed columns, and notes on those that are computed from something left out."""
+    generated, notes = [], []
+    for column, made_of in table.generated:
+        if kept.issuperset(made_of):
+            generated.append(column)
+        else:
+            missing = ", ".join(sorted(set(made_of) - kept))
+            notes.append(f"the computed column {column.name}, because of {missing}")
+    return generated, notes
 
 
 def _foreign_key(table: FoundTable, key: FoundKey) -> Iterator[str]:
-    there = f"{{table: {flow_yaml(key.parent)}, columns: {_list(key.parent_columns)}}}"
-    nullable = {column.name for column in table.columns if column.nullable} - set(table.primary_key)
-    optional = ", optional: true" if not nullable.isdisjoint(key.columns) else ""
     groups = [group for group in (table.primary_key, *table.unique) if group]
     if any(set(group) <= set(key.columns) for group in groups):  # unique, so the bound is known to be 1
-        yield f"      - {{columns: {_names(key.columns)}, references: {there}{optional}}}"
+        yield f"      - {_key_fields(table, key)}"
         return
     own = " (declared, not enforced, on a key to its own table)" if key.parent == table.name else ""
     several = "owner: true on one key if several lead to the unit"
     yield one_line(f"      # decide: the most rows per row of {key.parent}{own}; {several}")
-    yield f"      - {{columns: {_names(key.columns)}, references: {there}, max_children: {UNDECIDED}{optional}}}"
+    yield f"      - {_key_fields(table, key, undecided=True)}"
+
+
+def _is_optional(table: FoundTable, key: FoundKey) -> bool:
+    nullable = {column.name for column in table.columns if column.nullable} - set(table.primary_key)
+    return not nullable.isdisjoint(key.columns)
+
+
+def _key_fields(table: FoundTable, key: FoundKey, *, undecided: bool = False) -> str:
+    there = {"table": key.parent, "columns": list(key.parent_columns)}
+    fields: dict[str, Any] = {"columns": one_or_list(key.columns), "references": there}
+    fields |= {"max_children": UNDECIDED} if undecided else {}
+    fields |= {"optional": True} if _is_optional(table, key) else {}
+    texts = {"constraint": key.constraint, "actions": key.actions}
+    return flow_yaml(fields | {name: text for name, text in texts.items() if text is not None})
 
 
 def _checks(table: FoundTable, kept: set[str]) -> Iterator[str]:
@@ -135,12 +197,19 @@ def _checks(table: FoundTable, kept: set[str]) -> Iterator[str]:
 
 def _indexes(table: FoundTable, kept: set[str], *, has_keys: bool) -> Iterator[str]:
     """The indexes; an empty list where the default, one per foreign key, would make some that the source lacks."""
-    indexes = [index for index in table.indexes if kept.issuperset(index.columns)]
-    if indexes:
+    lines = []
+    for index in table.indexes:
+        missing = set(index.columns) - kept
+        if missing:
+            name = flow_yaml(index.name)
+            lines.append(one_line(f"      # left out: {name}, because of {', '.join(sorted(missing))}"))
+        else:
+            lines.append(f"      - {flow_yaml(dump_index(index))}")
+    if any(line.startswith("      - ") for line in lines):
         yield "    indexes:"
-        yield from (f"      - {{name: {flow_yaml(i.name)}, columns: {_names(i.columns)}}}" for i in indexes)
     elif table.declares_indexes and has_keys:
         yield "    indexes: []"
+    yield from lines
 
 
 def _columns(check: Check) -> frozenset[str]:
@@ -149,8 +218,4 @@ def _columns(check: Check) -> frozenset[str]:
 
 
 def _names(names: tuple[str, ...]) -> str:
-    return flow_yaml(names[0]) if len(names) == 1 else _list(names)
-
-
-def _list(names: tuple[str, ...]) -> str:
-    return flow_yaml(list(names))
+    return flow_yaml(one_or_list(names))

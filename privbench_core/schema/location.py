@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from privbench_core.errors import SourceError
@@ -18,6 +18,7 @@ _URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 _LOGIN = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*@")
 # Bare schemes of PostgreSQL leave the driver to SQLAlchemy's default of the day; we say which one we install.
 _POSTGRES = frozenset({"postgres", "postgresql"})
+_CONNECT_SECONDS = 15
 
 
 def is_url(source: str) -> bool:
@@ -46,15 +47,15 @@ def relative(location: str, folder: Path) -> str:
     return str(path.relative_to(folder)) if path.is_absolute() and path.is_relative_to(folder) else location
 
 
-def expand(source: str) -> str:
-    """``source`` with every ``${VARIABLE}`` replaced from the environment.
+def expand(source: str, what: str = "source") -> str:
+    """``source`` with every ``${VARIABLE}`` replaced from the environment; ``what`` names it in messages.
 
     Raises:
         SourceError: A variable is not set.
     """
     missing = sorted({name for name in _VARIABLE.findall(source) if name not in os.environ})
     if missing:
-        raise SourceError(f"source: the environment has no {', '.join(missing)}; set it before running privbench")
+        raise SourceError(f"{what}: the environment has no {', '.join(missing)}; set it before running privbench")
     login = _LOGIN.match(source)
     cut = login.end() if login else 0
     # A password may hold "@" or "/": what stands before the host is quoted as in URLs, the rest is taken as it is.
@@ -62,7 +63,7 @@ def expand(source: str) -> str:
     return head + _VARIABLE.sub(lambda match: os.environ[match[1]], source[cut:])
 
 
-def parse_url(url: str) -> URL:
+def parse_url(url: str, what: str = "source") -> URL:
     """The SQLAlchemy URL, with psycopg as the driver of PostgreSQL unless another is named.
 
     For PostgreSQL, ``?schema=name`` chooses the schema; the server is told by its search path.
@@ -75,7 +76,9 @@ def parse_url(url: str) -> URL:
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
-        raise SourceError("source: not a database URL; write dialect://user:${PASSWORD}@host:port/database") from None
+        raise SourceError(
+            f"{what}: not a database URL; write dialect://user:${{PASSWORD}}@host:port/database"
+        ) from None
     if parsed.drivername in _POSTGRES:
         parsed = parsed.set(drivername="postgresql+psycopg")
     schema = parsed.query.get("schema")
@@ -110,12 +113,20 @@ def open_engine(url: URL) -> Engine:
     except (ImportError, sa.exc.NoSuchModuleError):
         raise SourceError(f"source: no driver for {url.drivername}; install it beside privbench") from None
     except (sa.exc.SQLAlchemyError, ValueError, TypeError) as error:
-        found = f"cannot connect to {describe(url)} ({_reason(error, url)})"
+        found = f"cannot connect to {describe(url)} ({reason_of(error, url)})"
         raise SourceError(f"source: {found}; check the URL and the server") from None
 
 
-def _reason(error: Exception, url: URL) -> str:
-    """The driver's first line about a failed connection, without anything that was secret in the URL."""
+def connection_parameters(url: URL) -> dict[str, Any]:
+    """Parameters for psycopg: apart, because libpq quotes parts of a URL that it cannot parse in its message."""
+    query = {key: value if isinstance(value, str) else ",".join(value) for key, value in url.query.items()}
+    known = {"host": url.host, "port": url.port, "user": url.username, "password": url.password, "dbname": url.database}
+    given = {key: value for key, value in known.items() if value is not None}
+    return {"connect_timeout": _CONNECT_SECONDS, **query, **given}
+
+
+def reason_of(error: Exception, url: URL) -> str:
+    """The driver's first line about a failure, without anything that was secret in the URL."""
     text = (str(getattr(error, "orig", None) or error).strip() or type(error).__name__).splitlines()[0]
     secrets = [url.password, *(v for k, v in url.query.items() if "pass" in k.lower())]
     for secret in secrets:

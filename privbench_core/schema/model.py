@@ -7,7 +7,7 @@ Keys are tuples throughout: a single-column key is a tuple of one. Everything in
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from math import prod
@@ -68,11 +68,14 @@ class Range:
         low: Smallest value of the domain.
         high: Largest value of the domain.
         cells: How many equal cells the interval is measured in; None picks a default from the width.
+        step: What the values are apart, counted from ``low``: a number, or a span of time for dates and times; None
+            for all values of the type.
     """
 
     low: Scalar
     high: Scalar
     cells: int | None = None
+    step: Scalar | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,21 @@ Domain = Range | Values | Learn | Pattern
 
 
 @dataclass(frozen=True)
+class Sequence:
+    """How the database numbers a column, where that is not PostgreSQL's usual way.
+
+    Attributes:
+        name: Of the sequence; None for the one that PostgreSQL gives it.
+        increment: From one number to the next, above 0.
+        always: Whether the database takes no other number (GENERATED ALWAYS).
+    """
+
+    name: str | None = None
+    increment: int = 1
+    always: bool = False
+
+
+@dataclass(frozen=True)
 class Column:
     """One column.
 
@@ -118,6 +136,8 @@ class Column:
         default: The source's DEFAULT expression, kept in the DDL.
         identity: Whether the database numbers the column itself (identity, serial).
         comment: The source's comment, kept in the DDL.
+        sequence: Of an identity; None for the usual one. What stands only in the DDL has no part in a representation,
+            because releases are keyed by those, and none is bought again for the name of a sequence.
     """
 
     name: str
@@ -131,6 +151,26 @@ class Column:
     default: str | None = None
     identity: bool = False
     comment: str | None = None
+    sequence: Sequence | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A column that the database computes: kept in the DDL, neither read nor sampled.
+
+    Attributes:
+        name: Its name.
+        sql_type: Its type in PostgreSQL's words, or the name of an enum.
+        expression: SQL over the other columns of a row.
+        nullable: Whether it is without NOT NULL.
+        comment: The source's.
+    """
+
+    name: str
+    sql_type: str
+    expression: str
+    nullable: bool = True
+    comment: str | None = None
 
 
 @dataclass(frozen=True)
@@ -141,6 +181,10 @@ class ForeignKey:
         max_children: τ, the declared bound on rows per parent. Enforced along the ownership path, else only declared.
         owner: Whether this key is the child's step on its ownership path to the privacy unit.
         optional: Whether the key may be NULL (the SQL meaning: any of its columns is NULL).
+        same_unit: Whether a row and the row it refers to belong to the same privacy unit, by their ownership paths.
+            Enforced: rows that break it are not looked at.
+        constraint, actions: For the DDL alone: its name there, None for PostgreSQL's own, and clauses such as ``ON
+            DELETE CASCADE DEFERRABLE``.
     """
 
     child: str
@@ -150,6 +194,9 @@ class ForeignKey:
     max_children: int | None = None
     owner: bool = False
     optional: bool = False
+    same_unit: bool = False
+    constraint: str | None = field(default=None, repr=False)
+    actions: str | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -168,10 +215,18 @@ class Check:
 
 @dataclass(frozen=True)
 class Index:
-    """An index that no constraint makes."""
+    """An index that no constraint makes.
+
+    Attributes:
+        name: Its name.
+        columns: Those that it is about.
+        using: All that follows USING in its definition (method, expressions, order, INCLUDE, WHERE); None for a plain
+            one of ``columns``.
+    """
 
     name: str
     columns: tuple[str, ...]
+    using: str | None = None
 
 
 @dataclass(frozen=True)
@@ -199,6 +254,10 @@ class Table:
         checks, comment: As the source has them.
         indexes: Those that no constraint makes; None asks for one per foreign key, named by the target.
         dependencies: Declared in the spec, for sampling to keep.
+        implied_keys: Foreign keys that hold wherever another one on the same columns does (see `implied`): in the DDL
+            alone.
+        key_names: Columns and name of the primary key and of the unique sets that have names of their own in the DDL.
+        generated: Columns that the database computes.
     """
 
     name: str
@@ -211,6 +270,9 @@ class Table:
     indexes: tuple[Index, ...] | None = None
     dependencies: tuple[Dependency, ...] = ()
     comment: str | None = None
+    implied_keys: tuple[ForeignKey, ...] = ()
+    key_names: tuple[tuple[tuple[str, ...], str], ...] = ()
+    generated: tuple[Generated, ...] = ()
 
     def column(self, name: str) -> Column:
         """The column of that name; SpecError with a hint if there is none."""
@@ -288,6 +350,17 @@ class Schema:
             path.append(key)
             here = self.table(key.parent)
         return tuple(path)
+
+    @cached_property
+    def tables_of_units(self) -> frozenset[str]:
+        """Names of the tables whose rows' units matter to some key with ``same_unit``: both its ends, and their owners.
+
+        Sampling carries the unit of each row along in them, so that references can be drawn inside of it.
+        """
+        ends = {
+            name for t in self.private_tables for k in t.foreign_keys if k.same_unit for name in (k.child, k.parent)
+        }
+        return frozenset(ends).union(*((key.parent for key in self.ownership_path(name)) for name in ends))
 
     def max_rows_per_unit(self, table: str) -> int:
         """The enforced bound on rows of ``table`` that one unit owns: the product of τ along the ownership path."""

@@ -44,6 +44,7 @@ _BEGINNINGS = (
     (r"N?VARCHAR|N?CHAR|(TINY|MEDIUM|LONG)?TEXT|STRING|CLOB|ENUM", ColumnType.CATEGORY),
     (r"(TINY|MEDIUM|LONG)?BLOB|(VAR)?BINARY", ColumnType.BYTES),
 )
+_NO_NUMBER = re.compile(r".*(RANGE|VECTOR)$", re.IGNORECASE)  # int4range, datemultirange, int2vector
 _NESTED = re.compile(r".*\[\d*\]$|(STRUCT|MAP|UNION|LIST|ROW)\b", re.IGNORECASE)
 _CLOCK = re.compile(r"TIME\b", re.IGNORECASE)
 _MAX_PRECISION = 38
@@ -69,7 +70,7 @@ def found_column(name: str, native: str, *, nullable: bool) -> FoundColumn:
             name, None, native, nullable, note="is a time without a day; store an interval, or do without"
         )
     logical = next((kind for start, kind in _BEGINNINGS if re.match(start, native.upper())), None)
-    if logical is None:
+    if logical is None or _NO_NUMBER.match(native):
         return FoundColumn(
             name, ColumnType.TEXT, native, nullable, note=f"{native} has no type here and is read as text"
         )

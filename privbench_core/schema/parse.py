@@ -9,10 +9,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from privbench_core.errors import did_you_mean
+from privbench_core.schema.change import Change, Content, parse_change
 from privbench_core.schema.columns import parse_column
 from privbench_core.schema.fields import MAX_COUNT, Node, Problems, as_name
+from privbench_core.schema.implied import without_implied
+from privbench_core.schema.key_names import parse_actions
 from privbench_core.schema.model import Column, ColumnType, EnumType, ForeignKey, Table, Values
-from privbench_core.schema.parts import known_columns, parse_checks, parse_dependencies, parse_indexes, parse_unique
+from privbench_core.schema.parts import (
+    known_columns,
+    parse_checks,
+    parse_dependencies,
+    parse_generated,
+    parse_indexes,
+    parse_key_names,
+    parse_unique,
+)
+
+_OF_DDL = ("constraint", "actions")
+_ACTIONS = "write clauses like ON DELETE CASCADE or ON UPDATE RESTRICT DEFERRABLE INITIALLY DEFERRED"
 
 
 @dataclass(frozen=True)
@@ -22,10 +36,12 @@ class ParsedTables:
     Attributes:
         tables: In spec order, without those too broken to stand.
         orphans: ``refuse`` or ``drop`` per `ForeignKey.name`.
+        changes: How a change is noticed, for the tables whose content is not compared.
     """
 
     tables: tuple[Table, ...]
     orphans: dict[str, str]
+    changes: dict[str, Change]
 
 
 def parse_tables(node: Node, enums: tuple[EnumType, ...] = ()) -> ParsedTables:
@@ -34,10 +50,22 @@ def parse_tables(node: Node, enums: tuple[EnumType, ...] = ()) -> ParsedTables:
     drafts = {name: _table(name, raw, node.problems, named) for name, raw in node.fields.items()}
     tables = {name: table for name, table in drafts.items() if table is not None}
     orphans: dict[str, str] = {}
+    keys = {
+        table.name: _foreign_keys(table, node.fields[table.name], tables, orphans, node.problems)
+        for table in tables.values()
+    }
+    required = {name: [key for key in found if not key.optional] for name, found in keys.items()}
     for table in tuple(tables.values()):
-        keys = _foreign_keys(table, node.fields[table.name], tables, orphans, node.problems)
-        tables[table.name] = _with_enums(_with_keys(table, keys), named)
-    return ParsedTables(tuple(tables.values()), orphans)
+        kept, implied = without_implied(keys[table.name], lambda name: required.get(name, ()))
+        kept = _one_each(kept, node.problems)
+        _bare(implied, node.problems)
+        tables[table.name] = _with_enums(_with_keys(table, tuple(kept), tuple(implied)), named)
+    chosen = {
+        name: parse_change(Node(name, node.fields[name], node.problems), public=table.public)
+        for name, table in tables.items()
+    }
+    changes = {name: change for name, change in chosen.items() if change != Content()}
+    return ParsedTables(tuple(tables.values()), orphans, changes)
 
 
 def _table(name: str, raw: object, problems: Problems, enums: Mapping[str, EnumType]) -> Table | None:
@@ -46,7 +74,8 @@ def _table(name: str, raw: object, problems: Problems, enums: Mapping[str, EnumT
         return None
     node = Node(name, raw, problems)
     node.only(
-        "primary_key", "columns", "foreign_keys", "unique", "public", "checks", "indexes", "dependencies", "comment"
+        *("primary_key", "columns", "foreign_keys", "unique", "public", "checks", "indexes", "dependencies"),
+        *("comment", "key_names", "generated", "change"),
     )
     key = node.names("primary_key", "name its column, or [a, b] for several distinct ones")
     columns = node.mapping("columns", "list them as name: type")
@@ -56,11 +85,15 @@ def _table(name: str, raw: object, problems: Problems, enums: Mapping[str, EnumT
     table = Table(
         name, parsed, key or (), public=node.flag("public"), unique=parse_unique(node), checks=parse_checks(node),
         indexes=parse_indexes(node), dependencies=parse_dependencies(node), comment=node.text("comment", "write text"),
+        key_names=parse_key_names(node), generated=parse_generated(node, enums),
     )  # fmt: skip
-    groups = [table.primary_key, *table.unique, *(index.columns for index in table.indexes or ())]
+    groups = [table.primary_key, *table.unique]
     groups += [part for rule in table.dependencies for part in (rule.determinant, rule.dependent)]
     for group in groups:
         known_columns(group, table, problems)
+    computed = {column.name for column in table.generated}
+    for index in table.indexes or ():
+        known_columns(tuple(name for name in index.columns if name not in computed), table, problems)
     return table
 
 
@@ -81,16 +114,34 @@ def _foreign_keys(
             problems.broken |= {f"{table.name}.{column}" for column in (named if isinstance(named, list) else [named])}
             problems.broken.add(f"{table.name}.foreign_keys")
             continue
-        if any(key.columns == other.columns for other in keys):
-            problems.add(key.name, "two foreign keys on the same columns", "keep one of them")
-            continue
         policy = item.get("on_orphan", "refuse")
         if policy not in ("refuse", "drop"):  # no set: what stands there may have no hash
             Node(key.name, item, problems).wrong("on_orphan", "write refuse or drop")
             policy = "refuse"
-        orphans[key.name] = policy
+        # Of two keys on the same columns one follows from the other, and drops with it.
+        orphans[key.name] = "drop" if "drop" in (policy, orphans.get(key.name)) else "refuse"
         keys.append(key)
     return tuple(keys)
+
+
+def _one_each(keys: list[ForeignKey], problems: Problems) -> list[ForeignKey]:
+    """The first of several keys on the same columns; the others are reported."""
+    kept: dict[frozenset[str], ForeignKey] = {}
+    for key in keys:
+        first = kept.setdefault(frozenset(key.columns), key)
+        if first is not key:
+            found = f"two foreign keys on the same columns, to {first.parent} and to {key.parent}"
+            todo = f"keep one, or declare a required key of {first.parent} that leads to {key.parent} (or the reverse)"
+            problems.add(key.name, found, todo)
+    return list(kept.values())
+
+
+def _bare(implied: list[ForeignKey], problems: Problems) -> None:
+    """A key that follows from another has nothing to declare of its own."""
+    for key in implied:
+        if key.owner or key.same_unit or key.max_children is not None:
+            found = f"the key to {key.parent} follows from the other one on the same columns"
+            problems.add(key.name, found, "declare owner, max_children and same_unit on that one")
 
 
 def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignKey | None:
@@ -99,11 +150,26 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
         return None
     name = ForeignKey(table.name, columns, "", ()).name
     node = Node(name, bare.fields, bare.problems)
-    node.only("columns", "references", "max_children", "owner", "optional", "on_orphan")
+    known = (
+        "columns",
+        "references",
+        "max_children",
+        "owner",
+        "optional",
+        "same_unit",
+        "on_orphan",
+        "constraint",
+        "actions",
+    )
+    node.only(*known)
     children = node.count("max_children", 1, MAX_COUNT, "declare the most rows one parent row may have, 1 or more")
     if node.has("max_children") and children is None:
         children = 1  # reported already: `validate` need not find it missing as well
-    owner, optional = node.flag("owner"), node.flag("optional")
+    owner, optional, same_unit = (node.flag(name) for name in ("owner", "optional", "same_unit"))
+    constraint = node.text("constraint", "write the constraint's name")
+    actions = parse_actions(node.text("actions", _ACTIONS) or "")
+    if node.has("actions") and actions is None:
+        node.wrong("actions", _ACTIONS)
     target = node.fields.get("references")
     inner = Node(name, target if isinstance(target, dict) else {"table": target}, node.problems)
     inner.only("table", "columns")
@@ -127,10 +193,10 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
     order = next((group for group in (key, *tables[parent].unique) if set(group) == set(wanted)), wanted)
     pairs = sorted(zip(wanted, columns, strict=True), key=lambda pair: order.index(pair[0]))
     wanted, columns = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
-    return ForeignKey(table.name, columns, parent, wanted, children, owner, optional)
+    return ForeignKey(table.name, columns, parent, wanted, children, owner, optional, same_unit, constraint, actions)
 
 
-def _with_keys(table: Table, keys: tuple[ForeignKey, ...]) -> Table:
+def _with_keys(table: Table, keys: tuple[ForeignKey, ...], implied: tuple[ForeignKey, ...]) -> Table:
     """The table with its foreign keys; the columns of an optional one become nullable if none is declared so."""
     fixed = set(table.primary_key).union(*(key.columns for key in keys if not key.optional))
     nullable = {column.name for column in table.columns if column.nullable}
@@ -138,7 +204,7 @@ def _with_keys(table: Table, keys: tuple[ForeignKey, ...]) -> Table:
         if key.optional and nullable.isdisjoint(key.columns):
             nullable |= set(key.columns) - fixed
     columns = tuple(replace(column, nullable=column.name in nullable) for column in table.columns)
-    return replace(table, columns=columns, foreign_keys=keys)
+    return replace(table, columns=columns, foreign_keys=keys, implied_keys=implied)
 
 
 def _with_enums(table: Table, enums: Mapping[str, EnumType]) -> Table:

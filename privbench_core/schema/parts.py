@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.fields import Node, Problems
-from privbench_core.schema.model import Check, ColumnType, Dependency, EnumType, Index, Table
+from privbench_core.schema.model import Check, ColumnType, Dependency, EnumType, Generated, Index, Table
 from privbench_core.schema.scalars import canonical_scalar
 
 _UNIQUE = "write a list of lists of column names, like [[a, b], [c]]"
 _CHECKS = "write a list like [{name: .., expression: 'low <= high'}]"
 _INDEXES = "write a list like [{name: .., columns: [a, b]}]; [] for none"
+_KEY_NAMES = "write a mapping like {orders_pk: id, one_each: [a, b]}"
+_GENERATED = "write a mapping like {total: {sql_type: integer, expression: a + b}}"
 _DEPENDENCIES = "write a list like [{determinant: city, dependent: state}]"
 _ENUMS = "write a mapping of names to lists of values, like {mood: [calm, cross]}"
+# Whatever the type is, it cannot end the definition of its column.
+_PLAIN_TYPE = re.compile(r"[a-z][a-z0-9_ ]*(\(\d+(,\d+)?\))?[a-z ]*(\[\])*")
 
 
 def parse_unique(node: Node) -> tuple[tuple[str, ...], ...]:
@@ -44,12 +51,42 @@ def parse_indexes(node: Node) -> tuple[Index, ...] | None:
         return None
     indexes = []
     for item in node.items("indexes", _INDEXES):
-        item.only("name", "columns")
+        item.only("name", "columns", "using")
         name = item.name("name", "name the index")
         columns = item.names("columns", "name its column, or [a, b] for several distinct ones")
+        using = item.text("using", "write what follows USING, like 'gin (doc)'")
         if name is not None and columns is not None:
-            indexes.append(Index(name, columns))
+            indexes.append(Index(name, columns, using))
     return tuple(indexes)
+
+
+def parse_key_names(node: Node) -> tuple[tuple[tuple[str, ...], str], ...]:
+    """The columns and names of the primary and unique keys that have names of their own."""
+    if node.fields.get("key_names") in (None, {}):
+        return ()
+    listed = node.mapping("key_names", _KEY_NAMES)
+    named = Node(node.where, listed.fields if listed else {}, node.problems)
+    found = ((named.names(name, _KEY_NAMES), name) for name in named.fields)
+    return tuple((group, name) for group, name in found if group is not None)
+
+
+def parse_generated(node: Node, enums: Mapping[str, EnumType]) -> tuple[Generated, ...]:
+    """The columns that the database computes."""
+    if node.fields.get("generated") in (None, {}):
+        return ()
+    listed = node.mapping("generated", _GENERATED)
+    found = []
+    for name, raw in listed.fields.items() if listed else ():
+        item = Node(f"{node.where}.{name}", raw if isinstance(raw, dict) else {}, node.problems)
+        item.only("sql_type", "expression", "nullable", "comment")
+        sql_type = item.name("sql_type", "name a type of PostgreSQL, or an enum of this file")
+        expression = item.name("expression", "write an expression in SQL, in quotes")
+        if sql_type is not None and sql_type not in enums and not _PLAIN_TYPE.fullmatch(sql_type):
+            item.wrong("sql_type", "name a type of PostgreSQL in small letters, or an enum of this file")
+        elif sql_type is not None and expression is not None:
+            nullable = "nullable" not in item.fields or item.flag("nullable")
+            found.append(Generated(name, sql_type, expression, nullable, item.text("comment", "write text")))
+    return tuple(found)
 
 
 def parse_dependencies(node: Node) -> tuple[Dependency, ...]:

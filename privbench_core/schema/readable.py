@@ -6,6 +6,7 @@ stores what it prints as something else again. A spec is read by people, and mus
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr
 
 _DIALECT = "postgres"
+_TEXT = r"'(?:[^']|'')*'"
+_VARYING = re.compile(r"(?<=')::character varying(?=,|$)")
+_CAST_LIST = re.compile(rf"\(ARRAY\[((?:{_TEXT}::character varying(?:, )?)+)\]\)::text\[\]")
+_CAST_TWICE = re.compile(rf"\(({_TEXT})::character varying\)::text")
 
 
 def readable(expression: str, textual: Collection[str] = ()) -> str:
@@ -30,6 +35,7 @@ def readable(expression: str, textual: Collection[str] = ()) -> str:
     >>> readable("((kind)::text = ANY ((ARRAY['a'::character varying, 'b'::character varying])::text[]))", ["kind"])
     "kind IN ('a', 'b')"
     """
+    expression = _with_one_cast(expression)
     tree = parse_check(expression)
     if tree is None or not _is_simple(tree):
         return expression
@@ -46,6 +52,12 @@ def readable(expression: str, textual: Collection[str] = ()) -> str:
     return before
 
 
+def _with_one_cast(expression: str) -> str:
+    """Texts of a list, which PostgreSQL casts twice: what it stores of the one form is printed as the other."""
+    inside = _CAST_LIST.sub(lambda found: f"ARRAY[{_VARYING.sub('::text', found[1])}]", expression)
+    return _CAST_TWICE.sub(r"\1::text", inside)
+
+
 def _is_simple(tree: Expr) -> bool:
     """Whether a tree holds only what the steps below, and sqlglot's own spelling, keep the meaning of."""
     from sqlglot import exp
@@ -53,7 +65,7 @@ def _is_simple(tree: Expr) -> bool:
     known = (
         exp.And, exp.Or, exp.Not, exp.Paren, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between, exp.In,
         exp.Is, exp.Null, exp.Boolean, exp.Literal, exp.Column, exp.Identifier, exp.Cast, exp.DataType, exp.Array,
-        exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg,
+        exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Like, exp.ILike,
     )  # fmt: skip
 
     def fits(node: Expr) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from privbench_core.schema.catalogue import Catalogue, FoundTable, read_catalogue
+from privbench_core.schema.draft_columns import one_line
 from privbench_core.schema.draft_tables import dependants, draft_table
 from privbench_core.schema.fields import UNDECIDED
 from privbench_core.schema.identifying import tells_of_persons
@@ -61,6 +62,7 @@ def reflect(source: str, name: str | None = None, sample_dir: Path | None = None
             lines += [f"  # left out: {flow_yaml(table.name)} may not be read by this login; grant SELECT on it", ""]
         else:
             lines += [*draft_table(table, catalogue, unit, samples.get(table.name, {})), ""]
+    lines += [one_line(f"  # left out: {note}") for note in catalogue.notes]
     looked = "was read but those of the public example data" if sample_dir else "was read"
     return _INTRODUCTION.format(looked=looked) + "\n".join(lines).rstrip() + "\n"
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from privbench_core.errors import SpecError
+from privbench_core.schema.change import Change
 from privbench_core.schema.dump import dump_enums, dump_tables
 from privbench_core.schema.fields import Node, Problems, as_number
 from privbench_core.schema.location import home, relative, resolve
@@ -30,6 +31,7 @@ _PUBLIC_TEXT = (
     "the text of the queries is published, so declare that it says nothing about private rows: write public: true, "
     "or leave the workload out"
 )
+_LEDGER = re.compile(r"(postgres(ql(\+psycopg)?)?://\S+|\$\{\w+\})$")
 _CRON_FIELDS = 5
 _CRON_FIELD = re.compile(r"[\d*/,\-A-Za-z?#]+")
 
@@ -51,8 +53,11 @@ class Spec:
         state: Folder of the ledger and the releases.
         orphans: ``refuse`` or ``drop`` per `ForeignKey.name`.
         schedule: Cron expression of the refresh, or None.
+        observe: Cron expression of the looks for changes of the source, or None.
+        ledger: URL of the PostgreSQL database that holds the ledger, as written; None for a file in ``state``.
         workload: Absolute path of a file of queries to publish with the data, or None. The owner declares their text
             public.
+        changes: How a change of a table is noticed, where it is not by comparing its content.
     """
 
     schema: Schema
@@ -67,7 +72,10 @@ class Spec:
     state: Path = Path(_DEFAULT_STATE)
     orphans: Mapping[str, str] = field(default_factory=dict)
     schedule: str | None = None
+    observe: str | None = None
     workload: Path | None = None
+    changes: Mapping[str, Change] = field(default_factory=dict)
+    ledger: str | None = field(default=None, repr=False)  # may hold a password
 
 
 def load_spec(path: str | Path) -> Spec:
@@ -94,16 +102,19 @@ def load_spec(path: str | Path) -> Spec:
 
 
 def _spec(node: Node, path: Path) -> Spec | None:
-    node.only("database", "source", "privacy", "synthesizer", "schedule", "state", "workload", "enums", "tables")
+    node.only(
+        "database", "source", "privacy", "synthesizer", "schedule", "observe", "state", "workload", "enums", "tables"
+    )
     database = node.name("database", "name the database")
     source = node.name("source", "write a folder, a DuckDB file or a database URL")
     state = node.name("state", "write a folder") if node.has("state") else _DEFAULT_STATE
     synthesizer, options = _synthesizer(node)
-    schedule = _schedule(node)
+    schedule, observe = _cron(node, "schedule"), _cron(node, "observe")
     workload = _workload(node, path.parent)
     privacy = node.mapping("privacy", "declare unit, delta, epsilons and lifetime")
     unit = privacy.name("unit", "name the table whose rows are protected") if privacy else None
     budget = _budget(privacy) if privacy else None
+    ledger = _ledger(privacy) if privacy else None
     tables = node.mapping("tables", "list them as name: {primary_key:, columns:}")
     if tables is None:
         return None
@@ -118,7 +129,8 @@ def _spec(node: Node, path: Path) -> Spec | None:
     folder = path.parent
     return Spec(
         schema, resolve(source, folder), path, **budget, synthesizer=synthesizer, options=options,
-        state=Path(resolve(state, folder)), orphans=parsed.orphans, schedule=schedule, workload=workload,
+        state=Path(resolve(state, folder)), orphans=parsed.orphans, schedule=schedule, observe=observe,
+        workload=workload, changes=parsed.changes, ledger=ledger,
     )  # fmt: skip
 
 
@@ -133,13 +145,13 @@ def _synthesizer(node: Node) -> tuple[str, dict[str, Any]]:
     return inner.name("name", "name a synthesizer, like privbench") or _DEFAULT_SYNTHESIZER, options
 
 
-def _schedule(node: Node) -> str | None:
-    raw = node.fields.get("schedule")
+def _cron(node: Node, key: str) -> str | None:
+    raw = node.fields.get(key)
     if raw is None:
         return None
     parts = raw.split() if isinstance(raw, str) else []
     if len(parts) != _CRON_FIELDS or not all(_CRON_FIELD.fullmatch(part) for part in parts):
-        node.wrong("schedule", 'write five cron fields in quotes, like "0 3 * * 1"')
+        node.wrong(key, 'write five cron fields in quotes, like "0 3 * * 1"')
         return None
     return " ".join(parts)
 
@@ -161,7 +173,7 @@ def _workload(node: Node, folder: Path) -> Path | None:
 
 def _budget(node: Node) -> dict[str, Any] | None:
     """The budget fields of `Spec`, or None if one of them is missing or wrong."""
-    node.only("unit", "delta", "epsilons", "lifetime")
+    node.only("unit", "delta", "epsilons", "lifetime", "ledger")
     delta = _delta(node, "write 0 for pure differential privacy, or a small number like 1.0e-9")
     epsilons = _epsilons(node)
     raw = node.fields.get("lifetime")
@@ -178,6 +190,19 @@ def _budget(node: Node) -> dict[str, Any] | None:
     if total < min(epsilons):
         lifetime.wrong("epsilon", f"it cannot pay for the smallest release, {min(epsilons)!r}; raise it")
     return {"epsilons": epsilons, "delta": delta, "lifetime_epsilon": total, "lifetime_delta": total_delta}
+
+
+def _ledger(privacy: Node) -> str | None:
+    raw = privacy.fields.get("ledger")
+    if raw is None:
+        return None
+    if not isinstance(raw, str) or not _LEDGER.match(raw):
+        # The text is not repeated: it may hold a password.
+        privacy.problems.lines.append(
+            "privacy.ledger: not a PostgreSQL URL; write postgresql://user:${PASSWORD}@host/database, or ${VARIABLE}"
+        )
+        return None
+    return raw
 
 
 def _delta(node: Node, todo: str) -> float | None:
@@ -203,21 +228,25 @@ def _epsilons(node: Node) -> tuple[float, ...]:
 def dump_spec(spec: Spec) -> str:
     """The spec as YAML; `load_spec` of it, saved at ``spec.path``, gives an equal spec."""
     folder = spec.path.parent
-    privacy = {
+    privacy: dict[str, Any] = {
         "unit": spec.schema.unit,
         "delta": spec.delta,
         "epsilons": list(spec.epsilons),
         "lifetime": {"epsilon": spec.lifetime_epsilon, "delta": spec.lifetime_delta},
     }
+    if spec.ledger:
+        privacy["ledger"] = spec.ledger
     named = {"name": spec.synthesizer, "options": dict(spec.options)}
     content: dict[str, Any] = {"database": spec.schema.name, "source": relative(spec.source, folder)}
     content |= {"privacy": privacy, "synthesizer": named if spec.options else spec.synthesizer}
     if spec.schedule:
         content["schedule"] = spec.schedule
+    if spec.observe:
+        content["observe"] = spec.observe
     content["state"] = relative(str(spec.state), folder)
     if spec.workload:
         content["workload"] = {"file": relative(str(spec.workload), folder), "public": True}
     if spec.schema.enums:
         content["enums"] = dump_enums(spec.schema)
-    content["tables"] = dump_tables(spec.schema, spec.orphans)
+    content["tables"] = dump_tables(spec.schema, spec.orphans, spec.changes)
     return write_yaml(content)

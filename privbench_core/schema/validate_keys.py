@@ -35,7 +35,7 @@ def find_key_problems(schema: Schema, broken: Collection[str] = ()) -> list[str]
     problems = list(_cycles(schema))
     for table in schema.tables:
         for key in table.foreign_keys:
-            problems += [*_reference(table, key, schema, broken), *_bound(table, key, schema)]
+            problems += [*_reference(table, key, schema, broken), *_bound(table, key, schema), *_same_unit(key, schema)]
     return [*problems, *_ownership(schema, broken)]
 
 
@@ -54,12 +54,24 @@ def _bound(table: Table, key: ForeignKey, schema: Schema) -> Iterator[str]:
     if table.public and not parent.public:
         todo = "make both public or both private"
         yield f"{key.name}: a public table refers to the private table {parent.name}; {todo}"
-    elif not parent.public and key.max_children is None:
+    elif not parent.public and key.max_children is None and not key.same_unit:
         todo = f"declare the most {table.name} rows one {parent.name} row may have"
         yield f"{key.name}: max_children is missing; {todo}"
     elif (key.max_children or 1) > 1 and _is_unique(table, key):
         found = f"max_children is {key.max_children}, but the key is unique in {table.name}"
         yield f"{key.name}: {found}; write 1, or leave it out"
+
+
+def _same_unit(key: ForeignKey, schema: Schema) -> Iterator[str]:
+    """Where a key is said to stay inside of a unit though that means nothing, or could not be otherwise."""
+    if not key.same_unit:
+        return
+    if schema.table(key.parent).public:
+        yield f"{key.name}: same_unit: true on a key to a public table, whose rows belong to no unit; remove it"
+    elif key.owner:
+        yield f"{key.name}: same_unit: true on the owner key, where it always holds; remove it"
+    elif key.child == key.parent == schema.unit:
+        yield f"{key.name}: same_unit: true between rows of {schema.unit}, each a unit of its own; remove it"
 
 
 def _reference(table: Table, key: ForeignKey, schema: Schema, broken: Collection[str]) -> Iterator[str]:
@@ -174,7 +186,10 @@ def _path(schema: Schema, table: Table, marked: list[ForeignKey], candidates: li
         todo = f"add a foreign key that leads to {schema.unit}, or declare public: true"
         yield f"{table.name}: a private table with no path to the privacy unit; {todo}"
     elif not marked:
-        how = "the one whose parent the row is about: there max_children is enforced, on the others only declared"
+        how = (
+            "the one whose parent the row is about: there max_children is enforced, on the others only declared, unless"
+            " they have same_unit: true"
+        )
         yield f"{table.name}: several paths lead to the privacy unit; mark one of {names} with owner: true ({how})"
     elif marked[0] not in candidates and marked[0].parent != table.name:
         found = f"owner: true, but {marked[0].parent} has no path of its own to {schema.unit}"

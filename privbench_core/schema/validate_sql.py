@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 
@@ -12,6 +13,7 @@ from privbench_core.schema.model import Column, ColumnType, EnumType, Learn, Pat
 from privbench_core.schema.sql_types import SqlType, default_sql_type, parse_sql_type
 
 _SIZED = frozenset({ColumnType.TEXT, ColumnType.BYTES, ColumnType.JSON})
+_METHOD = re.compile(r"[a-z]+ ?\(")
 _OUTSIDE = "is no single expression; it must not leave its brackets or hold comments"
 
 
@@ -32,7 +34,7 @@ def find_sql_problems(schema: Schema, broken: Collection[str] = ()) -> list[str]
             else:
                 found = _sql_type(column, is_key=column.name in table.key_columns)
             problems += [f"{place}: {problem}" for problem in (*found, *_default(column))]
-        problems += [*_checks(table), *_dependencies(table)]
+        problems += [*_checks(table), *_dependencies(table), *_computed(table), *_using(table), *_key_names(table)]
     return [*problems, *_index_names(schema)]
 
 
@@ -100,16 +102,52 @@ def _default(column: Column) -> Iterator[str]:
 def _checks(table: Table) -> Iterator[str]:
     names = Counter(check.name for check in table.checks)
     yield from (f"{table.name}: two checks are called {name}; rename one" for name, n in names.items() if n > 1)
-    known = {column.name for column in table.columns}
     for check in table.checks:
-        place = f"{table.name}: the check {check.name}"
-        tree = parse_check(check.expression)
-        if not is_contained(check.expression):
-            yield f"{place} {_OUTSIDE}"
-        for name in sorted(columns_of(tree) - known) if tree is not None else ():
-            quoted = next((column for column in known if column.lower() == name), None)
-            hint = f'write "{quoted}" in double quotes' if quoted else did_you_mean(name, known)
-            yield f"{place} refers to {name}, which is no column; {hint}"
+        yield from _expression(table, f"{table.name}: the check {check.name}", check.expression)
+
+
+def _computed(table: Table) -> Iterator[str]:
+    for column in table.generated:
+        place = f"{table.name}.{column.name}"
+        if any(other.name.casefold() == column.name.casefold() for other in table.columns):
+            yield f"{place}: both a column and generated; remove one"
+        yield from _expression(table, f"{place}: the expression", column.expression)
+
+
+def _expression(table: Table, place: str, expression: str) -> Iterator[str]:
+    """That an expression stays inside of its brackets, and names columns of its table."""
+    known = {column.name for column in table.columns}
+    tree = parse_check(expression)
+    if not is_contained(expression):
+        yield f"{place} {_OUTSIDE}"
+    for name in sorted(columns_of(tree) - known) if tree is not None else ():
+        quoted = next((column for column in known if column.lower() == name), None)
+        hint = f'write "{quoted}" in double quotes' if quoted else did_you_mean(name, known)
+        yield f"{place} refers to {name}, which is no column; {hint}"
+
+
+def _using(table: Table) -> Iterator[str]:
+    for index in table.indexes or ():
+        if index.using is not None and not (_METHOD.match(index.using) and is_contained(index.using)):
+            todo = "write what follows USING in its definition, like 'gin (doc)'"
+            yield f"{table.name}: the index {index.name}: using is {index.using!r}; {todo}"
+
+
+def _key_names(table: Table) -> Iterator[str]:
+    groups = {table.primary_key, *table.unique}
+    named = Counter(group for group, _ in table.key_names)
+    for group, name in table.key_names:
+        columns = ", ".join(group)
+        if group not in groups:
+            found = f"{name} names ({columns}), which is neither the primary key nor declared unique"
+            yield f"{table.name}: key_names: {found}; remove it, or declare unique: [[{columns}]]"
+        elif named[group] > 1:
+            yield f"{table.name}: key_names: ({columns}) has two names; keep one"
+    constraints = Counter(key.constraint for key in (*table.foreign_keys, *table.implied_keys) if key.constraint)
+    constraints += Counter([*(check.name for check in table.checks), *(name for _, name in table.key_names)])
+    yield from (
+        f"{table.name}: two constraints are called {name}; rename one" for name, n in constraints.items() if n > 1
+    )
 
 
 def _dependencies(table: Table) -> Iterator[str]:
@@ -122,9 +160,15 @@ def _dependencies(table: Table) -> Iterator[str]:
 
 
 def _index_names(schema: Schema) -> Iterator[str]:
-    tables = Counter(table.name for table in schema.tables)
-    names = tables + Counter(index.name for table in schema.tables for index in table.indexes or ())
-    for name, count in names.items():
-        if count > 1:
-            what = "an index is called like a table" if name in tables else "two indexes have this name"
+    found = [(table.name, "a table") for table in schema.tables]
+    found += [(index.name, "an index") for table in schema.tables for index in table.indexes or ()]
+    found += [(name, "a key") for table in schema.tables for _, name in table.key_names]
+    counted = (column.sequence for table in schema.tables for column in table.columns if column.sequence)
+    found += [(sequence.name, "a sequence") for sequence in counted if sequence.name is not None]
+    kinds: dict[str, list[str]] = {}
+    for name, kind in found:
+        kinds.setdefault(name, []).append(kind)
+    for name, (first, *others) in kinds.items():
+        if others:
+            what = f"{others[0]} is called like {first}" if first != "an index" else "two indexes have this name"
             yield f"{name}: {what}, and PostgreSQL keeps both in one list; rename one"

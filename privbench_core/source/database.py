@@ -15,12 +15,14 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from privbench_core.errors import SourceError
+from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.location import describe, open_engine, parse_url
 from privbench_core.schema.model import ColumnType, Table
 from privbench_core.source import postgres
-from privbench_core.source.base import check_columns, check_table
+from privbench_core.source.base import check_columns, check_table, check_watermark
 from privbench_core.source.cast import canonical_table
 from privbench_core.source.fingerprint import fingerprint_rows
+from privbench_core.source.version import XMIN, failed_query, version_of, watermark_sql
 
 _CHUNK = 50_000  # rows fetched at a time: the only ones that stand as Python objects
 _TEXTUAL = frozenset({ColumnType.CATEGORY, ColumnType.TEXT})
@@ -55,6 +57,31 @@ class DatabaseSource:
         """See `Source.fingerprint`."""
         return fingerprint_rows(table, self.read(table))
 
+    def version(self, table: Table, change: Watermark | VersionQuery) -> str:
+        """See `Source.version`."""
+        with self._connect() as connection:
+            is_postgres = connection.dialect.name == "postgresql"
+            if is_postgres:
+                connection.exec_driver_sql("SET TRANSACTION READ ONLY")
+                connection.exec_driver_sql("SET TimeZone = 'UTC'")  # for moments that come back as text
+            check_table(table.name, _tables(connection))
+            if isinstance(change, VersionQuery):
+                try:
+                    return version_of(table.name, _two_rows(connection, change.sql))
+                except sa.exc.SQLAlchemyError as error:
+                    raise failed_query(table.name, getattr(error, "orig", None) or error) from None
+            is_xmin = is_postgres and change.column == XMIN
+            if not is_xmin:
+                known = [column["name"] for column in sa.inspect(connection).get_columns(table.name)]
+                check_watermark(table.name, change.column, known)
+            quote = connection.dialect.identifier_preparer.quote_identifier
+            statement = watermark_sql(quote(table.name), quote(change.column), xmin=is_xmin)
+            return version_of(table.name, _two_rows(connection, statement))
+
+    def stored(self, tables: Sequence[Table]) -> dict[str, str]:
+        """See `Source.stored`: a server's bytes are out of reach."""
+        return {}
+
     @contextmanager
     def _connect(self) -> Iterator[sa.Connection]:
         url = parse_url(self.url)
@@ -72,6 +99,11 @@ class DatabaseSource:
 def _tables(connection: sa.Connection) -> list[str]:
     inspector = sa.inspect(connection)
     return sorted({*inspector.get_table_names(), *inspector.get_view_names()})
+
+
+def _two_rows(connection: sa.Connection, statement: str) -> Sequence[sa.Row[Any]]:
+    """The first rows of a result. Without parameters nothing is formatted, so a per cent sign stays single."""
+    return connection.execution_options(no_parameters=True).exec_driver_sql(statement).fetchmany(2)
 
 
 def _selected(table: Table, found: dict[str, sa.types.TypeEngine[Any]]) -> list[sa.Label[Any]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +11,13 @@ import duckdb
 import pyarrow as pa
 
 from privbench_core.errors import SourceError
+from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.ddl import quote_identifier
 from privbench_core.schema.model import Table
-from privbench_core.source.base import check_columns, check_table
+from privbench_core.source.base import check_columns, check_table, check_watermark
 from privbench_core.source.cast import canonical_table
-from privbench_core.source.fingerprint import fingerprint_rows
+from privbench_core.source.fingerprint import fingerprint_files, fingerprint_rows
+from privbench_core.source.version import failed_query, version_of, watermark_sql
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,32 @@ class DuckDBSource:
     def fingerprint(self, table: Table) -> str:
         """See `Source.fingerprint`."""
         return fingerprint_rows(table, self.read(table))
+
+    def version(self, table: Table, change: Watermark | VersionQuery) -> str:
+        """See `Source.version`."""
+        with self._open() as connection:
+            columns = _columns(connection)
+            check_table(table.name, columns)
+            if isinstance(change, Watermark):
+                check_watermark(table.name, change.column, columns[table.name])
+                statement = watermark_sql(f"main.{quote_identifier(table.name)}", quote_identifier(change.column))
+                return version_of(table.name, connection.sql(statement).fetchall())
+            try:
+                cursor = connection.execute(change.sql)
+                return version_of(table.name, cursor.fetchmany(2))
+            except duckdb.Error as error:  # its text may quote values
+                raise failed_query(table.name, error) from None
+
+    def stored(self, tables: Sequence[Table]) -> dict[str, str]:
+        """See `Source.stored`: all tables share the file, and what was written and is not in it yet."""
+        query = "SELECT table_name FROM duckdb_tables() WHERE NOT internal AND schema_name = 'main'"
+        with self._open() as connection:
+            held = {name for (name,) in connection.sql(query).fetchall()}
+        log = self.path.with_name(f"{self.path.name}.wal")
+        with suppress(OSError):  # whoever reads a table is told
+            digest = fingerprint_files(path for path in (self.path, log) if path.exists())
+            return {table.name: digest for table in tables if table.name in held}
+        return {}
 
     @contextmanager
     def _open(self) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -1,7 +1,7 @@
 """A digest of a table's content.
 
-It names what a release was paid for, so it must change exactly when the content does. Files are therefore not hashed
-as bytes: a rewritten Parquet file with the same rows, another order of rows (PostgreSQL promises none) or a column the
+It names what a release was paid for, so it must change exactly when the content does. The bytes of a file are no such
+name: a rewritten Parquet file with the same rows, another order of rows (PostgreSQL promises none) or a column the
 spec leaves out would make the owner pay twice for the same data. Canonical rows in primary-key order are hashed.
 The digest is as private as the rows themselves; whoever keeps it outside of the ledger must key it first.
 """
@@ -9,6 +9,8 @@ The digest is as private as the rows themselves; whoever keeps it outside of the
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 16  # rows hashed together; fixed, so that chunking does not matter
 _DIGEST = 16  # bytes
+_READ = 1 << 20  # bytes of a file at a time
 
 
 def fingerprint_rows(table: Table, rows: pa.Table) -> str:
@@ -43,6 +46,23 @@ def fingerprint_rows(table: Table, rows: pa.Table) -> str:
         for column in block.columns:
             for part in _parts(column.combine_chunks()):
                 digest.update(part)
+    return digest.hexdigest()
+
+
+def fingerprint_files(paths: Iterable[Path]) -> str:
+    """The digest of the bytes of some files, their names and sizes: a way to see that there is nothing new to read.
+
+    Raises:
+        OSError: One of them cannot be read.
+    """
+    digest = hashlib.blake2b(digest_size=_DIGEST)
+    for path in paths:
+        with path.open("rb") as file:
+            size = 0
+            while block := file.read(_READ):
+                size += len(block)
+                digest.update(block)
+        digest.update(f"\0{path.name}\0{size}\0".encode())
     return digest.hexdigest()
 
 

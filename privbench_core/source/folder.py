@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +13,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from privbench_core.errors import SourceError
+from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.model import Table
 from privbench_core.source.base import check_columns, check_table
 from privbench_core.source.cast import canonical_table
-from privbench_core.source.fingerprint import fingerprint_rows
+from privbench_core.source.fingerprint import fingerprint_files, fingerprint_rows
 
 _SUFFIXES = frozenset({".parquet", ".csv"})
 
@@ -45,6 +48,23 @@ class FolderSource:
     def fingerprint(self, table: Table) -> str:
         """See `Source.fingerprint`."""
         return fingerprint_rows(table, self.read(table))
+
+    def version(self, table: Table, change: Watermark | VersionQuery) -> str:
+        """See `Source.version`. A folder has none."""
+        asked = "watermark" if isinstance(change, Watermark) else "sql"
+        found = f"change: {{{asked}: ..}} needs a database, and the source is a folder"
+        raise SourceError(
+            f"{table.name}: {found}; remove the line: files whose bytes did not change are not read again"
+        )
+
+    def stored(self, tables: Sequence[Table]) -> dict[str, str]:
+        """See `Source.stored`."""
+        digests: dict[str, str] = {}
+        files = {table.name: [path for path in self._files() if path.stem == table.name] for table in tables}
+        for name, paths in files.items():
+            with suppress(OSError):  # whoever reads the table is told
+                digests |= {name: fingerprint_files(paths)} if paths else {}
+        return digests
 
     def _files(self) -> list[Path]:
         try:

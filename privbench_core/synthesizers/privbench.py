@@ -22,7 +22,7 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepContext
 from privbench_core.synthesizers.options import parsed
 from privbench_core.synthesizers.stages.assemble import refuse_impossible, whole_plan
-from privbench_core.synthesizers.stages.link import link_step, lookup_step
+from privbench_core.synthesizers.stages.link import determined, link_step, lookup_step
 from privbench_core.synthesizers.stages.model import model_step
 from privbench_core.synthesizers.stages.profile import Profile, lists_to_learn, profile_step
 from privbench_core.synthesizers.stages.validate import FidelityLimits
@@ -137,4 +137,6 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
 def _link_size(schema: Schema, key: ForeignKey) -> int:
     """Weight of a key in sharing out 1 - γ: the attributes it may tie together."""
     parent = schema.table(key.parent)
+    if determined(schema, key):
+        return 1 + (len(schema.table(key.child).attributes) if key.optional else 0)
     return 1 + len(schema.table(key.child).attributes) + (1 if parent.public else len(parent.attributes))

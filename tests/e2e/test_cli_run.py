@@ -19,6 +19,7 @@ import duckdb
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
+RELEASED = "select step from reservation join result on result.reservation = reservation.id"
 COMMAND = (sys.executable, "-m", "privbench_core")
 
 
@@ -165,7 +166,7 @@ def wait_for_release(process: subprocess.Popen[str], ledger: Path) -> list[str]:
         if ledger.exists():
             with sqlite3.connect(ledger) as connection:
                 try:
-                    rows = connection.execute("select step from reservation where state = 'released'").fetchall()
+                    rows = connection.execute(RELEASED).fetchall()
                 except sqlite3.OperationalError:
                     rows = []  # its tables are still being made
             connection.close()

@@ -242,6 +242,35 @@ def forum(seed: int, units: int = 30, *, most_votes: int = 3) -> Database:
     return _made(Schema("forum", (user, post, vote), "user"), {"user": users, "post": posts, "vote": votes})
 
 
+def till(seed: int, units: int = 60) -> Database:
+    """Wide ranges, declared and learned, in which many rows share a value; one unit has it most often, one never."""
+    rng = np.random.default_rng(seed)
+    wide = Range(0, 10**9)
+    customer = Table("customer", (Column("id", INTEGER), Column("number", INTEGER, wide, nullable=True)), ("id",))
+    sale = Table(
+        "sale",
+        (
+            Column("id", INTEGER),
+            Column("customer_id", INTEGER),
+            Column("price", ColumnType.DECIMAL, Learn(), precision=12, scale=2),
+            Column("rate", FLOAT, Range(0, 1)),
+            Column("day", ColumnType.TIMESTAMP, Range("2020-01-01", "2020-12-31")),
+        ),
+        ("id",),
+        (_owner("sale", "customer_id", "customer", 5),),
+    )
+    customers: list[Row] = [(i, 123_456_789 if rng.random() < 0.6 else int(rng.integers(10**9))) for i in range(units)]
+    customers[1] = (1, None)
+    sales: list[Row] = []
+    for i in range(units):
+        for _ in range(20 if i == 0 else 0 if i == 1 else int(rng.integers(1, 5))):
+            usual = i == 0 or (i != 2 and rng.random() < 0.7)
+            cents = 999 if usual else int(rng.lognormal(7, 2))
+            moment = dt.datetime(2020, 3, 1) + dt.timedelta(minutes=0 if usual else int(rng.integers(4 * 10**5)))
+            sales.append((len(sales), i, Decimal(cents).scaleb(-2), 0.19 if usual else float(rng.random()), moment))
+    return _made(Schema("till", (customer, sale), "customer"), {"customer": customers, "sale": sales})
+
+
 def adversaries(database: Database, seed: int, random_ones: int = 1) -> list[object]:
     """Units worth removing: the one with the most rows, one without rows, the odd third one, and some at random."""
     units = database.units()

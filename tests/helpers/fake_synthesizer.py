@@ -5,7 +5,7 @@ It has every kind of step, a price per private table, and expectations that a te
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,9 @@ class FakeSynthesizer:
         name: As a spec calls it.
         runs: Key of every step that ran, in order.
         broken: Keys of steps that raise, and what.
+        once: Keys of steps that raise the next time they run.
+        during: What happens elsewhere while a step runs, the next time.
+        versions: Of the code of some steps, which have "1" else.
         fails: (table, suite) of expectations that do not hold.
         draws: Looks at private rows so far; part of what each leaves behind, because noise may repeat itself.
     """
@@ -39,12 +42,17 @@ class FakeSynthesizer:
     name: str = "fake"
     runs: list[Key] = field(default_factory=list)
     broken: dict[Key, Exception] = field(default_factory=dict)
+    once: set[Key] = field(default_factory=set)
+    during: dict[Key, Callable[[], None]] = field(default_factory=dict)
+    versions: dict[Key, str] = field(default_factory=dict)
     fails: set[tuple[str, str]] = field(default_factory=set)
     draws: int = 0
+    _columns: dict[str, Any] = field(default_factory=dict)
 
     def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
         """Profile and model each private table, link the keys, sample, validate and publish all."""
         tables = schema.private_tables
+        self._columns = {table.name: table.columns for table in tables}
         free, price = zero(budget.measure), budget.total().share(1 / (2 * len(tables)))
         steps: list[Step] = []
         for table in tables:
@@ -76,10 +84,18 @@ class FakeSynthesizer:
             self.runs.append(key)
             if key in self.broken:
                 raise self.broken[key]
+            if key in self.once:
+                self.once.remove(key)
+                raise ValueError(key)
+            if key in self.during:
+                self.during.pop(key)()
             artifact: Artifact = work(context)
             return artifact
 
-        return Step(key, kind, table, inputs, reads, price, run, depends=("seed", "scale") if kind == "sample" else ())
+        depends = ("seed", "scale") if kind is StepKind.SAMPLE else ()
+        parameters = {"columns": repr(self._columns[reads[0]])} if reads else {}
+        version = self.versions.get(key, "1")
+        return Step(key, kind, table, inputs, reads, price, run, parameters, version, depends)
 
     def _profile(self, context: StepContext) -> Artifact:
         door, table = context.opened(), self.runs[-1][1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,8 @@ from privbench_assets.build import build_defs
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.schema.spec import Spec, load_spec
 from tests.helpers.fake_synthesizer import FakeSynthesizer
+
+_TICKS = 6
 
 
 @dataclass
@@ -41,7 +44,11 @@ class Orchestrated:
         return load_spec(self.path)
 
     def refresh(
-        self, epsilon: str, steps: Sequence[str] | None = None, config: Mapping[str, Any] | None = None
+        self,
+        epsilon: str,
+        steps: Sequence[str] | None = None,
+        config: Mapping[str, Any] | None = None,
+        tags: Mapping[str, str] | None = None,
     ) -> dg.ExecuteInProcessResult:
         """Run the refresh job at one ε, or some of its steps ("model/person")."""
         self.fake.runs.clear()
@@ -49,11 +56,42 @@ class Orchestrated:
         job = self.defs.resolve_job_def("town_refresh")
         return job.execute_in_process(
             run_config=config,
+            tags=tags,
             partition_key=epsilon,
             instance=self.instance,
             asset_selection=chosen,
             raise_on_error=False,
         )
+
+    def answer(self, epsilon: str, steps: Sequence[str]) -> dg.ExecuteInProcessResult:
+        """Run what a tick requested, marked as the daemon marks its runs."""
+        return self.refresh(epsilon, steps, tags={"dagster/from_automation_condition": "true"})
+
+    def reload(self) -> None:
+        """Load the spec and the code again, as an operator does after an edit; what the sensor remembers stays."""
+        self.defs = build_defs(self.path)
+
+    def settle(self, requested: Mapping[str, Sequence[str]] | None = None) -> dict[str, dict[str, int]]:
+        """Tick, and run what is requested in one run per ε, until nothing is: how often each step was made, by ε.
+
+        Args:
+            requested: By a tick whose answer is still to be run.
+        """
+        made: dict[str, Counter[str]] = {}
+        for _ in range(_TICKS):
+            requested = requested or self.tick()
+            if not requested:
+                return {step: dict(counts) for step, counts in made.items()}
+            for epsilon in sorted({epsilon for found in requested.values() for epsilon in found}):
+                result = self.answer(epsilon, [step for step, found in requested.items() if epsilon in found])
+                for step in versions(result):
+                    made.setdefault(step, Counter())[epsilon] += 1
+            whole = [self.key(step) for step, found in requested.items() if not found]
+            if whole:
+                job = self.defs.resolve_implicit_global_asset_job_def()
+                assert job.execute_in_process(instance=self.instance, asset_selection=whole).success
+            requested = None
+        raise AssertionError(f"still at work after {_TICKS} ticks: {requested}")
 
     def observe(self) -> None:
         """Observe the source."""

@@ -1,37 +1,246 @@
-"""Dagster's storage in PostgreSQL, as `deploy/postgres` sets it up."""
+"""Dagster's storage and the ledger in PostgreSQL, as `deploy/postgres` sets them up."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
-import pgserver
+import psycopg
+import pyarrow.parquet as pq
 import pytest
+from dagster._core.scheduler.instigation import TickStatus
+from sqlalchemy import make_url
+
+from privbench_core.errors import LedgerError
+from privbench_core.privacy.budget import Budget, Measure, Price
+from privbench_core.privacy.ledger import Ledger
+from privbench_core.privacy.ledger_layout import LAYOUT, TABLES, postgres_statements
+from privbench_core.publish.bundle import read_bundle
+from privbench_core.schema.location import connection_parameters, parse_url
+from tests.helpers.ledgers import raw
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "postgres"
+PASSWORD = "correct-horse"
+
+
+def beside(url: str, name: str, user: str | None = None) -> str:
+    """URL of another database of the same server."""
+    other = make_url(url).set(database=name)
+    return (other.set(username=user, password=PASSWORD) if user else other).render_as_string(hide_password=False)
 
 
 @pytest.fixture
-def url(tmp_path):
-    server = pgserver.get_server(tmp_path / "pg", cleanup_mode="stop")
-    yield server.get_uri()
-    server.cleanup()
+def databases(postgres: str) -> Iterator[tuple[str, str]]:
+    """URLs of Dagster's database, and of a ledger that ``ledger.sql`` made, for the role that may only add to it."""
+    for statement in (
+        "create role ledger_owner login",
+        f"create role privbench login password '{PASSWORD}'",
+        "create database dagster",
+        "create database ledger owner ledger_owner",
+    ):
+        raw(postgres, statement)
+    raw(beside(postgres, "ledger", "ledger_owner"), (DEPLOY / "ledger.sql").read_text(encoding="utf-8"))
+    yield beside(postgres, "dagster"), beside(postgres, "ledger", "privbench")
+    for statement in ("database dagster", "database ledger"):
+        raw(postgres, f"drop {statement} with (force)")
+    for role in ("ledger_owner", "privbench"):
+        raw(postgres, f"drop role {role}")
 
 
-def test_runs_and_events_land_in_postgresql(url, tmp_path, monkeypatch):
-    monkeypatch.setenv("PRIVBENCH_DAGSTER_URL", url.replace("postgresql://", "postgresql+psycopg2://", 1))
+def home_of(tmp_path: Path) -> Path:
+    """A DAGSTER_HOME as the page says, that looks after its runs more often."""
     home = tmp_path / "home"
     home.mkdir()
-    (home / "dagster.yaml").write_text((DEPLOY / "dagster.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    text = (DEPLOY / "dagster.yaml").read_text(encoding="utf-8")
+    assert "poll_interval_seconds: 60" in text
+    (home / "dagster.yaml").write_text(text.replace("seconds: 60", "seconds: 1"), encoding="utf-8")
+    return home
+
+
+def for_dagster(url: str) -> str:
+    """The URL with the driver that Dagster wants."""
+    return url.replace("postgresql://", "postgresql+psycopg2://", 1)
+
+
+def test_runs_and_events_land_in_postgresql(
+    databases: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVBENCH_DAGSTER_URL", for_dagster(databases[0]))
 
     @dg.asset(partitions_def=dg.StaticPartitionsDefinition(["0.8"]))
     def bundle() -> dg.MaterializeResult:
         return dg.MaterializeResult(metadata={"rows": 3})
 
-    with dg.DagsterInstance.from_config(str(home)) as instance:
+    with dg.DagsterInstance.from_config(str(home_of(tmp_path))) as instance:
         assert not instance.telemetry_enabled
         assert "postgres" in type(instance.event_log_storage).__name__.lower()
+        assert instance.run_monitoring_max_runtime_seconds == 86_400
         assert dg.materialize([bundle], instance=instance, partition_key="0.8").success
         event = instance.get_latest_materialization_event(dg.AssetKey("bundle"))
         assert event is not None
         assert event.asset_materialization.metadata["rows"].value == 3
+
+
+def test_the_script_is_what_privbench_would_make() -> None:
+    script = (DEPLOY / "ledger.sql").read_text(encoding="utf-8")
+    assert "".join(f"{statement};\n" for statement in postgres_statements()) in script
+    assert f"values ({LAYOUT}, now())" in script
+    assert f"grant select, insert on {', '.join(TABLES)} to privbench;" in script
+
+
+def test_the_ledgers_role_can_only_add(databases: tuple[str, str]) -> None:
+    url = databases[1]
+    ledger = Ledger(url, "d", "u", Budget(2.0))
+    entry = ledger.reserve("r", "s", "run", Price(Measure.PURE, 1.0))
+    ledger.charge(entry, "look", Price(Measure.PURE, 1.0))
+    ledger.release(entry, "digest")
+    ledger.claim("mark")
+    for table in TABLES:
+        column = "version" if table == "ledger_layout" else "at"
+        for statement in (
+            f"update {table} set {column} = {column}",
+            f"delete from {table}",
+            f"truncate {table} cascade",
+            f"drop table {table} cascade",
+            f"alter table {table} disable trigger all",
+            f"select 1 from {table} for update",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                raw(url, statement)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        raw(url, "create or replace function refuse_change() returns trigger language plpgsql as $$ begin end $$")
+    assert ledger.balance().spent == 1.0
+    assert ledger.released("r") == {"digest"}
+    ledger.close()
+
+
+@pytest.mark.usefixtures("databases")  # for its roles
+def test_a_role_that_finds_no_tables_is_told_what_to_do(postgres: str) -> None:
+    raw(postgres, "create database empty")
+    raw(beside(postgres, "empty"), "revoke create on schema public from public")
+    try:
+        with pytest.raises(LedgerError, match=r"ledger\.sql") as refused:
+            Ledger(beside(postgres, "empty", "privbench"), "d", "u", Budget(2.0))
+        assert PASSWORD not in f"{refused.value}{refused.value.private_detail}"
+    finally:
+        raw(postgres, "drop database empty with (force)")
+
+
+@contextmanager
+def running(environment: dict[str, str], log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the deployment, stopped at the end."""
+    with log.open("wb") as file:
+        command = [sys.executable, "-W", "ignore", "-m", *arguments]
+        process = subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT, cwd=log.parent)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def wait_for(what: str, happened: Callable[[], Any], seconds: float = 120) -> Any:
+    """What ``happened`` returns once it is true."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = happened()
+        if found:
+            return found
+        time.sleep(0.5)
+    raise AssertionError(f"{what}: not within {seconds} s")
+
+
+@pytest.mark.slow
+def test_a_deployment_refreshes_ticks_and_ends_what_hangs(
+    databases: tuple[str, str],
+    town_spec: Path,
+    make_town: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, rows in make_town(3000).tables.items():
+        pq.write_table(rows, town_spec.parent / f"{name}.parquet")
+    text = town_spec.read_text(encoding="utf-8")
+    town_spec.write_text(text.replace("privacy: {", "privacy: {ledger: '${PRIVBENCH_LEDGER}', "), encoding="utf-8")
+    home, port = home_of(tmp_path), 3977
+    workspace = ("--workspace", str(DEPLOY / "workspace.yaml"))
+    monkeypatch.setenv("PRIVBENCH_DAGSTER_URL", for_dagster(databases[0]))
+    environment = {
+        **os.environ,
+        "DAGSTER_HOME": str(home),
+        "PRIVBENCH_SPECS": str(town_spec),
+        "PRIVBENCH_LEDGER": databases[1],
+    }
+
+    def dagster(*arguments: str) -> None:
+        command = [sys.executable, "-W", "ignore", "-m", "dagster", *arguments, *workspace]
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+
+    def launch(partition: str, tags: dict[str, str]) -> None:
+        all_tags = {"dagster/partition": partition, **tags}
+        dagster("job", "launch", "--job", "town_refresh", "--tags", json.dumps(all_tags))
+
+    def alive() -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/server_info", timeout=5) as answer:
+                return "dagster_version" in json.load(answer)
+        except OSError:
+            return False
+
+    logs = [tmp_path / name for name in ("webserver.log", "daemon.log")]
+    address = ("--host", "127.0.0.1", "--port", str(port))
+    with (
+        running(environment, logs[0], "dagster_webserver", *address, *workspace),
+        running(environment, logs[1], "dagster._daemon", "run", *workspace),
+        dg.DagsterInstance.from_config(str(home)) as instance,
+    ):
+        wait_for("the webserver", alive)
+        launch("3.2", {})
+        done = wait_for("the refresh", lambda: instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])))
+        booked = raw(databases[1], "select step from reservation order by id")
+        assert len(booked) == len(set(booked)) == len(raw(databases[1], "select * from result")) > 3
+        read_bundle(town_spec.parent / ".privbench" / "bundles" / "3.2")
+
+        dagster("sensor", "start", "town_refresh_on_change")
+        wait_for(
+            "a tick",
+            lambda: [
+                tick
+                for state in instance.all_instigator_state()
+                if state.instigator_name == "town_refresh_on_change"
+                for tick in instance.get_ticks(state.instigator_origin_id, state.selector_id)
+                if tick.status is TickStatus.SKIPPED  # evaluated, and nothing had changed
+            ],
+        )
+        assert raw(databases[1], "select step from reservation order by id") == booked
+
+        # A step that has reserved, and then hangs: its first charge waits for a lock.
+        with psycopg.connect(**connection_parameters(parse_url(beside(databases[0], "ledger")))) as locked:
+            locked.execute("lock table charge in exclusive mode")
+            launch("0.8", {"dagster/max_runtime": "3"})
+            wait_for(
+                "the end of a run that hangs",
+                lambda: instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE])),
+            )
+            spent = raw(databases[1], "select step from reservation order by id")
+            assert len(spent) == len(booked) + 1
+            assert not raw(databases[1], f"select * from result where reservation > {len(booked)}")
+        events = "\n".join(str(record) for run in instance.get_runs() for record in instance.all_logs(run.run_id))
+    assert done
+    written = events + "".join(log.read_text(encoding="utf-8") for log in logs)
+    for path in (town_spec.parent / ".privbench").rglob("*"):
+        written += path.read_bytes().decode("latin-1") if path.is_file() else ""
+    assert PASSWORD not in written

@@ -23,6 +23,7 @@ from privbench_core.schema import (
     create_schema_sql,
     load_spec,
 )
+from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.reflect import reflect
 from privbench_core.source import database, open_source, postgres
 from privbench_core.source.arrow_types import arrow_schema
@@ -115,6 +116,68 @@ def test_the_fingerprint_follows_the_content_and_nothing_else(url: str) -> None:
     with engine.begin() as connection:
         connection.exec_driver_sql("""UPDATE "Person" SET kind = 'a' WHERE id = 1""")
     engine.dispose()
+
+
+@pytest.fixture
+def marked(url: str) -> Iterator[sa.Connection]:
+    """A table with a moment of change, for as long as the test runs."""
+    engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"), poolclass=sa.pool.NullPool)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql(
+            "CREATE TABLE marked AS SELECT i AS id, i AS v, '2020-07-01 12:00+02'::timestamptz AS touched"
+            " FROM generate_series(1, 5) AS i"
+        )
+        yield connection
+        connection.exec_driver_sql("DROP TABLE marked")
+    engine.dispose()
+
+
+EDIT = "UPDATE marked SET v = v + 1 WHERE id = 2"
+TOUCH = "UPDATE marked SET v = v + 1, touched = touched + interval '1 second' WHERE id = 3"
+DELETE = "DELETE FROM marked WHERE id = 1"
+INSERT = "INSERT INTO marked SELECT 1, 1, touched FROM marked WHERE id = 2"
+VACUUM = "VACUUM (FULL, FREEZE) marked"
+
+
+@pytest.mark.parametrize(
+    ("change", "sees"),
+    [
+        (Watermark("touched"), {TOUCH, DELETE, INSERT}),
+        (Watermark("xmin"), {EDIT, TOUCH, DELETE, INSERT}),
+        (VersionQuery("SELECT sum(v), 'a' LIKE 'a%' FROM marked"), {EDIT, TOUCH, DELETE, INSERT}),
+    ],
+)
+def test_each_version_sees_what_it_says(url: str, marked: sa.Connection, change, sees: set[str]) -> None:
+    source = open_source(spec(url))
+    table = Table("marked", (Column("id", T.INTEGER),), ("id",))
+    for statement in (EDIT, TOUCH, DELETE, INSERT, VACUUM):
+        before = source.version(table, change)
+        assert source.version(table, change) == before
+        marked.exec_driver_sql(statement)
+        assert (source.version(table, change) != before) == (statement in sees), statement
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (Watermark("tuched"), "^marked: the watermark tuched is no column of the source; did you mean 'touched'"),
+        (VersionQuery("SELECT id FROM marked"), "^marked: the query of its change returns several rows"),
+        (VersionQuery("SELECT 'secret'::integer"), r"^marked: the query of its change failed \(InvalidText"),
+        (VersionQuery("DELETE FROM marked RETURNING 1"), r"^marked: the query of its change failed \(ReadOnlySql"),
+    ],
+)
+def test_versions_that_cannot_be_had_are_refused(url: str, marked: sa.Connection, change, said: str) -> None:
+    table = Table("marked", (Column("id", T.INTEGER),), ("id",))
+    with pytest.raises(SourceError, match=said) as error:
+        open_source(spec(url)).version(table, change)
+    assert "secret" not in str(error.value)
+    assert marked.exec_driver_sql("SELECT count(*) FROM marked").scalar() == 5
+
+
+def test_a_view_has_no_xmin(url: str) -> None:
+    view = Table("failing", (Column("id", T.INTEGER),), ("id",))
+    with pytest.raises(SourceError, match=r"^source: reading .* failed \(UndefinedColumn\)"):
+        open_source(spec(url)).version(view, Watermark("xmin"))
 
 
 def test_types_of_postgres_that_stand_for_ours(url: str) -> None:

@@ -13,7 +13,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from privbench_core.domain.binning import merge_cells
-from privbench_core.domain.codecs import LearnedMagnitude, codec_for
+from privbench_core.domain.codecs import LearnedMagnitude, codec_for, codec_from_dict
+from privbench_core.domain.cuts import cut, joined, values_in
 from privbench_core.errors import SpecError
 from privbench_core.schema.durations import duration_text
 from privbench_core.schema.model import Column, ColumnType, Pattern, Range, Values
@@ -104,6 +105,29 @@ def test_every_cell_decodes_into_itself_and_its_edges(case, seed):
         assert (codec.encode(pa.chunked_array([values])) == cells).all()
         assert (np.diff(codec.starts) > 0).all()
         assert codec.starts[-1] <= codec.last
+
+
+@given(ordered_columns(), st.data(), st.integers(0, 2**32))
+@settings(max_examples=200, deadline=None)
+def test_cells_of_uneven_width_keep_what_holds_for_equal_ones(case, data, seed):
+    column, values, low, high = case
+    equal = codec_for(column)
+    number = values_in(equal)
+    chosen = data.draw(st.sets(st.integers(0, equal.ordered - 1), max_size=4))
+    finer = cut(equal, {cell: int(min(number[cell], data.draw(st.integers(2, 50)))) for cell in chosen})
+    assert set(equal.starts.tolist()) <= set(finer.starts.tolist())
+    kept = sorted({0, *data.draw(st.sets(st.integers(0, finer.ordered - 1), max_size=30))})
+    for codec in (finer, joined(finer, np.array(kept))):
+        assert (np.diff(codec.starts) > 0).all()
+        assert (codec.ends >= codec.starts).all()
+        assert (codec.starts[0], codec.last) == (equal.starts[0], equal.last)
+        assert codec_from_dict(json.loads(json.dumps(codec.to_dict()))) == codec
+        cells = codec.encode(arrow(column, values))
+        back = codec.decode(cells, np.random.default_rng(seed))
+        assert (codec.encode(pa.chunked_array([back]))[cells < codec.ordered] == cells[cells < codec.ordered]).all()
+        for value, returned in zip(values, back.to_pylist(), strict=True):
+            assert (value is None) == (returned is None)
+            assert value is None or low <= returned <= high
 
 
 @given(ordered_columns())

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+from itertools import count
+from pathlib import Path
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
 from privbench_core.errors import BudgetExhaustedError
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.ledger import Ledger
+from tests.helpers.ledgers import Place, new_place
+
+numbers = count()
 
 amounts = st.floats(0, 1.5) | st.floats(0, 0.05)
 prices = st.lists(
@@ -39,10 +45,23 @@ def guaranteed(entries: list[Price], lifetime: Budget) -> bool:
     return bool(gaussian + failing <= lifetime.delta)
 
 
-@settings(max_examples=80)
-@given(prices, lifetimes)
-def test_no_sequence_of_prices_gets_beyond_the_lifetime(asked: list[Price], lifetime: Budget) -> None:
-    ledger = Ledger(":memory:", "d", "u", lifetime)
+@pytest.fixture(params=["memory", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """In memory, because hundreds of entries in a file would measure the disk."""
+    if request.param == "memory":
+        return ":memory:"
+    return new_place(request.param, tmp_path, lambda: str(request.getfixturevalue("postgres")))
+
+
+def fresh_name() -> str:
+    """A database that the ledger has not met."""
+    return f"d{next(numbers)}"
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(asked=prices, lifetime=lifetimes)
+def test_no_sequence_of_prices_gets_beyond_the_lifetime(asked: list[Price], lifetime: Budget, place: Place) -> None:
+    ledger = Ledger(place, fresh_name(), "u", lifetime)
     let_in: list[Price] = []
     for number, price in enumerate(asked):
         before = ledger.balance()
@@ -58,10 +77,10 @@ def test_no_sequence_of_prices_gets_beyond_the_lifetime(asked: list[Price], life
     ledger.close()
 
 
-@settings(max_examples=40)
-@given(st.lists(st.integers(1, 20), max_size=30))
-def test_pure_prices_are_refused_exactly_when_they_do_not_fit(parts: list[int]) -> None:
-    ledger = Ledger(":memory:", "d", "u", Budget(1.0))
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(parts=st.lists(st.integers(1, 20), max_size=30))
+def test_pure_prices_are_refused_exactly_when_they_do_not_fit(parts: list[int], place: Place) -> None:
+    ledger = Ledger(place, fresh_name(), "u", Budget(1.0))
     spent = 0
     for part in parts:
         try:

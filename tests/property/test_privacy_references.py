@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,76 +10,28 @@ from hypothesis import strategies as st
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.relations import WEIGHT_UNIT, moved_rows, reference_moves, stability
 from privbench_core.privacy.views import ParentRow, ViewSpec, build_view
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Range, Schema, Table
+from privbench_core.schema.model import ForeignKey, Schema
 from privbench_core.synthesizers.contract import Synthesizer
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.privpetal.plan import PrivPetal
 from tests.helpers.databases import Database
+from tests.helpers.key_graphs import (
+    Positions,
+    capped,
+    database_of,
+    diamond,
+    key,
+    measure,
+    mixed,
+    shift,
+    table,
+    with_attributes,
+    without,
+)
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise
 from tests.helpers.plans import Trace, computing_steps, run_step
 
-INTEGER = ColumnType.INTEGER
 EXAMPLES = settings(max_examples=80, deadline=None)
-Ids = list[int | None]
-
-
-def key(child: str, column: str, parent: str, most: int, *, owner: bool = False, optional: bool = False) -> ForeignKey:
-    return ForeignKey(child, (column,), parent, ("id",), max_children=most, owner=owner, optional=optional)
-
-
-def table(name: str, *keys: ForeignKey) -> Table:
-    columns = (Column("id", INTEGER), *(Column(k.columns[0], INTEGER, nullable=k.optional) for k in keys))
-    return Table(name, columns, ("id",), keys)
-
-
-def database_of(schema: Schema, rows: dict[str, dict[str, Ids]]) -> Database:
-    return Database(
-        schema,
-        {name: pa.table({c: pa.array(v, pa.int64()) for c, v in columns.items()}) for name, columns in rows.items()},
-    )
-
-
-def without(database: Database, name: str, gone: int) -> Database:
-    """The neighbour: a row less, what depends on it gone with it, deferred references to it NULL."""
-    lost = {t.name: set[int]() for t in database.schema.tables}
-    lost[name].add(gone)
-    tables = dict(database.tables)
-    while True:
-        before = {n: len(ids) for n, ids in lost.items()}
-        for t in database.schema.tables:
-            for k in t.foreign_keys:
-                if k.name not in database.schema.deferred_keys:
-                    ids, refs = (database.tables[t.name].column(c).to_pylist() for c in ("id", k.columns[0]))
-                    lost[t.name] |= {i for i, r in zip(ids, refs, strict=True) if r in lost[k.parent]}
-        if before == {n: len(ids) for n, ids in lost.items()}:
-            break
-    for t in database.schema.tables:
-        rows = tables[t.name].filter(pa.array([i not in lost[t.name] for i in tables[t.name].column("id").to_pylist()]))
-        for k in t.foreign_keys:
-            if k.name in database.schema.deferred_keys:
-                refs = [None if r in lost[k.parent] else r for r in rows.column(k.columns[0]).to_pylist()]
-                where = rows.schema.get_field_index(k.columns[0])
-                rows = rows.set_column(where, k.columns[0], pa.array(refs, pa.int64()))
-        tables[t.name] = rows
-    return replace(database, tables=tables)
-
-
-def capped(rng: np.random.Generator, rows: int, parents: list[int], most: int, none: float) -> Ids:
-    """References such that no parent has more than its declared number of rows; NULL where there is no slot left."""
-    slots = rng.permutation([p for p in parents for _ in range(most)])
-    return [int(slots[i]) if i < len(slots) and rng.random() > none else None for i in range(rows)]
-
-
-def measure(database: Database, name: str) -> dict[int, int]:
-    private = database.private()
-    ids = database.tables[name].column("id").to_pylist()
-    return {i: int(w) for i, w in zip(ids, private.weights(name), strict=True) if w}
-
-
-def shift(one: Database, other: Database, name: str) -> tuple[float, int]:
-    """L1 distance of the weighted rows of two databases, and how many rows only one of them keeps."""
-    a, b = measure(one, name), measure(other, name)
-    return sum(abs(a.get(i, 0) - b.get(i, 0)) for i in a.keys() | b.keys()) / WEIGHT_UNIT, len(a.keys() ^ b.keys())
 
 
 def blog(tau: int, most: int, seed: int, *, none: float = 0.2) -> Database:
@@ -131,15 +80,6 @@ def test_a_row_without_an_owner_is_a_unit(tau: int, most: int, seed: int) -> Non
         smaller = without(database, "post", post)
         for name in ("user", "post", "note"):
             assert shift(database, smaller, name)[0] <= stability(database.schema, name) * (1 + 1e-9)
-
-
-class Positions:
-    """Row positions as they are, NULL as the last code."""
-
-    size = 100
-
-    def encode_numbers(self, numbers: np.ndarray) -> np.ndarray:
-        return np.where(numbers < 0, self.size - 1, numbers).astype(np.int32)
 
 
 def staff(most: int, tau: int, seed: int) -> Database:
@@ -208,15 +148,6 @@ def test_what_depends_on_truncated_rows_is_not_kept() -> None:
         assert notes["quote"][row] is None or notes["quote"][row] in kept
 
 
-def with_attributes(database: Database, seed: int) -> Database:
-    """The same database with an attribute in every table."""
-    rng = np.random.default_rng(seed)
-    extra = Column("x", INTEGER, Range(0, 3))
-    tables = tuple(replace(t, columns=(*t.columns, extra)) for t in database.schema.tables)
-    rows = {n: r.append_column("x", pa.array(rng.integers(0, 4, r.num_rows))) for n, r in database.tables.items()}
-    return Database(replace(database.schema, tables=tables), rows)
-
-
 @pytest.mark.parametrize(
     ("budget", "synthesizer", "options"),
     [
@@ -228,7 +159,9 @@ def with_attributes(database: Database, seed: int) -> Database:
 )
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(
-    ("make", "unit", "alone"), [(blog, "user", "post"), (staff, "person", None)], ids=["blog", "staff"]
+    ("make", "unit", "alone"),
+    [(blog, "user", "post"), (staff, "person", None), (diamond, "user", "a"), (mixed, "user", "a")],
+    ids=["blog", "staff", "diamond", "mixed"],
 )
 def test_a_whole_plan_moves_no_noise_beyond_its_price(
     make, unit: str, alone: str | None, seed: int, budget: Budget, synthesizer: Synthesizer, options: dict[str, float]

@@ -18,11 +18,13 @@ from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.privpetal.plan import PrivPetal
-from tests.helpers.databases import Database, adversaries, forum, shop, town
+from privbench_core.synthesizers.stages import refine
+from tests.helpers.databases import Database, adversaries, forum, shop, till, town
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise, Violation
 from tests.helpers.plans import EagerSPN, Trace, computing_steps, run_step
 
 PURE, ZCDP = Budget(30.0), Budget(30.0, 1e-6)
+CLOSE = Budget(120.0)  # pure, and enough for closer looks at a few dozen rows
 NOISY = Budget(0.5, 1e-6)
 PLENTY = Budget(3000.0, 1e-6)  # so that pairs pay even where groups are few
 SPLITTING = {"beta": 2}
@@ -40,6 +42,8 @@ CASES = {
     "forum, pairwise, zCDP": (forum, ZCDP, SPLITTING),
     "forum, pairwise, pure": (forum, PURE, SPLITTING),
     "forum, histograms, zCDP": (forum, ZCDP, PAPER),
+    "till, pairwise, zCDP": (till, ZCDP, SPLITTING),
+    "till, pairwise, pure": (till, CLOSE, SPLITTING),
     "town, groups": (town, PLENTY, GROUPS),
     "town, groups, mostly noise": (town, NOISY, GROUPS),
     "shop, groups": (shop, PLENTY, GROUPS),
@@ -48,9 +52,10 @@ CASES = {
 
 
 @pytest.fixture(autouse=True)
-def sum_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sum nodes even where rows are few."""
+def deep_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sum nodes even where rows are few; closer looks at few parts, so that there are more of them."""
     monkeypatch.setattr(privbench, "PairwiseSPN", EagerSPN)
+    monkeypatch.setattr(refine, "_MOST_PARTS", 256)
 
 
 def plan_of(database: Database, budget: Budget, options: Mapping[str, Any]) -> Plan:
@@ -97,6 +102,29 @@ def test_a_neighbour_moves_nothing_but_what_noise_covers(case: str, seed: int) -
         assert noise.moved > 0, "removing a unit moved nothing: the test looks at nothing"
 
 
+@pytest.mark.parametrize("case", ["town, pairwise, zCDP", "shop, histograms, pure", "forum, pairwise, zCDP"])
+def test_steps_that_saw_different_states_of_the_source_cost_no_more(case: str) -> None:
+    """As when a watermark misses an edit: a profile of some rows, models of others, at the same price for each unit."""
+    make, budget, options = CASES[case]
+    states = make(0), make(1)
+    plan = PrivBench().plan(states[0].schema, budget, options)
+    steps = list(computing_steps(plan))
+    tape, first = RecordingNoise(SeededNoise(0)), Trace()
+    for number, step in enumerate(steps):
+        run_step(step, states[number % 2], tape, first)
+    both = {*states[0].units(), *states[1].units()}
+    for unit in {*adversaries(states[0], 0), *adversaries(states[1], 0)} & both:
+        noise, second = ReplayNoise(tape.tape), Trace()
+        for number, step in enumerate(steps):
+            before = noise.loss
+            state = states[number % 2]
+            run_step(step, state.without(unit) if unit in state.units() else state, noise, second)
+            assert noise.loss - before <= step.price.amount * (1 + 1e-9), f"{step.key}, {unit}"
+            assert first.artifacts[step.key].to_bytes() == second.artifacts[step.key].to_bytes(), f"{step.key}, {unit}"
+        noise.finish()
+        assert noise.moved > 0
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_adding_is_covered_like_removing(case: str) -> None:
     make, budget, options = CASES[case]
@@ -108,7 +136,8 @@ def test_adding_is_covered_like_removing(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", ["town, pairwise, zCDP", "town, histograms, pure", "shop, pairwise, zCDP", "town, groups"]
+    "case",
+    ["town, pairwise, zCDP", "town, histograms, pure", "shop, pairwise, zCDP", "till, pairwise, zCDP", "town, groups"],
 )
 def test_half_the_sensitivity_is_flagged(case: str) -> None:
     make, budget, options = CASES[case]
@@ -146,8 +175,20 @@ def test_the_plans_tested_do_grow_sum_nodes(options: dict[str, object]) -> None:
     assert all(trace.artifacts["model", name].data["summary"]["sum"] > 0 for name in ("household", "person"))
 
 
+@pytest.mark.parametrize("budget", [ZCDP, CLOSE], ids=["zCDP", "pure"])
+def test_the_plans_tested_do_look_closer(budget: Budget) -> None:
+    database = till(0)
+    plan = PrivBench().plan(database.schema, budget, SPLITTING)
+    _, trace, _ = record(plan, database, 0)
+    for table in ("customer", "sale"):
+        labels = [label for label, _ in trace.charges["profile", table]]
+        assert sum("parts of heavy cells" in label for label in labels) > 1, labels
+        coders = trace.artifacts["profile", table].data["profile"]["coders"]
+        assert any(coder["codec"]["codec"] == "cuts" for _, coder in coders)
+
+
 def test_truncation_is_active_in_the_databases_tested() -> None:
-    for database in (town(0), shop(0), forum(0)):
+    for database in (town(0), shop(0), forum(0), till(0)):
         private = database.private()
         kept = [private.kept(table.name).all() for table in database.schema.private_tables]
         assert not all(kept), database.schema.name

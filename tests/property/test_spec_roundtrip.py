@@ -17,17 +17,20 @@ from privbench_core.schema import (
     Domain,
     EnumType,
     ForeignKey,
+    Generated,
     Index,
     Learn,
     Pattern,
     Range,
     Schema,
+    Sequence,
     Spec,
     Table,
     Values,
     dump_spec,
     load_spec,
 )
+from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.durations import duration_text
 
 # Words that some version of YAML reads as something other than text, beside ordinary ones.
@@ -48,9 +51,11 @@ def lists_of(values: st.SearchStrategy[str] | st.SearchStrategy[int]) -> st.Sear
 DOMAINS: dict[ColumnType, st.SearchStrategy[Domain | None]] = {
     ColumnType.INTEGER: range_of(st.integers(-(2**63), 2**63 - 1)) | lists_of(st.integers(-9, 9)) | st.just(Learn()),
     ColumnType.FLOAT: range_of(st.floats(allow_nan=False, allow_infinity=False)) | st.just(Learn()),
-    ColumnType.DECIMAL: range_of(st.integers(-99, 99)) | st.just(Range("-0.50", "1.25")) | st.just(Learn()),
+    ColumnType.DECIMAL: range_of(st.integers(-99, 99))
+    | st.just(Range("-0.50", "1.25", step="0.25"))
+    | st.just(Learn()),
     ColumnType.DATE: st.dates().map(lambda day: Range(day.isoformat(), "9999-12-31")),
-    ColumnType.TIMESTAMP: st.datetimes().map(lambda time: Range("0001-01-01T00:00:00", time.isoformat())),
+    ColumnType.TIMESTAMP: st.datetimes().map(lambda time: Range("0001-01-01T00:00:00", time.isoformat(), step="PT1M")),
     ColumnType.CATEGORY: lists_of(words) | st.just(Learn()),
     ColumnType.BOOLEAN: st.none(),
     ColumnType.TEXT: st.none()
@@ -75,7 +80,11 @@ SQL_TYPES = {
     ColumnType.CATEGORY: "text",
 }
 SIZED = {ColumnType.TEXT, ColumnType.BYTES, ColumnType.JSON}
+ACTIONS = st.none() | st.sampled_from(["ON DELETE CASCADE", "ON UPDATE SET NULL DEFERRABLE INITIALLY DEFERRED"])
 ENUM = EnumType("mood x", ("no", "1e5", "it's", ""))
+
+
+CHANGES = words.map(Watermark) | words.map(VersionQuery)
 
 
 @st.composite
@@ -99,18 +108,28 @@ def columns(draw: st.DrawFn, name: str) -> Column:
         default=None if identity else draw(st.none() | st.sampled_from(["1e5", "'no'", "now()", "NULL"])),
         identity=identity,
         comment=draw(texts),
+        sequence=draw(st.none() | st.builds(Sequence, increment=st.integers(2, 9), always=st.booleans()))
+        if identity
+        else None,
     )
 
 
 @st.composite
 def extras(draw: st.DrawFn, table: Table) -> Table:
-    names = [column.name for column in table.columns]
+    names, texts = [column.name for column in table.columns], st.none() | words
     attributes = [column.name for column in table.attributes]
     checks = draw(st.lists(words, max_size=2, unique=True))
     rules = [Dependency(("key",), (attributes[0],))] if attributes and draw(st.booleans()) else []
-    indexes = draw(st.none() | st.just(()) | st.just((Index(f"by {table.name}", tuple(names)),)))
+    using = draw(st.none() | st.sampled_from(["btree (key DESC)", "gin (lower('#: no')) WHERE key > 0"]))
+    indexes = draw(st.none() | st.just(()) | st.just((Index(f"by {table.name}", tuple(names), using),)))
+    named = draw(st.none() | words.map(lambda word: f"{table.name} {word}"))
+    up = [replace(key, constraint=draw(texts), actions=draw(ACTIONS)) for key in table.foreign_keys]
+    made = Generated("made of", draw(st.sampled_from(["text[]", ENUM.name])), "'#: ' || key", draw(st.booleans()))
     return replace(
         table,
+        foreign_keys=tuple(up),
+        key_names=((table.primary_key, named),) if named else (),
+        generated=(made,) if draw(st.booleans()) else (),
         unique=((names[-1],),) if len(names) > 2 and draw(st.booleans()) else (),
         checks=tuple(Check(name, "\"key\" > 0 OR '#: no' = ''") for name in checks),
         indexes=indexes,
@@ -144,6 +163,8 @@ def specs(draw: st.DrawFn) -> Spec:
         lifetime_delta=delta,
         options=options,
         orphans=orphans,
+        observe=draw(st.none() | st.just("*/5 * * * *")),
+        changes=draw(st.dictionaries(st.sampled_from(["unit", "no", "1e5"]), CHANGES, max_size=3)),
     )
 
 
@@ -156,5 +177,14 @@ def test_dump_and_load_are_inverse(spec: Spec) -> None:
         loaded = load_spec(path)
     assert loaded.schema == spec.schema
     assert (loaded.source, loaded.orphans, loaded.options) == (spec.source, spec.orphans, spec.options)
-    for name in ("epsilons", "delta", "lifetime_epsilon", "lifetime_delta", "synthesizer", "schedule"):
+    for name in (
+        "epsilons",
+        "delta",
+        "lifetime_epsilon",
+        "lifetime_delta",
+        "synthesizer",
+        "schedule",
+        "observe",
+        "changes",
+    ):
         assert getattr(loaded, name) == getattr(spec, name)

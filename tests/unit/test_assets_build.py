@@ -98,7 +98,8 @@ def test_nothing_runs_by_itself_before_somebody_turns_it_on(town_spec: Path) -> 
 
 @pytest.mark.usefixtures("fake")
 def test_the_schedule_of_the_spec_asks_for_every_epsilon(town_spec: Path) -> None:
-    spec = replace(load_spec(town_spec), schedule="30 4 * * *")
+    spec = replace(load_spec(town_spec), schedule="30 4 * * *", observe="*/10 * * * *")
+    assert build_defs(spec).resolve_schedule_def("town_observe_schedule").cron_schedule == "*/10 * * * *"
     schedule = build_defs(spec).resolve_schedule_def("town_refresh_schedule")
     assert schedule.cron_schedule == "30 4 * * *"
     with dg.DagsterInstance.ephemeral() as instance:

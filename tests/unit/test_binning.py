@@ -133,3 +133,13 @@ def test_counts_that_do_not_fit_are_a_bug():
         merged([1, 2], a_list(2))
     with pytest.raises(InternalError, match="into 0 codes"):
         merged([1, 2, 3], a_list(2), max_codes=0)
+
+
+def test_cells_of_uneven_width_share_a_smooth_code_by_their_widths():
+    codec = codec_for(Column("x", ColumnType.INTEGER, Range(1, 6)))
+    noisy = np.array([98.0, 103.0, 40.0, 900.0, 61.0, 99.0, 0.0, 0.0])
+    widths = np.array([1.0, 1.0, 0.4, 0.01, 0.6, 1.0])
+    binning = merge_cells(noisy, codec, 5.0, 100, widths)
+    assert binning.code_of[:6] == (0, 0, 0, 1, 2, 2)
+    np.testing.assert_allclose(np.array(binning.weights[:3]) * 2.4, [1.0, 1.0, 0.4], rtol=0.05)
+    assert binning.weights[3] == 1.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -23,7 +22,7 @@ from typer.testing import CliRunner, Result
 from privbench_core import __version__
 from privbench_core.cli import app
 from privbench_core.domain.codecs import codec_for
-from privbench_core.errors import InternalError, SourceError
+from privbench_core.errors import InternalError, LedgerError, SourceError
 from privbench_core.pipeline import run as pipeline_run
 from privbench_core.privacy.budget import Budget, zero
 from privbench_core.publish.bundle import write_bundle
@@ -186,6 +185,28 @@ def test_plan_names_the_checks_that_sampling_does_not_enforce(shop: Path) -> Non
     assert line.endswith(": customer.strange")
 
 
+def test_plan_says_which_keys_stay_inside_of_a_unit_and_what_the_others_cost(shop: Path) -> None:
+    assert data_of("plan", shop)["stability_above_one"] == {}
+    assert "scaled up" not in call("plan", shop).stdout
+    refund = """
+  refund:
+    primary_key: id
+    foreign_keys:
+      - {columns: customer, references: customer, max_children: 2, owner: true}
+      - {columns: purchase, references: purchase, %s}
+    columns: {id: integer, customer: integer, purchase: integer}
+"""
+    shop.write_text(SPEC.rstrip() + refund % "same_unit: true", encoding="utf-8")
+    found = data_of("plan", shop)
+    assert (found["keys_inside_of_a_unit"], found["stability_above_one"]) == (["refund.purchase"], {})
+    assert "rows that break this are not looked at: refund.purchase" in " ".join(call("plan", shop).stdout.split())
+    shop.write_text(SPEC.rstrip() + refund % "max_children: 3", encoding="utf-8")
+    found = data_of("plan", shop)
+    assert found["keys_inside_of_a_unit"] == []
+    assert found["stability_above_one"]["refund"] > 1
+    assert "refund 25 times" in " ".join(call("plan", shop).stdout.split())
+
+
 def test_plan_says_when_the_lifetime_budget_cannot_pay(shop: Path) -> None:
     affordable, too_much = (data_of("plan", shop, "--epsilon", e)["plans"][0]["lifetime"] for e in (1, 5))
     assert affordable["affordable"]
@@ -280,7 +301,7 @@ def test_private_detail_is_for_the_owner_and_stands_after_the_message(
         (KeyboardInterrupt(), "stopped; what was released is kept"),
         (OSError(28, "No space left on device", "part"), "part: No space left on device"),
         (MemoryError(), "not enough memory"),
-        (sqlite3.OperationalError("disk I/O error"), "the ledger cannot be used"),
+        (LedgerError("the ledger cannot be used (disk I/O error)"), "the ledger cannot be used"),
         (InternalError("steps disagree"), "please report it"),
         (KeyError("secret-value"), "unexpected KeyError"),
     ],

@@ -16,6 +16,7 @@ import pytest
 from privbench_core.evaluate.expectations import (
     ExpectationResult,
     check_integrity,
+    check_table,
     failures,
     fidelity_frame,
     fidelity_suite,
@@ -312,3 +313,13 @@ def test_an_empty_suite_has_no_results() -> None:
 def test_failures_name_table_and_column() -> None:
     results = {"t": [ExpectationResult("expect_x", "c", False, 1200), ExpectationResult("expect_y", None, True, 0)]}
     assert failures(results) == ["t.c: expect_x fails for 1,200 rows"]
+
+
+@pytest.mark.parametrize("cells", [1, 7, 20])
+def test_a_frame_of_few_columns_at_a_time_finds_the_same(cells: int) -> None:
+    tables = _tables()
+    tables["person"] = tables["person"].set_column(4, "age", pa.array([-1, None, 111]))
+    whole = check_integrity(SCHEMA, tables)
+    assert len(failures(whole)) > 0
+    for table in SCHEMA.tables:
+        assert check_table(SCHEMA, table, tables, cells=cells) == whole[table.name]

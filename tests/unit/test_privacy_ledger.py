@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import multiprocessing
 import os
@@ -9,25 +10,31 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import traceback
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import make_url
 
-from privbench_core.errors import BudgetError, BudgetExhaustedError
+from privbench_core.errors import BudgetError, BudgetExhaustedError, LedgerError, ReleaseError
+from privbench_core.privacy import ledger_postgres
 from privbench_core.privacy.budget import Budget, Measure, Price, rho_for
 from privbench_core.privacy.ledger import Ledger
+from privbench_core.privacy.ledger_layout import LAYOUT
+from tests.helpers.ledgers import DatabaseError, Place, new_place, raw
 
 PURE, BOTH = Budget(2.0), Budget(2.0, 1e-6)
 UNIT = "one row of household and all rows that depend on it"
 
 
-def open_ledger(path: Path | str = ":memory:", lifetime: Budget = BOTH, unit: str = UNIT) -> Ledger:
-    return Ledger(path, "town", unit, lifetime)
+def open_ledger(place: Place, lifetime: Budget = BOTH, unit: str = UNIT) -> Ledger:
+    return Ledger(place, "town", unit, lifetime)
 
 
-def test_the_shortfall_is_exact() -> None:
-    ledger = open_ledger(lifetime=PURE)
+def test_the_shortfall_is_exact(place: Place) -> None:
+    ledger = open_ledger(place, lifetime=PURE)
     ledger.reserve("a", "first", "run", Price(Measure.PURE, 1.5))
     with pytest.raises(
         BudgetExhaustedError, match=r"second: costs ε=0\.75, 0\.5 of ε=2 is left, 0\.25 too little"
@@ -40,8 +47,8 @@ def test_the_shortfall_is_exact() -> None:
     ledger.close()
 
 
-def test_the_shortfall_is_exact_in_rho() -> None:
-    ledger = open_ledger()
+def test_the_shortfall_is_exact_in_rho(place: Place) -> None:
+    ledger = open_ledger(place)
     cap = BOTH.total().amount
     ledger.reserve("a", "first", "run", Price(Measure.ZCDP, cap / 2))
     with pytest.raises(BudgetExhaustedError) as refused:
@@ -51,15 +58,15 @@ def test_the_shortfall_is_exact_in_rho() -> None:
     ledger.close()
 
 
-def test_a_pure_lifetime_pays_no_zcdp() -> None:
-    ledger = open_ledger(lifetime=PURE)
+def test_a_pure_lifetime_pays_no_zcdp(place: Place) -> None:
+    ledger = open_ledger(place, lifetime=PURE)
     with pytest.raises(BudgetExhaustedError, match="pure"):
         ledger.reserve("a", "s", "run", Price(Measure.ZCDP, 1e-9))
     ledger.close()
 
 
-def test_thresholds_delta_is_limited_too() -> None:
-    ledger = open_ledger()
+def test_thresholds_delta_is_limited_too(place: Place) -> None:
+    ledger = open_ledger(place)
     ledger.reserve("a", "s", "run", Price(Measure.ZCDP, 1e-6, BOTH.total().delta))
     with pytest.raises(BudgetExhaustedError, match="δ"):
         ledger.reserve("b", "t", "run", Price(Measure.ZCDP, 1e-6, 1e-9))
@@ -67,8 +74,8 @@ def test_thresholds_delta_is_limited_too() -> None:
     ledger.close()
 
 
-def test_pure_entries_count_in_full_among_zcdp_ones() -> None:
-    ledger = open_ledger()
+def test_pure_entries_count_in_full_among_zcdp_ones(place: Place) -> None:
+    ledger = open_ledger(place)
     cap = BOTH.total().amount
     ledger.reserve("a", "s", "run", Price(Measure.PURE, 2.0))  # all of ε, so ρ = 2: far above the cap
     assert ledger.balance().spent == 2.0
@@ -77,7 +84,7 @@ def test_pure_entries_count_in_full_among_zcdp_ones() -> None:
     with pytest.raises(BudgetExhaustedError):
         ledger.reserve("b", "t", "run", Price(Measure.PURE, 1e-3))
     ledger.close()
-    other = open_ledger()
+    other = Ledger(place, "other town", UNIT, BOTH)
     other.reserve("a", "s", "run", Price(Measure.ZCDP, cap / 4))
     small = math.sqrt(2 * cap / 2)  # a pure ε worth half the cap
     other.reserve("b", "t", "run", Price(Measure.PURE, small))
@@ -87,31 +94,44 @@ def test_pure_entries_count_in_full_among_zcdp_ones() -> None:
     other.close()
 
 
-def test_the_unit_of_an_account_never_changes(tmp_path: Path) -> None:
-    open_ledger(tmp_path / "ledger.sqlite").close()
+def test_the_unit_of_an_account_never_changes(place: Place) -> None:
+    open_ledger(place).close()
     with pytest.raises(BudgetError, match=r"person.*do not add"):
-        open_ledger(tmp_path / "ledger.sqlite", unit="one row of person")
-    other = Ledger(tmp_path / "ledger.sqlite", "another", "one row of person", BOTH)
+        open_ledger(place, unit="one row of person")
+    other = Ledger(place, "another", "one row of person", BOTH)
     assert other.balance().spent == 0
     other.close()
 
 
-def test_a_changed_lifetime_is_written_down_and_counts(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
-    first = open_ledger(path, PURE)
+def test_a_changed_lifetime_is_written_down_and_counts(place: Place) -> None:
+    first = open_ledger(place, PURE)
     first.reserve("a", "s", "run", Price(Measure.PURE, 1.5))
     first.close()
     for lifetime in (Budget(1.0), Budget(1.0), Budget(5.0)):
-        open_ledger(path, lifetime).close()
-    with sqlite3.connect(path) as raw:
-        declared = raw.execute("select epsilon, unit from lifetime order by id").fetchall()
-    raw.close()
-    assert declared == [(2.0, UNIT), (1.0, UNIT), (5.0, UNIT)]
-    smaller = open_ledger(path, Budget(1.0))
+        open_ledger(place, lifetime).close()
+    assert raw(place, "select epsilon, unit from lifetime order by id") == [(2.0, UNIT), (1.0, UNIT), (5.0, UNIT)]
+    smaller = open_ledger(place, Budget(1.0))
     assert smaller.balance().left == 0
     with pytest.raises(BudgetExhaustedError):
         smaller.reserve("b", "t", "run", Price(Measure.PURE, 0.01))
     smaller.close()
+
+
+def test_each_account_may_spend_the_whole_lifetime_and_no_more(place: Place) -> None:
+    ledger = open_ledger(place, lifetime=PURE)
+    ledger.reserve("a", "s", "run", Price(Measure.PURE, 2.0))
+    with pytest.raises(BudgetExhaustedError):
+        ledger.require("t", Price(Measure.PURE, 0.5))
+    ledger.require("t", Price(Measure.PURE, 0.5), "2027")
+    ledger.reserve("b", "t", "run", Price(Measure.PURE, 1.5), "2027")
+    with pytest.raises(BudgetExhaustedError, match=r"0\.5 of ε=2 is left"):
+        ledger.reserve("c", "u", "run", Price(Measure.PURE, 1.0), "2027")
+    assert ledger.balance().spent == 2.0
+    assert ledger.balance("2027").spent == 1.5
+    assert [(entry.step, entry.account) for entry in ledger.entries()] == [("s", ""), ("t", "2027")]
+    assert [entry.step for entry in ledger.entries("2027")] == ["t"]
+    assert [entry.step for entry in ledger.entries("")] == ["s"]
+    ledger.close()
 
 
 TAMPERING = [
@@ -125,32 +145,35 @@ TAMPERING = [
     "update reservation set delta = 0",
     "update reservation set measure = 'zcdp'",
     "update reservation set database = 'elsewhere'",
+    "update reservation set account = 'other'",
     "update reservation set release = 'other'",
-    "update reservation set state = 'reserved'",
-    "update reservation set state = 'released', amount = 0",
+    "update result set digest = 'other'",
+    "delete from result",
+    "update ledger_layout set version = 1",
+    "delete from ledger_layout",
+    "update state_folder set mark = 'other'",
+    "delete from state_folder",
 ]
 
 
 @pytest.mark.parametrize("statement", TAMPERING)
-def test_nothing_is_deleted_or_repriced(tmp_path: Path, statement: str) -> None:
-    path = tmp_path / "ledger.sqlite"
-    ledger = open_ledger(path)
+def test_nothing_is_deleted_or_repriced(place: Place, statement: str) -> None:
+    ledger = open_ledger(place)
     done = ledger.reserve("a", "s", "run", Price(Measure.PURE, 1.0))
     ledger.charge(done, "s/view", Price(Measure.PURE, 1.0))
     ledger.release(done, "digest")
+    ledger.claim("mark")
     ledger.close()
-    raw = sqlite3.connect(path)
-    with pytest.raises(sqlite3.DatabaseError, match="append only"):
-        raw.execute(statement)
-    raw.close()
-    again = open_ledger(path)
+    with pytest.raises(DatabaseError, match="append only"):
+        raw(place, statement)
+    again = open_ledger(place)
     assert again.balance().spent == 1.0
     assert again.released("a") == {"digest"}
     again.close()
 
 
-def test_a_reservation_counts_as_spent_whether_or_not_it_is_released(tmp_path: Path) -> None:
-    ledger = open_ledger(tmp_path / "ledger.sqlite", PURE)
+def test_a_reservation_counts_as_spent_whether_or_not_it_is_released(place: Place) -> None:
+    ledger = open_ledger(place, PURE)
     entry = ledger.reserve("a", "s", "run", Price(Measure.PURE, 1.0))
     assert ledger.balance().spent == 1.0
     assert ledger.released("a") == frozenset()
@@ -161,25 +184,29 @@ def test_a_reservation_counts_as_spent_whether_or_not_it_is_released(tmp_path: P
     ledger.close()
 
 
-def _race(folder: str, rounds: int, barrier: object, won: object) -> None:
-    """One of two processes that want the last of each budget. Both even make the file."""
-    for number in range(rounds):
-        barrier.wait()  # type: ignore[attr-defined]
-        ledger = open_ledger(Path(folder) / f"{number}.sqlite", PURE)
-        barrier.wait()  # type: ignore[attr-defined]
+def _race(places: list[Place], barrier: Any, won: Any) -> None:
+    """One of two processes that want the last of each budget. Both even make the tables."""
+    for number, place in enumerate(places):
+        barrier.wait()
+        ledger = open_ledger(place, PURE)
+        barrier.wait()
         try:
             ledger.reserve("last", "s", str(os.getpid()), Price(Measure.PURE, 1.5))
-            won.put(number)  # type: ignore[attr-defined]
+            won.put(number)
         except BudgetExhaustedError:
             pass
         ledger.close()
 
 
-def test_of_two_processes_exactly_one_gets_the_last_of_the_budget(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_of_two_processes_exactly_one_gets_the_last_of_the_budget(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     rounds = 12
+    places = [new_place(kind, tmp_path, lambda: request.getfixturevalue("postgres")) for _ in range(rounds)]
     context = multiprocessing.get_context("spawn")
     barrier, won = context.Barrier(2), context.Queue()
-    racers = [context.Process(target=_race, args=(str(tmp_path), rounds, barrier, won), daemon=True) for _ in range(2)]
+    racers = [context.Process(target=_race, args=(places, barrier, won), daemon=True) for _ in range(2)]
     for racer in racers:
         racer.start()
     winners = sorted(won.get(timeout=60) for _ in range(rounds))
@@ -188,10 +215,38 @@ def test_of_two_processes_exactly_one_gets_the_last_of_the_budget(tmp_path: Path
         assert racer.exitcode == 0
     assert winners == list(range(rounds))
     assert won.empty()
-    for number in range(rounds):
-        ledger = open_ledger(tmp_path / f"{number}.sqlite", PURE)
+    for place in places:
+        ledger = open_ledger(place, PURE)
         assert ledger.balance().spent == 1.5
         ledger.close()
+
+
+def _take_all(place: Place, barrier: Any, got: Any) -> None:
+    """One of several processes that reserve until nothing is left."""
+    ledger = open_ledger(place, Budget(50.0))
+    barrier.wait()
+    mine = 0
+    with contextlib.suppress(BudgetExhaustedError):
+        while True:
+            ledger.reserve("r", "s", "run", Price(Measure.PURE, 1.0))
+            mine += 1
+    got.put(mine)
+    ledger.close()
+
+
+def test_several_processes_get_all_of_the_budget_and_no_more(place: Place) -> None:
+    context = multiprocessing.get_context("spawn")
+    barrier, got = context.Barrier(3), context.Queue()
+    takers = [context.Process(target=_take_all, args=(place, barrier, got), daemon=True) for _ in range(3)]
+    for taker in takers:
+        taker.start()
+    assert sum(got.get(timeout=60) for _ in takers) == 50
+    for taker in takers:
+        taker.join(60)
+    ledger = open_ledger(place, Budget(50.0))
+    assert (ledger.balance().spent, ledger.balance().left) == (50.0, 0.0)
+    assert [entry.id for entry in ledger.entries()] == list(range(1, 51))
+    ledger.close()
 
 
 SPENDER = """
@@ -199,7 +254,8 @@ import sys
 from pathlib import Path
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.ledger import Ledger
-ledger = Ledger(Path(sys.argv[1]), "town", sys.argv[2], Budget(1e6))
+place = sys.argv[1] if "://" in sys.argv[1] else Path(sys.argv[1])
+ledger = Ledger(place, "town", sys.argv[2], Budget(1e6))
 while True:
     entry = ledger.reserve("r", "s", "run", Price(Measure.PURE, 0.5))
     ledger.charge(entry, "look", Price(Measure.PURE, 0.5))
@@ -209,12 +265,11 @@ while True:
 
 
 @pytest.mark.parametrize("kills", [pytest.param(20, id="20"), pytest.param(200, marks=pytest.mark.slow, id="200")])
-def test_a_killed_process_never_spends_without_a_trace(tmp_path: Path, kills: int) -> None:
-    path = tmp_path / "ledger.sqlite"
+def test_a_killed_process_never_spends_without_a_trace(place: Place, kills: int) -> None:
     rng = np.random.default_rng(0)
     acknowledged: set[int] = set()
     for _ in range(kills):
-        command = [sys.executable, "-c", SPENDER, str(path), UNIT]
+        command = [sys.executable, "-c", SPENDER, str(place), UNIT]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as spender:
             assert spender.stdout is not None
             for _ in range(int(rng.integers(1, 12))):
@@ -223,21 +278,134 @@ def test_a_killed_process_never_spends_without_a_trace(tmp_path: Path, kills: in
             acknowledged |= {
                 int(line) for line in spender.stdout.read().splitlines(keepends=True) if line.endswith(b"\n")
             }
-        ledger = open_ledger(path, Budget(1e6))
+        ledger = open_ledger(place, Budget(1e6))
         entries = {entry.id for entry in ledger.entries()}
         assert acknowledged <= entries
         assert len(entries - acknowledged) <= kills
         assert ledger.balance().spent == 0.5 * len(entries) >= 0.5 * len(acknowledged)
         ledger.close()
-    raw = sqlite3.connect(path)
-    assert raw.execute("pragma integrity_check").fetchall() == [("ok",)]
-    assert raw.execute(
-        "select count(*) from charge where reservation not in (select id from reservation)"
-    ).fetchone() == (0,)
-    raw.close()
+    if isinstance(place, Path):
+        assert raw(place, "pragma integrity_check") == [("ok",)]
+    assert raw(place, "select count(*) from charge where reservation not in (select id from reservation)") == [(0,)]
 
 
-def test_the_cap_in_rho_is_that_of_the_lifetime() -> None:
-    ledger = open_ledger()
+def test_the_cap_in_rho_is_that_of_the_lifetime(place: Place) -> None:
+    ledger = open_ledger(place)
     assert ledger.balance().rho_left == pytest.approx(rho_for(BOTH.epsilon, BOTH.delta - BOTH.total().delta))
     ledger.close()
+
+
+OLD = """
+create table lifetime(
+    id integer primary key, database text not null, unit text not null, epsilon real not null, delta real not null,
+    at text not null);
+create table reservation(
+    id integer primary key, database text not null, release text not null, step text not null, run text not null,
+    measure text not null check (measure in ('pure', 'zcdp')), amount real not null check (amount >= 0),
+    rho real not null, delta real not null, at text not null,
+    state text not null check (state in ('reserved', 'released')), digest text);
+create table charge(
+    id integer primary key, reservation integer not null references reservation, label text not null,
+    amount real not null, delta real not null, at text not null);
+create index by_release on reservation(release);
+create trigger lifetime_stays before update on lifetime begin select raise(abort, 'append only'); end;
+create trigger lifetime_kept before delete on lifetime begin select raise(abort, 'append only'); end;
+create trigger reservation_kept before delete on reservation begin select raise(abort, 'append only'); end;
+create trigger reservation_stays before update on reservation begin select raise(abort, 'append only'); end;
+create trigger charge_stays before update on charge begin select raise(abort, 'append only'); end;
+create trigger charge_kept before delete on charge begin select raise(abort, 'append only'); end;
+insert into lifetime values (1, 'town', 'one row of household and all rows that depend on it', 2.0, 0.0, 'then');
+insert into reservation values (1, 'town', 'a', 's', 'run', 'pure', 1.0, 0.5, 0.0, 'then', 'released', 'digest');
+insert into reservation values (4, 'town', 'b', 't', 'run', 'pure', 0.5, 0.125, 0.0, 'then', 'reserved', null);
+insert into charge values (1, 4, 't/view', 0.25, 0.0, 'then');
+"""
+
+
+def test_a_ledger_of_the_first_layout_keeps_what_it_knows(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    connection = sqlite3.connect(path)
+    connection.executescript(OLD)
+    connection.close()
+    for _ in range(2):
+        ledger = open_ledger(path, PURE)
+        assert [(e.id, e.step, e.state, e.at, e.account) for e in ledger.entries()] == [
+            (1, "s", "released", "then", ""),
+            (4, "t", "reserved", "then", ""),
+        ]
+        assert ledger.balance().left == 0.5
+        assert ledger.released("a") == {"digest"}
+        assert ledger.charges(4) == [("t/view", 0.25)]
+        ledger.close()
+    assert raw(path, "select version from ledger_layout") == [(LAYOUT,)]
+    with pytest.raises(DatabaseError, match="append only"):
+        raw(path, "delete from reservation")
+    ledger = open_ledger(path, PURE)
+    assert ledger.reserve("c", "u", "run", Price(Measure.PURE, 0.5)) == 5
+    ledger.close()
+
+
+def test_a_newer_layout_is_refused(place: Place) -> None:
+    open_ledger(place).close()
+    raw(place, f"insert into ledger_layout(version, at) values ({LAYOUT + 1}, 'later')")
+    with pytest.raises(LedgerError, match="newer privbench"):
+        open_ledger(place)
+
+
+def test_a_ledger_is_tied_to_one_state_folder(place: Place) -> None:
+    ledger = open_ledger(place)
+    ledger.claim("mine")
+    ledger.claim("mine")
+    with pytest.raises(ReleaseError, match="another state folder"):
+        ledger.claim("other")
+    ledger.claim("other", anew=True)
+    ledger.claim("other", anew=True)
+    with pytest.raises(ReleaseError, match="--new-state"):
+        ledger.claim("mine")
+    assert raw(place, "select mark from state_folder order by id") == [("mine",), ("other",)]
+    another = Ledger(place, "another", UNIT, BOTH)
+    another.claim("mine")
+    another.close()
+    ledger.close()
+
+
+def test_what_is_waited_for_is_given_up_in_the_end(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = new_place("postgresql", tmp_path, lambda: postgres)
+    ledger, other = open_ledger(place), open_ledger(place)
+    monkeypatch.setattr(ledger_postgres, "_BEGIN", ledger_postgres._BEGIN.replace("'60s'", "'100ms'"))
+
+    def want_it_too(*_: object) -> None:
+        other._store.query("select 1")  # now the other one holds the lock
+        ledger.reserve("a", "s", "run", Price(Measure.PURE, 1.0))
+
+    monkeypatch.setattr(other, "require", want_it_too)
+    with pytest.raises(LedgerError, match="LockNotAvailable"):
+        other.reserve("b", "t", "run", Price(Measure.PURE, 1.0))
+    assert ledger.entries() == []
+    assert ledger.reserve("a", "s", "run", Price(Measure.PURE, 1.0))
+    for one in (ledger, other):
+        one.close()
+
+
+def test_no_setting_of_the_server_weakens_the_promise(postgres: str, tmp_path: Path) -> None:
+    place = new_place("postgresql", tmp_path, lambda: postgres)
+    options = "-csynchronous_commit=off -cdefault_transaction_isolation=serializable -cdefault_transaction_read_only=on"
+    ledger = open_ledger(make_url(place).update_query_dict({"options": options}).render_as_string(hide_password=False))
+    with ledger._store.transaction():
+        shown = [ledger._store.query(f"show {name}")[0][0] for name in ("synchronous_commit", "transaction_isolation")]
+    assert shown == ["on", "read committed"]
+    assert ledger.reserve("a", "s", "run", Price(Measure.PURE, 1.0)) == 1
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://someone:hunter2@127.0.0.1:1/none", "postgresql://someone@127.0.0.1:1/none?password=hunter2"],
+)
+def test_no_message_holds_a_password(url: str) -> None:
+    with pytest.raises(LedgerError, match="cannot be used") as refused:
+        open_ledger(url)
+    told = "".join(traceback.format_exception(refused.value)) + str(refused.value.private_detail)
+    assert "hunter2" not in told
+    assert "someone" not in str(refused.value)

@@ -86,6 +86,20 @@ def test_a_database_is_drafted_with_its_keys(tmp_path: Path, kind: str) -> None:
     assert [key.columns for key in spec.schema.ownership_path("note")] == [("customer", "line"), ("customer",)]
 
 
+def test_a_draft_asks_which_keys_stay_inside_of_a_unit(tmp_path: Path) -> None:
+    more = """
+CREATE TABLE refund (id BIGINT PRIMARY KEY, customer BIGINT REFERENCES customer (id), note BIGINT REFERENCES note (id));
+"""
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
+        connection.execute(SHOP + more)
+    lines = reflect(str(tmp_path / "shop.duckdb")).splitlines()
+    asked = [lines[i - 1].strip() for i, line in enumerate(lines) if "# decide: same_unit: true" in line]
+    assert [line.split(", max")[0] for line in asked] == [
+        "- {columns: customer, references: {table: customer, columns: [id]}",
+        "- {columns: note, references: {table: note, columns: [id]}",
+    ]
+
+
 def test_a_folder_has_no_keys_to_draft_from(tmp_path: Path) -> None:
     folder = tmp_path / "town"
     folder.mkdir()

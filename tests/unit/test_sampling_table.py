@@ -61,7 +61,7 @@ def assert_sound(schema: Schema, made: dict[str, pa.Table]) -> None:
         for column in table.columns:
             if not column.nullable:
                 assert rows.column(column.name).null_count == 0, (table.name, column.name)
-        frame = integrity_frame(table, made)
+        frame = integrity_frame(schema, table, made)
         for key in table.foreign_keys:
             assert frame[reference_column(key)].all(), key.name
             if key.owner:

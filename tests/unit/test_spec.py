@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 
 from privbench_core.errors import SpecError
-from privbench_core.schema import Column, ColumnType, ForeignKey, Learn, Range, Spec, Values, dump_spec, load_spec
+from privbench_core.schema import Column, ColumnType, ForeignKey, Learn, Range, Values, dump_spec, load_spec
+from tests.helpers.specs import changed as swapped
+from tests.helpers.specs import load, problems
 
 SHOP = """
 database: shop
@@ -47,21 +50,7 @@ tables:
 """
 
 
-def load(folder: Path, text: str) -> Spec:
-    path = folder / "spec.yaml"
-    path.write_text(text, encoding="utf-8")
-    return load_spec(path)
-
-
-def problems(folder: Path, text: str) -> tuple[str, ...]:
-    with pytest.raises(SpecError) as caught:
-        load(folder, text)
-    return caught.value.problems
-
-
-def changed(old: str, new: str) -> str:
-    assert SHOP.count(old) == 1, old
-    return SHOP.replace(old, new)
+changed = partial(swapped, SHOP)
 
 
 def test_a_spec_is_read_as_it_is_meant(tmp_path: Path) -> None:
@@ -168,11 +157,18 @@ def test_eight_mistakes_are_eight_problems(tmp_path: Path) -> None:
         ("{epsilon: 20}", "{epsilon: 20, delta: 1e-12}", "privacy.lifetime: delta is 1e-12; it cannot be below"),
         ("delta: 1e-9", "delta: -1", "privacy: delta is -1"),
         ("source: data", 'source: data\nschedule: "daily"', "spec: schedule is 'daily'"),
+        ("source: data", 'source: data\nobserve: "hourly"', "spec: observe is 'hourly'"),
         ("source: data", "source: data\nsynthesizer: {options: {}}", "synthesizer: name is missing"),
         ("database: shop", 'database: "a\\tb"', "'a\\tb': this name holds a character that cannot be printed"),
         ("  region:\n", "  Customer:\n", "customer, Customer: tables differ only by case"),
         ("note: {", "AGE: boolean\n      note: {", "customer: the columns age, AGE differ only by case"),
         ("max: 120, cells: 60", "max: 120, cells: 0", "customer.age: cells is 0"),
+        (
+            "max: 120, cells: 60",
+            "max: 120, step: 0",
+            "customer.age: step is 0; write an integer of 64 bits, above zero",
+        ),
+        ("max: 120, cells: 60", "max: 120, step: P1D", "customer.age: step is 'P1D'"),
         ("max: 120, cells: 60", "cells: 60", "customer.age: max is missing"),
         ("max: 120, cells: 60", "max: 1.5", "customer.age: max is 1.5; write an integer"),
         ("max: 120, cells: 60", "max: -5", "customer.age: min 0 is above max -5"),
@@ -295,3 +291,19 @@ def test_the_example_of_the_documentation_is_a_spec(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "docs" / "spec.md").read_text(encoding="utf-8")
     example = text.partition("```yaml\n")[2].partition("```")[0]
     assert load(tmp_path, example).schema.deferred_keys == {"customer.referred_by"}
+
+
+@pytest.mark.parametrize("url", ["postgresql://me:${SECRET}@host/ledger", "${LEDGER}", "postgresql+psycopg:///l"])
+def test_the_ledger_may_be_in_postgresql(tmp_path: Path, url: str) -> None:
+    spec = load(tmp_path, changed("privacy: {", f"privacy: {{ledger: '{url}', "))
+    assert spec.ledger == url
+    assert url not in repr(spec)
+    spec.path.write_text(dump_spec(spec), encoding="utf-8")
+    assert load_spec(spec.path) == spec
+
+
+@pytest.mark.parametrize("url", ["mysql://me:hunter2@host/ledger", "hunter2.sqlite", "postgresql://a hunter2"])
+def test_a_ledger_elsewhere_is_refused_without_repeating_it(tmp_path: Path, url: str) -> None:
+    (problem,) = problems(tmp_path, changed("privacy: {", f"privacy: {{ledger: '{url}', "))
+    assert problem.startswith("privacy.ledger: not a PostgreSQL URL")
+    assert "hunter2" not in problem

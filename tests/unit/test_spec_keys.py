@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from privbench_core.errors import SpecError
+from privbench_core.privacy.relations import stability
 from privbench_core.schema import Spec, load_spec
+from privbench_core.schema.spec import dump_spec
+from tests.helpers import specs
 
 HEAD = """
 database: d
@@ -19,16 +21,11 @@ A = "  a: {primary_key: id, columns: {id: integer}}\n"
 
 
 def load(folder: Path, tables: str) -> Spec:
-    path = folder / "spec.yaml"
-    path.write_text(HEAD + tables, encoding="utf-8")
-    return load_spec(path)
+    return specs.load(folder, HEAD + tables)
 
 
 def problems(folder: Path, tables: str) -> tuple[str, ...]:
-    with pytest.raises(SpecError) as caught:
-        load(folder, tables)
-    assert all(": " in line and "; " in line for line in caught.value.problems)
-    return caught.value.problems
+    return specs.problems(folder, HEAD + tables)
 
 
 def table(name: str, columns: str, keys: str, more: str = "") -> str:
@@ -159,3 +156,47 @@ def test_names_of_keys_tell_them_apart(tmp_path: Path) -> None:
     key = "{columns: %s, references: a, max_children: 2}"
     tables = A + table("b", '"c.d": integer', key % '"c.d"') + table("b.c", "d: integer", key % "d")
     assert problems(tmp_path, tables) == ("b.c.d: two foreign keys of the same name; rename a column",)
+
+
+def test_a_key_that_stays_inside_of_a_unit_needs_no_bound(tmp_path: Path) -> None:
+    inside = "{columns: b, references: b, optional: true, same_unit: true}"
+    tables = A + table("b", "a: integer", "{columns: a, references: a, max_children: 3}")
+    tables += table(
+        "c", "a: integer, b: integer", "{columns: a, references: a, max_children: 2, owner: true}, " + inside
+    )
+    spec = load(tmp_path, tables)
+    assert [key.same_unit for key in spec.schema.table("c").foreign_keys] == [False, True]
+    assert spec.schema.table("c").foreign_keys[1].max_children is None
+    assert spec.schema.tables_of_units == {"a", "b", "c"}
+    (tmp_path / "again.yaml").write_text(dump_spec(spec), encoding="utf-8")
+    assert load_spec(tmp_path / "again.yaml").schema == spec.schema
+    assert stability(spec.schema, "c") == 1
+    ordinary = load(tmp_path, tables.replace("same_unit: true", "max_children: 4")).schema
+    assert stability(ordinary, "c") == 1 + 2 * 3 * 4
+    assert ordinary.tables_of_units == frozenset()
+    assert problems(tmp_path, tables.replace(", same_unit: true", "")) == (
+        "c.b: max_children is missing; declare the most c rows one b row may have",
+    )
+
+
+@pytest.mark.parametrize(
+    ("tables", "problem"),
+    [
+        (
+            A + table("b", "a: integer", "{columns: a, references: a, max_children: 3, same_unit: true}"),
+            "b.a: same_unit: true on the owner key, where it always holds; remove it",
+        ),
+        (
+            table("a", "p: integer", "{columns: p, references: p, same_unit: true}")
+            + "  p: {public: true, primary_key: id, columns: {id: integer}}\n",
+            "a.p: same_unit: true on a key to a public table, whose rows belong to no unit; remove it",
+        ),
+        (
+            table("a", "boss: integer", "{columns: boss, references: a, optional: true, same_unit: true}"),
+            "a.boss: same_unit: true between rows of a, each a unit of its own; remove it",
+        ),
+    ],
+    ids=["owner", "public", "unit"],
+)
+def test_where_staying_inside_of_a_unit_means_nothing(tmp_path: Path, tables: str, problem: str) -> None:
+    assert problems(tmp_path, tables) == (problem,)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from privbench_core.errors import SpecError
 from privbench_core.schema import (
     Check,
     Column,
@@ -17,14 +17,14 @@ from privbench_core.schema import (
     Learn,
     Pattern,
     Range,
-    Spec,
     Values,
     dump_spec,
-    load_spec,
 )
 from privbench_core.schema.checks import checked_columns, is_contained, parse_check, unparsed_checks
 from privbench_core.schema.durations import duration_text, parse_duration
 from privbench_core.schema.readable import readable
+from tests.helpers.specs import changed as swapped
+from tests.helpers.specs import load, problems
 
 SHOP = """
 database: shop
@@ -59,21 +59,7 @@ tables:
 """
 
 
-def load(folder: Path, text: str) -> Spec:
-    path = folder / "spec.yaml"
-    path.write_text(text, encoding="utf-8")
-    return load_spec(path)
-
-
-def problems(folder: Path, text: str) -> tuple[str, ...]:
-    with pytest.raises(SpecError) as caught:
-        load(folder, text)
-    return caught.value.problems
-
-
-def changed(old: str, new: str) -> str:
-    assert SHOP.count(old) == 1, old
-    return SHOP.replace(old, new)
+changed = partial(swapped, SHOP)
 
 
 def test_a_spec_with_everything_is_read_and_dumped(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, S
 from privbench_core.synthesizers.privpetal.groups import GroupFit
 from privbench_core.synthesizers.privpetal.options import Options
 from privbench_core.synthesizers.stages.assemble import refuse_impossible, whole_plan
-from privbench_core.synthesizers.stages.link import link_step, lookup_step
+from privbench_core.synthesizers.stages.link import determined, link_step, lookup_step
 from privbench_core.synthesizers.stages.model import model_step
 from privbench_core.synthesizers.stages.profile import Profile, lists_to_learn, profile_step
 from privbench_core.synthesizers.stages.sample import fanout_key
@@ -106,7 +106,7 @@ class _Prices:
 
     def _key(self, key: ForeignKey) -> float:
         parent = self._schema.table(key.parent)
-        above = 1 if parent.public else 1 + len(parent.attributes)
+        above = 1 if parent.public or determined(self._schema, key) else 1 + len(parent.attributes)
         return self._options.links * (above if key.owner else above + len(self._schema.table(key.child).attributes))
 
 
@@ -145,7 +145,7 @@ def groups_step(schema: Schema, key: ForeignKey, price: Price, fit: GroupFit) ->
         summary = {"classes of group sizes": len(members.classes), "marginals measured in a class": measured}
         return Artifact({"model": members.to_dict(), "summary": summary})
 
-    reads = tuple(dict.fromkeys([*deciding_tables(schema, key.child), *deciding_tables(schema, key.parent)]))
+    reads = deciding_tables(schema, key.child, key.parent)
     parameters = {"key": repr(key), "fit": repr(fit), "stability": stability(schema, key.child)}
     inputs = (*profiles, fanout_key(key))
     return Step(("model", key.child), StepKind.MODEL, key.child, inputs, reads, price, run, parameters)

@@ -66,6 +66,7 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
         "columns": repr(table.columns),
         "keys": repr(table.foreign_keys),
         "constraints": repr((table.unique, table.checks, table.dependencies)),
+        "units": repr(table.name in schema.tables_of_units),
     }
     key = ("fidelity", table.name)
     return Step(key, StepKind.FIDELITY, table.name, tuple(dict.fromkeys(inputs)), reads, price, run, parameters)

@@ -36,8 +36,7 @@ def link_step(
     """
     child, parent = schema.table(key.child), schema.table(key.parent)
     profiles: list[Key] = [("profile", table.name) for table in (child, parent) if not table.public]
-    others = [] if parent.public else [parent.name, *deciding_tables(schema, parent.name)]
-    reads = tuple(dict.fromkeys([*deciding_tables(schema, child.name), *others]))
+    reads = deciding_tables(schema, child.name, *([] if parent.public else [parent.name]))
     moves = [stability(schema, child.name), reference_moves(schema, key)]
     parameters = {"key": repr(key), "fit": repr(fit), "stability": moves}
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
@@ -55,7 +54,13 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: PairwiseFit)
             lookup = fit_lookup(context.opened(), key, own, rows, price, fit)
         else:
             above = Profile.from_dict(context.inputs["profile", key.parent].data["profile"])
-            lookup = fit_lookup(context.opened(), key, own, above.coders, price, fit)
+            target = {} if determined(schema, key) else above.coders
+            lookup = fit_lookup(context.opened(), key, own, target, price, fit)
         return Artifact({"link": lookup.to_dict(), "summary": {"ties": len(lookup.ties)}})
 
     return link_step(schema, key, price, run, fit)
+
+
+def determined(schema: Schema, key: ForeignKey) -> bool:
+    """Whether a row can refer to one row alone: that of the unit it belongs to."""
+    return key.same_unit and key.parent == schema.unit

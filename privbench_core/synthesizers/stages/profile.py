@@ -6,7 +6,6 @@ public grid (signed powers of two, or calendar years); a learned list of values 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,12 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.domain.binning import merge_cells
 from privbench_core.domain.codec import Codec
 from privbench_core.domain.codecs import LearnedMagnitude, codec_for, interval_codec, list_codec
 from privbench_core.domain.coder import Coder
 from privbench_core.models.pairwise import OneWay
-from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.budget import Price
 from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.relations import deciding_tables, stability
@@ -28,9 +26,9 @@ from privbench_core.privacy.views import Own, ViewSpec
 from privbench_core.schema.model import Column, Learn, Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Step, StepContext, StepKind
+from privbench_core.synthesizers.stages.refine import Look, highest_noise, look_closer, share_of
 
 Array = NDArray[np.float64]
-_ACCIDENT = 0.01  # probability that noise alone widens a learned range
 _LEARN_SHARE = 0.3  # of a profile's price, for learning domains, where there are any to learn
 _MAX_CODES = 100
 _BARS = 24
@@ -75,6 +73,7 @@ def profile_step(schema: Schema, table: Table, price: Price) -> Step:
     parameters = {
         "columns": repr(table.attributes),
         "primary key": table.primary_key,
+        "unique": table.unique,
         # All bounds on these tables decide which rows are kept and how much each may count.
         "keys": repr([schema.table(name).foreign_keys for name in reads]),
         "stability": stability(schema, table.name),
@@ -84,7 +83,7 @@ def profile_step(schema: Schema, table: Table, price: Price) -> Step:
         profile, cells = profile_table(context.opened(), table, price)
         return Artifact({"profile": profile.to_dict(), "summary": _summary(table, profile, cells)})
 
-    return Step(("profile", table.name), StepKind.PROFILE, table.name, (), reads, price, run, parameters)
+    return Step(("profile", table.name), StepKind.PROFILE, table.name, (), reads, price, run, parameters, version="2")
 
 
 def profile_table(door: Door, table: Table, price: Price) -> tuple[Profile, dict[str, tuple[Codec, Array]]]:
@@ -105,14 +104,18 @@ def profile_table(door: Door, table: Table, price: Price) -> tuple[Profile, dict
     telling = {name: codec for name, codec in codecs.items() if codec.size > 1}
     view = door.view(ViewSpec(table.name, {name: (Own(name), Coder(codec)) for name, codec in telling.items()}))
     asked = [Marginal((name,)) for name in telling] or [Marginal(())]
-    noisy = view.measure("one-way" if telling else "rows", asked, rest)
+    closer = share_of(table, telling)
+    noisy = view.measure("one-way" if telling else "rows", asked, rest.share(1 - closer))
     found = dict(zip(telling, noisy.values, strict=False))
-    binnings = {name: merge_cells(found[name], codec, noisy.sigma, _MAX_CODES) for name, codec in telling.items()}
-    counts = {name: binning.sums(found[name]) for name, binning in binnings.items()}
-    total = OneWay(counts, noisy.sigma).total if telling else max(1.0, float(noisy.values[0]))
+    looks = {name: Look.first(codec, found[name], noisy.sigma) for name, codec in telling.items()}
+    looks = look_closer(door, table, looks, rest.share(closer)) if closer else looks
+    binnings = {name: look.merged(_MAX_CODES) for name, look in looks.items()}
+    counts = {name: binnings[name].sums(look.counts) for name, look in looks.items()}
+    sigma = float(np.mean([look.sigma for look in looks.values()])) if telling else noisy.sigma
+    total = OneWay(counts, sigma).total if telling else max(1.0, float(noisy.values[0]))
     # A column of one cell (made anew, never NULL) says nothing: it is coded, so that it is drawn, but not measured.
-    coders = {name: Coder(codec, binnings.get(name)) for name, codec in codecs.items()}
-    one_way = OneWay({name: counts.get(name, np.array([total])) for name in codecs}, noisy.sigma, total)
+    coders = {n: Coder(looks[n].codec, binnings[n]) if n in looks else Coder(codec) for n, codec in codecs.items()}
+    one_way = OneWay({name: counts.get(name, np.array([total])) for name in codecs}, sigma, total)
     return Profile(coders, one_way, total), {name: (codec, found[name]) for name, codec in telling.items()}
 
 
@@ -131,15 +134,9 @@ def _learn(door: Door, table: Table, column: Column, price: Price) -> Codec:
     view = door.view(ViewSpec(table.name, {column.name: (Own(column.name), Coder(grid))}), f"range of {column.name}")
     noisy = view.measure("grid", [Marginal((column.name,))], Price(price.measure, price.amount))
     counts = noisy.values[0][: grid.ordered]
-    seen = np.flatnonzero(counts > _bar(price.measure, noisy.sigma, len(counts)))
+    seen = np.flatnonzero(counts > highest_noise(price.measure, noisy.sigma, len(counts)))
     cells = seen if len(seen) else np.array([int(np.argmax(counts))])
     return interval_codec(column, grid.edges(int(cells[0]))[0], grid.edges(int(cells[-1]))[1], table=table.name)
-
-
-def _bar(measure: Measure, sigma: float, cells: int) -> float:
-    """A count that none of so many empty cells reaches, but for `_ACCIDENT`."""
-    odds = math.log(cells / _ACCIDENT)
-    return sigma * (odds / math.sqrt(2) if measure is Measure.PURE else math.sqrt(2 * odds))
 
 
 def _summary(table: Table, profile: Profile, cells: Mapping[str, tuple[Codec, Array]]) -> dict[str, Any]:

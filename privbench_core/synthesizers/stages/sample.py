@@ -7,13 +7,14 @@ children and parents build on, and filled in a second pass, when the tables they
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privbench_core.counts.units import unit_numbers
 from privbench_core.errors import InternalError
 from privbench_core.linking.fanout import Fanout
 from privbench_core.linking.lookup import Lookup
@@ -38,12 +39,14 @@ class Sample:
         parents: Foreign key name -> row number of each row's parent, -1 for NULL.
         weights: Weight of each row in the measure of its model, 1/(product of group sizes); None where all count alike.
         dropped: Why rows were dropped while sampling -> how many.
+        units: Number of the unit of each row, None where no key asks for it (`Schema.tables_of_units`).
     """
 
     table: pa.Table
     parents: Mapping[str, NDArray[np.int64]]
     weights: NDArray[np.float64] | None
     dropped: Mapping[str, int] = field(default_factory=dict)
+    units: NDArray[np.int64] | None = None
 
     def to_artifact(self, **facts: Any) -> Artifact:
         """As a step stores it, with more ``facts`` for its summary."""
@@ -51,15 +54,16 @@ class Sample:
         summary = {"rows": self.table.num_rows, **facts}
         if self.dropped:
             summary["rows dropped to keep constraints"] = dict(self.dropped)
-        data = {"parents": places, "weights": self.weights, "dropped": dict(self.dropped), "summary": summary}
-        return Artifact(data, self.table)
+        data = {"parents": places, "weights": self.weights, "dropped": dict(self.dropped), "units": self.units}
+        return Artifact({**data, "summary": summary}, self.table)
 
     @classmethod
     def from_artifact(cls, stored: Artifact) -> Sample:
         """The inverse of `to_artifact`."""
         if stored.table is None:
             raise InternalError("a sample was stored without its rows")
-        return cls(stored.table, dict(stored.data["parents"]), stored.data["weights"], stored.data["dropped"])
+        data = stored.data
+        return cls(stored.table, dict(data["parents"]), data["weights"], data["dropped"], data.get("units"))
 
 
 def fanout_key(key: ForeignKey) -> Key:
@@ -131,8 +135,8 @@ def complete_step(schema: Schema, table: Table, free: Price) -> Step:
         lookups = {key.name: Lookup.from_dict(context.inputs[fanout_key(key)].data["link"]) for key in keys}
         coders = Profile.from_dict(context.inputs["profile", table.name].data["profile"]).coders
         rng = context.rng("references", table.name)
-        rows, places = complete_table(table, keys, first.table, coders, first.weights, above, lookups, rng)
-        return Sample(rows, {**first.parents, **places}, first.weights, first.dropped).to_artifact()
+        rows, places = complete_table(table, keys, first.table, coders, first.weights, above, lookups, rng, first.units)
+        return replace(first, table=rows, parents={**first.parents, **places}).to_artifact()
 
     key = sampled_key(schema, table)
     once = tuple(dict.fromkeys(inputs))
@@ -147,6 +151,7 @@ def _constraints(schema: Schema, table: Table) -> dict[str, str]:
         "keys": repr((table.foreign_keys, [key.name for key in deferred_of(schema, table)])),
         "unique": repr((table.primary_key, table.unique)),
         "checks": repr((table.checks, table.dependencies)),
+        "units": repr(table.name in schema.tables_of_units),
     }
 
 
@@ -179,15 +184,32 @@ def draw_sample(
         rows, owners = draw_root(profile.total, scale), None
     else:
         rows, owners = draw_children(Fanout.from_dict(links[owner.name]), parents[owner.parent], rng, table, scale)
-    drawn = draw_table(table, rows, model, profile.coders, owners, parents, lookups, rng, schema.deferred_keys)
+    units = _units(schema, table, rows.n, owners, above)
+    drawn = draw_table(table, rows, model, profile.coders, owners, parents, lookups, rng, schema.deferred_keys, units)
     if owner is None:
-        return Sample(drawn.table, drawn.parents, None, drawn.dropped)
+        units = _units(schema, table, drawn.table.num_rows, None, above)
+        return Sample(drawn.table, drawn.parents, None, drawn.dropped, units)
     places = drawn.parents[owner.name]
     weights = above[owner.parent].weights
     inherited = np.ones(len(places)) if weights is None else np.append(weights, 1.0)[places]
     siblings = np.bincount(places[places >= 0], minlength=above[owner.parent].table.num_rows)
     shares = inherited / np.append(siblings, 1)[places]  # a row without an owner stands for a unit of its own
-    return Sample(drawn.table, drawn.parents, shares, drawn.dropped)
+    return Sample(drawn.table, drawn.parents, shares, drawn.dropped, _units(schema, table, len(places), places, above))
+
+
+def _units(
+    schema: Schema, table: Table, rows: int, owners: NDArray[np.int64] | None, above: Mapping[str, Sample]
+) -> NDArray[np.int64] | None:
+    """Number of the unit of each row, None where no key asks for it."""
+    key = table.owner_key
+    if table.name not in schema.tables_of_units:
+        return None
+    if key is None or owners is None:
+        return unit_numbers(schema, table.name, rows, None)
+    units = above[key.parent].units
+    if units is None:
+        raise InternalError(f"{key.name}: the units of its owners are not known")
+    return unit_numbers(schema, table.name, rows, (owners, units))
 
 
 def _as_parent(schema: Schema, name: str, sample: Sample, inputs: Mapping[Key, Artifact]) -> Parent:
@@ -197,4 +219,4 @@ def _as_parent(schema: Schema, name: str, sample: Sample, inputs: Mapping[Key, A
     profile = Profile.from_dict(inputs["profile", name].data["profile"])
     codes = {column: coder.encode(sample.table.column(column)) for column, coder in profile.coders.items()}
     sizes = {column: coder.size for column, coder in profile.coders.items()}
-    return Parent(sample.table, codes, sizes, sample.weights)
+    return Parent(sample.table, codes, sizes, sample.weights, sample.units)

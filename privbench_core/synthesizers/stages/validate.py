@@ -6,14 +6,15 @@ the limits stand here: to change one costs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
 
 from privbench_core.evaluate.constraints import check_constraints
-from privbench_core.evaluate.derived import integrity_frame
-from privbench_core.evaluate.expectations import fidelity_frame, fidelity_suite, integrity_suite, run_suite
+from privbench_core.evaluate.derived import tables_to_check
+from privbench_core.evaluate.expectations import check_table, fidelity_frame, fidelity_suite, run_suite
 from privbench_core.privacy.budget import Price
 from privbench_core.schema.model import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -40,13 +41,13 @@ class FidelityLimits:
 
 def validate_step(schema: Schema, table: Table, free: Price, limits: FidelityLimits) -> Step:
     """The step that checks a table, public or private."""
-    parents = sorted({key.parent for key in table.foreign_keys})
-    inputs = [sampled_key(schema, schema.table(name)) for name in dict.fromkeys([table.name, *parents])]
+    needed = tables_to_check(schema, table)
+    inputs = [sampled_key(schema, schema.table(name)) for name in needed]
     if not table.public:
         inputs.append(("fidelity", table.name))
 
     def run(context: StepContext) -> Artifact:
-        found = _integrity(schema, table, parents, context)
+        found = _integrity(schema, table, needed, context)
         measured = [] if table.public else context.inputs["fidelity", table.name].data["metrics"]
         metrics = [{**metric, "limit": limits.of(metric)} for metric in measured]
         shown = {row["metric"]: round(row["value"], 4) for row in metrics}
@@ -58,12 +59,11 @@ def validate_step(schema: Schema, table: Table, free: Price, limits: FidelityLim
     return Step(("validate", table.name), StepKind.VALIDATE, table.name, tuple(inputs), (), free, run, parameters)
 
 
-def _integrity(schema: Schema, table: Table, parents: list[str], context: StepContext) -> list[dict[str, Any]]:
+def _integrity(schema: Schema, table: Table, needed: Sequence[str], context: StepContext) -> list[dict[str, Any]]:
     tables = {
-        name: Sample.from_artifact(context.inputs[sampled_key(schema, schema.table(name))]).table
-        for name in {table.name, *parents}
+        name: Sample.from_artifact(context.inputs[sampled_key(schema, schema.table(name))]).table for name in needed
     }
-    results = run_suite(table.name, integrity_frame(table, tables), integrity_suite(table))
+    results = check_table(schema, table, tables)
     results += check_constraints(table, tables[table.name])
     return [{**asdict(r), "table": table.name, "suite": "integrity", "value": None, "limit": None} for r in results]
 

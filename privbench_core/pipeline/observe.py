@@ -1,0 +1,94 @@
+"""What state the source is in: a keyed fingerprint per table, as cheaply as the owner's choice allows.
+
+A fingerprint names what a release was paid for. Whatever it is made from is private, so it leaves this module hashed
+with the workspace's secret.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.metadata import version
+
+import pyarrow as pa
+
+from privbench_core import __version__
+from privbench_core.errors import ReleaseError
+from privbench_core.pipeline.workspace import Workspace
+from privbench_core.schema.change import Content
+from privbench_core.schema.model import Table
+from privbench_core.source import Source, open_source
+from privbench_core.source.fingerprint import fingerprint_rows
+from privbench_core.source.version import versioned
+
+_MEMORY = "observed.json"
+
+
+def fingerprint_of(workspace: Workspace, source: Source, table: Table, read: Callable[[], pa.Table]) -> str:
+    """The keyed fingerprint of a table: of its rows, or of what the spec's ``change`` takes for them.
+
+    Args:
+        workspace: Has the secret and the spec.
+        source: Is asked for a version, if that is the owner's choice.
+        table: As declared.
+        read: Gives its rows, if they are needed.
+    """
+    change = workspace.spec.changes.get(table.name, Content())
+    if isinstance(change, Content):
+        return workspace.keyed(fingerprint_rows(table, read()))
+    return workspace.keyed(versioned(table, change, source.version(table, change)))
+
+
+def observe(workspace: Workspace, names: Sequence[str]) -> dict[str, str]:
+    """Keyed fingerprints of some tables of the source, as they are now, with the rows of one at a time in memory.
+
+    Files whose bytes are those of the last time are not read again: their digest stands in the state folder, keyed.
+
+    Raises:
+        SourceError: A table cannot be read.
+    """
+    spec = workspace.spec
+    source = open_source(spec)
+    tables = [spec.schema.table(name) for name in names]
+    compared = [table for table in tables if table.name not in spec.changes]
+    before = _stored(workspace, source, compared)
+    remembered = _remembered(workspace)
+    known = {name: then for name, (digest, then) in remembered.items() if before.get(name) == digest}
+    found = {
+        table.name: known.get(table.name) or fingerprint_of(workspace, source, table, partial(source.read, table))
+        for table in tables
+    }
+    fresh = [table for table in compared if table.name in before.keys() - known.keys()]
+    if fresh:
+        after = _stored(workspace, source, fresh)  # what was written while it was read is not remembered
+        still = {name: (digest, found[name]) for name, digest in after.items() if before[name] == digest}
+        _remember(workspace, {**remembered, **still})
+    return found
+
+
+def _stored(workspace: Workspace, source: Source, tables: Sequence[Table]) -> dict[str, str]:
+    """Keyed digests of stored bytes, with all else that decides which rows they are read as."""
+    software = [__version__, *(version(package) for package in ("pyarrow", "duckdb"))]
+    declared = {table.name: repr((software, table.primary_key, table.columns)) for table in tables}
+    return {name: workspace.keyed(declared[name] + digest) for name, digest in source.stored(tables).items()}
+
+
+def _remembered(workspace: Workspace) -> dict[str, tuple[str, str]]:
+    """Keyed digest and fingerprint of each table when its bytes were last read; nothing if that is not to be had."""
+    try:
+        found = json.loads((workspace.folder / _MEMORY).read_text(encoding="utf-8"))
+        return {str(name): (str(digest), str(fingerprint)) for name, (digest, fingerprint) in found.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def _remember(workspace: Workspace, seen: dict[str, tuple[str, str]]) -> None:
+    path = workspace.folder / _MEMORY
+    beside = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        beside.write_text(json.dumps(seen, indent=1, sort_keys=True), encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        raise ReleaseError(f"{_MEMORY} cannot be written to the state folder: {error.strerror}") from error

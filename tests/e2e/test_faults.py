@@ -1,0 +1,283 @@
+"""What is survived. ``docs/faults.md`` has a row for each test here, and a test holds the two together.
+
+After every fault: nothing was looked at that the ledger does not count, the lifetime budget holds, there is a whole
+bundle or none, and what had been released is not paid for again.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+import resource
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privbench_core.privacy.ledger as ledger_module
+from privbench_core.errors import LedgerError, ReleaseError
+from privbench_core.pipeline.workspace import Workspace
+from privbench_core.privacy.budget import Budget, Measure, Price
+from privbench_core.privacy.ledger import Ledger
+from privbench_core.publish.bundle import read_bundle
+from privbench_core.schema.spec import load_spec
+from tests.helpers.faults import PAID, Town
+from tests.helpers.ledgers import Place, new_place, raw
+
+PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
+DEPLOYMENT = Path(__file__).parents[1] / "integration" / "test_deploy_postgres.py"
+NewTown = Callable[..., Town]
+IN_POSTGRESQL_SLOWLY = pytest.mark.parametrize(
+    "place", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+)
+
+
+@pytest.fixture
+def new_town(town_spec: Path, tmp_path: Path, place: Place) -> NewTown:
+    """Makes towns whose ledgers are in one database, or each in a file of its own."""
+    numbers = itertools.count()
+    Ledger(place, "another", "u", Budget(1.0)).close()  # so that every run finds the tables, in either database
+
+    def make(*, lifetime: float = 20.0) -> Town:
+        folder = tmp_path / f"town-{next(numbers)}"
+        shutil.copytree(town_spec.parent, folder)
+        text = (folder / "spec.yaml").read_text(encoding="utf-8").replace("database: town", f"database: {folder.name}")
+        text = text.replace("lifetime: {epsilon: 20, delta: 1.0e-8}", f"lifetime: {{epsilon: {lifetime}}}")
+        if isinstance(place, str):
+            text = text.replace("privacy: {", f"privacy: {{ledger: '{place}', ")
+        (folder / "spec.yaml").write_text(text, encoding="utf-8")
+        return Town(folder / "spec.yaml", folder / "bundle")
+
+    return make
+
+
+def survive(town: Town, kill_at: int) -> None:
+    """Kill a first run at a moment; check; run again, and once more."""
+    assert town.run(kill_at) == "killed"
+    looked, released = town.looked(), town.booked("released")
+    town.check(looked)
+    assert town.run().startswith("done")
+    looked += town.looked()
+    town.check(looked)
+    booked = town.booked()
+    assert all(booked[step] == 1 for step in released), "what was released was bought again"
+    assert set(booked) == set(PAID)
+    assert sum(booked.values()) <= len(PAID) + 1, "more than the step that was at work was lost"
+    assert town.run() == "done paid=0"
+    assert town.booked() == booked
+    assert not town.looked()
+
+
+def all_moments(new_town: NewTown) -> list[str]:
+    """Everything that a run does, in order."""
+    town = new_town()
+    assert town.run().startswith("done")
+    assert town.looked() == Counter(dict.fromkeys(PAID, 1))
+    return town.moments()
+
+
+@IN_POSTGRESQL_SLOWLY
+def test_killed_at_every_step_boundary(new_town: NewTown) -> None:
+    boundaries = [number for number, name in enumerate(all_moments(new_town)) if name.endswith(" execute")]
+    assert len(boundaries) == 18
+    for number in boundaries:
+        survive(new_town(), number)
+
+
+@IN_POSTGRESQL_SLOWLY
+@pytest.mark.parametrize("kills", [pytest.param(6, id="6"), pytest.param(200, marks=pytest.mark.slow, id="200")])
+def test_killed_at_random_moments(new_town: NewTown, kills: int) -> None:
+    number = len(all_moments(new_town))
+    for moment in np.random.default_rng(0).integers(number, size=kills):
+        survive(new_town(), int(moment))
+
+
+@pytest.mark.parametrize("kills", [pytest.param(4, id="4"), pytest.param(200, marks=pytest.mark.slow, id="200")])
+def test_killed_inside_of_a_ledger_transaction(new_town: NewTown, kills: int) -> None:
+    names = all_moments(new_town)
+    depth = np.cumsum([{"before reserve": 1, "before charge": 1, "before release": 1}.get(name, 0) for name in names])
+    depth -= np.cumsum([{"after reserve": 1, "after charge": 1, "after release": 1}.get(name, 0) for name in names])
+    inside = np.flatnonzero(depth)
+    assert len(inside) > 12
+    for moment in np.random.default_rng(1).choice(inside, kills):
+        survive(new_town(), int(moment))
+
+
+def test_two_daemons_at_once(new_town: NewTown) -> None:
+    town = new_town(lifetime=0.8)  # for one run, not for two
+    others = [Town(town.spec, town.out) for _ in range(2)]
+    with ThreadPool(2) as pool:
+        endings = pool.map(lambda one: one.run(), others)
+    assert all(ending.startswith("done") for ending in endings), endings
+    town.check(others[0].looked() + others[1].looked())
+    assert town.booked() == Counter(dict.fromkeys(PAID, 1))
+    read_bundle(town.out)
+
+
+def test_the_disk_is_full(new_town: NewTown, place: Place) -> None:
+    town, endings, looked = new_town(), [], Counter[str]()
+    for size in (0, 50, 500, 1_000, 1_500, 5_000):
+        released = town.booked("released")
+        endings.append(town.run(largest_file=size).split()[0])
+        looked += town.looked()
+        town.check(looked)
+        assert not set(released) & set(town.looked()), "what was released was looked at again"
+        assert not list(town.spec.parent.rglob("*partial*")) + list(town.spec.parent.rglob("releases/*/tmp*"))
+    first = {"OSError:", "LedgerError:" if isinstance(place, Path) else "ReleaseError:"}  # which disk is full
+    assert first <= set(endings) <= {*first, "PublishError:", "done"}
+    assert town.run().startswith("done")
+    town.check(looked + town.looked())
+    before = {path: path.read_bytes() for path in town.out.rglob("*") if path.is_file()}
+    assert town.run(largest_file=1_500).startswith(("PublishError", "LedgerError"))
+    assert {path: path.read_bytes() for path in town.out.rglob("*") if path.is_file()} == before
+
+
+def test_the_ledgers_disk_is_full(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite", "d", "u", Budget(100.0))
+    entry = ledger.reserve("r", "s", "run", Price(Measure.PURE, 1.0))
+    size = (tmp_path / "ledger.sqlite-wal").stat().st_size
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        with pytest.raises(LedgerError):
+            _often(lambda: ledger.reserve("r", "s", "run", Price(Measure.PURE, 1.0)))
+        with pytest.raises(LedgerError):
+            _often(lambda: ledger.release(entry, "digest"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    ledger.reserve("r", "s", "run", Price(Measure.PURE, 1.0))
+    assert ledger.balance().spent == len(ledger.entries()) >= 2
+    ledger.close()
+
+
+def _often(write: Callable[[], object]) -> None:
+    for _ in range(50):
+        write()
+
+
+def test_the_ledgers_connection_breaks(postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = new_place("postgresql", tmp_path, lambda: postgres)
+    ledger = Ledger(place, "d", "u", Budget(10.0))
+    throw_out = "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()"
+    entry = ledger.reserve("r", "s", "run", Price(Measure.PURE, 1.0))
+    raw(place, throw_out)
+    ledger.release(entry, "digest")  # between two transactions it connects again
+    raw(place, throw_out)
+    assert ledger.released("r") == {"digest"}
+    monkeypatch.setattr(ledger, "require", lambda *_: raw(place, throw_out))  # in the midst of a transaction
+    with pytest.raises(LedgerError):
+        ledger.reserve("r", "s", "run", Price(Measure.PURE, 1.0))
+    monkeypatch.undo()
+    assert ledger.balance().spent == 1.0
+    ledger.reserve("r", "s", "run", Price(Measure.PURE, 9.0))
+    assert ledger.balance().left == 0
+    ledger.close()
+
+
+@pytest.mark.slow
+def test_the_database_is_gone_and_comes_back(tmp_path: Path) -> None:
+    pgserver = pytest.importorskip("pgserver", reason="there is no wheel of PostgreSQL for this Python")
+    data = tmp_path / "pg"
+    server = pgserver.get_server(data, cleanup_mode="stop")
+    ledger = Ledger(server.get_uri(), "d", "u", Budget(10.0))
+    ledger.reserve("r", "s", "run", Price(Measure.PURE, 4.0))
+    pgserver.pg_ctl(["-D", str(data), "-m", "immediate", "stop"])
+    with pytest.raises(LedgerError, match="cannot be used"):
+        Ledger(server.get_uri(), "d", "u", Budget(10.0))  # who begins now is told at once
+    with ThreadPool(1) as pool:
+        waiting = pool.apply_async(ledger.reserve, ("r", "s", "run", Price(Measure.PURE, 5.0)))  # who is at work waits
+        options = f"-h '' -k {data}"
+        pgserver.pg_ctl(["-D", str(data), "-o", options, "-l", str(data / "log"), "-w", "start"])
+        assert waiting.get(90) == 2
+    assert ledger.balance().spent == 9.0
+    ledger.close()
+    server.cleanup()
+
+
+@IN_POSTGRESQL_SLOWLY
+def test_a_stored_release_is_damaged(new_town: NewTown) -> None:
+    town = new_town()
+    assert town.run().startswith("done")
+    booked, stored = town.booked(), sorted((town.spec.parent / ".privbench" / "releases").rglob("*.bin"))
+    assert len(stored) == 9
+    endings = []
+    for path in stored:
+        whole = path.read_bytes()
+        for content in (whole[:-1], bytes([*whole[:-1], whole[-1] ^ 1]), b""):
+            path.write_bytes(content)
+            endings.append(town.run().partition(":")[0])
+            town.check(Counter())
+            assert not town.looked()
+        path.write_bytes(whole)
+    # What was paid for is refused until it is restored; what is free is made again.
+    assert Counter(endings) == {"ReleaseError": 3 * len(PAID), "done paid=0": 3 * (len(stored) - len(PAID))}
+    assert town.run() == "done paid=0"
+    assert town.booked() == booked
+
+
+@IN_POSTGRESQL_SLOWLY
+def test_a_half_written_bundle(new_town: NewTown) -> None:
+    town = new_town()
+    assert town.run().startswith("done")
+    booked = town.booked()
+    data = town.out / "data" / "person.parquet"
+    data.write_bytes(data.read_bytes()[:-10])
+    with pytest.raises(Exception, match="does not match its checksum"):
+        read_bundle(town.out)
+    assert town.run() == "done paid=0"
+    read_bundle(town.out)
+    assert town.booked() == booked
+
+
+def test_the_clock_jumps(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    days = iter(f"20{year}-01-01T00:00:00+00:00" for year in (30, 29, 71, 28, 27, 26, 25, 24, 23, 22, 21, 20))
+    monkeypatch.setattr(ledger_module, "_now", lambda: next(days))
+    ledger = Ledger(place, "d", "u", Budget(9.0))
+    steps = ["first", "second", "third"]
+    for step in steps:
+        ledger.reserve(step, step, "run", Price(Measure.PURE, 1.0))
+    ledger.close()
+    smaller = Ledger(place, "d", "u", Budget(3.0))  # declared last, though the clock says earlier
+    assert [entry.step for entry in smaller.entries()] == steps
+    with pytest.raises(Exception, match=r"0 of ε=3 is left"):
+        smaller.reserve("fourth", "fourth", "run", Price(Measure.PURE, 1.0))
+    smaller.close()
+    assert [row[0] for row in raw(place, "select epsilon from lifetime order by id")] == [9.0, 3.0]
+
+
+def test_the_state_folder_is_another_one(new_town: NewTown, tmp_path: Path) -> None:
+    town = new_town()
+    assert town.run().startswith("done")
+    booked = town.booked()
+    secret = town.spec.parent / ".privbench" / "secret.key"
+    secret.rename(tmp_path / "lost.key")
+    ended = town.run()
+    assert ended.startswith("ReleaseError: the ledger of town-0 belongs to another state folder")
+    assert town.booked() == booked
+    Workspace(load_spec(town.spec), new_state=True).close()
+    assert town.run().startswith("done paid=0.0")
+    assert town.booked() == booked + booked
+    shutil.move(tmp_path / "lost.key", secret)
+    with pytest.raises(ReleaseError, match="another state folder"):
+        Workspace(load_spec(town.spec))
+
+
+def test_the_page_lists_exactly_these_tests(request: pytest.FixtureRequest) -> None:
+    listed = re.findall(r"^\|.*`(test_\w+)` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    here, deployed = (_tests(path) for path in (Path(__file__), DEPLOYMENT))
+    assert len(listed) == len(set(listed))
+    assert here - {request.function.__name__} == set(listed) & here
+    assert set(listed) <= here | deployed
+
+
+def _tests(path: Path) -> set[str]:
+    """Names of the tests in a file."""
+    found = [
+        node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.FunctionDef)
+    ]
+    return {node.name for node in found if node.name.startswith("test_")}

@@ -1,0 +1,31 @@
+"""Spec files of tests: written, loaded, and refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from privbench_core.errors import SpecError
+from privbench_core.schema import Spec, load_spec
+
+
+def load(folder: Path, text: str) -> Spec:
+    """The spec of a file that holds ``text``."""
+    path = folder / "spec.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load_spec(path)
+
+
+def problems(folder: Path, text: str) -> tuple[str, ...]:
+    """What `load` refuses; every line says where, what and what to do."""
+    with pytest.raises(SpecError) as caught:
+        load(folder, text)
+    assert all(": " in line and "; " in line for line in caught.value.problems)
+    return caught.value.problems
+
+
+def changed(text: str, old: str, new: str) -> str:
+    """``text`` with the one ``old`` in it replaced."""
+    assert text.count(old) == 1, old
+    return text.replace(old, new)

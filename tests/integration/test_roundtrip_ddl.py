@@ -1,0 +1,265 @@
+"""All that PostgreSQL has beside rows, through every command: a source, a draft, a run, a target, the same draft again.
+
+What a schema.sql can say comes back word for word; what it cannot say is named in the draft with its reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from privbench_core.cli import app
+from privbench_core.schema import Check, Generated, Sequence, load_spec
+from privbench_core.schema.ddl_duckdb import duckdb_schema
+
+pgserver = pytest.importorskip("pgserver", reason="there is no wheel of PostgreSQL for this Python")
+
+LONG = "Tabelle mit einem sehr langen Namen, der dreiundsechzig Byte hat"[:63]
+KEPT = f"""
+CREATE SCHEMA other;
+CREATE TYPE other.mood AS ENUM ('calm', 'it''s');
+CREATE TYPE mood AS ENUM ('x', 'y');
+CREATE DOMAIN small AS integer DEFAULT 3 CHECK (VALUE > 0);
+CREATE DOMAIN other.smaller AS small CHECK (VALUE < 10);
+CREATE TABLE person (
+    id integer GENERATED ALWAYS AS IDENTITY (SEQUENCE NAME "Numbers of persons" INCREMENT BY 3)
+        CONSTRAINT "Person key" PRIMARY KEY,
+    mail varchar(80) NOT NULL CONSTRAINT one_mail UNIQUE, feel other.mood NOT NULL DEFAULT 'it''s',
+    kind mood NOT NULL DEFAULT 'x', n other.smaller, body text, doc jsonb,
+    born date NOT NULL CHECK (born BETWEEN '1900-01-01' AND '2020-01-01'),
+    half integer GENERATED ALWAYS AS (n / 2) STORED,
+    words tsvector GENERATED ALWAYS AS (to_tsvector('english', coalesce(body, ''))) STORED NOT NULL
+);
+COMMENT ON COLUMN person.words IS 'for search';
+CREATE INDEX by_born ON person (born DESC NULLS LAST, mail text_pattern_ops);
+CREATE INDEX by_words ON person USING gin (words);
+CREATE INDEX by_doc ON person USING gin (doc jsonb_path_ops) WITH (fastupdate = off);
+CREATE INDEX by_range ON person USING brin (born) WITH (pages_per_range = 16);
+CREATE INDEX by_hash ON person USING hash (mail);
+CREATE INDEX in_part ON person (born) INCLUDE (kind) WHERE mail IN ('a', 'b') AND feel = 'calm' AND body LIKE 'it''s %';
+CREATE INDEX "By all" ON person (lower(mail), (n + 1), coalesce(body, 'x;'));
+CREATE UNIQUE INDEX one_each ON person (born, mail);
+CREATE TABLE student (
+    id integer PRIMARY KEY CONSTRAINT is_person REFERENCES person
+        ON DELETE CASCADE ON UPDATE CASCADE DEFERRABLE INITIALLY DEFERRED,
+    year smallint CHECK (year BETWEEN 1 AND 9)
+);
+CREATE TABLE tutor (
+    id integer PRIMARY KEY REFERENCES student ON DELETE RESTRICT REFERENCES person, paid boolean NOT NULL
+);
+CREATE SEQUENCE grades;
+CREATE TABLE grade (
+    id integer PRIMARY KEY DEFAULT nextval('grades'), student int NOT NULL REFERENCES student,
+    CONSTRAINT "also a person" FOREIGN KEY (student) REFERENCES person ON DELETE SET DEFAULT DEFERRABLE,
+    tutor int REFERENCES tutor ON DELETE SET NULL REFERENCES person,
+    points numeric(4, 1) CHECK (points BETWEEN 0 AND 99)
+);
+ALTER SEQUENCE grades OWNED BY grade.id;
+CREATE TABLE "{LONG}" (
+    "select" serial PRIMARY KEY,
+    "Spalte mit einem sehr langen Namen, der dreiundsechzig Byte Ä" int UNIQUE REFERENCES person
+);
+"""
+ROWS = """
+INSERT INTO person (mail, feel, n, born, body)
+    SELECT 'p' || i, 'calm', 1 + i % 9, date '1950-01-01' + i * 30, 'words' FROM generate_series(1, 200) i;
+INSERT INTO student SELECT id, 1 + id % 9 FROM person WHERE id % 2 = 0;
+INSERT INTO tutor SELECT id, id % 4 = 0 FROM student WHERE id % 3 = 1;
+INSERT INTO grade (student, tutor, points) SELECT id, (SELECT max(id) FROM tutor), id % 90 FROM student;
+"""
+LOST = """
+CREATE FUNCTION mine(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1';
+CREATE FUNCTION watch() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+CREATE SEQUENCE shared; CREATE SEQUENCE odd INCREMENT BY -1; CREATE DOMAIN year AS int CHECK (mine(VALUE) > 0);
+CREATE TABLE a (
+    id int PRIMARY KEY, name text COLLATE "C", m int DEFAULT mine(4), s int NOT NULL DEFAULT nextval('shared'),
+    t bigint DEFAULT nextval('odd'), y year, bad int GENERATED ALWAYS AS (mine(m)) STORED, tags text[],
+    many int GENERATED ALWAYS AS (cardinality(tags)) STORED, place int4range, CHECK (mine(m) > 0),
+    CONSTRAINT few CHECK (tags[1] IS NOT NFC NORMALIZED OR true), CONSTRAINT apart EXCLUDE USING gist (place WITH &&),
+    CONSTRAINT late UNIQUE (m) DEFERRABLE, CONSTRAINT wide UNIQUE (s) INCLUDE (name),
+    CONSTRAINT one UNIQUE NULLS NOT DISTINCT (t)
+);
+ALTER TABLE a ADD CONSTRAINT soon CHECK (m > 0) NOT VALID;
+CREATE INDEX of_mine ON a (mine(m)); CREATE INDEX of_tags ON a USING gin (tags);
+CREATE UNIQUE INDEX partly ON a (m) WHERE name IS NULL; CREATE UNIQUE INDEX lowered ON a (lower(name));
+CREATE UNIQUE INDEX down ON a (name DESC);
+CREATE TRIGGER watched BEFORE INSERT ON a FOR EACH ROW EXECUTE FUNCTION watch();
+ALTER TABLE a ENABLE ROW LEVEL SECURITY;
+CREATE TABLE b (more text, a int) INHERITS (a);
+ALTER TABLE b ADD CONSTRAINT perhaps FOREIGN KEY (a) REFERENCES a NOT VALID;
+CREATE TABLE p (id int, day date, PRIMARY KEY (id, day)) PARTITION BY RANGE (day);
+CREATE TABLE p1 PARTITION OF p FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');
+CREATE TABLE c (
+    id int, day date, FOREIGN KEY (id, day) REFERENCES p MATCH FULL ON DELETE SET NULL (day),
+    x int REFERENCES a REFERENCES d
+);
+CREATE VIEW v AS SELECT 1; CREATE MATERIALIZED VIEW w AS SELECT 1;
+""".replace("CREATE TABLE c (", "CREATE TABLE d (id int PRIMARY KEY);\nCREATE TABLE c (")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pgserver.PostgresServer]:
+    with pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop") as running:
+        yield running
+
+
+def new_database(server: pgserver.PostgresServer, name: str, script: str = "SELECT 1") -> str:
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')
+    url = server.get_uri(database=name)
+    with psycopg.connect(url) as connection:
+        connection.execute(script)
+    return url
+
+
+def rows(url: str, query: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(url) as connection:
+        return connection.execute(query).fetchall()
+
+
+def privbench(*arguments: object) -> str:
+    shown = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert shown.exit_code == 0, shown.output
+    return shown.output
+
+
+def draft_of(url: str, file: Path) -> str:
+    privbench("init", url, "-o", file)
+    return file.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def place(server: pgserver.PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a draft of the source, and the spec that an owner makes of it."""
+    folder = tmp_path_factory.mktemp("kept")
+    spec = draft_of(new_database(server, "kept", KEPT + ROWS), folder / "draft.yaml")
+    for old, new in {
+        "epsilons: CHOOSE": "epsilons: [2]",
+        "epsilon: CHOOSE": "epsilon: 3",
+        "{columns: student, references: {table: student": "{owner: true, columns: student, references: {table: student",
+        "max_children: CHOOSE": "max_children: 5",
+    }.items():
+        assert old in spec, old
+        spec = spec.replace(old, new)
+    (folder / "spec.yaml").write_text(spec, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def target(server: pgserver.PostgresServer, place: Path) -> str:
+    """A database with a benchmark of the source."""
+    url = new_database(server, "published")
+    privbench("run", place / "spec.yaml", "--epsilon", 2, "--out", place / "bundle")
+    privbench("publish", place / "bundle", url)
+    return url
+
+
+def test_the_draft_holds_what_the_ddl_needs(place: Path) -> None:
+    schema = load_spec(place / "spec.yaml").schema
+    person, grade = schema.table("person"), schema.table("grade")
+    assert {enum.name: enum.values for enum in schema.enums} == {"mood": ("x", "y"), "other_mood": ("calm", "it's")}
+    assert person.column("id").sequence == Sequence("Numbers of persons", 3, always=True)
+    assert (person.column("feel").default, person.column("n").default) == ("'it''s'", "3")
+    assert person.key_names == ((("id",), "Person key"), (("born", "mail"), "one_each"), (("mail",), "one_mail"))
+    assert person.checks[:2] == (Check("n_small_check", "n > 0"), Check("n_smaller_check", "n < 10"))
+    assert person.generated == (
+        Generated("half", "integer", "(n / 2)"),
+        Generated(
+            *("words", "tsvector", "to_tsvector('english'::regconfig, COALESCE(body, ''::text))"),
+            nullable=False,
+            comment="for search",
+        ),
+    )
+    assert {index.name: index.using for index in person.indexes or ()} == {
+        "By all": "btree (lower((mail)::text), ((n + 1)), COALESCE(body, 'x;'::text))",
+        "by_born": "btree (born DESC NULLS LAST, mail text_pattern_ops)",
+        "by_doc": "gin (doc jsonb_path_ops) WITH (fastupdate=off)",
+        "by_hash": "hash (mail)",
+        "by_range": "brin (born) WITH (pages_per_range='16')",
+        "by_words": "gin (words)",
+        "in_part": "btree (born) INCLUDE (kind) WHERE mail IN ('a', 'b') AND feel = 'calm' AND body LIKE 'it''s %'",
+    }
+    assert grade.column("id").sequence == Sequence("grades")
+    assert [(key.columns, key.parent, key.actions) for key in grade.foreign_keys] == [
+        (("student",), "student", None),
+        (("tutor",), "tutor", "ON DELETE SET NULL"),
+    ]
+    assert [(key.columns, key.parent, key.constraint, key.actions) for key in grade.implied_keys] == [
+        (("student",), "person", "also a person", "ON DELETE SET DEFAULT DEFERRABLE"),
+        (("tutor",), "person", "grade_tutor_fkey1", None),
+    ]
+    # What stands only in the DDL does not make a release another one.
+    assert "Numbers of persons" not in repr(person.columns)
+    assert "also a person" not in repr(grade.foreign_keys)
+
+
+def test_reflecting_the_result_gives_the_same_draft(place: Path, target: str) -> None:
+    again = draft_of(target, place / "again.yaml")
+    other = re.compile(r"^(database|source): .*\n| *# left out: .*\n", re.MULTILINE)
+    assert other.sub("", again) == other.sub("", (place / "draft.yaml").read_text(encoding="utf-8"))
+
+
+def test_the_result_is_the_database_of_a_dba(target: str) -> None:
+    definition = "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = '{}'"
+    assert rows(target, definition.format("is_person")) == [
+        ("FOREIGN KEY (id) REFERENCES person(id) ON UPDATE CASCADE ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED",)
+    ]
+    assert rows(target, definition.format("also a person")) == [
+        ("FOREIGN KEY (student) REFERENCES person(id) ON DELETE SET DEFAULT DEFERRABLE",)
+    ]
+    assert rows(target, "SELECT count(*) > 0, bool_and(half IS NOT DISTINCT FROM n / 2) FROM person") == [(True, True)]
+    (last,) = rows(target, "SELECT max(id) FROM person")[0]
+    ((new,),) = rows(target, "INSERT INTO person (mail, born) VALUES ('new', '2000-01-01') RETURNING id")
+    assert isinstance(last, int)
+    assert new == last + 1
+    with pytest.raises(psycopg.errors.GeneratedAlways):
+        rows(target, "INSERT INTO person (id, mail, born) VALUES (0, 'other', '2000-01-01') RETURNING id")
+
+
+def test_duckdb_names_what_it_has_no_words_for(place: Path) -> None:
+    left_out = duckdb_schema(load_spec(place / "spec.yaml").schema).left_out
+    assert "person.words: the computed column" in left_out
+    assert "person: the index by_doc, which DuckDB has no such kind of" in left_out
+
+
+def test_what_is_lost_is_named_with_its_reason(server: pgserver.PostgresServer, tmp_path: Path) -> None:
+    draft = draft_of(new_database(server, "lost", LOST), tmp_path / "draft.yaml")
+    found = {line.strip().removeprefix("# left out: ") for line in draft.splitlines() if "# left out: " in line}
+    assert found == {
+        "of_tags, because of tags",
+        "tags (text[]) holds several values in one; make it a table of its own in the source, or do without",
+        "that s shares its sequence; it gets one of its own",
+        "that the check soon is NOT VALID",
+        "that the constraint late is DEFERRABLE",
+        "that the foreign key perhaps is NOT VALID",
+        "the INCLUDE of the constraint wide",
+        "the MATCH FULL of the foreign key c_id_day_fkey",
+        "the NULLS NOT DISTINCT of the constraint one",
+        "the check a_m_check, which needs the function mine(integer)",
+        "the check few, because of tags",
+        "the check year_check of the domain of y, which needs the function mine(integer)",
+        "the collation C of name",
+        "the computed column bad, which needs the function mine(integer)",
+        "the computed column many, because of tags",
+        "the default of m, which needs the function mine(integer)",
+        "the exclusion constraint apart",
+        "the foreign key on (x) to d, because these columns have one to a already",
+        "the form of the unique index down, btree (name DESC)",
+        "the index lowered, which is on an expression and unique, and made-up rows would not keep to it",
+        "the index of_mine, which needs the function mine(integer)",
+        "the index partly, which is partial and unique, and made-up rows would not keep to it",
+        "the inheritance from a, whose rows include these; leave one of the two out of this file",
+        "the materialized view w; a benchmark holds tables",
+        "the name of the domain year, the type of y; its own type and checks are kept",
+        "the numbering of t, which may be NULL or is no integer",
+        "the partitions of p, which is one table here",
+        "the row security of a, which may hide rows from this login",
+        "the triggers watched",
+        "the view v; a benchmark holds tables",
+        "which columns the foreign key c_id_day_fkey sets on delete; it sets all",
+    }

@@ -1,0 +1,324 @@
+"""Keys that stay inside of a unit: they are enforced, and a removed unit then moves nobody else's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privbench_core.errors import InternalError
+from privbench_core.privacy.relations import (
+    WEIGHT_UNIT,
+    PrivateDatabase,
+    deciding_tables,
+    moved_rows,
+    reference_moves,
+    stability,
+)
+from privbench_core.privacy.views import Children, Feature, ParentRow, Siblings, ViewSpec, build_view
+from privbench_core.schema.model import ForeignKey, Schema
+from tests.helpers.databases import SECRET, Database
+from tests.helpers.key_graphs import (
+    Positions,
+    database_of,
+    diamond,
+    key,
+    measure,
+    mixed,
+    shift,
+    table,
+    without,
+)
+
+EXAMPLES = settings(max_examples=20, deadline=None)
+SHAPES = pytest.mark.parametrize("make", [diamond, mixed])
+Make = Callable[[int, int, int], Database]
+
+
+def neighbours(database: Database) -> Iterator[tuple[Database, set[tuple[str, int]]]]:
+    """Every database with a unit less, and the rows of that unit."""
+    owners = database.tables["a"].column("user_id").to_pylist()
+    alone = [("a", row) for row, owner in enumerate(owners) if owner is None]
+    for name, row in [*(("user", user) for user in range(4)), *alone]:
+        yield without(database, name, row), owned(database, name, row)
+
+
+def owned(database: Database, name: str, row: int) -> set[tuple[str, int]]:
+    """A row and all that it owns, over any number of tables, kept or not."""
+    found = {(name, row)}
+    for t in database.schema.sampling_order:
+        if t.owner_key is not None:
+            owners = database.tables[t.name].column(t.owner_key.columns[0]).to_pylist()
+            found |= {(t.name, i) for i, owner in enumerate(owners) if (t.owner_key.parent, owner) in found}
+    return found
+
+
+def shown(database: Database, name: str) -> dict[int, tuple[int, ...]]:
+    """What views may see of each kept row: weight, group sizes, and the rows it refers to along all keys, by id."""
+    private, schema = database.private(), database.schema
+    columns = [private.weights(name)]
+    for k in schema.table(name).foreign_keys:
+        ids = database.tables[k.parent].column("id").to_numpy()
+        parents = private.kept_parent_rows(k)
+        columns.append(np.append(ids, -1)[parents])
+        if k.owner:
+            columns.append(np.append(private.group_sizes(k), 1)[parents])
+    for t in schema.tables:
+        columns += [private.group_sizes(k) for k in t.foreign_keys if k.owner and k.parent == name]
+    ids = database.tables[name].column("id").to_pylist()
+    rows = zip(ids, private.kept(name), zip(*columns, strict=True), strict=True)
+    return {i: tuple(int(v) for v in values) for i, keep, values in rows if keep}
+
+
+@EXAMPLES
+@given(st.integers(1, 3), st.integers(0, 10_000))
+def test_a_unit_moves_its_own_rows_alone(tau: int, seed: int) -> None:
+    database = diamond(tau, 1, seed)
+    before = {t.name: shown(database, t.name) for t in database.schema.tables}
+    assert all(stability(database.schema, name) == 1 for name in before)
+    for smaller, mine in neighbours(database):
+        for name, rows in before.items():
+            others = {i: values for i, values in rows.items() if (name, i) not in mine}
+            assert shown(smaller, name) == others
+            assert sum(rows[i][0] for i in rows if (name, i) in mine) <= WEIGHT_UNIT
+            assert len(rows) - len(others) <= moved_rows(database.schema, name)
+
+
+@SHAPES
+@EXAMPLES
+@given(st.integers(1, 3), st.integers(1, 2), st.integers(0, 10_000))
+def test_no_more_moves_than_the_stability_says(make: Make, tau: int, most: int, seed: int) -> None:
+    database = make(tau, most, seed)
+    schema = database.schema
+    for smaller, _ in neighbours(database):
+        for t in schema.tables:
+            weight, rows = shift(database, smaller, t.name)
+            assert weight <= stability(schema, t.name) * (1 + 1e-9)
+            assert rows <= moved_rows(schema, t.name)
+
+
+@SHAPES
+@EXAMPLES
+@given(st.integers(1, 3), st.integers(1, 2), st.integers(0, 10_000))
+def test_views_along_such_keys_move_no_more_than_they_say(make: Make, tau: int, most: int, seed: int) -> None:
+    """What a row refers to is told by the id of the row, so that any change of it counts."""
+    database = make(tau, most, seed)
+    schema = database.schema
+    keys = [k for t in schema.tables for k in t.foreign_keys if k.same_unit]
+    spec = {k: ViewSpec(k.child, {"to": (ParentRow(k), Positions())}) for k in keys}  # type: ignore[dict-item]
+    private = database.private()
+    views = {k: build_view(private, spec[k]) for k in keys}
+    before = {k: _seen(database, private, k) for k in keys}
+    for smaller, _ in neighbours(database):
+        left = smaller.private()
+        for k, view in views.items():
+            moved = _moved(before[k], _seen(smaller, left, k))
+            assert view.stability == (stability(schema, k.child) + reference_moves(schema, k)) * view.unit
+            assert moved <= view.stability / view.unit * WEIGHT_UNIT * (1 + 1e-9)
+
+
+def _seen(database: Database, private: PrivateDatabase, k: ForeignKey) -> dict[tuple[int, int], int]:
+    """Weight of each kept row and the row it shows to refer to."""
+    ids = np.append(database.tables[k.parent].column("id").to_numpy(), -1)
+    shown_rows = ids[private.kept_parent_rows(k)]
+    weights = private.weights(k.child)
+    mine = database.tables[k.child].column("id").to_pylist()
+    return {(i, int(to)): int(w) for i, to, w in zip(mine, shown_rows, weights, strict=True) if w}
+
+
+def _moved(one: dict[tuple[int, int], int], other: dict[tuple[int, int], int]) -> int:
+    return sum(abs(one.get(cell, 0) - other.get(cell, 0)) for cell in one.keys() | other.keys())
+
+
+@EXAMPLES
+@given(st.integers(1, 3), st.integers(0, 10_000))
+def test_a_reference_that_stays_inside_keeps_its_row(tau: int, seed: int) -> None:
+    """No more is dropped than has to be: of rows that keep to their unit, and whose parents are kept, τ per owner."""
+    database = diamond(tau, 1, seed)
+    private = database.private()
+    unit_of = {row: (name, i) for name, i in _units(database) for row in owned(database, name, i)}
+    for t in database.schema.tables:
+        owner = t.owner_key
+        if owner is None:
+            continue
+        kept, alive = private.kept(t.name), np.ones(private.rows(t.name), dtype=bool)
+        for k in t.foreign_keys:
+            if k.name in database.schema.deferred_keys:
+                continue
+            for i, to in enumerate(database.tables[t.name].column(k.columns[0]).to_pylist()):
+                fine = to is None or (unit_of[k.parent, to] == unit_of[t.name, i] and private.kept(k.parent)[to])
+                alive[i] &= fine
+        assert not (kept & ~alive).any()
+        owners = database.tables[t.name].column(owner.columns[0]).to_pylist()
+        for parent in range(private.rows(owner.parent)):
+            group = np.array([to == parent for to in owners])
+            assert (kept & group).sum() == min((alive & group).sum(), tau)
+        assert kept[[to is None for to in owners] & alive].all()
+
+
+def _units(database: Database) -> list[tuple[str, int]]:
+    owners = database.tables["a"].column("user_id").to_pylist()
+    return [*(("user", u) for u in range(4)), *(("a", i) for i, owner in enumerate(owners) if owner is None)]
+
+
+def test_rows_that_leave_their_unit_take_no_slot() -> None:
+    """Of two visits, one per person is kept; whichever of them pays another person's bill, the other one stays."""
+    schema = Schema(
+        "clinic",
+        (
+            table("person"),
+            table("bill", key("bill", "person", "person", 1, owner=True)),
+            table(
+                "visit",
+                key("visit", "person", "person", 1, owner=True),
+                key("visit", "bill", "bill", None, same_unit=True),
+            ),
+        ),
+        "person",
+    )
+    for bills, stays in (([7, 8], 0), ([8, 7], 1)):
+        rows = {
+            "person": {"id": [1, 2]},
+            "bill": {"id": [7, 8], "person": [1, 2]},
+            "visit": {"id": [0, 1], "person": [1, 1], "bill": bills},
+        }
+        assert set(measure(database_of(schema, rows), "visit")) == {stays}
+
+
+def test_rows_without_an_owner_are_units_of_their_own() -> None:
+    """An order without a customer may ship its own lines' parcels, and those of nobody else without a customer."""
+    schema = Schema(
+        "mail",
+        (
+            table("customer"),
+            table("order", key("order", "customer", "customer", 3, owner=True, optional=True)),
+            table("parcel", key("parcel", "order", "order", 3, owner=True)),
+            table(
+                "line",
+                key("line", "order", "order", 3, owner=True),
+                key("line", "parcel", "parcel", None, same_unit=True),
+            ),
+        ),
+        "customer",
+    )
+    rows = {
+        "customer": {"id": [0, 1]},
+        "order": {"id": [0, 1, 2], "customer": [None, None, 1]},
+        "parcel": {"id": [10, 11, 12], "order": [0, 1, 2]},
+        "line": {"id": [0, 1, 2, 3], "order": [0, 0, 1, 2], "parcel": [10, 11, 12, 12]},
+    }
+    assert set(measure(database_of(schema, rows), "line")) == {0, 3}
+
+
+def test_what_decides_about_rows_includes_the_unit_where_its_keys_differ() -> None:
+    """Two columns of the unit's table are one person's only by its rows."""
+    by_name = ForeignKey("bill", ("who",), "person", ("name",), max_children=2, owner=True)
+    visit = table(
+        "visit", key("visit", "person", "person", 2, owner=True), key("visit", "bill", "bill", None, same_unit=True)
+    )
+    alike = Schema("c", (table("person"), table("bill", key("bill", "who", "person", 2, owner=True)), visit), "person")
+    mapped = replace(alike, tables=(alike.tables[0], table("bill", by_name), visit))
+    assert set(deciding_tables(alike, "visit")) == {"visit", "bill"}
+    assert set(deciding_tables(mapped, "visit")) == {"visit", "bill", "person"}
+    assert set(deciding_tables(mapped, "bill")) == {"bill"}
+    later = table(
+        "visit",
+        key("visit", "person", "person", 2, owner=True),
+        key("visit", "bill", "bill", None, optional=True, same_unit=True),
+    )
+    both = (table("person"), later, table("bill", by_name, key("bill", "visit", "visit", 1, optional=True)))
+    cycle = replace(mapped, tables=both)
+    assert "visit.bill" in cycle.deferred_keys
+    assert set(deciding_tables(cycle, "visit", "bill")) == {"visit", "bill", "person"}
+
+
+def test_a_unit_that_reaches_into_another_moves_what_depends_on_it_there() -> None:
+    """Same-unit keys pass on what an ordinary key lets in: the bound must see through them."""
+    schema = mixed(2, 1, 0).schema
+    assert stability(schema, "a") == 1
+    reached = {name: stability(schema, name) for name in ("b", "c", "d", "e", "f")}
+    moved = moved_rows(schema, "a")
+    assert reached["b"] == reached["c"] == reached["d"] == 1 + 2 * moved
+    assert reached["e"] == reached["f"] == 1 + 2 * (moved + moved_rows(schema, "c"))
+    assert moved_rows(schema, "c") > moved_rows(schema, "a") * 2
+
+
+@pytest.mark.parametrize("feature", [Siblings, Children])
+def test_groups_are_those_of_the_kept_rows(feature: type[Feature]) -> None:
+    database = diamond(3, 1, 3)
+    private = database.private()
+    k = database.schema.table("c").owner_key
+    assert k is not None
+    everybody = np.bincount(private.parent_rows(k), minlength=private.rows("a"))
+    assert (private.group_sizes(k) < np.minimum(everybody, 3)).any(), "no row is dropped: the test looks at nothing"
+    name = "c" if feature is Siblings else "a"
+    view = build_view(private, ViewSpec(name, {"n": (feature(k), Positions())}))  # type: ignore[dict-item,call-arg]
+    sizes = private.group_sizes(k)
+    expected = sizes[private.parent_rows(k)][private.kept("c")] if name == "c" else sizes[private.kept("a")]
+    assert view.codes["n"].tolist() == expected.tolist()
+
+
+def test_a_view_of_two_counts_moves_where_either_does() -> None:
+    """A removed unit takes children of two others away, along one key each: two rows change their counts."""
+    schema = Schema(
+        "town",
+        (
+            table("home"),
+            table("spring", key("spring", "home", "home", 1, owner=True)),
+            table(
+                "well", key("well", "home", "home", 1, owner=True), key("well", "spring", "spring", 1, optional=True)
+            ),
+            table(
+                "pond", key("pond", "home", "home", 1, owner=True), key("pond", "spring", "spring", 1, optional=True)
+            ),
+        ),
+        "home",
+    )
+    rows = {
+        "home": {"id": [0, 1, 2]},
+        "spring": {"id": [0], "home": [0]},
+        "well": {"id": [0, 1], "home": [1, 0], "spring": [0, None]},
+        "pond": {"id": [0, 1], "home": [2, 0], "spring": [0, None]},
+    }
+    database = database_of(schema, rows)
+    counted = {name: (Children(owner_of(schema, name)), Positions()) for name in ("well", "pond")}
+    views = [
+        build_view(d.private(), ViewSpec("home", counted))  # type: ignore[arg-type]
+        for d in (database, without(database, "home", 0))
+    ]
+    cells = [list(zip(*(view.codes[name].tolist() for name in counted), strict=True)) for view in views]
+    moved = sum(abs(cells[0].count(cell) - cells[1].count(cell)) for cell in {*cells[0], *cells[1]})
+    assert moved == views[0].stability == 5
+
+
+def owner_of(schema: Schema, name: str) -> ForeignKey:
+    found = schema.table(name).owner_key
+    assert found is not None
+    return found
+
+
+def test_views_look_only_where_their_stability_was_worked_out() -> None:
+    database = mixed(2, 1, 0)
+    schema = database.schema
+    strays: list[tuple[str, Feature]] = [
+        ("a", Children(schema.table("b").foreign_keys[1])),  # not their owner key
+        ("b", Children(owner_of(schema, "c"))),
+        ("b", Siblings(owner_of(schema, "c"))),
+        ("b", Siblings(schema.table("b").foreign_keys[1])),
+        ("b", ParentRow(owner_of(schema, "c"))),
+    ]
+    for name, feature in strays:
+        with pytest.raises(InternalError, match=f"not what a view of {name} can look along"):
+            build_view(database.private(), ViewSpec(name, {"x": (feature, Positions())}))  # type: ignore[dict-item]
+
+
+def test_the_order_of_rows_decides_nothing() -> None:
+    database = diamond(1, 1, 5)
+    shuffled = database.shuffled(1)
+    assert all(measure(database, t.name) == measure(shuffled, t.name) for t in database.schema.tables)
+    secrets = [PrivateDatabase(database.schema, database.tables, SECRET[::-1]), database.private()]
+    assert any(not np.array_equal(secrets[0].kept(t.name), secrets[1].kept(t.name)) for t in database.schema.tables)

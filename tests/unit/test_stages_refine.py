@@ -1,0 +1,122 @@
+"""Closer looks: shared values are found exactly, even columns are left alone, and no budget is lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.domain.codecs import codec_for
+from privbench_core.privacy.account import Account
+from privbench_core.privacy.budget import Budget, Measure, Price
+from privbench_core.privacy.door import Door
+from privbench_core.privacy.relations import PrivateDatabase
+from privbench_core.schema.model import Column, ColumnType, Learn, Range, Schema, Table
+from privbench_core.source.arrow_types import arrow_type
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.stages.profile import Profile, profile_table
+from privbench_core.synthesizers.stages.refine import SHARE, Look, share_of
+from tests.helpers.noise import SeededNoise
+from tests.helpers.planted import integer, rows_of
+
+T = ColumnType
+PRICES = {"pure": Price(Measure.PURE, 1.0), "zCDP": Budget(1.0, 1e-9).total()}
+
+
+def profiled(
+    columns: list[Column], price: Price, seed: int = 0, **values: object
+) -> tuple[Profile, list[tuple[str, float]]]:
+    """The profile of a table with these columns under real noise, and what was charged for which look."""
+    table = Table("t", (integer("id"), *columns), ("id",))
+    n = len(next(iter(values.values())))  # type: ignore[arg-type]
+    rows = rows_of(table, id=np.arange(n), **values)
+    charged: list[tuple[str, float]] = []
+    account = Account(price, lambda label, cost: charged.append((label.split("/")[-1], cost.amount)))
+    door = Door(PrivateDatabase(Schema("s", (table,), "t"), {"t": rows}, bytes(16)), account, SeededNoise(seed), "t")
+    return profile_table(door, table, price)[0], charged
+
+
+def drawn(profile: Profile, name: str, n: int = 20_000) -> list[object]:
+    """Values of a column as its profile alone would have them."""
+    rng = np.random.default_rng(0)
+    clean = profile.one_way.clean()[name]
+    codes = rng.choice(len(clean), n, p=clean / clean.sum()).astype(np.int32)
+    return profile.coders[name].decode(codes, rng).to_pylist()
+
+
+@pytest.mark.parametrize("price", PRICES.values(), ids=PRICES)
+@pytest.mark.parametrize(
+    ("column", "common", "others"),
+    [
+        (Column("x", T.INTEGER, Range(0, 10**9)), 123_456_789, lambda r: int(r.integers(10**9))),
+        (
+            Column("x", T.DECIMAL, Range(0, 10**10 - 1), precision=12, scale=2),
+            Decimal("9.99"),
+            lambda r: int(r.integers(10**9)),
+        ),
+        (Column("x", T.DECIMAL, Learn(), precision=12, scale=2), Decimal("9.99"), lambda r: int(r.lognormal(9, 2))),
+        (Column("x", T.FLOAT, Range(0, 1000)), 19.95, lambda r: float(r.uniform(0, 1000))),
+    ],
+    ids=["integer", "decimal", "learned", "float"],
+)
+def test_a_value_that_many_rows_share_keeps_its_share(column, common, others, price):
+    rng = np.random.default_rng(1)
+    values = [common if rng.random() < 0.3 else others(rng) for _ in range(20_000)]
+    profile, charged = profiled([column], price, x=pa.array(values, arrow_type(column)))
+    share = np.mean([value == common for value in drawn(profile, "x")])
+    assert share == pytest.approx(np.mean([value == common for value in values]), abs=0.02)
+    assert sum(amount for _, amount in charged) == pytest.approx(price.amount)
+    stored = Artifact.from_bytes(Artifact({"p": profile.to_dict()}).to_bytes()).data["p"]
+    assert Profile.from_dict(stored).coders == profile.coders
+
+
+@pytest.mark.parametrize("price", PRICES.values(), ids=PRICES)
+def test_even_columns_are_left_alone(price):
+    column = Column("x", T.INTEGER, Range(1, 100_000))
+    for seed in range(5):
+        values = np.random.default_rng(seed).integers(1, 100_001, 30_000)
+        profile, charged = profiled([column], price, seed, x=values)
+        assert profile.coders["x"].codec.ordered == 256
+        assert sum(amount for _, amount in charged) == pytest.approx(price.amount)
+        assert len(set(drawn(profile, "x", 3000))) > 2900
+
+
+def test_where_nothing_pays_zcdp_loses_nothing():
+    column, price = Column("x", T.INTEGER, Range(1, 100_000)), PRICES["zCDP"]
+    values = np.random.default_rng(0).integers(1, 100_001, 2_000)
+    profile, charged = profiled([column], price, x=values)
+    assert [what for what, _ in charged] == ["one-way", "again"]
+    assert profile.one_way.sigma == pytest.approx(1 / np.sqrt(2 * price.amount), rel=1e-6)
+
+
+def test_columns_of_one_value_per_cell_are_looked_at_once():
+    column = Column("x", T.INTEGER, Range(0, 100))
+    profile, charged = profiled([column], PRICES["pure"], x=np.full(5_000, 30))
+    assert charged == [("one-way", 1.0)]
+    assert profile.coders["x"].codec.ordered == 101
+
+
+def test_unique_columns_have_no_shared_values_to_find():
+    columns = (integer("id"), Column("x", T.INTEGER, Range(0, 10**6)), Column("y", T.INTEGER, Range(0, 10**6)))
+    table = Table("t", columns, ("id",), unique=(("x",), ("x", "y")))
+    x, y = ({column.name: codec_for(column)} for column in columns[1:])
+    assert share_of(table, x) == 0.0
+    assert share_of(table, x | y) == share_of(replace(table, unique=()), x) == SHARE
+
+
+def test_closer_looks_are_no_dearer_than_the_columns_that_need_them():
+    few, many = Column("w", T.INTEGER, Range(0, 10**6)), [Column(f"c{i}", T.INTEGER, Range(0, 9)) for i in range(9)]
+    values = {f"c{i}": np.zeros(100, np.int64) for i in range(9)}
+    _, charged = profiled([few, *many], PRICES["zCDP"], w=np.arange(100), **values)
+    assert charged[0] == ("one-way", pytest.approx(PRICES["zCDP"].amount * 10 / 11))
+    assert SHARE > 1 / 11
+
+
+def test_a_second_count_is_averaged_by_the_variances():
+    look = Look.first(codec_for(Column("x", T.INTEGER, Range(5, 5))), np.array([10.0, 0.0, 0.0]), 1.0)
+    again = look.again(np.array([20.0, 0.0, 0.0]), 2.0)
+    assert again.counts[0] == pytest.approx(12.0)
+    assert again.variances[0] == pytest.approx(0.8)
