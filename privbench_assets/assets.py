@@ -11,6 +11,7 @@ import dagster as dg
 from privbench_assets.automation import first_step_condition, next_step_condition
 from privbench_assets.checks import check_results, check_specs, refuse_failures
 from privbench_assets.failures import nothing_private
+from privbench_assets.freshness import freshness_policy
 from privbench_assets.io_managers import Made, manifest_path, read_manifest
 from privbench_assets.keys import group, identifier, op_name, source_key, step_key
 from privbench_assets.metadata import price_in_words, step_metadata
@@ -18,6 +19,7 @@ from privbench_assets.resources import Session, session_key
 from privbench_assets.sources import trail
 from privbench_core.pipeline.receipt import receipt_for
 from privbench_core.pipeline.runner import Release
+from privbench_core.pipeline.standing import WARNING
 from privbench_core.schema.spec import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 
@@ -25,7 +27,7 @@ IO_MANAGER = "releases"
 _WORK = {
     StepKind.PROFILE: "Learns domains and sizes of {what}",
     StepKind.MODEL: "Models the rows of {what}",
-    StepKind.FANOUT: "Models how many rows of {what} a parent row has, and which",
+    StepKind.FANOUT: "Models how many rows belong to a row that {what} refers to, and which",
     StepKind.FIDELITY: "Measures how close the models of {what} are to the source",
     StepKind.SAMPLE: "Draws the synthetic rows of {what}",
     StepKind.VALIDATE: "Checks the synthetic rows of {what}",
@@ -52,12 +54,14 @@ def step_asset(
     def run(context: dg.AssetExecutionContext, **given: Made) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster wants it bare
         session: Session = getattr(context.resources, resource)
         epsilon = context.partition_key
-        with nothing_private(key.to_user_string(), spec.state):
+        with nothing_private(key.to_user_string(), spec.state, context.log.error):
             before = {inputs[name]: value for name, value in given.items()}
             made = _execute(session, epsilon, step.key, before, context.job_def.asset_layer.selected_asset_keys)
             release = made.release
             priced = plans[epsilon].step(step.key)
-            context.log.info("reused, nothing paid" if release.reused else f"paid {release.paid or 'nothing'}")
+            context.log.info(_paid(priced, release))
+            if step.kind is StepKind.PUBLISH:
+                _tell_standing(context, session)
             return dg.MaterializeResult(
                 asset_key=key,
                 value=made,
@@ -78,6 +82,8 @@ def step_asset(
                 code_version=_code_version(next(iter(plans.values())), step),
                 automation_condition=next_step_condition() if step.inputs else first_step_condition(),
                 group_name=group(schema.name, step.table),
+                owners=spec.owners,
+                freshness_policy=freshness_policy(spec) if step.kind is StepKind.PUBLISH else None,
                 kinds={str(step.kind), "parquet" if step.kind is StepKind.PUBLISH else _kind(plans)},
                 tags=_tags(step),
             )
@@ -88,6 +94,18 @@ def step_asset(
         check_specs=check_specs(schema, step, key, epsilons),
         required_resource_keys={resource},
     )(run)
+
+
+def _paid(step: Step, release: Release) -> str:
+    if not step.reads:
+        return "free: looks at no private row"
+    return "bought before: reused, nothing paid" if release.reused else f"paid {release.paid}"
+
+
+def _tell_standing(context: dg.AssetExecutionContext, session: Session) -> None:
+    """What a refresh costs and how many more there can be, as warnings when it was the last but one, or the last."""
+    for line in session.standing().in_words():
+        (context.log.warning if line.startswith(WARNING) else context.log.info)(line)
 
 
 def _execute(

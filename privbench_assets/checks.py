@@ -101,7 +101,14 @@ def _result(name: str, asset: dg.AssetKey, outcomes: Sequence[Mapping[str, Any]]
         said = f"{len(failed)} of {len(outcomes)} expectations do not hold: {first}"
     else:
         said = f"all expectations hold ({len(outcomes)})" if outcomes else "nothing to check"
-    return dg.AssetCheckResult(passed=not failed, asset_key=asset, check_name=name, metadata=metadata, description=said)
+    return dg.AssetCheckResult(
+        passed=not failed,
+        asset_key=asset,
+        check_name=name,
+        severity=dg.AssetCheckSeverity.ERROR,  # a warning would let its run go on to publish
+        metadata=metadata,
+        description=said,
+    )
 
 
 _COLUMNS = dg.TableSchema(

@@ -83,11 +83,14 @@ def broken_specs(broken: Iterable[tuple[Path, str]]) -> list[dg.AssetSpec]:
         name = _asset_name(path, specs)
         specs[name] = dg.AssetSpec(
             [name, "broken_spec"],
-            description=f"`{path}` cannot be used: its database is missing. Mend it, reload.\n\n```\n{problem}\n```",
+            description=(
+                f"This spec cannot be used, so its database is missing here; the others are not affected. Mend"
+                f" `{path}`, then click Reload definitions.\n\n```\n{problem}\n```"
+            ),
             group_name="broken_specs",
             kinds={"yaml"},
             tags={"privbench/stage": "broken"},
-            metadata={"spec": dg.MetadataValue.path(str(path)), "problems": dg.MetadataValue.text(problem)},
+            metadata={"spec": dg.MetadataValue.path(str(path)), "problems": len(problem.splitlines())},
         )
     return list(specs.values())
 

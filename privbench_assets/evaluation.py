@@ -40,6 +40,7 @@ def report_asset(spec: Spec, plans: Mapping[str, Plan], epsilons: dg.PartitionsD
         partitions_def=epsilons,
         group_name=group(name, ""),
         kinds={"report"},
+        owners=spec.owners,
         tags={"privbench/stage": "report", "privbench/spends": "no"},
         required_resource_keys={resource},
         description=(
@@ -50,7 +51,7 @@ def report_asset(spec: Spec, plans: Mapping[str, Plan], epsilons: dg.PartitionsD
     def report(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster wants it bare
         session: Session = getattr(context.resources, resource)
         epsilon = context.partition_key
-        with nothing_private(key.to_user_string(), spec.state):
+        with nothing_private(key.to_user_string(), spec.state, context.log.error):
             begun = perf_counter()
             page = _write(spec, session.bundle(epsilon), session.report(epsilon))
             return dg.MaterializeResult(

@@ -10,7 +10,7 @@ import os
 import re
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,12 +20,13 @@ FOLDER = "errors"
 
 
 @contextmanager
-def nothing_private(where: str, state: Path) -> Iterator[None]:
+def nothing_private(where: str, state: Path, say: Callable[[str], object] | None = None) -> Iterator[None]:
     """Let errors out with what anybody may read, and write the rest to a file in ``state`` that its owner can read.
 
     Args:
         where: What was being done, for the message: an asset key.
         state: The state folder of the database.
+        say: Is told the message too, as a line of its own: in Dagster's UI an exception comes folded, below the stack.
 
     Raises:
         PrivbenchError: Of the same kind as the error that was raised, with the same message and without its cause.
@@ -34,17 +35,22 @@ def nothing_private(where: str, state: Path) -> Iterator[None]:
     """
     try:
         yield
-    except PrivbenchError as error:
-        kept = _keep(error, where, state) if error.private_detail or error.__cause__ or error.__context__ else ""
-        raise type(error)(f"{error}{kept}") from None
-    except OSError as error:
-        raise ReleaseError(
-            f"{where}: a file could not be read or written: {error.strerror}{_keep(error, where, state)}"
-        ) from None
     except Exception as error:  # noqa: BLE001 - no message of another library may pass
-        raise InternalError(
-            f"{where}: stopped by {type(error).__name__}, please report it{_keep(error, where, state)}"
-        ) from None
+        public = _public(error, where, state)
+        if say is not None:
+            say(str(public))
+        raise public from None
+
+
+def _public(error: Exception, where: str, state: Path) -> PrivbenchError:
+    """What anybody may read about ``error``."""
+    if isinstance(error, PrivbenchError):
+        kept = _keep(error, where, state) if error.private_detail or error.__cause__ or error.__context__ else ""
+        return type(error)(f"{error}{kept}")
+    kept = _keep(error, where, state)
+    if isinstance(error, OSError):
+        return ReleaseError(f"{where}: a file could not be read or written: {error.strerror}{kept}")
+    return InternalError(f"{where}: stopped by {type(error).__name__}, please report it{kept}")
 
 
 def _keep(error: Exception, where: str, state: Path) -> str:

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
@@ -41,12 +42,17 @@ class Made:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A `Made` without its content: what is written down."""
+    """A `Made` without its content: what is written down.
+
+    Attributes:
+        at: When it was made, or was last found to be as it was; "" in those of older versions.
+    """
 
     release: str
     digest: str
     sources: Mapping[str, str]
     inputs: Mapping[str, str]
+    at: str = ""
 
 
 def manifest_path(state: Path, key: dg.AssetKey, epsilon: str) -> Path:
@@ -78,6 +84,7 @@ def write_manifest(path: Path, made: Made) -> None:
         "digest": made.release.digest,
         "sources": dict(made.sources),
         "inputs": dict(made.inputs),
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     beside = path.with_suffix(f".{os.getpid()}.tmp")
     beside.write_text(json.dumps(content, indent=1, sort_keys=True), encoding="utf-8")

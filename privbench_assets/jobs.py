@@ -19,7 +19,8 @@ def refresh_job(spec: Spec, assets: dg.AssetSelection) -> dg.UnresolvedAssetJobD
         selection=assets,
         description=(
             f"The whole pipeline of {spec.schema.name} at one ε: profile, model, sample, validate, publish. Steps whose"
-            " inputs did not change are reused and cost nothing."
+            " inputs did not change are reused and cost nothing. Launched for several ε (a backfill), each has a run of"
+            " its own, and their costs add up."
         ),
         executor_def=dg.in_process_executor,
     )
@@ -42,7 +43,10 @@ def refresh_schedule(spec: Spec, job: dg.UnresolvedAssetJobDefinition) -> dg.Sch
         name=f"{identifier(spec.schema.name)}_refresh_schedule",
         cron_schedule=spec.schedule or WEEKLY,
         job=job,
-        description=f"Runs {job.name} for every ε. If the source changed since, each ε is paid for again.",
+        description=(
+            f"Runs {job.name} for every ε. If the source changed since, each ε is paid for again, and their costs add"
+            f" up; benchmark_status of {spec.schema.name} says how often that can be paid."
+        ),
         default_status=dg.DefaultScheduleStatus.STOPPED,
     )
     def refresh(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest]:

@@ -14,7 +14,6 @@ from privbench_assets import plots
 from privbench_assets.resources import Session
 from privbench_core.pipeline.runner import Release
 from privbench_core.privacy.budget import Measure, Price
-from privbench_core.privacy.ledger import Ledger
 from privbench_core.schema.model import Column, Schema, Table
 from privbench_core.synthesizers.contract import Plan, Step, StepKind
 
@@ -26,7 +25,7 @@ def step_metadata(session: Session, epsilon: str, step: Step, release: Release) 
     shown = {
         "ε": float(epsilon),
         **_payment(session.plans[epsilon], step, release),
-        **_ledger(session.workspace.ledger),
+        **_ledger(session),
         **_rows(session.spec.schema, step, release),
         **_summary(step, release.artifact.data.get("summary", {})),
     }
@@ -61,8 +60,8 @@ def _payment(plan: Plan, step: Step, release: Release) -> dict[str, Any]:
     }
 
 
-def _ledger(ledger: Ledger) -> dict[str, Any]:
-    balance = ledger.balance()
+def _ledger(session: Session) -> dict[str, Any]:
+    balance = session.workspace.ledger.balance(session.spec.cohort)
     return {"lifetime ε spent": round(float(balance.spent), 6), "lifetime ε left": round(float(balance.left), 6)}
 
 

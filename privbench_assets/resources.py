@@ -14,7 +14,9 @@ import dagster as dg
 
 from privbench_assets.keys import identifier
 from privbench_core.pipeline.observe import observe
+from privbench_core.pipeline.run import run_name
 from privbench_core.pipeline.runner import Run, Runner
+from privbench_core.pipeline.standing import Standing, standing
 from privbench_core.pipeline.workload import public_workload
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.schema.spec import Spec
@@ -51,7 +53,7 @@ class Session:
         """The runner of one ε partition, always the same within a session."""
         if epsilon not in self._runners:
             workload = public_workload(self.spec)
-            run = Run(f"epsilon={epsilon}", self.seed, self.scale, self.bundle(epsilon), workload)
+            run = Run(run_name(float(epsilon)), self.seed, self.scale, self.bundle(epsilon), workload)
             self._runners[epsilon] = Runner(self.workspace, self.plans[epsilon], run)
         return self._runners[epsilon]
 
@@ -70,21 +72,24 @@ class Session:
             BudgetExhaustedError: It cannot; says how much is missing for the whole run.
         """
         if epsilon not in self._affordable:
-            price = self.runner(epsilon).unpaid(steps, made)
-            self.workspace.ledger.require(f"this refresh at ε={epsilon}", price)
+            self.runner(epsilon).require(f"this refresh at ε={epsilon}", steps, made)
             self._affordable.add(epsilon)
+
+    def standing(self) -> Standing:
+        """Where the account of the cohort stands, and how many more refreshes of all ε it can pay for."""
+        return standing(self.spec, self.workspace.ledger, self.plans.values())
 
     def fingerprints(self, tables: Sequence[str]) -> dict[str, str]:
         """Keyed fingerprints of some tables of the source, as it is now."""
         return observe(self.workspace, tables)
 
     def bundle(self, epsilon: str) -> Path:
-        """Folder of the bundle of one ε partition."""
-        return self.spec.state / BUNDLES / epsilon
+        """Folder of the bundle of one ε partition; a cohort has bundles of its own."""
+        return self.spec.state / BUNDLES / self.spec.cohort / epsilon
 
     def report(self, epsilon: str) -> Path:
         """Folder of the internal report on that bundle: beside the bundles, never inside of one."""
-        return self.spec.state / REPORTS / epsilon
+        return self.spec.state / REPORTS / self.spec.cohort / epsilon
 
     def close(self) -> None:
         """Close the ledger, if it was opened."""

@@ -38,6 +38,7 @@ def source_assets(spec: Spec) -> dg.AssetsDefinition:
             ),
             group_name=group(schema.name, table.name),
             kinds={_kind(spec.source), "source"},
+            owners=spec.owners,
             tags={"privbench/stage": "source", "privbench/spends": "no"},
         )
         for key, table in keys.items()
@@ -46,7 +47,7 @@ def source_assets(spec: Spec) -> dg.AssetsDefinition:
     def observe(context: dg.AssetExecutionContext) -> Iterator[dg.ObserveResult]:
         session: Session = getattr(context.resources, resource)
         wanted = {key: table.name for key, table in keys.items() if key in context.selected_asset_keys}
-        with nothing_private(f"{schema.name}/source", spec.state):
+        with nothing_private(f"{schema.name}/source", spec.state, context.log.error):
             fingerprints = session.fingerprints(list(wanted.values()))
         for key, table in wanted.items():
             found = fingerprints[table]

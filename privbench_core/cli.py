@@ -136,7 +136,11 @@ def publish(
 def ledger(
     spec: SpecFile,
     new_state: Annotated[
-        bool, typer.Option("--new-state", help="Give up a lost state folder; what it held is paid for again.")
+        bool,
+        typer.Option(
+            "--new-state",
+            help="Give up a lost state folder (what it held is paid again) or ledger (what was spent is forgotten).",
+        ),
     ] = False,
     json: Json = False,
 ) -> None:

@@ -73,6 +73,10 @@ class ReleaseError(PrivbenchError):
     """A stored artifact is missing or does not match its checksum."""
 
 
+class BusyError(PrivbenchError):
+    """Another process has been at work on the same thing for too long; nothing was looked at."""
+
+
 class PublishError(PrivbenchError):
     """A bundle could not be written, read or loaded."""
 

@@ -9,13 +9,13 @@ from itertools import groupby
 from operator import add
 from pathlib import Path
 
-from privbench_core.commands.lifetime import account_of
-from privbench_core.commands.plan import budget_in_words, unit_in_words
+from privbench_core.commands.lifetime import cohort_as_data, refreshes_as_data, standing_of
+from privbench_core.commands.plan import budget_in_words, tell_refreshes, unit_in_words
 from privbench_core.commands.terminal import finite, print_json, say, show
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Measure, Price, zero
 from privbench_core.privacy.ledger import Entry
-from privbench_core.schema.spec import load_spec
+from privbench_core.schema.spec import Spec, load_spec
 
 _RESERVED = "reserved"
 
@@ -42,16 +42,18 @@ class _Line:
 def show_ledger(path: Path, *, as_json: bool) -> None:
     """Print the lifetime budget and every entry of the ledger."""
     spec = load_spec(path)
-    account = account_of(spec)
+    account = standing_of(spec)
     balance, life = account.balance, account.balance.lifetime
     if as_json:
         print_json({
             "database": spec.schema.name,
             "unit": unit_in_words(spec),
+            "cohort": cohort_as_data(spec, account),
             "lifetime": {"epsilon": life.epsilon, "delta": life.delta},
             "spent": finite(balance.spent),
             "left": balance.left,
             "rho_left": balance.rho_left,
+            "refreshes": refreshes_as_data(spec, account),
             "reserved": {str(m): price.amount for m, price in _totals(account.entries, state=_RESERVED).items()},
             "entries": [
                 {
@@ -68,7 +70,8 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
         })  # fmt: skip
         return
     if not account.entries:
-        say(f"{spec.schema.name}: nothing is spent; the lifetime budget is {budget_in_words(life)}.")
+        say(f"{_title(spec)}: nothing is spent; the lifetime budget is {budget_in_words(life)}.")
+        tell_refreshes(spec, account)
         return
     rows = [
         [
@@ -82,7 +85,7 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
         for line in _lines(account.entries)
     ]
     headers = ["run", "step", ">price", ">times", "state", "last"]
-    show(f"{spec.schema.name}: paid for {unit_in_words(spec)}", headers, rows)
+    show(f"{_title(spec)}: paid for {unit_in_words(spec)}", headers, rows)
     say(f"Lifetime: {budget_in_words(life)}")
     say(f"Spent:    ε={balance.spent:.4g} at δ={life.delta:.2g} ({_sums(account.entries)})")
     reserved = _totals(account.entries, state=_RESERVED)
@@ -91,10 +94,15 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
         say(f"Reserved: {what} of this, by a step that is running or was killed; it counts as spent")
     rho = f" (ρ={balance.rho_left:.4g})" if life.delta else ""
     say(f"Left:     ε={balance.left:.4g}{rho}")
+    tell_refreshes(spec, account)
+
+
+def _title(spec: Spec) -> str:
+    return f"{spec.schema.name}, cohort {spec.cohort}" if spec.cohort else spec.schema.name
 
 
 def take_new_state(path: Path) -> None:
-    """Tie the ledger to the state folder that the spec names, in place of one that was lost."""
+    """Tie the ledger and the state folder that the spec names to each other, where one of them was lost."""
     Workspace(load_spec(path), new_state=True).close()
 
 

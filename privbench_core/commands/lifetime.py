@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from typing import Any
 
+from privbench_core.commands.terminal import finite
 from privbench_core.errors import BudgetExhaustedError
+from privbench_core.pipeline.run import plan_for, run_name
+from privbench_core.pipeline.standing import Standing, standing
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger import Balance, Entry, Ledger
@@ -12,46 +16,38 @@ from privbench_core.schema.spec import Spec
 from privbench_core.synthesizers.contract import Plan
 
 
-@dataclass(frozen=True)
-class Account:
-    """The ledger of a spec as it stands.
-
-    Attributes:
-        entries: All reservations, oldest first; none if nothing has been run.
-        balance: What is spent and left.
-    """
-
-    entries: tuple[Entry, ...]
-    balance: Balance
-
-
-def account_of(spec: Spec) -> Account:
+def standing_of(spec: Spec) -> Standing:
     """Read the ledger; a spec that was never run has an empty one, and none is made here.
 
     Raises:
         BudgetError: The ledger protects another unit than the spec.
     """
+    plans = [plan_for(spec, epsilon) for epsilon in spec.epsilons]
     if spec.ledger is None and not spec.state.exists():
-        return Account((), _empty(spec).balance())
+        return standing(spec, _empty(spec), plans)
     ledger = open_ledger(spec)
     try:
-        return Account(tuple(ledger.entries()), ledger.balance())
+        return standing(spec, ledger, plans)
     finally:
         ledger.close()
 
 
-def balance_after(spec: Spec, account: Account, plan: Plan) -> Balance | None:
-    """The balance once all of ``plan`` is paid for, None if the lifetime budget refuses.
+def balance_after(spec: Spec, entries: Iterable[Entry], plan: Plan) -> Balance | None:
+    """The balance once all of ``plan`` is paid for, None if the lifetime budget or the refresh policy refuses.
 
     Replays the entries in a ledger in memory, so that the answer is the one the real ledger will give.
     """
     trial = _empty(spec)
+    trial.policy = None
     try:
-        for entry in account.entries:
-            trial.reserve("", entry.step, entry.run, entry.price)
+        for entry in entries:
+            number = trial.reserve("", entry.step, entry.run, entry.price)
+            if entry.state == "released":
+                trial.release(number, "")
+        trial.policy = spec.refresh  # only now: what was paid under another policy is paid
         for step in plan.steps:
             if step.reads:
-                trial.reserve("", "/".join(step.key), "", step.price)
+                trial.reserve("", "/".join(step.key), run_name(plan.budget.epsilon), step.price)
     except BudgetExhaustedError:
         return None
     finally:
@@ -60,6 +56,30 @@ def balance_after(spec: Spec, account: Account, plan: Plan) -> Balance | None:
     return balance
 
 
+def refreshes_as_data(spec: Spec, standing: Standing) -> dict[str, Any]:
+    """What is said about refreshes, for scripts."""
+    return {
+        "policy": spec.refresh.in_words() if spec.refresh else None,
+        "begun": standing.refresh,
+        "left": standing.left,
+        "price": {
+            "measure": str(standing.price.measure),
+            "amount": standing.price.amount,
+            "delta": standing.price.delta,
+            "epsilon": standing.epsilon,
+        },
+        "refusal": standing.refusal,
+    }
+
+
+def cohort_as_data(spec: Spec, standing: Standing) -> dict[str, Any]:
+    """The cohort, and what the others have spent, for scripts."""
+    return {
+        "name": spec.cohort or None,
+        "others": {name: finite(balance.spent) for name, balance in standing.others.items()},
+    }
+
+
 def _empty(spec: Spec) -> Ledger:
     lifetime = Budget(spec.lifetime_epsilon, spec.lifetime_delta)
-    return Ledger(":memory:", spec.schema.name, spec.schema.unit, lifetime)
+    return Ledger(":memory:", spec.schema.name, spec.schema.unit_in_words, lifetime, spec.refresh)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from privbench_core.commands.lifetime import Account, account_of, balance_after
+from privbench_core.commands.lifetime import balance_after, cohort_as_data, refreshes_as_data, standing_of
 from privbench_core.commands.terminal import finite, print_json, say, show
 from privbench_core.pipeline.run import plan_for
+from privbench_core.pipeline.standing import Standing
 from privbench_core.privacy.budget import Budget, zero
 from privbench_core.privacy.relations import stability
 from privbench_core.schema.checks import unparsed_checks
@@ -19,7 +20,7 @@ def show_plans(path: Path, epsilon: float | None, *, as_json: bool) -> None:
     """Print the plan at ``epsilon``, or at each ε of the spec."""
     spec = load_spec(path)
     plans = [plan_for(spec, e) for e in ((epsilon,) if epsilon is not None else spec.epsilons)]
-    account, unenforced = account_of(spec), unparsed_checks(spec.schema)
+    account, unenforced = standing_of(spec), unparsed_checks(spec.schema)
     private = spec.schema.private_tables
     inside = [key.name for table in private for key in table.foreign_keys if key.same_unit]
     reached = {table.name: stability(spec.schema, table.name) for table in private}
@@ -28,7 +29,9 @@ def show_plans(path: Path, epsilon: float | None, *, as_json: bool) -> None:
         print_json({
             "database": spec.schema.name,
             "unit": unit_in_words(spec),
+            "cohort": cohort_as_data(spec, account),
             "unenforced_checks": list(unenforced),
+            "refreshes": refreshes_as_data(spec, account),
             "keys_inside_of_a_unit": inside,
             "stability_above_one": reached,
             "plans": [_as_data(spec, account, plan) for plan in plans],
@@ -48,7 +51,9 @@ def show_plans(path: Path, epsilon: float | None, *, as_json: bool) -> None:
         [_terms(spec, account, plan) for plan in plans],
     )
     life, spent = account.balance.lifetime, account.balance.spent
-    say(f"Lifetime budget: {budget_in_words(life)}, of which ε={spent:.4g} is spent. No row was read.")
+    of_cohort = f" of cohort {spec.cohort}" if spec.cohort else ""
+    say(f"Lifetime budget{of_cohort}: {budget_in_words(life)}, of which ε={spent:.4g} is spent. No row was read.")
+    tell_refreshes(spec, account)
     say("Steps that were released before, from the same rows, are not paid for again.")
     if inside:
         say(f"Keys that stay inside of one unit; rows that break this are not looked at: {', '.join(inside)}")
@@ -58,6 +63,14 @@ def show_plans(path: Path, epsilon: float | None, *, as_json: bool) -> None:
         say("Where such a key refers to a row of the same unit, declare same_unit: true, and it costs nothing.")
     if unenforced:
         say(f"Checks that are kept in the DDL but not enforced while sampling: {', '.join(unenforced)}")
+
+
+def tell_refreshes(spec: Spec, account: Standing) -> None:
+    """Print the refresh policy, what a refresh costs, how many more there can be, and what other cohorts spent."""
+    if spec.refresh is not None:
+        say(f"Refresh policy: {spec.refresh.in_words()}")
+    for line in (*account.in_words(), *account.others_in_words()):
+        say(line)
 
 
 def unit_in_words(spec: Spec) -> str:
@@ -81,17 +94,17 @@ def _price(plan: Plan, step: Step) -> str:
     return f"{step.price.amount:.3g} {step.price.amount / plan.budget.total().amount:4.0%}"
 
 
-def _terms(spec: Spec, account: Account, plan: Plan) -> list[str]:
-    after = balance_after(spec, account, plan)
+def _terms(spec: Spec, account: Standing, plan: Plan) -> list[str]:
+    after = balance_after(spec, account.entries, plan)
     life = f"{after.spent:.4g} of {after.lifetime.epsilon:g}" if after else "too little is left"
     budget = plan.budget
     return [f"ε={budget.epsilon:g}", budget_in_words(budget), budget_in_words(budget.replace_one()), life]
 
 
-def _as_data(spec: Spec, account: Account, plan: Plan) -> dict[str, Any]:
+def _as_data(spec: Spec, account: Standing, plan: Plan) -> dict[str, Any]:
     budget, total = plan.budget, plan.budget.total()
     swap = budget.replace_one()
-    after = balance_after(spec, account, plan)
+    after = balance_after(spec, account.entries, plan)
     return {
         "synthesizer": plan.synthesizer,
         "epsilon": budget.epsilon,

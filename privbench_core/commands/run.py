@@ -8,13 +8,14 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from privbench_core.commands.lifetime import cohort_as_data, refreshes_as_data
 from privbench_core.commands.plan import budget_in_words, subject, unit_in_words
 from privbench_core.commands.terminal import console, finite, print_json, say, show
 from privbench_core.errors import PublishError
-from privbench_core.pipeline.run import RunResult, run_spec
+from privbench_core.pipeline.run import RunResult, plan_for, run_spec
+from privbench_core.pipeline.standing import WARNING, Standing, standing
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import zero
-from privbench_core.privacy.ledger import Balance
 from privbench_core.publish.bundle import is_bundle, read_bundle
 from privbench_core.schema.spec import Spec, load_spec
 from privbench_core.synthesizers.contract import Step
@@ -38,12 +39,12 @@ class Outcome:
 
     Attributes:
         result: Plan and releases.
-        balance: Of the ledger, afterwards.
+        account: Where the cohort's account stands afterwards.
         rows: Per table of the bundle.
     """
 
     result: RunResult
-    balance: Balance
+    account: Standing
     rows: dict[str, int]
 
     @property
@@ -95,7 +96,8 @@ def run_with_progress(spec: Spec, options: Options) -> Outcome:
                 workspace=workspace,
             )
         rows = {name: int(facts["rows"]) for name, facts in read_bundle(options.out).manifest["tables"].items()}
-        return Outcome(result, workspace.ledger.balance(), rows)
+        plans = [plan_for(spec, epsilon) for epsilon in spec.epsilons]
+        return Outcome(result, standing(spec, workspace.ledger, plans), rows)
     finally:
         workspace.close()
 
@@ -110,7 +112,7 @@ def _check_room(out: Path) -> None:
 
 def tell(spec: Spec, outcome: Outcome) -> None:
     """Print where the bundle is, what is in it, and what it cost."""
-    result, balance = outcome.result, outcome.balance
+    result, balance = outcome.result, outcome.account.balance
     show(f"Bundle: {result.out}", ["table", ">rows"], [[name, f"{rows:,}"] for name, rows in outcome.rows.items()])
     budget = result.plan.budget
     say(f"Unit:       {unit_in_words(spec)}")
@@ -120,6 +122,8 @@ def tell(spec: Spec, outcome: Outcome) -> None:
     life = balance.lifetime
     at = f" (at δ={life.delta:.2g})" if life.delta else ""
     say(f"Lifetime:   ε={balance.spent:.4g} of {life.epsilon:g} spent, {balance.left:.4g} left{at}")
+    for line in outcome.account.in_words():
+        say(line, style="bold" if line.startswith(WARNING) else None)
 
 
 def _cost(outcome: Outcome) -> str:
@@ -132,7 +136,7 @@ def _cost(outcome: Outcome) -> str:
 
 
 def _as_data(spec: Spec, outcome: Outcome) -> dict[str, Any]:
-    result, balance = outcome.result, outcome.balance
+    result, balance = outcome.result, outcome.account.balance
     budget = result.plan.budget
     swap = budget.replace_one()
     return {
@@ -152,4 +156,6 @@ def _as_data(spec: Spec, outcome: Outcome) -> dict[str, Any]:
             "spent": finite(balance.spent),
             "left": balance.left,
         },
+        "cohort": cohort_as_data(spec, outcome.account),
+        "refreshes": refreshes_as_data(spec, outcome.account),
     }

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.domain.codec import Codec, Codes
-from privbench_core.domain.merging import merge_smallest, segment_sums, segments
+from privbench_core.domain.dealing import deal, dealt_numbers, group_counts, narrow
+from privbench_core.domain.merging import merge_smallest, segment_sums, segments, smoothed
 from privbench_core.errors import InternalError
 
 Floats = NDArray[np.float64]
@@ -60,21 +61,9 @@ class Binning:
         Low variance: each code's rows are spread over its cells by systematic sampling, so a cell's count differs from
         the expected one by less than one; which row gets which cell is random.
         """
-        cells, cumulated = self._cumulated
-        n = len(codes)
-        # Shuffled first, so that the order within a code, which the points below follow, is random.
-        rows = rng.permutation(n)
-        rows = rows[np.argsort(_narrow(codes[rows]), kind="stable")]
-        counts = np.bincount(codes, minlength=self.size)
-        starts = np.cumsum(counts) - counts
-        per_row = codes[rows]
-        rank = np.arange(n) - starts[per_row]
-        point = per_row + (rank + rng.random(self.size)[per_row]) / counts[per_row]
-        # Rounding may carry a point to the next code's first cell.
-        point = np.minimum(point, np.nextafter(per_row + 1.0, 0))
-        expanded = np.empty(n, np.int32)
-        expanded[rows] = cells[np.searchsorted(cumulated, point, side="right")]
-        return expanded
+        cells, code, cumulated = self._cumulated
+        numbers = dealt_numbers(cumulated, code, group_counts(codes, self.size), rng)
+        return deal(cells, numbers, codes, rng)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able description."""
@@ -90,18 +79,15 @@ class Binning:
         return np.array(self.code_of, np.int32)
 
     @cached_property
-    def _cumulated(self) -> tuple[Codes, Floats]:
-        """Cells of positive weight, by code, and their codes plus cumulated weights: one CDF after the other."""
+    def _cumulated(self) -> tuple[Codes, Codes, Floats]:
+        """Cells of positive weight by code, their codes, and the weights of a code's cells cumulated."""
         weights = np.array(self.weights)
         cells = np.flatnonzero(weights > 0)
         cells = cells[np.argsort(self._code_array[cells], kind="stable")]
         code = self._code_array[cells]
         total = np.cumsum(weights[cells])
-        first = np.searchsorted(code, np.arange(self.size))
-        before = np.append(0.0, total)[first]
-        cumulated = code + (total - before[code])
-        cumulated[np.append(first[1:], len(cells)) - 1] = np.arange(self.size) + 1.0
-        return cells.astype(np.int32), cumulated
+        before = np.append(0.0, total)[np.searchsorted(code, np.arange(self.size))]
+        return narrow(cells, len(weights)), code, total - before[code]
 
 
 def merge_cells(noisy: Floats, codec: Codec, sigma: float, max_codes: int, widths: Floats | None = None) -> Binning:
@@ -170,21 +156,12 @@ def _merge_list(noisy: Floats, sigma: float, max_codes: int) -> tuple[NDArray[np
 def _merge_ordered(noisy: Floats, sigma: float, max_codes: int, widths: Floats) -> tuple[NDArray[np.int64], Floats]:
     """Codes and unnormalised weights of interval cells: groups of neighbours, in order."""
     starts = segments(noisy, sigma, widths)
-    parts = zip(np.split(noisy, starts[1:]), np.split(widths, starts[1:]), strict=True)
-    weights = np.concatenate([_shrunk(part, sigma, width) for part, width in parts])
+    weights = smoothed(noisy, starts, sigma, widths)
     final = starts[merge_smallest(segment_sums(noisy, starts), max_codes)]
     code_of = np.repeat(np.arange(len(final)), np.diff(np.append(final, len(noisy))))
     empty = np.bincount(code_of, weights) <= 0
     weights[empty[code_of]] = widths[empty[code_of]]
     return code_of, weights
-
-
-def _shrunk(noisy: Floats, sigma: float, widths: Floats) -> Floats:
-    """Estimated counts of the cells of a segment: pulled to its level as far as their spread is that of the noise."""
-    level = widths * ((noisy * widths).sum() / (widths**2).sum())
-    spread = ((noisy - level) ** 2).sum() / (len(noisy) - 1) if len(noisy) > 1 else 0.0
-    kept = max(0.0, 1 - sigma**2 / spread) if spread > 0 else 1.0
-    return np.asarray(np.maximum(level + kept * (noisy - level), 0.0))
 
 
 def _nearest_interval(cell: int, codec: Codec, counts: NDArray[Any]) -> int:
@@ -193,8 +170,3 @@ def _nearest_interval(cell: int, codec: Codec, counts: NDArray[Any]) -> int:
         return int(counts.argmax())
     below = len(codec.outside) > 1 and cell == codec.outside[0]
     return 0 if below else len(counts) - 1
-
-
-def _narrow(codes: Codes) -> NDArray[np.integer[Any]]:
-    """Codes in 16 bits where they fit: NumPy sorts those in linear time."""
-    return codes.astype(np.uint16) if len(codes) and codes.max() < 2**16 else codes

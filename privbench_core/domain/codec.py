@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-Codes = NDArray[np.int32]
+Codes = NDArray[np.integer[Any]]
 
 
 class Codec(Protocol):

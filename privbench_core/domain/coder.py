@@ -13,6 +13,8 @@ from privbench_core.domain.binning import Binning
 from privbench_core.domain.codec import Codec, Codes
 from privbench_core.domain.codecs import codec_from_dict
 
+_BLOCK = 1 << 20  # rows decoded at a time
+
 
 @dataclass(frozen=True)
 class Coder:
@@ -43,7 +45,8 @@ class Coder:
     def decode(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
         """Values for ``codes``: cells by their released weights, uniform inside a cell."""
         cells = codes if self.binning is None else self.binning.expand(codes, rng)
-        return self.codec.decode(cells, rng)
+        blocks = [cells[start : start + _BLOCK] for start in range(0, max(len(cells), 1), _BLOCK)]
+        return pa.concat_arrays([self.codec.decode(block.astype(np.int32), rng) for block in blocks])
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able description."""

@@ -1,4 +1,4 @@
-"""Which neighbouring cells belong together, on released counts: segments of equal height, greedy merging."""
+"""Which neighbouring cells belong together, on released counts: segments, smoothing inside of them, greedy merging."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Starts = NDArray[np.int64]
 _PENALTY = 5.0  # noise variances that a cut must save; chosen on Adult among 2 to 8, where results differ little
+_BANDWIDTH = 0.15  # of a segment's length; with a piecewise constant density (0) errors are up to a third larger
+_REACH = 4.0  # widths of the Gaussian that count
+_POSSIBLE = 0.3  # standard deviations that an estimate is at least: a noisy count below zero does not rule a cell out
 
 
 def segments(counts: Floats, sigma: float, widths: Floats | None = None, penalty: float = _PENALTY) -> Starts:
@@ -50,6 +53,67 @@ def segments(counts: Floats, sigma: float, widths: Floats | None = None, penalty
         end = int(start[end])
         cuts.append(end)
     return np.array(cuts[::-1], np.int64)
+
+
+def smoothed(counts: Floats, starts: Starts, sigma: float, widths: Floats) -> Floats:
+    """Estimated counts of all cells, none below zero.
+
+    A constant density per segment would put steps into what is mostly smooth. So densities are averaged over
+    neighbouring cells by a Gaussian whose width is `_BANDWIDTH` of the segment's (fine where counts change fast),
+    unless noise alone would make as much of a shape; and of what the cells have beside that shape, the share is kept
+    that noise does not explain. Cells that are segments of their own keep their count and lend nothing to their
+    neighbours: they stood out.
+
+    Args:
+        counts: Noisy counts in order, shape (n,).
+        starts: First cell of each segment (`segments`).
+        sigma: Standard deviation of the noise.
+        widths: What counts are proportional to where nothing stands out, shape (n,), all positive.
+
+    >>> smoothed(np.array([8.0, 12.0, 8.0, 12.0, 90.0]), np.array([0, 4]), 3.0, np.ones(5)).tolist()
+    [10.0, 10.0, 10.0, 10.0, 90.0]
+    """
+    n = len(counts)
+    ends = np.append(starts[1:], n)
+    lends = np.repeat(ends - starts > 1, ends - starts)
+    centres = np.cumsum(widths) - widths / 2
+    result = counts.astype(np.float64)
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        if end - start > 1:
+            here = slice(start, end)
+            bandwidth = _BANDWIDTH * float(widths[here].sum())
+            reach = [centres[start] - _REACH * bandwidth, centres[end - 1] + _REACH * bandwidth]
+            near = np.arange(*np.searchsorted(centres, reach))
+            near = near[lends[near]]
+            kernel = np.exp(-0.5 * ((centres[here, None] - centres[near]) / bandwidth) ** 2)
+            kernel *= (widths[here] / (kernel @ widths[near]))[:, None]
+            own = kernel[:, np.searchsorted(near, start) :]
+            shape, variances = kernel @ counts[near], (kernel**2).sum(axis=1)
+            result[here] = _estimated(counts[here], shape, variances, own, sigma, widths[here])
+    return np.maximum(result, 0.0)
+
+
+def _estimated(counts: Floats, shape: Floats, variances: Floats, own: Floats, sigma: float, widths: Floats) -> Floats:
+    """The cells of one segment: `smoothed`.
+
+    Args:
+        counts: Noisy counts.
+        shape: The same, averaged.
+        variances: Of the averages, in those of a count.
+        own: Weights of the segment's cells in the averages; more columns may follow.
+        sigma: Standard deviation of the noise.
+        widths: Of the cells.
+    """
+    freedom = len(counts) - float(np.trace(own))
+    weight = widths / (widths**2).sum()
+    level = widths * (counts @ weight)
+    if ((shape - level) ** 2).sum() <= sigma**2 * variances.sum():
+        shape, variances = level, widths * weight
+        freedom = len(counts) - 1.0
+    beside = counts - shape
+    spread = float((beside**2).sum()) / max(freedom, 1.0)
+    kept = max(0.0, 1 - sigma**2 / spread) if spread > 0 else 0.0
+    return np.asarray(np.maximum(shape + kept * beside, _POSSIBLE * sigma * np.sqrt(variances)))
 
 
 def merge_smallest(counts: Floats, at_most: int) -> Starts:

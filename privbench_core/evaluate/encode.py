@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,7 @@ class _Encoder(Protocol):
     def size(self) -> int: ...
     @property
     def ordered(self) -> int: ...
-    def encode(self, values: pa.ChunkedArray) -> NDArray[np.int32]: ...
+    def encode(self, values: pa.ChunkedArray) -> NDArray[np.integer[Any]]: ...
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.domain.codec import Codes
 from privbench_core.domain.codecs import interval_codec
 from privbench_core.domain.coder import Coder
 from privbench_core.linking.choice import Choice, Level, pick_parents
@@ -73,7 +74,7 @@ class Lookup:
     def draw(
         self,
         rows: Rows,
-        parents: Mapping[str, NDArray[np.int32]],
+        parents: Mapping[str, Codes],
         count: int,
         rng: np.random.Generator,
         choice: Choice | None = None,
@@ -102,7 +103,7 @@ class Lookup:
         return pick_parents(wishes, wanting, choice or Choice.free(rows.n, count), rng)
 
     def _wishes(
-        self, rows: Rows, parents: Mapping[str, NDArray[np.int32]], rng: np.random.Generator
+        self, rows: Rows, parents: Mapping[str, Codes], rng: np.random.Generator
     ) -> tuple[NDArray[np.bool_], list[Level]]:
         """Whether each row refers to a parent at all, and which of its attributes tell most, as drawn for each row."""
         information = {
@@ -119,7 +120,7 @@ class Lookup:
             wishes.append((have.astype(np.int64), want.astype(np.int64)))
         return drawn[first] < self.targets[first].size, wishes
 
-    def _draw_target(self, name: str, rows: Rows, rng: np.random.Generator) -> NDArray[np.int32]:
+    def _draw_target(self, name: str, rows: Rows, rng: np.random.Generator) -> Codes:
         ties = [Tie(column, joint) for (target, column), joint in self.ties.items() if target == name]
         return draw_column(rows, self.marginals[name], ties, rng)
 

@@ -47,14 +47,14 @@ def draw_column(rows: Rows, marginal: Array, ties: Sequence[Tie], rng: np.random
     """
     chosen, context = _chosen(len(marginal), ties, rows)
     if not chosen or not rows.n:
-        return draw_grouped(marginal[None, :], np.zeros(rows.n, dtype=np.int64), rng)
+        return draw_grouped(marginal[None, :], np.zeros(rows.n, dtype=np.uint8), rng)
     first = np.zeros(int(context.max()) + 1, dtype=np.int64)
     first[context] = np.arange(rows.n)  # a row of each context
     drawn = np.bincount(context, weights=rows.weights).astype(float)
     drawn /= max(drawn.sum(), _NOTHING)
     parts = []
     for tie in chosen:
-        codes = rows.codes[tie.column][first]
+        codes = rows.codes[tie.column][first].astype(np.int32)
         sums = csr_array((np.ones(len(codes)), codes, np.arange(len(codes) + 1)), (len(codes), tie.joint.shape[1])).T
         parts.append((codes, sums.tocsr(), _raked(tie.joint, marginal, sums @ drawn).T))
     joint = np.outer(drawn, marginal)

@@ -12,16 +12,23 @@ _NOTHING = 1e-300  # a margin below this is empty, and stays so
 _MOST = 1e9  # by which one round may raise a cell
 
 
-def onto_simplex(noisy: Array, total: float) -> Array:
-    """The nearest (L2) array of non-negative numbers that add up to ``total``, same shape.
+def onto_simplex(noisy: Array, total: float, variances: Array | None = None) -> Array:
+    """The nearest array of non-negative numbers that add up to ``total``, same shape.
+
+    Args:
+        noisy: Any shape.
+        total: What to add up to.
+        variances: Of the noise, same shape, all positive: squared distances are divided by them. None for all alike.
 
     >>> onto_simplex(np.array([3.0, -1.0, 1.0]), 2.0)
     array([2., 0., 0.])
     """
-    descending = np.sort(noisy.ravel())[::-1]
-    excess = (np.cumsum(descending) - total) / np.arange(1, descending.size + 1)
-    shift = excess[np.flatnonzero(descending > excess)[-1]]
-    return np.asarray(np.maximum(noisy - shift, 0.0))
+    scales = np.ones(noisy.size) if variances is None else variances.ravel()
+    order = np.argsort(-noisy.ravel() / scales, kind="stable")
+    descending, scaled = noisy.ravel()[order], scales[order]
+    excess = (np.cumsum(descending) - total) / np.cumsum(scaled)
+    shift = excess[np.flatnonzero(descending > excess * scaled)[-1]]
+    return np.asarray(np.maximum(noisy - shift * scales.reshape(noisy.shape), 0.0))
 
 
 def fit_margins(joint: Array, margins: Sequence[tuple[tuple[int, ...], Array]], rounds: int) -> Array:
@@ -50,9 +57,11 @@ def mutual_information(joint: Array) -> float:
     return float(max(0.0, (joint[seen] * np.log(joint[seen] / product[seen])).sum()))
 
 
-def combine(first: Array, sigma_first: float, second: Array, sigma_second: float) -> tuple[Array, float]:
-    """Inverse-variance average of two noisy measurements of the same counts, and its standard deviation."""
-    if sigma_first == 0 or sigma_second == 0:
-        return (first, 0.0) if sigma_first == 0 else (second, 0.0)
-    a, b = sigma_first**-2, sigma_second**-2
-    return (a * first + b * second) / (a + b), float((a + b) ** -0.5)
+def combine(
+    first: Array, sigma_first: Array | float, second: Array, sigma_second: Array | float
+) -> tuple[Array, Array]:
+    """Inverse-variance average of two noisy measurements of the same counts, and its standard deviations."""
+    a, b = np.broadcast_to(sigma_first, first.shape) ** 2, np.broadcast_to(sigma_second, second.shape) ** 2
+    both = a + b
+    share = np.divide(b, both, out=np.ones(first.shape), where=both > 0)  # of the first: all of it if both are exact
+    return share * first + (1 - share) * second, np.sqrt(share * a)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.domain.codec import Codes
 from privbench_core.models.conditional import Tie, draw_column
 from privbench_core.models.estimate import mutual_information
 from privbench_core.models.rows import Rows
@@ -181,7 +182,7 @@ def _draw_class(rows: Rows, group: GroupClass, size: str, rng: np.random.Generat
         start, end = end, end + 1 if end < _ALONE else 2 * end
 
 
-def _ranks(owner: NDArray[np.int32], rng: np.random.Generator) -> tuple[Numbers, Numbers, Numbers]:
+def _ranks(owner: Codes, rng: np.random.Generator) -> tuple[Numbers, Numbers, Numbers]:
     """For each row its place among its siblings, in random order, where these begin in that order, and how many."""
     n = len(owner)
     order = rng.permutation(n)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from privbench_core.models.conditional import Tie, draw_column
 from privbench_core.models.draw import draw_grouped
 from privbench_core.models.estimate import mutual_information
+from privbench_core.models.refine import refine
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.rules import ByValue, Centres, Rule
 
@@ -48,7 +49,7 @@ class Leaf:
         return self.marginals[column]
 
     def draw(self, rows: Rows, rng: np.random.Generator) -> None:
-        """Draw all columns, each given those before it and the context, most informative first."""
+        """Draw all columns, each given those before it and the context, most informative first; then refine them."""
         waiting = list(self.marginals)
         strength = {pair: mutual_information(table) for pair, table in self.pairs.items()}
         linked = {(c, t): mutual_information(table) for (c, t), table in rows.links.items() if t in self.marginals}
@@ -69,6 +70,8 @@ class Leaf:
             waiting.remove(column)
             marginal = self.marginals[column]
             rows.add(column, len(marginal), draw_column(rows, marginal, self._ties(column, rows), rng))
+        context = {(c, t): table for (c, t), table in rows.links.items() if t in self.marginals and c in rows.codes}
+        refine(rows, self.columns, {**context, **self.pairs}, rng)
 
     def _ties(self, column: str, rows: Rows) -> list[Tie]:
         ties = [Tie(c, table.T) for (c, t), table in rows.links.items() if t == column and c in rows.codes]

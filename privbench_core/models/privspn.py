@@ -133,8 +133,8 @@ class HistogramSPN:
     def _leaf(self, curator: Curator, one_way: OneWay, price: Price) -> Leaf:
         (name,) = one_way.counts
         again = curator.measure(f"histogram {name}", [Marginal((name,))], price)
-        merged, sigma = combine(one_way.counts[name], one_way.sigma, again.values[0], again.sigma)
-        better = OneWay({name: merged}, sigma)
+        merged, sigmas = combine(one_way.counts[name], one_way.sigmas[name], again.values[0], again.sigma)
+        better = OneWay({name: merged}, {name: sigmas})
         return Leaf(better.total, {name: better.clean()[name] / better.total})
 
     def _product(
@@ -149,8 +149,7 @@ class HistogramSPN:
         scales = [self.scale(one_way.total, len(half)) if len(half) > 1 else 1.0 for half in halves]
         parts = []
         for half, scale in zip(halves, scales, strict=True):
-            inside = OneWay({name: one_way.counts[name] for name in half}, one_way.sigma)
-            parts.append(self.build(curator, inside, price.share(scale / sum(scales)), rng))
+            parts.append(self.build(curator, one_way.only(half), price.share(scale / sum(scales)), rng))
         return Product(tuple(parts))
 
     def _choose_columns(
@@ -185,7 +184,7 @@ class HistogramSPN:
 def measure_one_way(curator: Curator, names: list[str] | tuple[str, ...], price: Price) -> OneWay:
     """All one-way marginals at once."""
     noisy = curator.measure("one-way", [Marginal((name,)) for name in names], price)
-    return OneWay(dict(zip(names, noisy.values, strict=True)), noisy.sigma)
+    return OneWay.alike(dict(zip(names, noisy.values, strict=True)), noisy.sigma)
 
 
 def _only_halves(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:

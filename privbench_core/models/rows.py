@@ -42,7 +42,7 @@ class Rows:
         """Copy back the columns that were drawn for the rows of ``index``."""
         for name, values in part.codes.items():
             if name not in self.codes:
-                self.codes[name] = np.zeros(self.n, dtype=np.int32)
+                self.codes[name] = np.zeros(self.n, dtype=values.dtype)
                 self.sizes[name] = part.sizes[name]
             self.codes[name][index] = values
 

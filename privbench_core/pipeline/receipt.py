@@ -13,6 +13,10 @@ from privbench_core.schema.model import Learn, Range, Schema, Values
 from privbench_core.schema.spec import Spec
 from privbench_core.synthesizers.contract import Plan
 
+COHORT_TERMS = (
+    "no unit of this cohort is in another one; whoever is in several is protected by the sum of their figures"
+)
+
 
 def receipt_for(spec: Spec, plan: Plan, ledger: Ledger, run: Run) -> dict[str, Any]:
     """Guarantee, unit, spend tree and what counted as public; nothing in it depends on private rows.
@@ -29,7 +33,8 @@ def receipt_for(spec: Spec, plan: Plan, ledger: Ledger, run: Run) -> dict[str, A
             "add_or_remove_one_unit": {"epsilon": budget.epsilon, "delta": budget.delta},
             "replace_one_unit": {"epsilon": swap.epsilon, "delta": swap.delta},
             "note": "holds for this bundle alone; further releases on the same people add up",
-            "all_releases_so_far": _cumulative(ledger),
+            "all_releases_so_far": _cumulative(ledger, spec.cohort),
+            **_cohort(spec),
         },
         "spend": [
             {
@@ -47,9 +52,14 @@ def receipt_for(spec: Spec, plan: Plan, ledger: Ledger, run: Run) -> dict[str, A
     }
 
 
-def _cumulative(ledger: Ledger) -> dict[str, float]:
+def _cumulative(ledger: Ledger, cohort: str) -> dict[str, float]:
     spent: Budget = ledger.lifetime
-    return {"epsilon_at_most": round(ledger.balance().spent, 9), "delta": spent.delta}
+    return {"epsilon_at_most": round(ledger.balance(cohort).spent, 9), "delta": spent.delta}
+
+
+def _cohort(spec: Spec) -> dict[str, Any]:
+    """What it means that this population is declared to be another one than those before."""
+    return {"cohort": {"name": spec.cohort, "declared": COHORT_TERMS}} if spec.cohort else {}
 
 
 def _table_terms(schema: Schema, name: str) -> dict[str, Any]:

@@ -39,6 +39,15 @@ class RunResult:
     paid: float
 
 
+def run_name(epsilon: float) -> str:
+    """What the ledger calls a run, whoever started it.
+
+    >>> run_name(2.0)
+    'epsilon=2'
+    """
+    return f"epsilon={epsilon:.12g}"
+
+
 def plan_for(spec: Spec, epsilon: float, *, delta: float | None = None, synthesizer: str | None = None) -> Plan:
     """The plan of a spec at one ε, without reading a row.
 
@@ -91,14 +100,16 @@ def run_spec(
     workload = public_workload(spec)
     here = workspace or Workspace(spec)
     try:
-        runner = Runner(here, plan, Run(f"epsilon={epsilon:g}", seed, scale, Path(out), workload), noise)
-        here.ledger.require(f"the run at ε={epsilon:g}", runner.unpaid())  # all of it, before the first step spends
+        runner = Runner(here, plan, Run(run_name(epsilon), seed, scale, Path(out), workload), noise)
+        runner.require(f"the run at ε={epsilon:g}")
         releases: dict[Key, Release] = {}
         for number, step in enumerate(plan.steps, start=1):
             if progress is not None:
                 progress(number, len(plan.steps), step)
             receipt = receipt_for(spec, plan, here.ledger, runner.run) if step.kind == "publish" else None
             releases[step.key] = runner.execute(step, releases, receipt)
+            if not any(later.reads for later in plan.steps[number:]):
+                runner.snapshot.forget()
         paid = sum(release.paid.amount for release in releases.values() if release.paid is not None)
         return RunResult(plan, releases, Path(out), paid)
     finally:

@@ -106,6 +106,13 @@ class Snapshot:
         read = {table.name: self._read(table.name) for table in public}
         return check_rows(replace(self._schema, tables=public), read, self._workspace.spec.orphans)
 
+    def forget(self) -> None:
+        """Let go of the private rows, when no step needs them any more; fingerprints and public tables stay."""
+        for name in ("tables", "private"):
+            self.__dict__.pop(name, None)
+        for table in self._schema.private_tables:
+            self._rows.pop(table.name, None)
+
     def _read(self, table: str) -> pa.Table:
         if table not in self._rows:
             if table in self._workspace.spec.changes:
@@ -149,12 +156,16 @@ class Runner:
             "seed": self.run.seed if "seed" in step.depends else None,
             "scale": self.run.scale if "scale" in step.depends else None,
         }
+        if (
+            self.workspace.spec.cohort
+        ):  # each account pays for all that it holds: never for free what another one bought
+            identity["cohort"] = self.workspace.spec.cohort
         if step.kind == "publish" and self.run.workload:
             identity["workload"] = {name: queries.to_sql() for name, queries in self.run.workload.items()}
         return self.workspace.keyed(json.dumps(identity, sort_keys=True, default=str))
 
-    def unpaid(self, steps: Collection[Key] | None = None, made: Mapping[Key, str] | None = None) -> Price:
-        """What a run still costs: the prices of the steps that no earlier run has released.
+    def unpaid(self, steps: Collection[Key] | None = None, made: Mapping[Key, str] | None = None) -> tuple[Step, ...]:
+        """What a run has still to pay for: steps that look at private rows, and that no earlier run has released.
 
         A step behind one that is still to run has inputs nobody knows yet, so it counts as unpaid.
 
@@ -163,7 +174,7 @@ class Runner:
             made: Digests of what the other steps have made, which the run takes as it is.
         """
         known: dict[Key, str] = dict(made or {})
-        cost = zero(self.plan.budget.measure)
+        unpaid: list[Step] = []
         for step in self.plan.steps:
             if steps is not None and step.key not in steps:
                 continue
@@ -171,9 +182,27 @@ class Runner:
             release = self._stored(step, self._release_key(step, known)) if ready else None
             if release is not None:
                 known[step.key] = release.digest
-            else:
-                cost += step.price
-        return cost
+            elif step.reads:
+                unpaid.append(step)
+        return tuple(unpaid)
+
+    def require(self, what: str, steps: Collection[Key] | None = None, made: Mapping[Key, str] | None = None) -> None:
+        """Check that all that is unpaid can be paid for, before the first step spends anything.
+
+        Args:
+            what: What is about to run, as the refusal calls it.
+            steps: As in `unpaid`.
+            made: As in `unpaid`.
+
+        Raises:
+            BudgetExhaustedError: It cannot: the lifetime budget or the refresh policy has too little left.
+        """
+        unpaid = self.unpaid(steps, made)
+        if not unpaid:
+            return  # what is bought stays usable, even if the budget was lowered since
+        cost = sum((step.price for step in unpaid), start=zero(self.plan.budget.measure))
+        purchases = [(self.run.name, "/".join(step.key)) for step in unpaid]
+        self.workspace.ledger.require(what, cost, self.workspace.spec.cohort, purchases)
 
     def released(self, step: Step, inputs: Mapping[Key, Release]) -> bool:
         """Whether the step's result would be taken from the store."""
@@ -184,11 +213,12 @@ class Runner:
 
         Raises:
             BudgetExhaustedError: The lifetime budget cannot pay for it; nothing was looked at.
+            BusyError: Another process has been making it for too long.
             ReleaseError: The stored result is damaged.
         """
         key = self.release_key(step, inputs)
-        # One process at a time makes a release, or writes a bundle: whoever had to wait finds what another one bought.
-        with self.workspace.alone(self.workspace.keyed(str(self.run.out)) if step.kind == "publish" else key):
+        # One process at a time makes a release: whoever had to wait finds what another one bought.
+        with self.workspace.alone(key, "/".join(step.key)):
             return self._stored(step, key) or self._make(step, key, inputs, receipt)
 
     def _make(self, step: Step, key: str, inputs: Mapping[Key, Release], receipt: Mapping[str, Any] | None) -> Release:
@@ -205,7 +235,9 @@ class Runner:
                 step="/".join(step.key),
                 run=self.run.name,
                 price=step.price,
+                account=self.workspace.spec.cohort,
             )
+            self.workspace.remember_spending()
         run = self.run
         context = StepContext(
             artifacts, door, self.snapshot.public, run.seed, run.scale, run.out, receipt or {}, run.workload

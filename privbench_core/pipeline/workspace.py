@@ -5,16 +5,16 @@ Private; never published. Machines that work on one database share the folder; t
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import tempfile
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection
+from contextlib import AbstractContextManager, suppress
 from hashlib import blake2b
 from pathlib import Path
 
-from privbench_core.errors import ReleaseError
+from privbench_core.errors import LedgerError, ReleaseError
+from privbench_core.locks import alone
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger import Ledger
 from privbench_core.schema.location import expand
@@ -27,10 +27,11 @@ class Workspace:
 
     Args:
         spec: The spec whose state folder this is; made on first use, readable by its owner only.
-        new_state: Let the folder take the place of one that was lost, whose releases will be paid for again.
+        new_state: Let the folder take the place of one that was lost, whose releases will be paid for again; or the
+            ledger that of a lost one, whose entries no longer count.
 
     Raises:
-        LedgerError: The ledger cannot be used.
+        LedgerError: The ledger cannot be used, or has lost what this folder has seen in it.
         ReleaseError: The ledger belongs to another state folder.
     """
 
@@ -42,6 +43,7 @@ class Workspace:
         self.secret = _secret(self.folder / "secret.key")
         self.ledger = open_ledger(spec)
         try:
+            self._require_all_known(anew=new_state)
             self.ledger.claim(self.keyed("state folder"), anew=new_state)
         except BaseException:
             self.ledger.close()
@@ -52,14 +54,40 @@ class Workspace:
         """A hash of ``text`` that says nothing to whoever does not hold the secret (for fingerprints in logs)."""
         return blake2b(text.encode(), key=self.secret, digest_size=16).hexdigest()
 
-    @contextmanager
-    def alone(self, key: str) -> Iterator[None]:
-        """Wait until no other process is at work on ``key``. Whoever dies lets go: the lock is the system's."""
-        folder = self.folder / "locks"
-        folder.mkdir(exist_ok=True)
-        with (folder / key).open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+    def remember_spending(self) -> None:
+        """Note how many reservations the ledger holds, so that another one, or an old copy, is not taken for it."""
+        number = len(self.ledger.entries())
+        with suppress(OSError):  # a full disk: the note is then an older one, which says less and nothing wrong
+            self._note.parent.mkdir(exist_ok=True)
+            handle, beside = tempfile.mkstemp(dir=self._note.parent)
+            with os.fdopen(handle, "w", encoding="ascii") as file:
+                file.write(str(number))
+            Path(beside).replace(self._note)
+
+    @property
+    def _note(self) -> Path:
+        return self.folder / "spending" / self.keyed(f"ledger of {self.spec.schema.name}")
+
+    def _require_all_known(self, *, anew: bool) -> None:
+        """Refuse a ledger with fewer reservations than this folder has seen: what was spent would be forgotten."""
+        if anew:
+            self._note.unlink(missing_ok=True)
+        try:
+            seen = int(self._note.read_text(encoding="ascii"))
+        except (OSError, ValueError):  # none, or half of one after a power cut: then nothing is known
+            return
+        found = len(self.ledger.entries())
+        if found < seen:
+            message = (
+                f"the ledger of {self.spec.schema.name} holds {found} reservations, and this state folder has seen"
+                f" {seen}: it is another ledger (was privacy.ledger changed?), or an old copy. Put it back, or, if it"
+                " is lost, forget what was spent: privbench ledger SPEC --new-state"
+            )
+            raise LedgerError(message)
+
+    def alone(self, key: str, what: str) -> AbstractContextManager[None]:
+        """Wait until no other process is at work on ``key``, see `locks.alone`; ``what`` is what messages call it."""
+        return alone(self.folder / "locks" / key, what)
 
     def close(self) -> None:
         """Close the ledger."""
@@ -70,7 +98,7 @@ def open_ledger(spec: Spec) -> Ledger:
     """The ledger of a spec: in the state folder, or where ``privacy.ledger`` says."""
     place = expand(spec.ledger, "privacy.ledger") if spec.ledger else spec.state / "ledger.sqlite"
     lifetime = Budget(spec.lifetime_epsilon, spec.lifetime_delta)
-    return Ledger(place, spec.schema.name, spec.schema.unit_in_words, lifetime)
+    return Ledger(place, spec.schema.name, spec.schema.unit_in_words, lifetime, spec.refresh)
 
 
 class ReleaseStore:

@@ -16,6 +16,7 @@ dearest of them costs (parallel composition).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,10 +26,13 @@ from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for
 from privbench_core.privacy.ledger_layout import LAYOUT, UPGRADE
 from privbench_core.privacy.ledger_sqlite import SqliteStore
 from privbench_core.privacy.ledger_store import LedgerStore, Row
+from privbench_core.privacy.refresh import Limits, Purchase, Spent
 from privbench_core.schema.location import is_url
+from privbench_core.schema.refresh import RefreshPolicy
 
 _SLACK = 1 + 1e-9
 _MARKER = "ledger_layout"
+_ADVICE_ON_REFRESH = "Change privacy.refresh, or publish what was released before."
 
 
 @dataclass(frozen=True)
@@ -73,15 +77,19 @@ class Ledger:
         database: Name of the database.
         unit: The privacy unit, in words; a database's unit never changes.
         lifetime: The most that may ever be spent. A changed declaration is appended, and the latest counts.
+        policy: How the lifetime budget is spread over refreshes; None spends it as it comes.
 
     Raises:
         BudgetError: The ledger protects another unit.
         LedgerError: It cannot be used, or was made by a newer privbench. Every method may raise it.
     """
 
-    def __init__(self, place: Path | str, database: str, unit: str, lifetime: Budget) -> None:
+    def __init__(
+        self, place: Path | str, database: str, unit: str, lifetime: Budget, policy: RefreshPolicy | None = None
+    ) -> None:
         self.database = database
         self.lifetime = lifetime
+        self.policy = policy
         self._store = _open(place)
         self.durable = self._store.durable
         try:
@@ -128,7 +136,7 @@ class Ledger:
         """
         price_row = (price.measure.value, price.amount, price.rho, price.delta)
         with self._store.transaction():
-            self.require(step, price, account)
+            self.require(step, price, account, [(run, step)])
             ((number,),) = self._store.query(
                 "insert into reservation(database, account, release, step, run, measure, amount, rho, delta, at)"
                 " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning id",
@@ -137,14 +145,26 @@ class Ledger:
             )
         return int(number)
 
-    def require(self, what: str, price: Price, account: str = "") -> None:
+    def require(self, what: str, price: Price, account: str = "", purchases: Iterable[Purchase] = ()) -> None:
         """Check that ``price`` could be paid now, without setting anything aside.
 
+        Args:
+            what: What it is for, as the refusal calls it.
+            price: All of it.
+            account: Who pays.
+            purchases: The steps it is for, at which ε: decides which refresh they belong to.
+
         Raises:
-            BudgetExhaustedError: It could not.
+            BudgetExhaustedError: It could not, because of the lifetime budget or of the refresh policy.
         """
         if not self._affordable(price, account):
             raise BudgetExhaustedError(self._refusal(what, price, account))
+        purchases = tuple(purchases)
+        if self.policy is not None and purchases:
+            spent = Spent.of(self.entries(account))
+            refusal = Limits(self.lifetime, self.policy).refusal(spent, spent.refresh_of(purchases), price)
+            if refusal is not None:
+                raise BudgetExhaustedError(f"{what}: {refusal}. {_ADVICE_ON_REFRESH}")
 
     def charge(self, reservation: int, label: str, price: Price) -> None:
         """Write down one verb's charge inside a reservation, before it looks."""

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from privbench_core.domain.codec import Codes
 from privbench_core.errors import InternalError
 
 PERMUTATION_UNIT = 1 << 36  # a triple out of 100 children still weighs 70,000 units
@@ -79,7 +80,7 @@ class Groups:
         return _pairs_within(self.ends) if (np.diff(self.ends) ** 2).sum() <= _HELD else None
 
 
-def tuple_counts(members: Sequence[tuple[Numbers, int]], groups: Groups) -> Numbers:
+def tuple_counts(members: Sequence[tuple[Codes, int]], groups: Groups) -> Numbers:
     """Weighted counts of ordered tuples of distinct children of one owner, shape (codes of each member).
 
     Args:
@@ -93,12 +94,13 @@ def tuple_counts(members: Sequence[tuple[Numbers, int]], groups: Groups) -> Numb
         raise InternalError(f"tuples of {len(members)} children")
     if len(groups.ends) * float(groups.share.max(initial=0)) >= _MOST:
         raise InternalError("too many groups for exact accumulation")
+    wide = [(codes.astype(np.int64), size) for codes, size in members]  # products of sizes pass 32 bits
     weights = groups.weights(len(members))
     if len(members) == 1:
-        return _weighted(*members[0], weights)
+        return _weighted(*wide[0], weights)
     if len(members) == MOST_MEMBERS:
-        return _triples(members, groups, weights)
-    return _pairs(members[0], members[1], groups, weights)
+        return _triples(wide, groups, weights)
+    return _pairs(wide[0], wide[1], groups, weights)
 
 
 def _pairs(first: tuple[Numbers, int], second: tuple[Numbers, int], groups: Groups, weights: Numbers) -> Numbers:

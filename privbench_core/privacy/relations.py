@@ -10,6 +10,7 @@ normalised marginals; here for chains too).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,10 @@ from privbench_core.counts.units import unit_numbers
 from privbench_core.schema.model import ForeignKey, Schema, Table
 
 WEIGHT_UNIT = 1 << 20
-Rows = NDArray[np.int64]
+_LARGEST_DIVISOR = 1 << 40  # above all weight units: a larger product of group sizes makes the same weight, 0
+Rows = NDArray[np.signedinteger[Any]]
+_BLOCK = 1 << 20  # rows looked up at a time
+_MOST_32 = 1 << 31
 
 
 def stability(schema: Schema, *tables: str) -> float:
@@ -130,6 +134,7 @@ class PrivateDatabase:
         self._kept: dict[str, NDArray[np.bool_]] = {}
         self._parents: dict[str, Rows] = {}
         self._units: dict[str, Rows] = {}
+        self._sizes: dict[str, NDArray[np.int64]] = {}
 
     def rows(self, table: str) -> int:
         """Exact number of rows: private."""
@@ -143,11 +148,12 @@ class PrivateDatabase:
         """For each child row the row number of its parent, -1 where the key is NULL; shape (children,)."""
         if key.name not in self._parents:
             child, parent = self._tables[key.child], self._tables[key.parent]
-            referring, wanted = _tuples(child, key.columns)
             referred, known = _tuples(parent, key.parent_columns)
-            found = np.full(child.num_rows, -1, dtype=np.int64)
-            places = known.get_indexer(wanted).astype(np.int64)
-            found[referring] = np.append(referred, -1)[places]  # place -1, no such parent, takes the last entry
+            numbers = np.append(referred, -1).astype(np.int32 if parent.num_rows < _MOST_32 else np.int64)
+            found = np.full(child.num_rows, -1, dtype=numbers.dtype)
+            for start in range(0, child.num_rows, _BLOCK):
+                referring, wanted = _tuples(child.slice(start, _BLOCK), key.columns)
+                found[start + referring] = numbers[known.get_indexer(wanted)]  # -1, no such parent: the last entry
             self._parents[key.name] = found
         return self._parents[key.name]
 
@@ -160,7 +166,9 @@ class PrivateDatabase:
         if self.schema.table(key.parent).public:
             return parents
         seen = np.append(self.kept(key.parent), False)[parents]
-        return np.where(seen & self._in_unit(key) if key.same_unit else seen, parents, -1)
+        if key.same_unit:
+            seen &= self._in_unit(key)
+        return parents if seen.all() else np.where(seen, parents, -1)
 
     def kept(self, table: str) -> NDArray[np.bool_]:
         """Which rows survive truncation along the ownership path; shape (rows,).
@@ -185,24 +193,33 @@ class PrivateDatabase:
             self._kept[table] = alive
         return self._kept[table]
 
-    def group_sizes(self, key: ForeignKey) -> Rows:
+    def group_sizes(self, key: ForeignKey) -> NDArray[np.int64]:
         """Kept children of each parent row along an owner key; shape (parents,)."""
-        parents = self.parent_rows(key)
-        counted = parents[self.kept(key.child) & (parents >= 0)]
-        return np.bincount(counted, minlength=self.rows(key.parent)).astype(np.int64)
+        if key.name not in self._sizes:
+            self._sizes[key.name] = _numbers_of(self.parent_rows(key), self.kept(key.child), self.rows(key.parent))
+        return self._sizes[key.name]
 
-    def weights(self, table: str) -> Rows:
+    def weights(self, table: str) -> NDArray[np.int32]:
         """Weight of each row in multiples of 1/`WEIGHT_UNIT`, 0 for dropped rows; shape (rows,)."""
-        return np.where(self.kept(table), WEIGHT_UNIT // self.divisors(table), 0)
+        shares, owner = self._shares(table)
+        weights = (WEIGHT_UNIT // shares).astype(np.int32)[owner]
+        weights[~self.kept(table)] = 0
+        return weights
 
-    def divisors(self, table: str) -> Rows:
-        """Product of the sizes of the groups that each row lies in, 1 for dropped rows; shape (rows,)."""
-        product = np.ones(self.rows(table), dtype=np.int64)
-        rows = np.where(self.kept(table), np.arange(self.rows(table)), -1)
-        for key in self.schema.ownership_path(table):
-            rows = np.append(self.parent_rows(key), -1)[rows]  # -1, no owner: takes the last entry, and stays there
-            product *= np.append(np.maximum(self.group_sizes(key), 1), 1)[rows]
-        return product
+    def divisors(self, table: str) -> NDArray[np.int64]:
+        """Product of the sizes of the groups that each kept row lies in, 1 for one without an owner; shape (rows,)."""
+        shares, owner = self._shares(table)
+        return shares[owner]
+
+    def _shares(self, table: str) -> tuple[NDArray[np.int64], Rows]:
+        """`divisors` by owner, and which of them is each row's; rows of one group have the same."""
+        key = self.schema.table(table).owner_key
+        if key is None:
+            return np.ones(1, dtype=np.int64), np.zeros(self.rows(table), dtype=np.int32)
+        sizes, above = np.maximum(self.group_sizes(key), 1), self.divisors(key.parent)
+        # Never past 64 bits, where it would wrap around to weights that are negative, or too large for a unit.
+        product = np.where(sizes > _LARGEST_DIVISOR // above, _LARGEST_DIVISOR + 1, sizes * above)
+        return np.append(product, 1), self.parent_rows(key)  # -1, no owner, takes the last entry
 
     def _in_unit(self, key: ForeignKey) -> NDArray[np.bool_]:
         """Which rows refer along ``key`` to a row of their own unit, or to none; shape (children,)."""
@@ -224,8 +241,8 @@ class PrivateDatabase:
 
     def _first_children(self, table: str, parents: Rows, alive: NDArray[np.bool_], bound: int) -> NDArray[np.bool_]:
         """``alive`` less the children beyond ``bound`` per parent, in the order of their keyed hash."""
-        sizes = np.append(np.bincount(parents[alive & (parents >= 0)], minlength=int(parents.max(initial=0)) + 1), 0)
-        crowded = np.flatnonzero(alive & (sizes[parents] > bound))  # rows without an owner crowd nobody
+        sizes = _numbers_of(parents, alive, int(parents.max(initial=0)) + 1)
+        crowded = np.flatnonzero(alive & np.append(sizes > bound, False)[parents])  # rows without an owner crowd nobody
         if not len(crowded):
             return alive
         keys = self._tables[table].select(list(self.schema.table(table).primary_key)).take(crowded)
@@ -240,6 +257,15 @@ class PrivateDatabase:
         result = alive.copy()
         result[ranked[rank >= bound]] = False
         return result
+
+
+def _numbers_of(parents: Rows, counted: NDArray[np.bool_], size: int) -> NDArray[np.int64]:
+    """How many of the ``counted`` rows each parent has, shape (size,); rows without one are left out."""
+    numbers = np.zeros(size, dtype=np.int64)
+    for start in range(0, len(parents), max(_BLOCK, size)):
+        part = slice(start, start + max(_BLOCK, size))
+        numbers += np.bincount(parents[part][counted[part] & (parents[part] >= 0)], minlength=size)
+    return numbers
 
 
 def _tuples(table: pa.Table, columns: tuple[str, ...]) -> tuple[Rows, pd.Index]:

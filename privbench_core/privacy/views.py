@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -74,6 +75,8 @@ class Fellow:
     column: str
 
 
+_BLOCK = 1 << 20  # rows encoded at a time
+Index = NDArray[np.int64] | slice
 Feature = Own | OfParent | ParentRow | Siblings | Children | Fellow
 
 
@@ -90,7 +93,7 @@ class CodedView:
     """Coded private rows with integer weights.
 
     Attributes:
-        codes: Column name -> codes, each of shape (n,).
+        codes: Column name -> codes in the smallest unsigned type that holds them, each of shape (n,).
         sizes: Column name -> number of codes.
         weights: Integer weights, shape (n,), or None where every row counts 1.
         unit: The weight that stands for 1.
@@ -103,7 +106,7 @@ class CodedView:
 
     codes: dict[str, Codes]
     sizes: dict[str, int]
-    weights: NDArray[np.int64] | None
+    weights: NDArray[np.integer[Any]] | None
     unit: int
     stability: int
     touched: int
@@ -152,13 +155,15 @@ def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
         if not isinstance(feature, Own) and not _of_its_rows(spec.table, feature):
             raise InternalError(f"{feature.key.name}: not what a view of {spec.table} can look along")
     owned = len(schema.ownership_path(spec.table)) > 0
-    rows = np.flatnonzero(database.kept(spec.table))
+    kept = database.kept(spec.table)
+    rows: Index = slice(None) if kept.all() else np.flatnonzero(kept)
     members = {name: feature.member for name, (feature, _) in spec.features.items() if isinstance(feature, Fellow)}
     groups = None
     if members:
-        rows, groups = _groups(database, spec, rows)
+        rows, groups = _groups(database, spec, np.flatnonzero(kept))
     codes = {name: _feature(database, spec.table, rows, *how) for name, how in spec.features.items()}
     sizes = {name: feature_size(*how) for name, how in spec.features.items()}
+    weights: NDArray[np.integer[Any]] | None
     if groups is None:
         unit = WEIGHT_UNIT if owned else 1
         weights = database.weights(spec.table)[rows] if owned else None
@@ -169,7 +174,7 @@ def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
     moved = stability(schema, spec.table, *of_children)
     moved += sum(reference_moves(schema, key) for key in looked_along)
     touched = int(schema.max_rows_per_unit(spec.table) * moved)
-    return CodedView(codes, sizes, weights, unit, int(np.ceil(moved * unit)), touched, len(rows), members, groups)
+    return CodedView(codes, sizes, weights, unit, int(np.ceil(moved * unit)), touched, int(kept.sum()), members, groups)
 
 
 def _groups(database: PrivateDatabase, spec: ViewSpec, rows: Rows) -> tuple[Rows, Groups]:
@@ -194,18 +199,35 @@ def _of_its_rows(table: str, feature: OfParent | ParentRow | Siblings | Children
     return feature.key.child == table and (feature.key.owner or not isinstance(feature, Siblings))
 
 
-def _feature(database: PrivateDatabase, table: str, rows: NDArray[np.int64], feature: Feature, coder: Coder) -> Codes:
+def _feature(database: PrivateDatabase, table: str, rows: Index, feature: Feature, coder: Coder) -> Codes:
     if isinstance(feature, Own | Fellow):  # which rows are whose fellows is for the tuples to say
-        return coder.encode(database.values(table, feature.column))[rows]
+        return _encoded(database.values(table, feature.column), coder)[rows]
     if isinstance(feature, Children):
-        return coder.encode_numbers(database.group_sizes(feature.key)[rows])
+        return _encoded_numbers(database.group_sizes(feature.key), coder)[rows]
     parents = database.kept_parent_rows(feature.key)[rows]
-    if isinstance(feature, Siblings):
-        return coder.encode_numbers(np.append(database.group_sizes(feature.key), 1)[parents])
     if isinstance(feature, ParentRow):
-        return coder.encode_numbers(parents)
-    encoded = coder.encode(database.values(feature.key.parent, feature.column))
-    return np.append(encoded, np.int32(coder.size))[parents]  # position -1, no parent, takes the last entry
+        return _encoded_numbers(parents, coder)
+    if isinstance(feature, Siblings):
+        return _encoded_numbers(np.append(database.group_sizes(feature.key), 1), coder)[parents]
+    encoded = _encoded(database.values(feature.key.parent, feature.column), coder)
+    none = np.array([coder.size], dtype=np.min_scalar_type(coder.size))
+    return np.concatenate([encoded, none])[parents]  # position -1, no parent, takes the last entry
+
+
+def _encoded(values: pa.ChunkedArray, coder: Coder) -> Codes:
+    """Codes of a column in the smallest type, block by block, so that nothing wider is held for all rows."""
+    codes = np.empty(len(values), dtype=np.min_scalar_type(max(coder.size - 1, 0)))
+    for start in range(0, max(len(values), 1), _BLOCK):
+        codes[start : start + _BLOCK] = coder.encode(values.slice(start, _BLOCK))
+    return codes
+
+
+def _encoded_numbers(numbers: NDArray[np.integer[Any]], coder: Coder) -> Codes:
+    """`_encoded` for integers that never were a column (group sizes, row positions)."""
+    codes = np.empty(len(numbers), dtype=np.min_scalar_type(max(coder.size - 1, 0)))
+    for start in range(0, len(numbers), _BLOCK):
+        codes[start : start + _BLOCK] = coder.encode_numbers(numbers[start : start + _BLOCK].astype(np.int64))
+    return codes
 
 
 def distinct_weights(database: PrivateDatabase, table: str, column: str) -> tuple[dict[str, int], CodedView]:

@@ -7,7 +7,7 @@
     README.md               for whoever gets the folder
 
 The same inputs give the same bytes. A bundle is there as a whole or not at all: it is written beside its place, then
-renamed.
+renamed; the one before is put back by whoever looks next if that is cut short.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from privbench_core.errors import InternalError, PublishError, did_you_mean
-from privbench_core.publish.folder import replace_folder
+from privbench_core.publish.folder import recover_folder, replace_folder
 from privbench_core.publish.readme import consumer_readme
 from privbench_core.schema.ddl import create_schema_sql
 from privbench_core.schema.dump import dump_enums, dump_tables
@@ -158,6 +158,7 @@ def read_bundle(path: Path) -> Bundle:
     """Open a bundle and verify the checksum of every file it lists.
 
     Raises:
+        BusyError: See `recover_folder`.
         PublishError: No bundle, of a newer format, or a file is missing or changed.
     """
     folder = Path(path)
@@ -181,7 +182,8 @@ def read_bundle(path: Path) -> Bundle:
 
 
 def is_bundle(folder: Path) -> bool:
-    """Whether a folder has the manifest of a bundle."""
+    """Whether a folder has the manifest of a bundle; the one before is put back if its replacement was cut short."""
+    recover_folder(folder)
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):

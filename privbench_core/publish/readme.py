@@ -64,6 +64,9 @@ def _guarantee(schema: Schema, receipt: Mapping[str, Any]) -> str:
         "",
         "Further releases about the same units add to this. `MANIFEST.json` has the full receipt under `privacy`.",
     ]
+    cohort = guarantee.get("cohort")
+    if isinstance(cohort, Mapping):
+        lines += ["", f"The units are cohort {cohort.get('name')} of the database. Declared: {cohort.get('declared')}."]
     if public:
         lines += ["", f"Not protected, because the owner declared them public: {', '.join(public)}."]
     return "\n".join(lines)

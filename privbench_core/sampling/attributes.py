@@ -7,7 +7,7 @@ Rows that repeat a unique value get another value of the same code first, and an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -98,7 +98,7 @@ class _Draft:
     ) -> None:
         self._rows, self._model, self._coders, self._limits = rows, model, coders, limits
         self._fixed, self._rng = fixed, rng
-        self.codes = self._drawn(np.arange(rows.n))
+        self.codes = self._drawn(replace(rows, codes=dict(rows.codes), sizes=dict(rows.sizes)))
         self.values = {name: coder.decode(self.codes[name], rng) for name, coder in coders.items()}
         self.depend()
 
@@ -124,7 +124,7 @@ class _Draft:
 
     def draw_again(self, which: NDArray[np.bool_]) -> None:
         """Other codes and values for some rows, given the same context."""
-        codes = self._drawn(np.flatnonzero(which))
+        codes = self._drawn(self._rows.take(np.flatnonzero(which)))
         for name, drawn in codes.items():
             self.codes[name][which] = drawn
         self._put(codes, which)
@@ -144,8 +144,7 @@ class _Draft:
             if broken.any():
                 self._replace(repaired(rule, columns, broken, free))
 
-    def _drawn(self, index: NDArray[np.int64]) -> dict[str, Codes]:
-        part = self._rows.take(index)
+    def _drawn(self, part: Rows) -> dict[str, Codes]:
         self._model.draw(part, self._rng)
         return {name: part.codes[name] for name in self._coders}
 

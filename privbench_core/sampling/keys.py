@@ -64,7 +64,10 @@ def fresh_key(column: Column, n: int, *, prefix: str) -> pa.Array:
             grid = Grid.of(column, prefix)
             first, step = _series(column, grid)
             _room(column, n, (grid.extent[1] - first) // step + 1, prefix)
-            return grid.array(first + step * (numbers - 1))
+            numbers -= 1
+            numbers *= step
+            numbers += first
+            return grid.array(numbers)
 
 
 def ordinal_within(groups: NDArray[np.integer]) -> NDArray[np.int64]:

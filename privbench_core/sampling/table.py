@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.domain.coder import Coder
+from privbench_core.domain.dealing import narrow
 from privbench_core.errors import InternalError, ValidationError
 from privbench_core.linking.fanout import SIBLINGS, Fanout, parent_column
 from privbench_core.linking.lookup import Lookup
@@ -29,8 +31,9 @@ from privbench_core.sampling.references import Parent, copied_columns, draw_refe
 from privbench_core.schema.model import Table
 from privbench_core.source.arrow_types import arrow_type
 
-Places = NDArray[np.int64]
+Places = NDArray[np.signedinteger[Any]]
 Columns = dict[str, pa.Array]
+_MOST_32 = 1 << 31
 _ROUNDS = 8  # in which references that break a check are drawn again
 
 
@@ -73,18 +76,24 @@ def draw_children(
     numbers = fanout.sizes.decode(draw_column(above, fanout.counts, ties, rng), rng).to_numpy()
     if table is not None:
         numbers = np.minimum(numbers, room_for_children(table, parent.table))
-    alone = np.full(round(fanout.ownerless * scale), -1, dtype=np.int64)
-    owners = np.concatenate([np.repeat(np.arange(parent.table.num_rows), numbers), alone])
-    group = np.append(numbers, 1)[owners]
-    weights = (1.0 if parent.weights is None else np.append(parent.weights, 1.0)[owners]) / np.maximum(group, 1)
-    rows = Rows(len(owners), weights=weights, links=fanout.ties)
-    named = np.where(owners < 0, parent.table.num_rows + np.arange(len(owners)), owners)  # each without one is alone
-    rows.add(OWNER, parent.table.num_rows + len(owners), named.astype(np.int32))
-    rows.add(SIBLINGS, fanout.sizes.size, fanout.sizes.encode_numbers(group))
+    ownerless = round(fanout.ownerless * scale)
+    most = parent.table.num_rows + ownerless
+    above_all = np.arange(parent.table.num_rows, dtype=np.int32 if most < _MOST_32 else np.int64)
+    alone = np.full(ownerless, -1, dtype=above_all.dtype)
+    owners = np.concatenate([np.repeat(above_all, numbers), alone])
+    groups = np.append(numbers, 1)  # owner -1, none, takes the last entry
+    of_owners = 1.0 if parent.weights is None else np.append(parent.weights, 1.0)
+    rows = Rows(len(owners), weights=(of_owners / np.maximum(groups, 1))[owners], links=fanout.ties)
+    named = owners.copy()  # each row without an owner is a group of its own
+    named[len(owners) - ownerless :] = np.arange(parent.table.num_rows, most)
+    rows.add(OWNER, most, named)
+    sizes = narrow(fanout.sizes.encode_numbers(groups), fanout.sizes.size)
+    rows.add(SIBLINGS, fanout.sizes.size, sizes[owners])
     key = table.owner_key if table is not None else None
     for name, codes in parent.codes.items():
         none = parent.sizes[name]  # one more code, if the key may be NULL
-        rows.add(parent_column(name), none + int(key is not None and key.optional), np.append(codes, none)[owners])
+        size = none + int(key is not None and key.optional)
+        rows.add(parent_column(name), size, narrow(np.append(codes, none), none + 1)[owners])
     return rows, owners
 
 
@@ -167,8 +176,9 @@ class _Draft:
 
     def references(self, filled: Columns, index: Places) -> tuple[Columns, dict[str, Places]]:
         """Columns and places of the keys off the ownership path, for the rows of ``index``."""
-        here = {name: values.take(pa.array(index)) for name, values in filled.items()}
-        rows = self.own if len(index) == self.own.n else self.own.take(index)
+        everything = len(index) == self.own.n
+        here = dict(filled) if everything else {name: v.take(pa.array(index)) for name, v in filled.items()}
+        rows = self.own if everything else self.own.take(index)
         units = None if self.units is None else self.units[index]
         places: dict[str, Places] = {}
         for key in lookup_order(self.table, self.deferred):

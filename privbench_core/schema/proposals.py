@@ -42,7 +42,7 @@ def propose_domain(column: str, kind: ColumnType, checks: Iterable[Check]) -> Pr
 
     >>> checks = [Check("stars", "rating >= 1 AND rating < 6")]
     >>> propose_domain("rating", ColumnType.INTEGER, checks).domain
-    Range(low=1, high=5, cells=None)
+    Range(low=1, high=5, cells=None, step=None)
     """
     low: Scalar | None = None
     high: Scalar | None = None

@@ -7,20 +7,21 @@ as good as one written by hand.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from privbench_core.errors import SpecError
+from privbench_core.schema.budget import dump_budget, parse_budget, parse_ledger
 from privbench_core.schema.change import Change
 from privbench_core.schema.dump import dump_enums, dump_tables
-from privbench_core.schema.fields import Node, Problems, as_number
+from privbench_core.schema.fields import Node, Problems, as_name
 from privbench_core.schema.location import home, relative, resolve
 from privbench_core.schema.model import Schema
 from privbench_core.schema.parse import parse_tables
 from privbench_core.schema.parts import parse_enums
+from privbench_core.schema.refresh import RefreshPolicy
 from privbench_core.schema.validate import find_problems, infer_keys
 from privbench_core.schema.yaml_io import read_yaml, write_yaml
 
@@ -31,9 +32,9 @@ _PUBLIC_TEXT = (
     "the text of the queries is published, so declare that it says nothing about private rows: write public: true, "
     "or leave the workload out"
 )
-_LEDGER = re.compile(r"(postgres(ql(\+psycopg)?)?://\S+|\$\{\w+\})$")
 _CRON_FIELDS = 5
 _CRON_FIELD = re.compile(r"[\d*/,\-A-Za-z?#]+")
+_OWNER = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+|team:[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,10 @@ class Spec:
         ledger: URL of the PostgreSQL database that holds the ledger, as written; None for a file in ``state``.
         workload: Absolute path of a file of queries to publish with the data, or None. The owner declares their text
             public.
+        refresh: How the lifetime budget is spread over refreshes; None spends it as it comes.
+        cohort: Name of these units, declared to be other people than those of every other cohort, with a lifetime
+            budget of their own; "" for a database that has one population.
+        owners: Who answers for the benchmark, as Dagster shows them: e-mail addresses, or ``team:name``.
         changes: How a change of a table is noticed, where it is not by comparing its content.
     """
 
@@ -74,6 +79,9 @@ class Spec:
     schedule: str | None = None
     observe: str | None = None
     workload: Path | None = None
+    refresh: RefreshPolicy | None = None
+    cohort: str = ""
+    owners: tuple[str, ...] = ()
     changes: Mapping[str, Change] = field(default_factory=dict)
     ledger: str | None = field(default=None, repr=False)  # may hold a password
 
@@ -103,18 +111,29 @@ def load_spec(path: str | Path) -> Spec:
 
 def _spec(node: Node, path: Path) -> Spec | None:
     node.only(
-        "database", "source", "privacy", "synthesizer", "schedule", "observe", "state", "workload", "enums", "tables"
+        "database",
+        "source",
+        "privacy",
+        "synthesizer",
+        "schedule",
+        "observe",
+        "owners",
+        "state",
+        "workload",
+        "enums",
+        "tables",
     )
     database = node.name("database", "name the database")
     source = node.name("source", "write a folder, a DuckDB file or a database URL")
     state = node.name("state", "write a folder") if node.has("state") else _DEFAULT_STATE
     synthesizer, options = _synthesizer(node)
     schedule, observe = _cron(node, "schedule"), _cron(node, "observe")
+    owners = _owners(node)
     workload = _workload(node, path.parent)
     privacy = node.mapping("privacy", "declare unit, delta, epsilons and lifetime")
     unit = privacy.name("unit", "name the table whose rows are protected") if privacy else None
-    budget = _budget(privacy) if privacy else None
-    ledger = _ledger(privacy) if privacy else None
+    budget = parse_budget(privacy) if privacy else None
+    ledger = parse_ledger(privacy) if privacy else None
     tables = node.mapping("tables", "list them as name: {primary_key:, columns:}")
     if tables is None:
         return None
@@ -131,6 +150,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
         schema, resolve(source, folder), path, **budget, synthesizer=synthesizer, options=options,
         state=Path(resolve(state, folder)), orphans=parsed.orphans, schedule=schedule, observe=observe,
         workload=workload, changes=parsed.changes, ledger=ledger,
+        owners=owners,
     )  # fmt: skip
 
 
@@ -156,6 +176,18 @@ def _cron(node: Node, key: str) -> str | None:
     return " ".join(parts)
 
 
+def _owners(node: Node) -> tuple[str, ...]:
+    raw = node.fields.get("owners")
+    if raw is None:
+        return ()
+    listed = raw if isinstance(raw, list) else [raw]
+    owners = tuple(name for name in map(as_name, listed) if name is not None and _OWNER.fullmatch(name))
+    if not owners or len(owners) < len(listed):
+        node.wrong("owners", 'list e-mail addresses or teams, like [data@example.org, "team:statistics"]')
+        return ()
+    return tuple(dict.fromkeys(owners))
+
+
 def _workload(node: Node, folder: Path) -> Path | None:
     raw = node.fields.get("workload")
     if raw is None:
@@ -171,76 +203,16 @@ def _workload(node: Node, folder: Path) -> Path | None:
     return (folder / home(file)).resolve() if file else None
 
 
-def _budget(node: Node) -> dict[str, Any] | None:
-    """The budget fields of `Spec`, or None if one of them is missing or wrong."""
-    node.only("unit", "delta", "epsilons", "lifetime", "ledger")
-    delta = _delta(node, "write 0 for pure differential privacy, or a small number like 1.0e-9")
-    epsilons = _epsilons(node)
-    raw = node.fields.get("lifetime")
-    lifetime = Node("privacy.lifetime", raw if isinstance(raw, dict) else {"epsilon": raw}, node.problems)
-    lifetime.only("epsilon", "delta")
-    total = lifetime.number("epsilon", "declare the largest total of all releases there will ever be")
-    total_delta = delta
-    if lifetime.has("delta"):
-        total_delta = _delta(lifetime, "write a number from 0 to below 1, at least privacy.delta")
-    if delta is None or total is None or total_delta is None or not epsilons:
-        return None
-    if total_delta < delta:
-        lifetime.wrong("delta", f"it cannot be below privacy.delta {delta!r}")
-    if total < min(epsilons):
-        lifetime.wrong("epsilon", f"it cannot pay for the smallest release, {min(epsilons)!r}; raise it")
-    return {"epsilons": epsilons, "delta": delta, "lifetime_epsilon": total, "lifetime_delta": total_delta}
-
-
-def _ledger(privacy: Node) -> str | None:
-    raw = privacy.fields.get("ledger")
-    if raw is None:
-        return None
-    if not isinstance(raw, str) or not _LEDGER.match(raw):
-        # The text is not repeated: it may hold a password.
-        privacy.problems.lines.append(
-            "privacy.ledger: not a PostgreSQL URL; write postgresql://user:${PASSWORD}@host/database, or ${VARIABLE}"
-        )
-        return None
-    return raw
-
-
-def _delta(node: Node, todo: str) -> float | None:
-    delta = as_number(node.fields.get("delta"))
-    if delta is None or not 0 <= delta < 1:
-        node.wrong("delta", todo)
-        return None
-    return delta
-
-
-def _epsilons(node: Node) -> tuple[float, ...]:
-    raw = node.fields.get("epsilons")
-    found = [as_number(item) for item in raw] if isinstance(raw, list) else []
-    epsilons = tuple(number for number in found if number is not None and number > 0)
-    repeated = [number for number, count in Counter(epsilons).items() if count > 1]
-    if not epsilons or len(epsilons) < len(found):
-        node.wrong("epsilons", "list at least one number, all above 0, like [0.8, 1.6, 3.2]")
-    elif repeated:
-        node.wrong("epsilons", f"{repeated[0]!r} stands twice; list every value once")
-    return epsilons
-
-
 def dump_spec(spec: Spec) -> str:
     """The spec as YAML; `load_spec` of it, saved at ``spec.path``, gives an equal spec."""
     folder = spec.path.parent
-    privacy: dict[str, Any] = {
-        "unit": spec.schema.unit,
-        "delta": spec.delta,
-        "epsilons": list(spec.epsilons),
-        "lifetime": {"epsilon": spec.lifetime_epsilon, "delta": spec.lifetime_delta},
-    }
-    if spec.ledger:
-        privacy["ledger"] = spec.ledger
     named = {"name": spec.synthesizer, "options": dict(spec.options)}
     content: dict[str, Any] = {"database": spec.schema.name, "source": relative(spec.source, folder)}
-    content |= {"privacy": privacy, "synthesizer": named if spec.options else spec.synthesizer}
+    content |= {"privacy": dump_budget(spec), "synthesizer": named if spec.options else spec.synthesizer}
     if spec.schedule:
         content["schedule"] = spec.schedule
+    if spec.owners:
+        content["owners"] = list(spec.owners)
     if spec.observe:
         content["observe"] = spec.observe
     content["state"] = relative(str(spec.state), folder)

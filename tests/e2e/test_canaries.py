@@ -15,15 +15,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from privbench_core.errors import InternalError, PrivbenchError, SourceError
+from privbench_core.pipeline.observe import observe
 from privbench_core.pipeline.run import plan_for, run_spec
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.workspace import Workspace
+from privbench_core.schema.change import Change, VersionQuery, Watermark
 from privbench_core.schema.spec import Spec, load_spec
 from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.noise import SeededNoise
@@ -144,8 +147,8 @@ class Aftermath:
     said: bytes
 
 
-@pytest.fixture(scope="module")
-def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
+@pytest.fixture(scope="module", params=["privbench", "privpetal"])
+def aftermath(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
     """One full run with production noise and a durable ledger, listened to at the loudest level."""
     folder = tmp_path_factory.mktemp("aviary")
     scratch = folder / "scratch"
@@ -162,7 +165,7 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
     root.setLevel(logging.DEBUG)
     try:
         with _listening(folder / "said") as said:
-            spec = aviary(folder)
+            spec = replace(aviary(folder), synthesizer=request.param)
             result = run_spec(spec, 8.0, out=folder / "bundle")
         yield Aftermath(spec, result.out, scratch, said.read_bytes() + "\n".join(records).encode())
     finally:
@@ -354,6 +357,65 @@ def test_errors_name_places_and_nothing_private(tmp_path: Path, mishap: str) -> 
     _says_nothing_private(refused.value)
     assert entries(spec) == 0, "an error of the source must be found before anything is paid"
     assert not (tmp_path / "bundle").exists()
+
+
+@pytest.fixture
+def in_duckdb(tmp_path: Path) -> Spec:
+    """The aviary in a DuckDB file."""
+    spec = aviary(tmp_path)
+    path = tmp_path / "aviary.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        for name in rows():
+            connection.execute(f"CREATE TABLE {name} AS SELECT * FROM '{tmp_path}/rows/{name}.parquet'")
+    return replace(spec, source=str(path))
+
+
+CHANGES: list[Change] = [
+    Watermark("owed"),
+    Watermark("diary"),
+    VersionQuery("SELECT max(town), min(born), max(wage), max(owed) FROM keeper"),
+    VersionQuery("SELECT code FROM keeper WHERE town LIKE 'CANARY%'"),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=repr)
+def test_no_canary_in_what_is_kept_of_versions(
+    in_duckdb: Spec, change: Change, capfd: pytest.CaptureFixture[str]
+) -> None:
+    workspace = Workspace(replace(in_duckdb, changes={"keeper": change}))
+    found = observe(workspace, ["keeper", "bird"])
+    workspace.close()
+    assert singing(" ".join(found.values()).encode()) == []
+    for path in files(in_duckdb.state):
+        assert path.name == "secret.key" or singing(path.read_bytes()) == [], path.name
+    said = capfd.readouterr()
+    assert said.out + said.err == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "view"),
+    [
+        (VersionQuery("SELECT max(diary::INTEGER) FROM keeper"), None),
+        (VersionQuery("SELECT error(town) FROM keeper"), None),
+        (VersionQuery("SELECT code, owed FROM keeper"), None),
+        (Watermark("owed"), "owed::INTEGER AS owed"),
+        (Watermark("diary"), "diary::DATE AS diary"),
+        (None, "owed::INTEGER AS owed"),
+        (None, "diary::INTEGER AS diary"),
+    ],
+)
+def test_versions_and_views_that_fail_say_nothing_private(
+    in_duckdb: Spec, change: Change | None, view: str | None
+) -> None:
+    if view is not None:
+        with duckdb.connect(in_duckdb.source) as connection:
+            connection.execute("ALTER TABLE keeper RENAME TO keepers")
+            connection.execute(f"CREATE VIEW keeper AS SELECT * REPLACE ({view}) FROM keepers")
+    workspace = Workspace(replace(in_duckdb, changes={"keeper": change} if change else {}))
+    with pytest.raises(SourceError) as refused:
+        observe(workspace, ["keeper"])
+    workspace.close()
+    _says_nothing_private(refused.value)
 
 
 def _says_nothing_private(error: PrivbenchError) -> None:

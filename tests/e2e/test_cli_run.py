@@ -145,7 +145,10 @@ def test_an_interrupted_run_resumes_without_paying_twice(demo: tuple[Path, str])
     spec = folder / "interrupted.yaml"
     spec.write_text(text + "\nstate: interrupted\n", encoding="utf-8")
     arguments = ("run", spec, "--epsilon", "0.8", "--out", folder.parent / "resumed")
+    # A shell starts what it runs in the background with interrupts ignored, and so would this process be.
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen([*COMMAND, *map(str, arguments)], stderr=subprocess.PIPE, text=True, env=environment())
+    signal.signal(signal.SIGINT, ours)
     ledger = folder / "interrupted" / "ledger.sqlite"
     released = wait_for_release(process, ledger)
     process.send_signal(signal.SIGINT)

@@ -54,7 +54,7 @@ def test_dagster_and_the_command_line_share_releases_and_bundles(big_town: Path,
         status = instance.get_latest_materialization_event(dg.AssetKey(["town", "benchmark_status"]))
         assert status is not None
         assert status.asset_materialization is not None
-        assert "| person | not made | published |" in str(status.asset_materialization.metadata["state"].value)
+        assert "| person | not made | published, " in str(status.asset_materialization.metadata["state"].value)
     again = run_spec(spec, 3.2, out=tmp_path / "bundle")
     assert again.paid == 0
     assert files(again.out) == files(made.path)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ast
 import itertools
+import os
 import re
 import resource
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
@@ -21,6 +23,7 @@ import pytest
 
 import privbench_core.privacy.ledger as ledger_module
 from privbench_core.errors import LedgerError, ReleaseError
+from privbench_core.locks import alone
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.ledger import Ledger
@@ -186,14 +189,13 @@ def test_the_database_is_gone_and_comes_back(tmp_path: Path) -> None:
     server = pgserver.get_server(data, cleanup_mode="stop")
     ledger = Ledger(server.get_uri(), "d", "u", Budget(10.0))
     ledger.reserve("r", "s", "run", Price(Measure.PURE, 4.0))
-    pgserver.pg_ctl(["-D", str(data), "-m", "immediate", "stop"])
+    pgserver.pg_ctl(["-m", "immediate", "stop"], pgdata=data, user=server.system_user)
     with pytest.raises(LedgerError, match="cannot be used"):
         Ledger(server.get_uri(), "d", "u", Budget(10.0))  # who begins now is told at once
     with ThreadPool(1) as pool:
         waiting = pool.apply_async(ledger.reserve, ("r", "s", "run", Price(Measure.PURE, 5.0)))  # who is at work waits
-        options = f"-h '' -k {data}"
-        pgserver.pg_ctl(["-D", str(data), "-o", options, "-l", str(data / "log"), "-w", "start"])
-        assert waiting.get(90) == 2
+        server.ensure_postgres_running()
+        assert waiting.get(90) > 1  # a crash skips numbers, and never goes back
     assert ledger.balance().spent == 9.0
     ledger.close()
     server.cleanup()
@@ -234,6 +236,42 @@ def test_a_half_written_bundle(new_town: NewTown) -> None:
     assert town.booked() == booked
 
 
+@IN_POSTGRESQL_SLOWLY
+def test_killed_while_a_bundle_is_replaced(new_town: NewTown) -> None:
+    town = new_town()
+    assert town.run().startswith("done")
+    assert town.run() == "done paid=0"
+    moments = town.moments()
+    first = len(moments) - 1 - moments[::-1].index("before execute")  # of the step that publishes
+    put_back = 0
+    for number in range(first, len(moments)):
+        assert town.run(number) == "killed"
+        put_back += not town.out.exists()
+        read_bundle(town.out)  # the one before, or the new one: at once, without another run
+    assert put_back == 2, "the moments between the two renames"
+    assert town.run() == "done paid=0"
+    assert not list(town.spec.parent.rglob("*partial*"))
+
+
+def test_another_process_never_ends(new_town: NewTown) -> None:
+    town = new_town()
+    with alone(town.out.with_name(".bundle.partial") / "lock", "the same bundle"):
+        ended = town.run(longest_wait=0.2)
+    assert ended.startswith(f"BusyError: the folder {town.out}: process {os.getpid()} on ")
+    assert "more than 0.2 s" in ended
+    assert town.booked("released") == Counter(dict.fromkeys(PAID, 1))
+    assert town.run() == "done paid=0"
+    state = town.spec.parent / ".privbench"
+    made = [path.stem for path in (state / "releases").rglob("*.bin")]
+    shutil.rmtree(state / "releases")
+    with ExitStack() as hanging:
+        for key in made:
+            hanging.enter_context(alone(state / "locks" / key, "a step"))
+        assert town.run(longest_wait=0.2).startswith("BusyError: profile/household: process ")
+    assert not town.looked()
+    assert town.booked() == Counter(dict.fromkeys(PAID, 1))
+
+
 def test_the_clock_jumps(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     days = iter(f"20{year}-01-01T00:00:00+00:00" for year in (30, 29, 71, 28, 27, 26, 25, 24, 23, 22, 21, 20))
     monkeypatch.setattr(ledger_module, "_now", lambda: next(days))
@@ -265,6 +303,36 @@ def test_the_state_folder_is_another_one(new_town: NewTown, tmp_path: Path) -> N
     shutil.move(tmp_path / "lost.key", secret)
     with pytest.raises(ReleaseError, match="another state folder"):
         Workspace(load_spec(town.spec))
+
+
+def test_the_ledger_is_another_one(new_town: NewTown, place: Place, tmp_path: Path) -> None:
+    town = new_town()
+    state = town.spec.parent / ".privbench"
+    Workspace(load_spec(town.spec)).close()
+    if isinstance(place, Path):
+        shutil.copy(state / "ledger.sqlite", tmp_path / "old.sqlite")
+    written = town.spec.read_text(encoding="utf-8")
+    assert town.run().startswith("done")
+    shutil.copytree(state, tmp_path / "newest")
+    if isinstance(place, Path):  # an old copy
+        for name in ("ledger.sqlite-wal", "ledger.sqlite-shm"):
+            (state / name).unlink(missing_ok=True)
+        shutil.move(tmp_path / "old.sqlite", state / "ledger.sqlite")
+    else:  # the spec names another place
+        town.spec.write_text(written.replace(f"ledger: '{place}', ", ""), encoding="utf-8")
+    ended = town.run()
+    assert ended.startswith(
+        f"LedgerError: the ledger of town-0 holds 0 reservations, and this state folder has seen {len(PAID)}:"
+    )
+    if isinstance(place, str):
+        town.spec.write_text(written, encoding="utf-8")
+        assert town.run() == "done paid=0"
+    else:
+        shutil.copytree(tmp_path / "newest", state, dirs_exist_ok=True)
+        assert town.run() == "done paid=0"
+        (state / "ledger.sqlite").unlink()
+        Workspace(load_spec(town.spec), new_state=True).close()
+        assert town.run().startswith("done paid=0.")
 
 
 def test_the_page_lists_exactly_these_tests(request: pytest.FixtureRequest) -> None:

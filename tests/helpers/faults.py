@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-import multiprocessing
 import os
 import resource
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -18,6 +18,7 @@ from typing import Any
 
 import privbench_core.pipeline.run as pipeline_run
 from privbench_core.errors import PrivbenchError
+from privbench_core.locks import VARIABLE
 from privbench_core.pipeline.workspace import ReleaseStore, open_ledger
 from privbench_core.privacy.ledger import Ledger
 from privbench_core.privacy.ledger_postgres import PostgresStore
@@ -27,10 +28,9 @@ from privbench_core.publish import folder as folder_module
 from privbench_core.publish.bundle import read_bundle
 from privbench_core.schema.spec import load_spec
 from tests.helpers.fake_synthesizer import FakeSynthesizer
+from tests.helpers.processes import PROCESSES
 
 PAID = ("profile/household", "model/household", "profile/person", "model/person")
-_PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["tests.helpers.faults"])
 
 
 @dataclass
@@ -47,19 +47,20 @@ class Town:
     out: Path
     said: list[str] = field(default_factory=list)
 
-    def run(self, kill_at: int | None = None, largest_file: int | None = None) -> str:
+    def run(self, kill_at: int | None = None, largest_file: int | None = None, longest_wait: float = 60) -> str:
         """Run the plan in another process.
 
         Args:
             kill_at: The moment at which the process is killed, None to let it end.
             largest_file: Bytes that it can write to one file, as if the disk were full.
+            longest_wait: Seconds that it waits for other processes.
 
         Returns:
             How it ended: "done paid=…", "killed", or the kind of its error and what it says.
         """
-        reader, writer = _PROCESSES.Pipe(duplex=False)
-        victim = (self.spec, self.out, writer, kill_at, largest_file)
-        process = _PROCESSES.Process(target=_victim, args=victim)
+        reader, writer = PROCESSES.Pipe(duplex=False)
+        victim = (self.spec, self.out, writer, kill_at, largest_file, longest_wait)
+        process = PROCESSES.Process(target=_victim, args=victim)
         process.start()
         writer.close()
         self.said = []
@@ -108,7 +109,10 @@ class Town:
             read_bundle(self.out)  # verifies every checksum
 
 
-def _victim(spec: Path, out: Path, notes: Connection, kill_at: int | None, largest_file: int | None) -> None:
+def _victim(
+    spec: Path, out: Path, notes: Connection, kill_at: int | None, largest_file: int | None, longest_wait: float
+) -> None:
+    os.environ[VARIABLE] = str(longest_wait)
     moments = count()
 
     def moment(name: str) -> None:
@@ -139,7 +143,8 @@ _WATCHED: Iterable[tuple[Any, tuple[str, ...]]] = (
     (FakeSynthesizer, ("_profile", "_model")),
     (folder_module, ("_sync", "_swap")),
     (os, ("fsync", "link")),
-    (Path, ("replace", "rename")),
+    (shutil, ("rmtree",)),
+    (Path, ("mkdir", "replace", "rename", "unlink", "rmdir")),
     (pipeline_run.Runner, ("execute",)),
 )
 

@@ -69,7 +69,7 @@ def curator_of(codes: Mapping[str, Codes], sizes: Mapping[str, int], limit: Pric
 
 def one_way_of(codes: Mapping[str, Codes], sizes: Mapping[str, int], sigma: float = 1e-6) -> OneWay:
     """Exact one-way counts that pass for released ones."""
-    return OneWay({n: np.bincount(c, minlength=sizes[n]).astype(float) for n, c in codes.items()}, sigma)
+    return OneWay.alike({n: np.bincount(c, minlength=sizes[n]).astype(float) for n, c in codes.items()}, sigma)
 
 
 def joint_of(codes: Mapping[str, Codes], sizes: Mapping[str, int], *names: str) -> NDArray[np.float64]:
@@ -101,7 +101,7 @@ def counted(table: Table, rows: pa.Table, weights: NDArray[np.float64] | None = 
         name: np.bincount(coder.encode(rows.column(name)), weights=weights, minlength=coder.size).astype(float)
         for name, coder in coders_of(table).items()
     }
-    return OneWay(counts, 1e-6, max(1.0, float(rows.num_rows if weights is None else weights.sum())))
+    return OneWay.alike(counts, 1e-6, max(1.0, float(rows.num_rows if weights is None else weights.sum())))
 
 
 @dataclass(frozen=True)

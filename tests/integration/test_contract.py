@@ -357,9 +357,10 @@ def test_a_full_disk_leaves_no_partial_bundle_and_the_old_one_as_it_was(name, tm
     assert here.spent == spent
 
 
-def test_a_damaged_release_is_noticed_whether_it_was_paid_for_or_not(name, tmp_path):
+def test_a_damaged_release_is_refused_if_it_was_paid_for_and_made_again_if_not(name, tmp_path):
     here = place(tmp_path, name)
     result = here.run(EPSILON)
+    before, spent = contents(here.out), here.spent
     workspace = Workspace(here.spec)
     paid = next(step.key for step in result.plan.steps if step.reads)
     free = next(step.key for step in result.plan.steps if step.kind is StepKind.SAMPLE)
@@ -368,8 +369,13 @@ def test_a_damaged_release_is_noticed_whether_it_was_paid_for_or_not(name, tmp_p
         stored = path.read_bytes()
         for damaged in (stored[:-1], stored[:-9] + bytes([stored[-9] ^ 1]) + stored[-8:], b""):
             path.write_bytes(damaged)
-            with pytest.raises(ReleaseError, match="damaged"):
+            if key == paid:
+                with pytest.raises(ReleaseError, match="damaged"):
+                    here.run(EPSILON)
+            else:
                 here.run(EPSILON)
+                assert path.read_bytes() == stored
         path.write_bytes(stored)
     workspace.close()
     assert here.run(EPSILON).paid == 0
+    assert (contents(here.out), here.spent) == (before, spent)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pyarrow as pa
@@ -109,6 +109,19 @@ def test_a_unit_weighs_at_most_one(database: Database) -> None:
             rows[owners[row]] = rows.get(owners[row], 0) + 1
         assert all(total <= WEIGHT_UNIT for total in totals.values())
         assert all(number <= database.schema.max_rows_per_unit(name) for number in rows.values())
+
+
+def test_a_unit_weighs_at_most_one_however_large_its_groups_are() -> None:
+    """The product of these group sizes is 2^63 and more, which 64 bits with a sign do not hold."""
+    sizes = {"unit": 1, "a": 1 << 14, "b": 1 << 14, "c": 1 << 14, "leaf": (1 << 21) + 5}
+    below = (table(child, key(child, "up", parent, 1 << 22, owner=True)) for parent, child in pairwise(sizes))
+    schema = Schema("deep", (table("unit"), *below), "unit")
+    rows = {name: pa.table({"id": np.arange(size), "up": np.zeros(size, np.int64)}) for name, size in sizes.items()}
+    private = Database(schema, rows | {"unit": rows["unit"].drop_columns("up")}).private()
+    assert private.kept("leaf").all()
+    assert private.divisors("leaf").min() > WEIGHT_UNIT  # what tuples of permutation views are weighed by
+    assert np.abs(private.weights("leaf")).sum() <= WEIGHT_UNIT
+    assert private.weights("a").sum() == WEIGHT_UNIT
 
 
 @EXAMPLES

@@ -24,7 +24,9 @@ synthesizer: {name: privbench, options: {beta: 5}}
 schedule: "0 3 * * 1"
 state: here
 enums: {mood: [calm, cross]}
-privacy: {unit: customer, delta: 1e-9, epsilons: [0.8], lifetime: {epsilon: 20, delta: 1e-8}}
+privacy: {unit: customer, delta: 1e-9, epsilons: [0.8], lifetime: {epsilon: 20, delta: 1e-8},
+  refresh: {epsilon: 2, times: 9}, cohort: a}
+owners: [team:data]
 tables:
   customer:
     primary_key: id

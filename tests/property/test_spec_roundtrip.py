@@ -116,14 +116,16 @@ def columns(draw: st.DrawFn, name: str) -> Column:
 
 @st.composite
 def extras(draw: st.DrawFn, table: Table) -> Table:
-    names, texts = [column.name for column in table.columns], st.none() | words
+    names = [column.name for column in table.columns]
     attributes = [column.name for column in table.attributes]
     checks = draw(st.lists(words, max_size=2, unique=True))
     rules = [Dependency(("key",), (attributes[0],))] if attributes and draw(st.booleans()) else []
     using = draw(st.none() | st.sampled_from(["btree (key DESC)", "gin (lower('#: no')) WHERE key > 0"]))
     indexes = draw(st.none() | st.just(()) | st.just((Index(f"by {table.name}", tuple(names), using),)))
     named = draw(st.none() | words.map(lambda word: f"{table.name} {word}"))
-    up = [replace(key, constraint=draw(texts), actions=draw(ACTIONS)) for key in table.foreign_keys]
+    # Every name is used once, as the spec demands.
+    free = st.none() | words.filter(lambda word: word not in checks)
+    up = [replace(key, constraint=draw(free), actions=draw(ACTIONS)) for key in table.foreign_keys]
     made = Generated("made of", draw(st.sampled_from(["text[]", ENUM.name])), "'#: ' || key", draw(st.booleans()))
     return replace(
         table,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -11,7 +11,9 @@ import pytest
 
 import privbench_core.pipeline.run as pipeline_run
 from privbench_assets.build import build_defs
+from privbench_assets.freshness import longest_pause
 from privbench_assets.keys import identifier, op_name, step_key
+from privbench_assets.status import BUDGET
 from privbench_core.errors import InternalError, SpecError
 from privbench_core.privacy.budget import Budget
 from privbench_core.schema.spec import load_spec
@@ -72,6 +74,8 @@ def test_assets_say_what_they_are(town_spec: Path, fake: FakeSynthesizer) -> Non
 def test_checks_are_blocking_and_partitioned_by_epsilon(town_spec: Path) -> None:
     graph = build_defs(town_spec).resolve_asset_graph()
     found = {key.name: graph.get(key) for key in graph.asset_check_keys}
+    budget = found.pop(BUDGET)
+    assert not budget.blocking
     assert set(found) == {
         f"{table}__{suite}" for table in ("household", "person") for suite in ("integrity", "fidelity")
     }
@@ -79,6 +83,37 @@ def test_checks_are_blocking_and_partitioned_by_epsilon(town_spec: Path) -> None
         assert node.blocking
         assert node.partitions_def is not None
         assert node.partitions_def.get_partition_keys() == ["0.8", "3.2"]
+
+
+@pytest.mark.usefixtures("fake")
+def test_every_asset_has_owners_kinds_tags_and_a_description(town_spec: Path) -> None:
+    owners = ["data@example.org", "team:statistics"]
+    defs = build_defs(replace(load_spec(town_spec), owners=tuple(owners)))
+    for spec in defs.resolve_all_asset_specs():
+        assert list(spec.owners) == owners, spec.key
+        assert spec.kinds, spec.key
+        assert spec.description, spec.key
+        assert {"privbench/stage", "privbench/spends"} <= spec.tags.keys(), spec.key
+        assert (spec.group_name or "").startswith("town"), spec.key
+    jobs = [defs.resolve_job_def(name) for name in ("town_refresh", "town_observe")]
+    assert all(job.description for job in jobs)
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_bundle_gets_old_when_its_schedule_is_missed(town_spec: Path) -> None:
+    def policies(schedule: str | None) -> dict[str, dg.FreshnessPolicy]:
+        specs = build_defs(replace(load_spec(town_spec), schedule=schedule)).resolve_all_asset_specs()
+        return {"/".join(s.key.path[1:]): s.freshness_policy for s in specs if s.freshness_policy}
+
+    assert policies(None) == {}
+    policy = policies("0 3 * * 1")
+    warn, fail = timedelta(days=8.75), timedelta(days=15.75)
+    assert policy == {"publish/bundle": dg.FreshnessPolicy.time_window(fail_window=fail, warn_window=warn)}
+    assert longest_pause("0 3 * * 1,4") == timedelta(days=4)
+    assert longest_pause("*/15 * * * *") == timedelta(minutes=15)
+    assert longest_pause("0 0 1 * *") == timedelta(days=31)
+    with pytest.raises(SpecError, match="no cron expression"):
+        policies("99 3 * * 1")
 
 
 @pytest.mark.usefixtures("fake")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
 import privbench_core.pipeline.run as pipeline_run
-from privbench_assets.status import DATABASE
+from privbench_assets.status import BUDGET, DATABASE, State
 from tests.helpers.fake_synthesizer import FakeSynthesizer
-from tests.helpers.orchestrated import Orchestrated, shown
+from tests.helpers.orchestrated import Orchestrated, errors, shown
+
+AGE = re.compile(r", \d+ (min|h|d) old \([\d-]{10} [\d:]{5}\)$")
 
 
 @pytest.fixture
@@ -29,7 +33,7 @@ def status(operated: Orchestrated) -> dict[str, str]:
 def states(operated: Orchestrated) -> dict[str, list[str]]:
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in status(operated)["state"].split("\n")]
     assert rows[0] == ["table", "ε=0.8", "ε=3.2"]
-    return {row[0]: row[1:] for row in rows[2:]}
+    return {row[0]: [AGE.sub("", cell) for cell in row[1:]] for row in rows[2:]}
 
 
 def test_states_from_nothing_to_published(operated: Orchestrated) -> None:
@@ -73,6 +77,8 @@ def test_spending_is_told_by_epsilon_and_in_total(operated: Orchestrated) -> Non
     line = next(line for line in after["spending"].split("\n") if line.startswith("| 0.8 "))
     assert "ε=0.79" in line  # a whole release at 0.8, a hair less for the part of δ set aside
     assert ".privbench/bundles/0.8" in line
+    total = next(line for line in after["spending"].split("\n") if line.startswith("| **together** "))
+    assert "ε=0.79" in total
     assert 0.7 < after["lifetime ε spent"] < 0.8
     assert after["lifetime ε spent"] + after["lifetime ε left"] == pytest.approx(20)
     assert after["lifetime budget"].startswith("![Lifetime budget](data:image/png;base64,")
@@ -85,3 +91,79 @@ def test_pure_budgets_are_told_in_epsilon(town_spec: Path, operated: Orchestrate
     found = shown(pure.refresh("0.8"))
     assert found["profile/person"]["paid ε"] == pytest.approx(0.2)
     assert "| 0.8 | ε=0.8 | ε=0.8 |" in status(pure)["spending"]
+
+
+def declare(operated: Orchestrated, terms: str) -> Orchestrated:
+    """The same database with more under ``privacy``."""
+    text = operated.path.read_text(encoding="utf-8")
+    operated.path.write_text(text.replace("privacy: {", f"privacy: {{{terms}, "), encoding="utf-8")
+    return Orchestrated(operated.path, operated.fake, operated.instance)
+
+
+def budget_check(result: dg.ExecuteInProcessResult) -> dg.AssetCheckEvaluation:
+    (check,) = (c for c in result.get_asset_check_evaluations() if c.check_name == BUDGET)
+    return check
+
+
+def test_the_age_of_a_state_is_told_in_words() -> None:
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    ages = {
+        timedelta(seconds=-3): "0 min old (2026-11-21 00:00)",
+        timedelta(minutes=119): "119 min old (2026-11-20 22:01)",
+        timedelta(hours=47): "47 h old (2026-11-19 01:00)",
+        timedelta(days=9): "9 d old (2026-11-12 00:00)",
+    }
+    for age, words in ages.items():
+        assert State("published", (now - age).isoformat()).in_words(now) == f"published, {words}"
+    assert State("not made").in_words(now) == "not made"
+
+
+def test_a_status_right_after_a_refresh_is_young(operated: Orchestrated) -> None:
+    assert operated.refresh("0.8").success
+    assert "| person | published, 0 min old (" in status(operated)["state"]
+
+
+def test_refreshes_are_counted_and_the_last_one_warns(operated: Orchestrated) -> None:
+    strict = declare(operated, "refresh: {epsilon: 4, times: 2}")
+    first = strict.refresh("0.8")
+    found = shown(first)["benchmark_status"]
+    assert (found["refreshes begun"], found["refreshes left"]) == (1, 1)
+    assert "Policy: ε=4 for each of 2 refreshes." in found["refreshes"]
+    assert "A refresh of all 2 ε costs their sum: ρ=" in found["refreshes"]
+    assert "Warning: the next refresh (number 2) is the last that is affordable." in found["refreshes"]
+    check = budget_check(first)
+    assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert "is the last that is affordable" in (check.description or "")
+    assert first.success, "the warning stops nothing"
+    assert budget_check(operated.refresh("0.8", ["benchmark_status"])).passed, "without the policy there are many more"
+
+
+def test_a_run_that_cannot_be_paid_is_refused_whole_before_its_first_step(operated: Orchestrated) -> None:
+    strict = declare(operated, "refresh: {epsilon: 4, times: 1}")
+    assert strict.refresh("0.8").success
+    spent = strict.spent()
+    strict.change("person")
+    refused = strict.refresh("0.8")
+    assert not refused.success
+    assert "BudgetExhaustedError: this refresh at ε=0.8: costs ρ=" in errors(refused)
+    assert "would begin refresh 2, but privacy.refresh allows 1" in errors(refused)
+    said = [log.user_message for log in strict.instance.all_logs(refused.run_id) if log.dagster_event is None]
+    assert any(line.startswith("this refresh at ε=0.8: costs ρ=") for line in said), (
+        "a line, not only a folded exception"
+    )
+    assert strict.fake.runs == []
+    assert strict.spent() == spent
+    assert strict.refresh("3.2").success, "another ε is still part of the first refresh"
+    assert strict.refresh("0.8", ["benchmark_status"]).success
+
+
+def test_a_cohort_has_its_own_account_and_its_own_bundles(operated: Orchestrated) -> None:
+    assert operated.refresh("0.8").success
+    later = declare(operated, "cohort: y2027")
+    nothing = shown(later.refresh("0.8", ["benchmark_status"]))["benchmark_status"]
+    assert (nothing["lifetime ε spent"], nothing["cohort"]) == (0, "y2027")
+    assert "no name ε=0.7" in nothing["refreshes"]
+    assert "Whoever is in several has paid the sum." in nothing["refreshes"]
+    result = later.refresh("0.8")
+    assert shown(result)["publish/bundle"]["bundle"].endswith("/bundles/y2027/0.8")
+    assert (operated.spec.state / "bundles" / "0.8" / "MANIFEST.json").exists()

@@ -143,3 +143,18 @@ def test_cells_of_uneven_width_share_a_smooth_code_by_their_widths():
     assert binning.code_of[:6] == (0, 0, 0, 1, 2, 2)
     np.testing.assert_allclose(np.array(binning.weights[:3]) * 2.4, [1.0, 1.0, 0.4], rtol=0.05)
     assert binning.weights[3] == 1.0
+
+
+def test_a_slope_inside_of_a_segment_is_kept_and_steps_are_not_made():
+    truth = 3000 * np.exp(-(np.linspace(-1.5, 2.5, 60) ** 2))
+    noisy = truth + np.random.default_rng(0).normal(0, 250, 60)
+    binning = merge_cells(np.append(noisy, [0.0, 0.0]), a_range(60), 250.0, 100)
+    codes = np.array(binning.code_of)
+    steps = (np.bincount(codes, np.append(truth, [0, 0])) / np.bincount(codes))[codes][:60]
+    ours = (np.bincount(codes, np.append(truth, [0, 0]))[codes] * np.array(binning.weights))[:60]
+    assert np.abs(ours - truth).sum() < 0.8 * np.abs(steps - truth).sum()
+
+
+def test_no_cell_of_an_interval_is_ruled_out():
+    binning = merged([1000, *[30.0, -30.0] * 6, 0, 0], a_range(13), sigma=20.0)
+    assert min(binning.weights[:13]) > 0

@@ -147,7 +147,7 @@ def test_a_rename_that_fails_brings_the_old_bundle_back(tmp_path, bundle, schema
     rename = Path.rename
 
     def refuse(self, target):
-        if self.suffix == ".partial":
+        if self.name == "new":
             raise OSError(errno.EIO, "Input/output error")
         return rename(self, target)
 

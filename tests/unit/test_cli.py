@@ -516,3 +516,78 @@ def test_help_loads_no_heavy_library() -> None:
     here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=here, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def grown(shop: Path, age: int) -> None:
+    """A refresh of the source: everybody gets the same age."""
+    path = shop.parent / "customer.parquet"
+    pq.write_table(pq.read_table(path).set_column(1, "age", pa.array([age] * CUSTOMERS)), path)
+
+
+def declare(shop: Path, *terms: str) -> None:
+    """The spec with more under ``privacy``."""
+    shop.write_text(SPEC.replace("privacy: {", f"privacy: {{{', '.join(terms)}, "), encoding="utf-8")
+
+
+def test_plan_and_ledger_say_what_a_refresh_costs_and_how_many_are_left(shop: Path) -> None:
+    declare(shop, "refresh: {epsilon: 1.2, times: 2}")
+    found = data_of("plan", shop)["refreshes"]
+    assert (found["begun"], found["left"], found["refusal"]) == (0, 2, None)
+    prices = [plan["total"]["amount"] for plan in data_of("plan", shop)["plans"]]
+    assert found["price"]["amount"] == pytest.approx(sum(prices))
+    assert 1 < found["price"]["epsilon"] < 1.2
+    text = call("plan", shop).stdout
+    assert "Refresh policy: ε=1.2 for each of 2 refreshes" in text
+    assert "A refresh of all 2 ε costs their sum: ρ=" in text
+    assert "2 more are affordable, as of now." in text
+    assert not (shop.parent / ".privbench").exists()
+    for epsilon in (0.5, 1):
+        bundle_of(shop, "--epsilon", epsilon)
+    assert data_of("ledger", shop)["refreshes"]["begun"] == 1
+    for command in (["plan", shop], ["ledger", shop], ["run", shop, "--epsilon", 1, "--out", shop.parent / "bundle"]):
+        assert "Warning: the next refresh (number 2) is the last that is affordable." in call(*command).stdout
+
+
+def test_the_refresh_after_the_last_is_refused_before_anything_is_looked_at(shop: Path) -> None:
+    declare(shop, "refresh: {epsilon: 1.2, times: 1}")
+    bundle_of(shop)
+    before = data_of("ledger", shop)["entries"]
+    grown(shop, 30)
+    refused = call("run", shop, "--epsilon", 1, "--out", shop.parent / "other")
+    assert refused.exit_code == 1
+    assert re.match(r"privbench: the run at ε=1: costs ρ=[\d.]+ and would begin refresh 2, but", refused.stderr)
+    assert data_of("ledger", shop)["entries"] == before
+    assert "Warning: the next refresh will be refused" in call("ledger", shop).stdout
+    assert data_of("plan", shop)["plans"][1]["lifetime"]["affordable"] is False
+    assert data_of("plan", shop)["plans"][0]["lifetime"]["affordable"] is True  # ε=0.5 has not had its first
+    declare(shop, "refresh: {decay: 0.9}")
+    short = call("run", shop, "--epsilon", 1, "--out", shop.parent / "other")
+    assert re.search(r"up to refresh 2 privacy.refresh allows ρ=.* is left: [\d.e-]+ too little", short.stderr)
+
+
+def test_a_new_cohort_has_an_account_of_its_own_and_the_others_are_named(shop: Path) -> None:
+    declare(shop, "refresh: {epsilon: 1.2, times: 1}", "cohort: 2026")
+    bundle_of(shop)
+    spent = data_of("ledger", shop)["spent"]
+    declare(shop, "refresh: {epsilon: 1.2, times: 1}", "cohort: 2027")
+    assert data_of("ledger", shop)["spent"] == 0
+    out = bundle_of(shop)
+    found = data_of("ledger", shop)
+    assert found["spent"] == pytest.approx(spent)  # also for rows that another cohort has paid for
+    assert found["cohort"] == {"name": "2027", "others": {"2026": pytest.approx(spent)}}
+    assert "Whoever is in several has paid the sum." in call("plan", shop).stdout
+    guarantee = json.loads((out / "MANIFEST.json").read_text(encoding="utf-8"))["privacy"]["guarantee"]
+    assert guarantee["cohort"]["name"] == "2027"
+    assert "The units are cohort 2027 of the database. Declared: no unit of" in (out / "README.md").read_text("utf-8")
+    assert guarantee["all_releases_so_far"]["epsilon_at_most"] == pytest.approx(spent)
+    grown(shop, 31)
+    assert call("run", shop, "--epsilon", 1, "--out", out).exit_code == 1
+
+
+def test_what_is_bought_stays_usable_when_the_budget_is_lowered(shop: Path) -> None:
+    bundle_of(shop)
+    shop.write_text(SPEC.replace("lifetime: {epsilon: 2,", "lifetime: {epsilon: 0.6,"), encoding="utf-8")
+    assert data_of("ledger", shop)["refreshes"]["left"] == 0
+    assert data_of("run", shop, "--epsilon", 1, "--out", shop.parent / "bundle")["cost"]["paid"] == 0
+    grown(shop, 30)
+    assert call("run", shop, "--epsilon", 1, "--out", shop.parent / "bundle").exit_code == 1

@@ -35,6 +35,20 @@ def test_counts_add_up_over_chunks_of_rows():
     assert (total == contingency(codes, SIZES, ["a", "c"])).all()
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32])
+@pytest.mark.parametrize("sizes", [{"a": 7, "b": 200}, {"a": 256, "b": 256}])
+def test_counts_block_by_block_are_exact_whatever_the_type_of_the_codes(dtype, sizes):
+    rng = np.random.default_rng(4)
+    n = 3 * (1 << 15) + 77  # over the borders of blocks
+    codes = {name: rng.integers(0, size, n).astype(dtype) for name, size in sizes.items()}
+    for weights in (None, rng.integers(0, (1 << 20) + 1, n), rng.integers(0, 1 << 30, n).astype(np.int32)):
+        expected = np.zeros(tuple(sizes.values()), dtype=np.int64)
+        np.add.at(expected, tuple(codes.values()), 1 if weights is None else weights)
+        counted = contingency(codes, sizes, ["a", "b"], weights)
+        assert counted.dtype == np.int64
+        assert (counted == expected).all()
+
+
 def test_cells_are_in_row_major_order_and_do_not_overflow_32_bits():
     codes = {name: np.array([99_999], dtype=np.int32) for name in "ab"}
     assert cell_index(codes, dict.fromkeys("ab", 100_000), ["a", "b"]).tolist() == [99_999 * 100_000 + 99_999]

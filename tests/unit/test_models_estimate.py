@@ -60,6 +60,13 @@ def test_fitting_survives_empty_margins():
     np.testing.assert_allclose(fitted, [[0.0, 0.0], [1.0, 0.0]])
 
 
+def test_the_projection_moves_what_is_noisy():
+    noisy, variances = np.array([100.0, 100.0, 5.0]), np.array([1.0, 9.0, 0.01])
+    ours = onto_simplex(noisy, 195.0, variances)
+    np.testing.assert_allclose(ours, noisy - 10 * variances / variances.sum())
+    assert onto_simplex(noisy, 100.0, np.array([1.0, 1.0, 100.0]))[2] == 0.0
+
+
 def test_mutual_information_is_that_of_the_definition():
     assert mutual_information(np.full((3, 4), 1.0)) == pytest.approx(0.0, abs=1e-12)
     assert mutual_information(np.eye(4)) == pytest.approx(math.log(4))
@@ -69,6 +76,9 @@ def test_two_measurements_are_weighted_by_their_variances():
     merged, sigma = combine(np.array([0.0]), 1.0, np.array([10.0]), 3.0)
     assert merged[0] == pytest.approx(1.0)
     assert sigma == pytest.approx(math.sqrt(0.9))
+    each, sigmas = combine(np.zeros(2), np.array([1.0, 3.0]), np.array([10.0, 10.0]), 1.0)
+    np.testing.assert_allclose(each, [5.0, 9.0])
+    np.testing.assert_allclose(sigmas, np.sqrt([0.5, 0.9]))
     exact, none = combine(np.array([4.0]), 0.0, np.array([10.0]), 3.0)
     assert (exact[0], none) == (4.0, 0.0)
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from privbench_core.models.nodes import Leaf
-from privbench_core.models.pairwise import OneWay, PairwiseFit, pair_scores
+from privbench_core.models.pairwise import OneWay, PairwiseFit, pair_scores, second_look
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.queries import Marginal
 from tests.helpers.planted import PLENTY, curator_of, joint_of, one_way_of, tvd
 
 SIZES = {"a": 4, "b": 4, "c": 3, "d": 2}
@@ -32,7 +33,7 @@ def test_the_planted_pairs_are_found_and_no_others():
 def test_an_exact_leaf_reproduces_marginals_and_the_joints_it_measured():
     codes = planted()
     curator, _ = curator_of(codes, SIZES)
-    leaf = PairwiseFit(independence=0.0).fit(curator, one_way_of(codes, SIZES), PLENTY)
+    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES), PLENTY)
     rows = Rows(6000)
     leaf.draw(rows, np.random.default_rng(0))
     for name in SIZES:
@@ -59,7 +60,7 @@ def test_independent_columns_are_measured_one_by_one():
     rng = np.random.default_rng(1)
     codes = {name: rng.integers(0, SIZES[name], 3000).astype(np.int32) for name in SIZES}
     curator, account = curator_of(codes, SIZES, Price(Measure.ZCDP, 0.01))
-    noisy = OneWay({n: c + 30.0 for n, c in one_way_of(codes, SIZES).counts.items()}, 100.0)
+    noisy = OneWay.alike({n: c + 30.0 for n, c in one_way_of(codes, SIZES).counts.items()}, 100.0)
     leaf = PairwiseFit().fit(curator, noisy, Price(Measure.ZCDP, 0.01))
     assert leaf.pairs == {}
     exact = {name: joint_of(codes, SIZES, name) for name in SIZES}
@@ -86,15 +87,15 @@ def test_scores_are_r_scores_in_rows():
 
 
 def test_the_number_of_rows_is_averaged_over_columns_by_their_noise():
-    one_way = OneWay({"few": np.array([60.0, 60.0]), "many": np.full(8, 12.5)}, 1.0)
+    one_way = OneWay.alike({"few": np.array([60.0, 60.0]), "many": np.full(8, 12.5)}, 1.0)
     assert one_way.total == pytest.approx((120 * 4 + 100) / 5)
     clean = one_way.clean()
     assert all(counts.sum() == pytest.approx(one_way.total) for counts in clean.values())
 
 
 def test_without_columns_the_number_of_rows_is_what_was_measured():
-    assert OneWay({}, 1.0, rows=17.0).total == 17.0
-    assert OneWay({"a": np.array([-5.0, 1.0])}, 1.0).total == 1.0
+    assert OneWay.alike({}, 1.0, rows=17.0).total == 17.0
+    assert OneWay.alike({"a": np.array([-5.0, 1.0])}, 1.0).total == 1.0
 
 
 @pytest.mark.parametrize("measure", list(Measure))
@@ -105,3 +106,80 @@ def test_no_price_is_exceeded_at_any_size_of_noise(measure):
         curator, account = curator_of(codes, SIZES, price)
         PairwiseFit().fit(curator, one_way_of(codes, SIZES, 5.0), price)
         assert account.spent.fits(price)
+
+
+def test_codes_of_many_cells_are_believed_less():
+    counts = {"a": np.array([500.0, 300.0, 200.0]), "b": np.array([520.0, 520.0])}
+    one_way = OneWay(counts, {"a": np.array([1.0, 1.0, 1.0]), "b": np.array([1.0, 30.0])})
+    assert one_way.total == pytest.approx(1000.0, abs=0.2)
+    assert one_way.clean()["b"] == pytest.approx([520.0, 480.0], abs=0.2)
+
+
+def test_a_count_that_noise_hides_is_not_zero():
+    one_way = OneWay.alike({"a": np.array([1000.0, -20.0, 2.0])}, 10.0)
+    clean = one_way.clean()["a"]
+    assert 0 < clean.min() <= 3.1
+    assert clean.sum() == pytest.approx(one_way.total)
+
+
+def remaining(sigmas: dict[str, float], measured: dict[str, float], sizes: dict[str, int]) -> float:
+    """Summed standard deviations of all counts if ``measured`` columns are known once more with that noise."""
+    return sum(
+        sizes[name] * sigma / np.sqrt(1 + (sigma / measured.get(name, np.inf)) ** 2) for name, sigma in sigmas.items()
+    )
+
+
+@pytest.mark.parametrize("first", [1.0, 30.0, 1000.0])
+@pytest.mark.parametrize("measure", list(Measure))
+def test_a_second_look_leaves_less_noise_than_one_at_all_columns_alike(measure, first):
+    codes, price = planted(500), Price(measure, 0.1)
+    curator, account = curator_of(codes, SIZES, price)
+    look = second_look(curator, one_way_of(codes, SIZES, sigma=first), price)
+    assert sum(look.shares.values()) == pytest.approx(1.0)
+    assert account.spent.amount == 0
+    noise = {name: curator.sigma([Marginal((name,))], price.share(share)) for name, share in look.shares.items()}
+    alike = curator.sigma([Marginal((name,)) for name in SIZES], price)
+    assert look.noise == pytest.approx(remaining(dict.fromkeys(SIZES, first), noise, SIZES), rel=1e-6)
+    assert look.noise <= remaining(dict.fromkeys(SIZES, first), dict.fromkeys(SIZES, alike), SIZES) * (1 + 1e-9)
+
+
+def test_with_laplace_noise_a_small_second_look_is_at_few_columns_and_a_large_one_at_all():
+    codes = planted(500)
+    curator, _ = curator_of(codes, SIZES)
+    one_way = one_way_of(codes, SIZES, sigma=10.0)
+    few, all_columns = (second_look(curator, one_way, Price(Measure.PURE, amount)).shares for amount in (0.05, 5.0))
+    assert 0 < len(few) < len(SIZES)
+    assert set(all_columns) == set(SIZES)
+    assert all_columns["a"] > all_columns["d"]
+
+
+def test_columns_that_are_known_well_are_not_measured_again():
+    codes = planted(500)
+    curator, _ = curator_of(codes, SIZES)
+    known = one_way_of(codes, SIZES)
+    sigmas = {name: np.full(size, 0.01 if name == "a" else 100.0) for name, size in SIZES.items()}
+    look = second_look(curator, OneWay(known.counts, sigmas), Price(Measure.ZCDP, 0.001))
+    assert set(look.shares) == {"b", "c", "d"}
+
+
+def test_a_leaf_that_only_looks_again_spends_its_price_and_no_more():
+    codes = {"a": np.zeros(50, np.int32), "b": np.arange(50, dtype=np.int32) % 4}
+    price = Price(Measure.PURE, 1e-4)
+    curator, account = curator_of(codes, {"a": 1, "b": 4}, price)
+    leaf = PairwiseFit().fit(curator, one_way_of(codes, {"a": 1, "b": 4}, sigma=5.0), price)
+    assert not leaf.pairs
+    assert account.spent.amount == pytest.approx(price.amount)
+
+
+def test_scores_cost_more_where_they_would_say_little_and_nothing_where_they_are_hopeless():
+    codes = planted()
+    dear = []
+    for amount in (1e-6, 0.018, 5.0):
+        price = Price(Measure.PURE, amount)
+        curator, account = curator_of(codes, SIZES, price)
+        charged: list[tuple[str, float]] = []
+        account.charge = lambda label, asked, to=charged: to.append((label, asked.amount))  # type: ignore[method-assign]
+        PairwiseFit().fit(curator, one_way_of(codes, SIZES, sigma=20.0), price)
+        dear.append(sum(paid for label, paid in charged if label.endswith("dependence scores")) / amount)
+    usual = PairwiseFit().score_share
+    assert dear == pytest.approx([0.0, 3 * usual, usual])

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-import multiprocessing
 import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import traceback
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +21,7 @@ from privbench_core.privacy.budget import Budget, Measure, Price, rho_for
 from privbench_core.privacy.ledger import Ledger
 from privbench_core.privacy.ledger_layout import LAYOUT
 from tests.helpers.ledgers import DatabaseError, Place, new_place, raw
+from tests.helpers.processes import PROCESSES
 
 PURE, BOTH = Budget(2.0), Budget(2.0, 1e-6)
 UNIT = "one row of household and all rows that depend on it"
@@ -204,9 +202,8 @@ def test_of_two_processes_exactly_one_gets_the_last_of_the_budget(
 ) -> None:
     rounds = 12
     places = [new_place(kind, tmp_path, lambda: request.getfixturevalue("postgres")) for _ in range(rounds)]
-    context = multiprocessing.get_context("spawn")
-    barrier, won = context.Barrier(2), context.Queue()
-    racers = [context.Process(target=_race, args=(places, barrier, won), daemon=True) for _ in range(2)]
+    barrier, won = PROCESSES.Barrier(2), PROCESSES.Queue()
+    racers = [PROCESSES.Process(target=_race, args=(places, barrier, won), daemon=True) for _ in range(2)]
     for racer in racers:
         racer.start()
     winners = sorted(won.get(timeout=60) for _ in range(rounds))
@@ -235,9 +232,8 @@ def _take_all(place: Place, barrier: Any, got: Any) -> None:
 
 
 def test_several_processes_get_all_of_the_budget_and_no_more(place: Place) -> None:
-    context = multiprocessing.get_context("spawn")
-    barrier, got = context.Barrier(3), context.Queue()
-    takers = [context.Process(target=_take_all, args=(place, barrier, got), daemon=True) for _ in range(3)]
+    barrier, got = PROCESSES.Barrier(3), PROCESSES.Queue()
+    takers = [PROCESSES.Process(target=_take_all, args=(place, barrier, got), daemon=True) for _ in range(3)]
     for taker in takers:
         taker.start()
     assert sum(got.get(timeout=60) for _ in takers) == 50
@@ -249,19 +245,14 @@ def test_several_processes_get_all_of_the_budget_and_no_more(place: Place) -> No
     ledger.close()
 
 
-SPENDER = """
-import sys
-from pathlib import Path
-from privbench_core.privacy.budget import Budget, Measure, Price
-from privbench_core.privacy.ledger import Ledger
-place = sys.argv[1] if "://" in sys.argv[1] else Path(sys.argv[1])
-ledger = Ledger(place, "town", sys.argv[2], Budget(1e6))
-while True:
-    entry = ledger.reserve("r", "s", "run", Price(Measure.PURE, 0.5))
-    ledger.charge(entry, "look", Price(Measure.PURE, 0.5))
-    print(entry, flush=True)
-    ledger.release(entry, "digest")
-"""
+def _spend(place: Place, acknowledged: Connection) -> None:
+    """Spend until killed."""
+    ledger = open_ledger(place, Budget(1e6))
+    while True:
+        entry = ledger.reserve("r", "s", "run", Price(Measure.PURE, 0.5))
+        ledger.charge(entry, "look", Price(Measure.PURE, 0.5))
+        acknowledged.send(entry)
+        ledger.release(entry, "digest")
 
 
 @pytest.mark.parametrize("kills", [pytest.param(20, id="20"), pytest.param(200, marks=pytest.mark.slow, id="200")])
@@ -269,15 +260,16 @@ def test_a_killed_process_never_spends_without_a_trace(place: Place, kills: int)
     rng = np.random.default_rng(0)
     acknowledged: set[int] = set()
     for _ in range(kills):
-        command = [sys.executable, "-c", SPENDER, str(place), UNIT]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as spender:
-            assert spender.stdout is not None
-            for _ in range(int(rng.integers(1, 12))):
-                acknowledged.add(int(spender.stdout.readline()))
-            spender.send_signal(signal.SIGKILL)
-            acknowledged |= {
-                int(line) for line in spender.stdout.read().splitlines(keepends=True) if line.endswith(b"\n")
-            }
+        reader, writer = PROCESSES.Pipe(duplex=False)
+        spender = PROCESSES.Process(target=_spend, args=(place, writer))
+        spender.start()
+        writer.close()
+        acknowledged |= {reader.recv() for _ in range(int(rng.integers(1, 12)))}
+        spender.kill()
+        with reader, contextlib.suppress(EOFError):
+            while True:
+                acknowledged.add(reader.recv())
+        spender.join()
         ledger = open_ledger(place, Budget(1e6))
         entries = {entry.id for entry in ledger.entries()}
         assert acknowledged <= entries

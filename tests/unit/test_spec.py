@@ -10,6 +10,7 @@ import yaml
 
 from privbench_core.errors import SpecError
 from privbench_core.schema import Column, ColumnType, ForeignKey, Learn, Range, Values, dump_spec, load_spec
+from privbench_core.schema.refresh import DecayingRefreshes, EqualRefreshes
 from tests.helpers.specs import changed as swapped
 from tests.helpers.specs import load, problems
 
@@ -74,6 +75,17 @@ def test_a_spec_is_read_as_it_is_meant(tmp_path: Path) -> None:
     assert order.primary_key == ("customer", "line")
     assert order.unique == (("price", "seen"),)
     assert [table.name for table in spec.schema.sampling_order] == ["region", "customer", "order"]
+
+
+def test_refresh_policy_cohort_and_owners_are_read_and_written(tmp_path: Path) -> None:
+    terms = "{epsilon: 20}, refresh: {epsilon: 4, times: 5}, cohort: 2027"
+    spec = load(tmp_path, changed("{epsilon: 20}", terms).replace("source: data", "source: data\nowners: team:stats"))
+    assert (spec.refresh, spec.cohort, spec.owners) == (EqualRefreshes(4.0, 5), "2027", ("team:stats",))
+    again = load(tmp_path, dump_spec(spec))
+    assert (again.refresh, again.cohort, again.owners) == (spec.refresh, spec.cohort, spec.owners)
+    spec = load(tmp_path, changed("{epsilon: 20}", "{epsilon: 20}, refresh: {decay: 0.5}"))
+    assert spec.refresh == load(tmp_path, dump_spec(spec)).refresh == DecayingRefreshes(0.5)
+    assert (spec.cohort, spec.owners) == ("", ())
 
 
 def test_dumped_and_loaded_is_the_same(tmp_path: Path) -> None:
@@ -157,6 +169,18 @@ def test_eight_mistakes_are_eight_problems(tmp_path: Path) -> None:
         ("{epsilon: 20}", "{epsilon: 20, delta: 1e-12}", "privacy.lifetime: delta is 1e-12; it cannot be below"),
         ("delta: 1e-9", "delta: -1", "privacy: delta is -1"),
         ("source: data", 'source: data\nschedule: "daily"', "spec: schedule is 'daily'"),
+        ("source: data", "source: data\nowners: [somebody]", "spec: owners is ['somebody']; list e-mail addresses"),
+        ("{epsilon: 20}", "{epsilon: 20}, cohort: a/b", "privacy: cohort is 'a/b'; name it with up to 40 letters"),
+        ("{epsilon: 20}", "{epsilon: 20}, refresh: 4", "privacy: refresh is 4; write {epsilon: 0.5, times: 6} for six"),
+        ("{epsilon: 20}", "{epsilon: 20}, refresh: {epsilon: 4}", "privacy: refresh is {'epsilon': 4}; write"),
+        ("{epsilon: 20}", "{epsilon: 20}, refresh: {epsilon: 4, times: 0}", "privacy.refresh: times is 0; write how"),
+        ("{epsilon: 20}", "{epsilon: 20}, refresh: {epsilon: x, times: 1}", "privacy.refresh: epsilon is 'x'; write"),
+        (
+            "{epsilon: 20}",
+            "{epsilon: 20}, refresh: {epsilon: 0.5, times: 1}",
+            "privacy: refresh is {'epsilon': 0.5, 'times': 1}; one",
+        ),
+        ("{epsilon: 20}", "{epsilon: 20}, refresh: {decay: 1}", "privacy.refresh: decay is 1; write a number above 0"),
         ("source: data", 'source: data\nobserve: "hourly"', "spec: observe is 'hourly'"),
         ("source: data", "source: data\nsynthesizer: {options: {}}", "synthesizer: name is missing"),
         ("database: shop", 'database: "a\\tb"', "'a\\tb': this name holds a character that cannot be printed"),

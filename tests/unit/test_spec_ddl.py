@@ -97,7 +97,7 @@ def test_a_key_that_follows_from_another_is_for_the_ddl_alone(tmp_path: Path) ->
     ("old", "new", "expected"),
     [
         ("columns: id, references: person,", "columns: id, references: person, optional: true,", None),
-        ("{columns: of, references: person,", "{columns: of, references: person, owner: true,", "declare owner and m"),
+        ("{columns: of, references: person,", "{columns: of, references: person, owner: true,", "declare owner, max"),
         ("on delete  cascade", "on delete nothing", "student.id: actions is 'on delete nothing'; write clauses like"),
         ("on delete  cascade", "'ON DELETE CASCADE; DROP TABLE x'", "student.id: actions is"),
         ("using: gin (words)", "using: 'gin (words); DROP TABLE x'", "person: the index by_words: using is"),

@@ -20,7 +20,7 @@ from privbench_core.domain.coder import Coder
 from privbench_core.linking.fanout import SIBLINGS, Fanout, parent_column
 from privbench_core.models.estimate import fit_margins, onto_simplex
 from privbench_core.models.members import GroupClass, Members
-from privbench_core.models.pairwise import PairwiseFit, pair_scores
+from privbench_core.models.pairwise import PairwiseFit, noisy_cells, pair_scores
 from privbench_core.models.privspn import measure_one_way
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
@@ -36,6 +36,7 @@ Array = NDArray[np.float64]
 Pair = tuple[str, str]
 _OTHER, _THIRD = "other.", "third."  # columns of the second child of a pair, and of the third of a trio
 _ROUNDS = 20
+_POSSIBLE = 0.002  # of what pairs explain is mixed into a trio: no cell is ruled out
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class GroupFit:
     margins: float
     usefulness: float
     trios: float
-    pairs: PairwiseFit = field(default_factory=lambda: PairwiseFit(independence=0.002, max_pairs=1000))
+    pairs: PairwiseFit = field(default_factory=lambda: PairwiseFit(max_pairs=1000))
 
     def least(self, curator: Curator, price: Price, pairs: int, cells: float) -> float:
         """Groups that make a marginal of so many cells λ-useful, if so many of them are measured for ``price``."""
@@ -97,7 +98,7 @@ class GroupFit:
         if not candidates or self.pairs.hopeless(part, candidates, one_way.total, for_scores):
             return GroupClass(marginals)
         scores = pair_scores(part, {**of_two, **clean}, candidates, for_scores)
-        cells = np.array([part.sizes[a] * part.sizes[b] for a, b in candidates], dtype=float)
+        cells = noisy_cells({**of_two, **clean}, candidates)
         useful = self._useful(part, own, three, rest.share(self.trios))
         for_trios, rest = rest.share(self.trios), rest.share(1 - self.trios) if useful else rest
         _, chosen = self.pairs.choose(part, scores, cells, rest)
@@ -147,8 +148,8 @@ class GroupFit:
             # The order of members means nothing: the average over their orders has less noise.
             mean = np.mean([counts.transpose(order) for order in permutations(range(3))], axis=0)
             joint = onto_simplex(mean, three) / three
-            mixed = self.pairs.independence
-            trios[name] = (1 - mixed) * joint + mixed * expected[name] / max(expected[name].sum(), 1.0)
+            explained = expected[name] / max(expected[name].sum(), 1.0)
+            trios[name] = (1 - _POSSIBLE) * joint + _POSSIBLE * explained
         return trios
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.counts.contingency import contingency
+from privbench_core.domain.codec import Codes
 from privbench_core.domain.coder import Coder
 from privbench_core.linking.fanout import parent_column
 from privbench_core.privacy.budget import Price
@@ -138,7 +139,7 @@ def _no_columns(door: Door, table: Table, price: Price, profile: Profile) -> lis
 
 
 def _reference(
-    codes: Mapping[str, NDArray[np.int32]],
+    codes: Mapping[str, Codes],
     sizes: Mapping[str, int],
     columns: tuple[str, ...],
     weights: NDArray[np.int64] | None,

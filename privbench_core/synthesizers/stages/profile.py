@@ -42,18 +42,21 @@ class Profile:
         coders: Column -> coder.
         one_way: Noisy counts of the codes; for an owned table, of units (rows weigh 1/group size).
         total: Noisy number of rows (weighted likewise).
+        sigma: Standard deviation of the noise on a cell; codes of several cells have more.
     """
 
     coders: Mapping[str, Coder]
     one_way: OneWay
     total: float
+    sigma: float
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""
         return {
             "coders": [[name, coder.to_dict()] for name, coder in self.coders.items()],
             "counts": [[name, counts] for name, counts in self.one_way.counts.items()],
-            "sigma": self.one_way.sigma,
+            "sigmas": [[name, sigmas] for name, sigmas in self.one_way.sigmas.items()],
+            "sigma": self.sigma,
             "total": self.total,
         }
 
@@ -61,7 +64,8 @@ class Profile:
     def from_dict(cls, stored: Mapping[str, Any]) -> Profile:
         """The inverse of `to_dict`."""
         coders = {name: Coder.from_dict(coder) for name, coder in stored["coders"]}
-        return cls(coders, OneWay(dict(stored["counts"]), stored["sigma"], stored["total"]), stored["total"])
+        one_way = OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["total"])
+        return cls(coders, one_way, stored["total"], stored["sigma"])
 
 
 def profile_step(schema: Schema, table: Table, price: Price) -> Step:
@@ -111,12 +115,16 @@ def profile_table(door: Door, table: Table, price: Price) -> tuple[Profile, dict
     looks = look_closer(door, table, looks, rest.share(closer)) if closer else looks
     binnings = {name: look.merged(_MAX_CODES) for name, look in looks.items()}
     counts = {name: binnings[name].sums(look.counts) for name, look in looks.items()}
-    sigma = float(np.mean([look.sigma for look in looks.values()])) if telling else noisy.sigma
-    total = OneWay(counts, sigma).total if telling else max(1.0, float(noisy.values[0]))
+    sigmas = {name: np.sqrt(binnings[name].sums(look.variances)) for name, look in looks.items()}
+    total = OneWay(counts, sigmas).total if telling else max(1.0, float(noisy.values[0]))
     # A column of one cell (made anew, never NULL) says nothing: it is coded, so that it is drawn, but not measured.
     coders = {n: Coder(looks[n].codec, binnings[n]) if n in looks else Coder(codec) for n, codec in codecs.items()}
-    one_way = OneWay({name: counts.get(name, np.array([total])) for name in codecs}, sigma, total)
-    return Profile(coders, one_way, total), {name: (codec, found[name]) for name, codec in telling.items()}
+    one_way = OneWay(
+        {name: counts.get(name, np.array([total])) for name in codecs},
+        {name: sigmas.get(name, np.array([noisy.sigma])) for name in codecs},
+        total,
+    )
+    return Profile(coders, one_way, total, noisy.sigma), {name: (codec, found[name]) for name, codec in telling.items()}
 
 
 def lists_to_learn(table: Table) -> list[Column]:
@@ -142,7 +150,7 @@ def _learn(door: Door, table: Table, column: Column, price: Price) -> Codec:
 def _summary(table: Table, profile: Profile, cells: Mapping[str, tuple[Codec, Array]]) -> dict[str, Any]:
     """Released facts for people: sizes, clamped values, histograms."""
     bars, clamped = {}, {}
-    sigma = profile.one_way.sigma
+    sigma = profile.sigma
     for name, (codec, counts) in cells.items():
         outside = float(sum(counts[cell] for cell in codec.outside))
         if codec.outside and outside > 3 * sigma * np.sqrt(len(codec.outside)):

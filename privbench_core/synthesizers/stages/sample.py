@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.counts.units import unit_numbers
+from privbench_core.domain.dealing import group_counts
 from privbench_core.errors import InternalError
 from privbench_core.linking.fanout import Fanout
 from privbench_core.linking.lookup import Lookup
@@ -189,11 +190,13 @@ def draw_sample(
     if owner is None:
         units = _units(schema, table, drawn.table.num_rows, None, above)
         return Sample(drawn.table, drawn.parents, None, drawn.dropped, units)
+    del rows  # as large as what the finished rows now get
     places = drawn.parents[owner.name]
     weights = above[owner.parent].weights
-    inherited = np.ones(len(places)) if weights is None else np.append(weights, 1.0)[places]
-    siblings = np.bincount(places[places >= 0], minlength=above[owner.parent].table.num_rows)
-    shares = inherited / np.append(siblings, 1)[places]  # a row without an owner stands for a unit of its own
+    siblings = group_counts(places, above[owner.parent].table.num_rows)
+    inherited = np.ones(len(siblings)) if weights is None else weights
+    share = np.append(inherited / np.maximum(siblings, 1), 1.0)  # a row without an owner stands for a unit of its own
+    shares = share[places]
     return Sample(drawn.table, drawn.parents, shares, drawn.dropped, _units(schema, table, len(places), places, above))
 
 

@@ -1,0 +1,45 @@
+"""Locks: one at a time, given back whatever happens, and nobody waits for ever."""
+
+from __future__ import annotations
+
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
+from time import sleep
+
+import pytest
+
+from privbench_core.errors import BusyError, SpecError
+from privbench_core.locks import VARIABLE, alone
+
+
+def test_one_at_a_time_and_nothing_is_left(tmp_path: Path) -> None:
+    path, inside = tmp_path / "made" / "lock", []
+
+    def work(_: int) -> None:
+        with alone(path, "it"):
+            inside.append(1)
+            assert len(inside) == 1
+            sleep(0.001)
+            inside.pop()
+
+    with ThreadPool(4) as pool:
+        pool.map(work, range(24))
+    assert list(path.parent.iterdir()) == []
+
+
+def test_the_wait_ends_and_names_who_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "0.1")
+    with (
+        alone(tmp_path / "lock", "one"),
+        pytest.raises(BusyError, match=r"^the other: process \d+ on .* more than 0.1 s"),
+        alone(tmp_path / "lock", "the other"),
+    ):
+        pytest.fail("both were let in")
+    with alone(tmp_path / "lock", "it is free again"):
+        pass
+
+
+def test_a_wait_that_is_no_number_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "an hour")
+    with pytest.raises(SpecError, match="'an hour' is not a number of seconds"), alone(tmp_path / "lock", "it"):
+        pytest.fail("it was let in")

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from privbench_core.models.estimate import onto_simplex
+from privbench_core.models.joints import estimated_joint, low_rank
+
+
+def smooth_table(rows: int = 30, columns: int = 20, total: float = 40_000.0):
+    """Two columns that depend on each other through one hidden number."""
+    x, y = np.linspace(-1, 1, rows)[:, None], np.linspace(-1, 1, columns)[None, :]
+    table = np.exp(-2 * (x - y) ** 2)
+    return table / table.sum() * total
+
+
+def error(estimate, truth) -> float:
+    return float(np.abs(estimate - truth).sum())
+
+
+def test_a_smooth_dependence_loses_most_of_its_noise():
+    truth = smooth_table()
+    noisy = truth + np.random.default_rng(0).normal(0, 30, truth.shape)
+    ours = estimated_joint(noisy, truth.sum(axis=1), truth.sum(axis=0), 30.0)
+    assert error(ours, truth) < 0.5 * error(onto_simplex(noisy, truth.sum()), truth)
+
+
+def test_columns_that_determine_each_other_stay_that_way():
+    truth = np.diag(np.linspace(500, 3000, 12))
+    noisy = truth + np.random.default_rng(0).normal(0, 30, truth.shape)
+    ours = estimated_joint(noisy, truth.sum(axis=1), truth.sum(axis=0), 30.0)
+    assert error(ours, truth) < 0.05 * truth.sum()
+
+
+def test_independent_columns_get_their_product():
+    first, second = np.linspace(100, 2000, 15), np.linspace(3000, 100, 10)
+    second *= first.sum() / second.sum()
+    truth = np.outer(first, second) / first.sum()
+    noisy = truth + np.random.default_rng(0).normal(0, 50, truth.shape)
+    assert error(estimated_joint(noisy, first, second, 50.0), truth) < 0.02 * truth.sum()
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (1, 5), (2, 40), (40, 3)])
+def test_joints_have_their_marginals_and_no_zeros(shape):
+    rng = np.random.default_rng(1)
+    first, second = rng.dirichlet(np.ones(shape[0])) * 5000, rng.dirichlet(np.ones(shape[1])) * 5000
+    ours = estimated_joint(rng.normal(0, 200, shape), first, second, 200.0)
+    assert ours.min() > 0
+    np.testing.assert_allclose(ours.sum(axis=0), second, rtol=0.02, atol=5)
+    np.testing.assert_allclose(ours.sum(axis=1), first, rtol=0.02, atol=5)
+
+
+def test_what_is_measured_without_noise_is_kept():
+    truth = smooth_table(6, 4)
+    np.testing.assert_allclose(estimated_joint(truth, truth.sum(axis=1), truth.sum(axis=0), 1e-6), truth, rtol=1e-6)
+
+
+def test_the_estimated_risk_is_the_risk():
+    truth = smooth_table(12, 8) - smooth_table(12, 8).mean()
+    truth -= truth.mean(axis=0, keepdims=True)
+    truth -= truth.mean(axis=1, keepdims=True)
+    rng, found, guessed = np.random.default_rng(0), [], []
+    for _ in range(300):
+        noise = rng.normal(0, 80, truth.shape)
+        noise += noise.mean() - noise.mean(axis=0, keepdims=True) - noise.mean(axis=1, keepdims=True)
+        low = low_rank(truth + noise, 80.0)
+        found.append(((low.matrix - truth) ** 2).sum())
+        guessed.append(low.risk - 80.0**2 * (truth.shape[0] - 1) * (truth.shape[1] - 1))
+    assert np.mean(guessed) == pytest.approx(np.mean(found), rel=0.1)
+
+
+def test_pure_noise_has_no_rank():
+    noise = np.random.default_rng(0).normal(0, 10, (40, 25))
+    noise += noise.mean() - noise.mean(axis=0, keepdims=True) - noise.mean(axis=1, keepdims=True)
+    assert np.abs(low_rank(noise, 10.0).matrix).sum() < 0.1 * np.abs(noise).sum()
