@@ -47,6 +47,18 @@ def alone(path: Path, what: str) -> Iterator[None]:
                 path.unlink()
 
 
+def busy(path: Path) -> bool:
+    """Whether somebody is at work on ``path`` right now; a file that a killed process left says nothing."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
 def longest_wait() -> float:
     """Seconds that are waited for another process; SpecError if the environment says no number."""
     wanted = os.environ.get(VARIABLE, "")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from privbench_core.errors import ReleaseError
+from privbench_core.errors import BudgetExhaustedError, ReleaseError
 from privbench_core.pipeline.observe import fingerprint_of
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
@@ -167,7 +167,8 @@ class Runner:
     def unpaid(self, steps: Collection[Key] | None = None, made: Mapping[Key, str] | None = None) -> tuple[Step, ...]:
         """What a run has still to pay for: steps that look at private rows, and that no earlier run has released.
 
-        A step behind one that is still to run has inputs nobody knows yet, so it counts as unpaid.
+        A step behind one that is still to run has inputs nobody knows yet, so it counts as unpaid; a step that another
+        process is at work on does not: it will be there.
 
         Args:
             steps: Those that the run consists of; the whole plan if none are named.
@@ -182,7 +183,7 @@ class Runner:
             release = self._stored(step, self._release_key(step, known)) if ready else None
             if release is not None:
                 known[step.key] = release.digest
-            elif step.reads:
+            elif step.reads and not (ready and self.workspace.busy(self._release_key(step, known))):
                 unpaid.append(step)
         return tuple(unpaid)
 
@@ -197,9 +198,16 @@ class Runner:
         Raises:
             BudgetExhaustedError: It cannot: the lifetime budget or the refresh policy has too little left.
         """
-        unpaid = self.unpaid(steps, made)
-        if not unpaid:
-            return  # what is bought stays usable, even if the budget was lowered since
+        while unpaid := self.unpaid(steps, made):  # what is bought stays usable, even if the budget was lowered since
+            try:
+                self._require(what, unpaid)
+            except BudgetExhaustedError:
+                if self.unpaid(steps, made) == unpaid:
+                    raise  # else another process has bought something in between
+            else:
+                break
+
+    def _require(self, what: str, unpaid: Collection[Step]) -> None:
         cost = sum((step.price for step in unpaid), start=zero(self.plan.budget.measure))
         purchases = [(self.run.name, "/".join(step.key)) for step in unpaid]
         self.workspace.ledger.require(what, cost, self.workspace.spec.cohort, purchases)

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from privbench_core.errors import LedgerError, ReleaseError
-from privbench_core.locks import alone
+from privbench_core.locks import alone, busy
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger import Ledger
 from privbench_core.schema.location import expand
@@ -87,7 +87,14 @@ class Workspace:
 
     def alone(self, key: str, what: str) -> AbstractContextManager[None]:
         """Wait until no other process is at work on ``key``, see `locks.alone`; ``what`` is what messages call it."""
-        return alone(self.folder / "locks" / key, what)
+        return alone(self._lock(key), what)
+
+    def busy(self, key: str) -> bool:
+        """Whether another process is at work on ``key``."""
+        return busy(self._lock(key))
+
+    def _lock(self, key: str) -> Path:
+        return self.folder / "locks" / key
 
     def close(self) -> None:
         """Close the ledger."""

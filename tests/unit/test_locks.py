@@ -9,7 +9,7 @@ from time import sleep
 import pytest
 
 from privbench_core.errors import BusyError, SpecError
-from privbench_core.locks import VARIABLE, alone
+from privbench_core.locks import VARIABLE, alone, busy
 
 
 def test_one_at_a_time_and_nothing_is_left(tmp_path: Path) -> None:
@@ -43,3 +43,13 @@ def test_a_wait_that_is_no_number_is_refused(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv(VARIABLE, "an hour")
     with pytest.raises(SpecError, match="'an hour' is not a number of seconds"), alone(tmp_path / "lock", "it"):
         pytest.fail("it was let in")
+
+
+def test_a_lock_is_seen_from_outside_and_what_a_killed_process_left_is_none(tmp_path):
+    path = tmp_path / "lock"
+    assert not busy(path)
+    with alone(path, "it"):
+        assert busy(path)
+    assert not busy(path)
+    path.write_text("process 1 on a machine that is gone", encoding="utf-8")
+    assert not busy(path)
