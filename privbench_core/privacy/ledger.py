@@ -161,7 +161,7 @@ class Ledger:
             raise BudgetExhaustedError(self._refusal(what, price, account))
         purchases = tuple(purchases)
         if self.policy is not None and purchases:
-            spent = Spent.of(self.entries(account))
+            spent = self.spent(account)
             refusal = Limits(self.lifetime, self.policy).refusal(spent, spent.refresh_of(purchases), price)
             if refusal is not None:
                 raise BudgetExhaustedError(f"{what}: {refusal}. {_ADVICE_ON_REFRESH}")
@@ -198,6 +198,17 @@ class Ledger:
         )
         entries = [Entry(r[0], r[1], r[2], Price(Measure(r[3]), r[4], r[5]), r[6], r[7], r[8]) for r in rows]
         return [entry for entry in entries if account in {None, entry.account}]
+
+    def spent(self, account: str = "") -> Spent:
+        """As `Spent.of` all entries of an account, summed up by the store: no reservation reads them one by one."""
+        only_pure, rho, delta, epsilon = self._sums(account)
+        rows = self._store.query(
+            "select run, step, count(*) from reservation join result on result.reservation = reservation.id"
+            " where database = ? and account = ? group by run, step",
+            (self.database, account),
+        )
+        bought = {(str(run), str(step)): int(times) for run, step, times in rows}
+        return Spent(only_pure and delta == 0, epsilon, rho, delta, bought)
 
     def charges(self, reservation: int) -> list[tuple[str, float]]:
         """(label, amount) of each verb inside a reservation, in order."""

@@ -67,6 +67,23 @@ def test_another_epsilon_belongs_to_the_same_refresh_and_a_killed_step_to_the_on
     ledger.close()
 
 
+@pytest.mark.parametrize("last", [pure(0.25), Price(Measure.ZCDP, 0.5), Price(Measure.ZCDP, 0.5, 1e-10)])
+def test_the_store_sums_up_what_the_entries_say(last: Price) -> None:
+    ledger = open_ledger(ZCDP, None)
+    assert ledger.spent() == Spent.of(())
+    for account in ("", "2027"):
+        for run in ("epsilon=1", "epsilon=1", "epsilon=2"):
+            refresh(ledger, pure(0.5), account, run)
+        ledger.reserve("r", STEPS[0], "epsilon=1", pure(0.125), account)  # killed
+    refresh(ledger, last, "2027")
+    for account in ("", "2027", "nobody's"):
+        found, expected = ledger.spent(account), Spent.of(ledger.entries(account))
+        assert (found.pure, found.bought) == (expected.pure, expected.bought)
+        sums = (expected.epsilon, expected.rho, expected.delta)
+        assert (found.epsilon, found.rho, found.delta) == pytest.approx(sums, rel=1e-12)
+    ledger.close()
+
+
 def test_accounts_are_refreshed_apart() -> None:
     ledger = open_ledger(PURE, EqualRefreshes(0.5, times=1))
     refresh(ledger, pure(0.5))
