@@ -56,6 +56,8 @@ class Workspace:
 
     def remember_spending(self) -> None:
         """Note how many reservations the ledger holds, so that another one, or an old copy, is not taken for it."""
+        if not self.ledger.durable:
+            return  # a rehearsal: nothing of it is spent
         number = len(self.ledger.entries())
         with suppress(OSError):  # a full disk: the note is then an older one, which says less and nothing wrong
             self._note.parent.mkdir(exist_ok=True)
@@ -72,6 +74,8 @@ class Workspace:
         """Refuse a ledger with fewer reservations than this folder has seen: what was spent would be forgotten."""
         if anew:
             self._note.unlink(missing_ok=True)
+        if not self.ledger.durable:
+            return
         try:
             seen = int(self._note.read_text(encoding="ascii"))
         except (OSError, ValueError):  # none, or half of one after a power cut: then nothing is known
