@@ -9,7 +9,7 @@ from privbench_core.errors import BudgetExhaustedError
 from privbench_core.pipeline.run import run_name
 from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for, zero
 from privbench_core.privacy.ledger import Balance, Entry, Ledger
-from privbench_core.privacy.refresh import Limits, Spent
+from privbench_core.privacy.refresh import Limits
 from privbench_core.schema.spec import Spec
 from privbench_core.synthesizers.contract import Plan
 
@@ -77,7 +77,7 @@ def standing(spec: Spec, ledger: Ledger, plans: Iterable[Plan]) -> Standing:
     plans = tuple(plans)
     everything = ledger.entries()
     mine = [entry for entry in everything if entry.account == spec.cohort]
-    spent = Spent.of(mine)
+    spent = ledger.spent(spec.cohort)
     bought = {
         (run_name(plan.budget.epsilon), "/".join(s.key)): s.price for plan in plans for s in plan.steps if s.reads
     }

@@ -17,6 +17,7 @@ from privbench_core.errors import LedgerError, ReleaseError
 from privbench_core.locks import alone, busy
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger import Ledger
+from privbench_core.publish.folder import sync_entry
 from privbench_core.schema.location import expand
 from privbench_core.schema.spec import Spec
 from privbench_core.synthesizers.artifact import digest_of
@@ -134,7 +135,7 @@ class ReleaseStore:
                 file.flush()
                 os.fsync(file.fileno())
             Path(beside).replace(target)
-            _sync(target.parent)  # else a power cut may take the name back that the ledger relies on
+            sync_entry(target.parent)  # else a power cut may take the name back that the ledger relies on
         except OSError as error:
             Path(beside).unlink(missing_ok=True)
             raise ReleaseError(f"the result of a step could not be stored: {error.strerror}") from error
@@ -157,14 +158,6 @@ class ReleaseStore:
             )
             raise ReleaseError(message)
         return stored
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _secret(path: Path) -> bytes:

@@ -200,7 +200,7 @@ class Ledger:
         return [entry for entry in entries if account in {None, entry.account}]
 
     def spent(self, account: str = "") -> Spent:
-        """As `Spent.of` all entries of an account, summed up by the store: no reservation reads them one by one."""
+        """What an account has paid, summed up by the store: no reservation reads its entries one by one."""
         only_pure, rho, delta, epsilon = self._sums(account)
         rows = self._store.query(
             "select run, step, count(*) from reservation join result on result.reservation = reservation.id"

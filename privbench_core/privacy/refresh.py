@@ -7,16 +7,11 @@ lifetime filter and never instead of it, so nothing in here carries the privacy 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from privbench_core.privacy.budget import Budget, Measure, Price, rho_for
 from privbench_core.schema.refresh import RefreshPolicy
-
-if TYPE_CHECKING:
-    from privbench_core.privacy.ledger import Entry
 
 _SLACK = 1 + 1e-9
 _MANY = 10**9
@@ -41,16 +36,6 @@ class Spent:
     rho: float
     delta: float
     bought: Mapping[Purchase, int]
-
-    @classmethod
-    def of(cls, entries: Iterable[Entry]) -> Spent:
-        """The sums of some entries of one account."""
-        entries = tuple(entries)
-        pure = [entry.price for entry in entries if entry.price.measure is Measure.PURE]
-        bought = Counter((entry.run, entry.step) for entry in entries if entry.state == "released")
-        delta = sum(entry.price.delta for entry in entries)
-        only = len(pure) == len(entries) and delta == 0
-        return cls(only, sum(p.amount for p in pure), sum(entry.price.rho for entry in entries), delta, bought)
 
     @property
     def refresh(self) -> int:

@@ -101,18 +101,19 @@ def _swap(shop: Path, target: Path) -> None:
     if target.exists():
         target.rename(shop / _OLD)
     (shop / _NEW).rename(target)
-    _sync_entry(target.parent)
+    sync_entry(target.parent)
 
 
 def _sync(folder: Path) -> None:
     """Force a folder and all it holds to the disk, so that the rename cannot outlive the content."""
     for root, _, files in os.walk(folder):
         for name in files:
-            _sync_entry(Path(root, name))
-        _sync_entry(Path(root))
+            sync_entry(Path(root, name))
+        sync_entry(Path(root))
 
 
-def _sync_entry(path: Path) -> None:
+def sync_entry(path: Path) -> None:
+    """Force one file, or the names in one folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privbench_core.errors import BudgetExhaustedError
 from privbench_core.privacy.budget import Budget, Measure, Price, rho_for
-from privbench_core.privacy.ledger import Ledger
+from privbench_core.privacy.ledger import Entry, Ledger
 from privbench_core.privacy.refresh import Limits, Spent
 from privbench_core.schema.refresh import DecayingRefreshes, EqualRefreshes, RefreshPolicy
 
@@ -57,27 +60,37 @@ def test_another_epsilon_belongs_to_the_same_refresh_and_a_killed_step_to_the_on
     ledger = open_ledger(PURE, EqualRefreshes(1.0, times=2))
     refresh(ledger, pure(0.3))
     refresh(ledger, pure(0.3), run="epsilon=2")
-    assert Spent.of(ledger.entries()).refresh == 1
+    assert ledger.spent().refresh == 1
     ledger.reserve("r", STEPS[0], "epsilon=1", pure(0.1))  # killed
-    assert Spent.of(ledger.entries()).refresh == 1
+    assert ledger.spent().refresh == 1
     refresh(ledger, pure(0.3))
-    spent = Spent.of(ledger.entries())
+    spent = ledger.spent()
     assert (spent.refresh, spent.refresh_of([("epsilon=2", STEPS[0])]), spent.refresh_of([])) == (2, 2, 2)
     assert spent.refresh_of([("epsilon=1", STEPS[0])]) == 3
     ledger.close()
 
 
+def summed(entries: Iterable[Entry]) -> Spent:
+    """What the entries of one account add up to."""
+    entries = tuple(entries)
+    pure_prices = [entry.price for entry in entries if entry.price.measure is Measure.PURE]
+    bought = Counter((entry.run, entry.step) for entry in entries if entry.state == "released")
+    delta = sum(entry.price.delta for entry in entries)
+    only = len(pure_prices) == len(entries) and delta == 0
+    return Spent(only, sum(p.amount for p in pure_prices), sum(entry.price.rho for entry in entries), delta, bought)
+
+
 @pytest.mark.parametrize("last", [pure(0.25), Price(Measure.ZCDP, 0.5), Price(Measure.ZCDP, 0.5, 1e-10)])
 def test_the_store_sums_up_what_the_entries_say(last: Price) -> None:
     ledger = open_ledger(ZCDP, None)
-    assert ledger.spent() == Spent.of(())
+    assert ledger.spent() == summed(())
     for account in ("", "2027"):
         for run in ("epsilon=1", "epsilon=1", "epsilon=2"):
             refresh(ledger, pure(0.5), account, run)
         ledger.reserve("r", STEPS[0], "epsilon=1", pure(0.125), account)  # killed
     refresh(ledger, last, "2027")
     for account in ("", "2027", "nobody's"):
-        found, expected = ledger.spent(account), Spent.of(ledger.entries(account))
+        found, expected = ledger.spent(account), summed(ledger.entries(account))
         assert (found.pure, found.bought) == (expected.pure, expected.bought)
         sums = (expected.epsilon, expected.rho, expected.delta)
         assert (found.epsilon, found.rho, found.delta) == pytest.approx(sums, rel=1e-12)
@@ -111,7 +124,7 @@ def test_a_decaying_policy_halves_what_a_refresh_may_cost_and_never_spends_the_w
     refresh(ledger, pure(0.5))
     with pytest.raises(BudgetExhaustedError, match=r"allows ε=1\.75"):
         refresh(ledger, pure(0.6))
-    assert Limits(PURE, DecayingRefreshes(0.5)).affordable(Spent.of(()), 1, [pure(0.25)]) == 7
+    assert Limits(PURE, DecayingRefreshes(0.5)).affordable(summed(()), 1, [pure(0.25)]) == 7
     ledger.close()
 
 
@@ -141,7 +154,7 @@ def test_the_number_that_is_announced_is_the_number_that_is_let_in(
     announced = None
     while done < 50:
         if done == before:
-            spent = Spent.of(ledger.entries())
+            spent = ledger.spent()
             first = spent.refresh_of(("epsilon=1", step) for step in STEPS)
             announced = Limits(lifetime, policy).affordable(spent, first, [price.share(0.5)] * 2)
         try:
