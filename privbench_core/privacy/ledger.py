@@ -174,11 +174,13 @@ class Ledger:
         Raises:
             BudgetExhaustedError: It could not, because of the lifetime budget or of the refresh policy.
         """
-        if not self._affordable(price, account):
-            raise BudgetExhaustedError(self._refusal(what, price, account))
         purchases = tuple(purchases)
-        if self.policy is not None and purchases:
-            spent = self.spent(account)
+        limited = self.policy is not None and bool(purchases)
+        tally = self._tally(account, results=limited)
+        if not self._affordable(price, tally):
+            raise BudgetExhaustedError(self._refusal(what, price, account))
+        if limited:
+            spent = tally.spent()
             refusal = Limits(self.lifetime, self.policy).refusal(spent, spent.refresh_of(purchases), price)
             if refusal is not None:
                 raise BudgetExhaustedError(f"{what}: {refusal}. {_ADVICE_ON_REFRESH}")
@@ -218,8 +220,7 @@ class Ledger:
 
     def spent(self, account: str = "") -> Spent:
         """What an account has paid, and for how many refreshes."""
-        tally = self._tally(account, results=True)
-        return Spent(tally.pure and tally.delta == 0, tally.epsilon, tally.rho, tally.delta, dict(tally.bought))
+        return self._tally(account, results=True).spent()
 
     def count(self) -> int:
         """How many reservations there are, of all accounts."""
@@ -311,11 +312,9 @@ class Ledger:
         while True:
             connection = self._store.connection
             tally = self._tallies.pop(account, None)  # whoever is interrupted while reading begins anew
-            if tally is None or tally.connection != connection:
+            if tally is None or tally.connection != connection or tally.long:
                 tally = Tally(connection)
-            tally.read(self._store, self.database, account)
-            if results:
-                tally.read_results(self._store)
+            tally.read(self._store, self.database, account, results=results)
             if self._store.connection == connection:
                 self._tallies[account] = tally
                 return tally
@@ -323,8 +322,7 @@ class Ledger:
     def _rho_cap(self) -> float:
         return self.lifetime.total().amount
 
-    def _affordable(self, price: Price, account: str) -> bool:
-        tally = self._tally(account)
+    def _affordable(self, price: Price, tally: Tally) -> bool:
         pure = tally.pure and price.measure is Measure.PURE and tally.delta + price.delta == 0
         if pure and tally.epsilon + price.amount <= self.lifetime.epsilon * _SLACK:
             return True

@@ -12,9 +12,13 @@ from dataclasses import dataclass, field
 
 from privbench_core.privacy.budget import Measure
 from privbench_core.privacy.ledger_store import LedgerStore
-from privbench_core.privacy.refresh import Purchase
+from privbench_core.privacy.refresh import Purchase, Spent
 
-_AT_ONCE = 500  # numbers in one statement
+_MANY = 5_000  # numbers in one statement
+_RESERVATIONS = """
+select id, run, step, measure, amount, rho, delta, case when result.reservation is null then 0 else 1 end
+from reservation left join result on result.reservation = reservation.id
+where database = ? and account = ? and id > ?"""
 
 
 @dataclass
@@ -42,16 +46,26 @@ class Tally:
     bought: Counter[Purchase] = field(default_factory=Counter)
     unreleased: dict[int, Purchase] = field(default_factory=dict)
 
-    def read(self, store: LedgerStore, database: str, account: str) -> None:
-        """Add the reservations that came since the last reading."""
-        rows = store.query(
-            "select id, run, step, measure, amount, rho, delta, result.reservation is not null"
-            " from reservation left join result on result.reservation = reservation.id"
-            " where database = ? and account = ? and id > ? order by id",
-            (database, account, self.last),
-        )
+    def spent(self) -> Spent:
+        """What was paid, and for how many refreshes."""
+        return Spent(self.pure and self.delta == 0, self.epsilon, self.rho, self.delta, dict(self.bought))
+
+    @property
+    def long(self) -> bool:
+        """Whether so many results are missing that reading everything anew asks for less."""
+        return len(self.unreleased) > _MANY
+
+    def read(self, store: LedgerStore, database: str, account: str, *, results: bool) -> None:
+        """Add the reservations that came since the last reading and, if ``results``, the results of earlier ones.
+
+        One statement for both: others may wait for the lock meanwhile.
+        """
+        waiting = list(self.unreleased) if results else []
+        rows = store.query(f"{_RESERVATIONS}{_results(len(waiting))}", (database, account, self.last, *waiting))
         for number, run, step, measure, amount, rho, delta, released in rows:
-            self.last = number
+            if number <= self.last:
+                self.bought[self.unreleased.pop(number)] += 1
+                continue
             if measure == Measure.PURE:
                 self.epsilon += amount
             else:
@@ -62,12 +76,12 @@ class Tally:
                 self.bought[run, step] += 1
             else:
                 self.unreleased[number] = (run, step)
+        self.last = max((self.last, *(row[0] for row in rows)))
 
-    def read_results(self, store: LedgerStore) -> None:
-        """Add the results that came since the last reading."""
-        waiting = list(self.unreleased)
-        for start in range(0, len(waiting), _AT_ONCE):
-            some = waiting[start : start + _AT_ONCE]
-            marks = ", ".join("?" * len(some))
-            for (number,) in store.query(f"select reservation from result where reservation in ({marks})", some):
-                self.bought[self.unreleased.pop(number)] += 1
+
+def _results(number: int) -> str:
+    """What asks for the results of so many reservations, too."""
+    if not number:
+        return ""
+    marks = ", ".join("?" * number)
+    return f" union all select reservation, '', '', '', 0, 0, 0, 1 from result where reservation in ({marks})"
