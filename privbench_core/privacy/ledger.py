@@ -174,12 +174,10 @@ class Ledger:
         Raises:
             BudgetExhaustedError: It could not, because of the lifetime budget or of the refresh policy.
         """
-        purchases = tuple(purchases)
-        limited = self.policy is not None and bool(purchases)
-        tally = self._tally(account, results=limited)
+        purchases, tally = tuple(purchases), self._tally(account)
         if not self._affordable(price, tally):
             raise BudgetExhaustedError(self._refusal(what, price, account))
-        if limited:
+        if self.policy is not None and purchases:
             spent = tally.spent()
             refusal = Limits(self.lifetime, self.policy).refusal(spent, spent.refresh_of(purchases), price)
             if refusal is not None:
@@ -220,7 +218,7 @@ class Ledger:
 
     def spent(self, account: str = "") -> Spent:
         """What an account has paid, and for how many refreshes."""
-        return self._tally(account, results=True).spent()
+        return self._tally(account).spent()
 
     def count(self) -> int:
         """How many reservations there are, of all accounts."""
@@ -307,14 +305,14 @@ class Ledger:
         )
         return rows[0] if rows else None
 
-    def _tally(self, account: str, *, results: bool = False) -> Tally:
-        """What the account's reservations add up to now; if ``results``, which of them were released, too."""
+    def _tally(self, account: str) -> Tally:
+        """What the account's reservations add up to now."""
         while True:
             connection = self._store.connection
             tally = self._tallies.pop(account, None)  # whoever is interrupted while reading begins anew
-            if tally is None or tally.connection != connection or tally.long:
+            if tally is None or tally.connection != connection:
                 tally = Tally(connection)
-            tally.read(self._store, self.database, account, results=results)
+            tally.read(self._store, self.database, account)
             if self._store.connection == connection:
                 self._tallies[account] = tally
                 return tally

@@ -14,11 +14,12 @@ from privbench_core.privacy.budget import Measure
 from privbench_core.privacy.ledger_store import LedgerStore
 from privbench_core.privacy.refresh import Purchase, Spent
 
-_MANY = 5_000  # numbers in one statement
-_RESERVATIONS = """
+_AT_ONCE = 5_000  # numbers in one statement
+_READ = """
 select id, run, step, measure, amount, rho, delta, case when result.reservation is null then 0 else 1 end
 from reservation left join result on result.reservation = reservation.id
-where database = ? and account = ? and id > ?"""
+where database = ? and account = ? and id > ?
+union all select 0, '', '', '', 0, 0, 0, count(*) from result where reservation >= ?"""
 
 
 @dataclass
@@ -35,6 +36,7 @@ class Tally:
         delta: Sum of the thresholds' δ.
         bought: How often each step was bought at each ε.
         unreleased: Those whose result was not stored yet, by number.
+        results: How many results there were of the first of these and of all reservations after it; None if unknown.
     """
 
     connection: int
@@ -45,27 +47,23 @@ class Tally:
     delta: float = 0.0
     bought: Counter[Purchase] = field(default_factory=Counter)
     unreleased: dict[int, Purchase] = field(default_factory=dict)
+    results: int | None = None
 
     def spent(self) -> Spent:
         """What was paid, and for how many refreshes."""
         return Spent(self.pure and self.delta == 0, self.epsilon, self.rho, self.delta, dict(self.bought))
 
-    @property
-    def long(self) -> bool:
-        """Whether so many results are missing that reading everything anew asks for less."""
-        return len(self.unreleased) > _MANY
+    def read(self, store: LedgerStore, database: str, account: str) -> None:
+        """Add the reservations and the results that came since the last reading.
 
-    def read(self, store: LedgerStore, database: str, account: str, *, results: bool) -> None:
-        """Add the reservations that came since the last reading and, if ``results``, the results of earlier ones.
-
-        One statement for both: others may wait for the lock meanwhile.
+        One statement where nothing was released meanwhile: others may wait for the lock.
         """
-        waiting = list(self.unreleased) if results else []
-        rows = store.query(f"{_RESERVATIONS}{_results(len(waiting))}", (database, account, self.last, *waiting))
-        for number, run, step, measure, amount, rho, delta, released in rows:
-            if number <= self.last:
-                self.bought[self.unreleased.pop(number)] += 1
-                continue
+        first = self._first()
+        rows = store.query(_READ, (database, account, self.last, first or self.last + 1))
+        results = next(row[-1] for row in rows if not row[0])
+        if first and results != self.results:
+            self._read_results(store)
+        for number, run, step, measure, amount, rho, delta, released in sorted(row for row in rows if row[0]):
             if measure == Measure.PURE:
                 self.epsilon += amount
             else:
@@ -76,12 +74,17 @@ class Tally:
                 self.bought[run, step] += 1
             else:
                 self.unreleased[number] = (run, step)
-        self.last = max((self.last, *(row[0] for row in rows)))
+            self.last = number
+        self.results = results if first and first == self._first() else None
 
+    def _first(self) -> int:
+        """Number of the first unreleased reservation, 0 if there is none."""
+        return next(iter(self.unreleased), 0)
 
-def _results(number: int) -> str:
-    """What asks for the results of so many reservations, too."""
-    if not number:
-        return ""
-    marks = ", ".join("?" * number)
-    return f" union all select reservation, '', '', '', 0, 0, 0, 1 from result where reservation in ({marks})"
+    def _read_results(self, store: LedgerStore) -> None:
+        waiting = list(self.unreleased)
+        for start in range(0, len(waiting), _AT_ONCE):
+            some = waiting[start : start + _AT_ONCE]
+            marks = ", ".join("?" * len(some))
+            for (number,) in store.query(f"select reservation from result where reservation in ({marks})", some):
+                self.bought[self.unreleased.pop(number)] += 1
