@@ -31,7 +31,8 @@ from privbench_core.evaluate.derived import (
     type_column,
     unit_column,
 )
-from privbench_core.schema.model import Column, ColumnType, Range, Scalar, Schema, Table, Values
+from privbench_core.schema.model.columns import Column, ColumnType, Range, Scalar, Values
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.source.arrow_types import arrow_type
 
 if TYPE_CHECKING:

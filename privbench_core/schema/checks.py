@@ -10,7 +10,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from privbench_core.schema.model import Check, Schema, Table
+from privbench_core.schema.model.constraints import Check
+from privbench_core.schema.model.tables import Schema, Table
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr

@@ -25,7 +25,9 @@ from privbench_core.privacy.ledger import Ledger
 from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity
 from privbench_core.privacy.relations import PrivateDatabase
 from privbench_core.privacy.views import CodedView
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Range, Schema, Table, Values
+from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.schema.spec import Spec, dump_spec
 from privbench_core.source.arrow_types import arrow_schema
 from privbench_core.synthesizers.artifact import Artifact

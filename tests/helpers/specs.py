@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from privbench_core.errors import SpecError
-from privbench_core.schema import Spec, load_spec
+from privbench_core.schema.spec import Spec, load_spec
 
 
 def load(folder: Path, text: str) -> Spec:

@@ -12,19 +12,13 @@ import pytest
 import sqlalchemy as sa
 
 from privbench_core.errors import SourceError
-from privbench_core.schema import (
-    Column,
-    ColumnType,
-    ForeignKey,
-    Learn,
-    Schema,
-    Spec,
-    Table,
-    create_schema_sql,
-    load_spec,
-)
 from privbench_core.schema.change import VersionQuery, Watermark
+from privbench_core.schema.ddl import create_schema_sql
+from privbench_core.schema.model.columns import Column, ColumnType, Learn
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.schema.reflect import reflect
+from privbench_core.schema.spec import Spec, load_spec
 from privbench_core.source import database, open_source, postgres
 from privbench_core.source.arrow_types import arrow_schema
 from privbench_core.source.fingerprint import fingerprint_rows

@@ -14,8 +14,10 @@ import pytest
 from typer.testing import CliRunner
 
 from privbench_core.cli import app
-from privbench_core.schema import Check, Generated, Sequence, load_spec
 from privbench_core.schema.ddl_duckdb import duckdb_schema
+from privbench_core.schema.model.columns import Generated, Sequence
+from privbench_core.schema.model.constraints import Check
+from privbench_core.schema.spec import load_spec
 
 pgserver = pytest.importorskip("pgserver", reason="there is no wheel of PostgreSQL for this Python")
 

@@ -20,8 +20,10 @@ import pytest
 from privbench_core.errors import PublishError, SourceError
 from privbench_core.publish.bundle import read_bundle, write_bundle
 from privbench_core.publish.load import load_bundle
-from privbench_core.schema import Check, ColumnType, Index, Pattern, Range, Schema, Values
 from privbench_core.schema.checks import unparsed_checks
+from privbench_core.schema.model.columns import ColumnType, Pattern, Range, Values
+from privbench_core.schema.model.constraints import Check, Index
+from privbench_core.schema.model.tables import Schema
 from privbench_core.schema.reflect import reflect
 from privbench_core.source.arrow_types import arrow_schema
 from tests.helpers.specs import load

@@ -12,7 +12,9 @@ from privbench_core.evaluate.runtime import Protocol
 from privbench_core.evaluate.statements import Workload
 from privbench_core.publish.bundle import write_bundle
 from privbench_core.report.side_by_side import both_loaded, compare_run_times
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Schema, Table
+from privbench_core.schema.model.columns import Column, ColumnType
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 
 pgserver = pytest.importorskip("pgserver", reason="there is no wheel of PostgreSQL for this Python")
 

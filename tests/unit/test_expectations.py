@@ -22,7 +22,9 @@ from privbench_core.evaluate.expectations import (
     fidelity_suite,
     run_suite,
 )
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Pattern, Range, Schema, Table, Values
+from privbench_core.schema.model.columns import Column, ColumnType, Pattern, Range, Values
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.source.arrow_types import arrow_type
 
 _HOME = Table(

@@ -7,7 +7,7 @@ import pytest
 from privbench_core.linking.fanout import CHILDREN, SIBLINGS, Fanout, FanoutFit, fit_fanout, parent_column
 from privbench_core.models.nodes import REGION, Leaf, Sum
 from privbench_core.privacy.rules import ByValue
-from privbench_core.schema.model import Schema, Table
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.planted import (
     PLENTY,

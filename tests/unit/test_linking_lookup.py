@@ -7,7 +7,8 @@ import pytest
 from privbench_core.linking.lookup import Lookup, fit_lookup
 from privbench_core.models.pairwise import PairwiseFit
 from privbench_core.models.rows import Rows
-from privbench_core.schema.model import ForeignKey, Schema, Table
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.planted import (
     PLENTY,

@@ -9,8 +9,10 @@ import pytest
 import yaml
 
 from privbench_core.errors import SpecError
-from privbench_core.schema import Column, ColumnType, ForeignKey, Learn, Range, Values, dump_spec, load_spec
+from privbench_core.schema.model.columns import Column, ColumnType, Learn, Range, Values
+from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.refresh import DecayingRefreshes, EqualRefreshes
+from privbench_core.schema.spec import dump_spec, load_spec
 from tests.helpers.specs import changed as swapped
 from tests.helpers.specs import load, problems
 

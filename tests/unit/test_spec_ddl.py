@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from privbench_core.schema import Generated, Index, Sequence, create_schema_sql, dump_spec
+from privbench_core.schema.ddl import create_schema_sql
 from privbench_core.schema.key_names import parse_actions, usual_name
+from privbench_core.schema.model.columns import Generated, Sequence
+from privbench_core.schema.model.constraints import Index
+from privbench_core.schema.spec import dump_spec
 from tests.helpers.specs import changed as swapped
 from tests.helpers.specs import load, problems
 
