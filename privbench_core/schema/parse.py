@@ -27,7 +27,6 @@ from privbench_core.schema.parts import (
     parse_unique,
 )
 
-_OF_DDL = ("constraint", "actions")
 _ACTIONS = "write clauses like ON DELETE CASCADE or ON UPDATE RESTRICT DEFERRABLE INITIALLY DEFERRED"
 
 

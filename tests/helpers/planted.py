@@ -211,6 +211,11 @@ def texts(codes: NDArray[Any], null: NDArray[np.bool_] | None = None) -> pa.Arra
     return pa.array([f"v{code}" for code in codes], pa.string(), mask=null)
 
 
+def codes_of(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Codes of the values that `texts` makes, -1 for NULL."""
+    return np.array([-1 if value is None else int(value[1:]) for value in column.to_pylist()], dtype=np.int64)
+
+
 def rows_of(table: Table, **columns: Any) -> pa.Table:
     """Arrow rows of a table, cast to its types."""
     types = arrow_schema(table)

@@ -25,6 +25,12 @@ def problems(folder: Path, text: str) -> tuple[str, ...]:
     return caught.value.problems
 
 
+def explained(folder: Path, text: str, expected: str) -> None:
+    """One of the `problems` begins like that."""
+    found = problems(folder, text)
+    assert any(line.startswith(expected) for line in found), "\n".join(found)
+
+
 def changed(text: str, old: str, new: str) -> str:
     """``text`` with the one ``old`` in it replaced."""
     assert text.count(old) == 1, old
