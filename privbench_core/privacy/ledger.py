@@ -344,8 +344,10 @@ class Ledger:
             if short
             else f"δ={delta:.2g} of the {life.threshold_delta:.2g} for thresholds is spent"
         )
+        threshold = f", δ={price.delta:.2g}" if price.delta else ""
+        cost = f"{price} (ρ={price.rho:.6g})" if price.measure is Measure.PURE else f"ρ={price.rho:.6g}{threshold}"
         return (
-            f"{step}: costs {price} (ρ={price.rho:.6g}), ρ={balance.rho_left:.6g} of {self._rho_cap():.6g}"
+            f"{step}: costs {cost}, ρ={balance.rho_left:.6g} of {self._rho_cap():.6g}"
             f" (ε={life.epsilon:g}, δ={life.delta:g}) is left: {lacking}."
             " Raise privacy.lifetime, or publish what was released before."
         )

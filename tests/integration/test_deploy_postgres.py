@@ -80,6 +80,7 @@ def test_runs_and_events_land_in_postgresql(
 
     with dg.DagsterInstance.from_config(str(home_of(tmp_path))) as instance:
         assert not instance.telemetry_enabled
+        assert instance.managed_python_loggers == ["privbench_core"]
         assert "postgres" in type(instance.event_log_storage).__name__.lower()
         assert instance.run_monitoring_max_runtime_seconds == 86_400
         assert dg.materialize([bundle], instance=instance, partition_key="0.8").success
