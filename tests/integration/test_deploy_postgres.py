@@ -40,13 +40,14 @@ def beside(url: str, name: str, user: str | None = None) -> str:
 def databases(postgres: str) -> Iterator[tuple[str, str]]:
     """URLs of Dagster's database, and of a ledger that ``ledger.sql`` made, for the role that may only add to it."""
     for statement in (
-        "create role ledger_owner login",
+        "create role ledger_owner",
         f"create role privbench login password '{PASSWORD}'",
         "create database dagster",
         "create database ledger owner ledger_owner",
     ):
         raw(postgres, statement)
-    raw(beside(postgres, "ledger", "ledger_owner"), (DEPLOY / "ledger.sql").read_text(encoding="utf-8"))
+    script = (DEPLOY / "ledger.sql").read_text(encoding="utf-8")
+    raw(beside(postgres, "ledger"), f"set role ledger_owner; {script}")
     yield beside(postgres, "dagster"), beside(postgres, "ledger", "privbench")
     for statement in ("database dagster", "database ledger"):
         raw(postgres, f"drop {statement} with (force)")
