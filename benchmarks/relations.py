@@ -32,7 +32,7 @@ from privbench_core.schema.model.columns import Column, Values
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema
 from privbench_core.schema.spec import Spec
-from privbench_core.source import open_source
+from privbench_core.source.opening import open_source
 
 QUERIES = 2000
 _SHAPES = {f"c{c} k{k}": CountingShape(children=c, attributes=k) for c, k in product((1, 2), repeat=2)}

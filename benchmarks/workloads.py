@@ -24,8 +24,8 @@ from privbench_core.evaluate.workload import WorkloadResult, run_workload
 from privbench_core.publish.bundle import read_bundle, write_bundle
 from privbench_core.report.side_by_side import compare_run_times
 from privbench_core.schema.spec import Spec, dump_spec, load_spec
-from privbench_core.source import open_source
 from privbench_core.source.integrity import check_rows
+from privbench_core.source.opening import open_source
 
 SHUFFLED = "source, columns shuffled"
 SYNTHESIZERS = ("privpetal", "privbench")

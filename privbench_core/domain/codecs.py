@@ -22,22 +22,6 @@ from privbench_core.domain.patterns import PatternCodec, pattern_codec
 from privbench_core.errors import InternalError, ReleaseError
 from privbench_core.schema.model.columns import Column, ColumnType, Learn, Pattern, Range, Values
 
-__all__ = [
-    "IntervalCodec",
-    "LearnedMagnitude",
-    "LengthCodec",
-    "ListCodec",
-    "PatternCodec",
-    "UuidCodec",
-    "codec_for",
-    "codec_from_dict",
-    "interval_codec",
-    "length_codec",
-    "list_codec",
-    "pattern_codec",
-    "uuid_codec",
-]
-
 _READERS: dict[str, Callable[[dict[str, Any]], Codec]] = {
     "interval": IntervalCodec.from_dict,
     "cuts": CutCodec.from_dict,
