@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from privbench_core.models.estimate import fit_margins, onto_simplex
+from privbench_core.models.implied import Pair, Ways
 
 Array = NDArray[np.float64]
-Pair = tuple[str, str]
 _FLOOR = 0.02  # of the product of the marginals: no cell is ruled out
 _POSSIBLE = 0.1  # standard deviations of the noise, and no cell is given more than that without evidence
 _ROUNDS = 20
@@ -53,15 +53,11 @@ def estimated_joints(tables: Mapping[Pair, NoisyTable], clean: Mapping[str, Arra
         clean: Clean counts of all columns, with one total.
     """
     alone = {(a, b): estimated_joint(table, clean[a], clean[b]) for (a, b), table in tables.items()}
-    given: dict[str, dict[str, Array]] = {}
-    for (a, b), joint in alone.items():
-        given.setdefault(a, {})[b] = joint
-        given.setdefault(b, {})[a] = joint.T
+    ways = Ways(alone, clean)
     joints = {}
     for (a, b), table in tables.items():
-        thirds = [c for c in given[a] if c in given[b]]
-        by_way = [given[a][c] @ (given[c][b] / np.maximum(clean[c], _NOTHING)[:, None]) for c in thirds]
-        joints[a, b] = estimated_joint(table, clean[a], clean[b], by_way) if by_way else alone[a, b]
+        others = [ways.by_way_of(third, a, b) for third in ways.thirds(a, b)]
+        joints[a, b] = estimated_joint(table, clean[a], clean[b], others) if others else alone[a, b]
     return joints
 
 
