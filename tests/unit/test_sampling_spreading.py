@@ -7,7 +7,7 @@ from privbench_core.domain.binning import Binning
 from privbench_core.domain.codecs import codec_for
 from privbench_core.domain.coder import Coder
 from privbench_core.sampling.spreading import spread_cells
-from privbench_core.schema.model import Column, ColumnType, Range
+from privbench_core.schema.model.columns import Column, ColumnType, Range
 
 CELLS, CODES = 24, 4
 RNG = np.random.default_rng(0)
