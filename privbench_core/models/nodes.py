@@ -73,9 +73,9 @@ class Leaf:
             marginal = self.marginals[column]
             rows.add(column, len(marginal), draw_column(rows, marginal, self._ties(column, rows), rng))
         context = {(c, t): table for (c, t), table in rows.links.items() if t in self.marginals and c in rows.codes}
-        implied = (
-            implied_pairs(self.pairs, self.marginals, max(_MOST_TABLES - len(self.pairs), 0)) if self.pairs else {}
-        )
+        # Below a context, columns that no pair ties may still depend on each other by way of that.
+        others = max(_MOST_TABLES - len(self.pairs), 0) if self.pairs and not context else 0
+        implied = implied_pairs(self.pairs, self.marginals, others)
         refine(rows, self.columns, {**context, **self.pairs}, rng, implied)
 
     def _ties(self, column: str, rows: Rows) -> list[Tie]:

@@ -82,3 +82,15 @@ def test_the_seed_decides_everything():
     first, again, other = (spread_cells(codes, CODERS, np.random.default_rng(seed)) for seed in (5, 5, 6))
     assert all((first[name] == again[name]).all() for name in CODERS)
     assert any((first[name] != other[name]).any() for name in CODERS)
+
+
+def test_along_a_range_what_goes_with_what_changes_from_cell_to_cell():
+    rng = np.random.default_rng(7)
+    x = rng.integers(0, CELLS, 8_000)
+    z = np.where(rng.random(8_000) < x / CELLS, 4, 0).astype(np.uint8)  # the likelier, the larger x is
+    codes = {"x": (x * CODES // CELLS).astype(np.uint8), "z": z}
+    cells = spread_cells(codes, {name: CODERS[name] for name in codes}, rng)
+    for code in (1, 2):  # codes with neighbours on both sides
+        inside = codes["x"] == code
+        low, high = (cells["x"][inside & (z == value)].mean() for value in (0, 4))
+        assert high > low + 0.2
