@@ -74,7 +74,7 @@ class Leaf:
             rows.add(column, len(marginal), draw_column(rows, marginal, self._ties(column, rows), rng))
         context = {(c, t): table for (c, t), table in rows.links.items() if t in self.marginals and c in rows.codes}
         # Below a context, columns that no pair ties may still depend on each other by way of that.
-        others = max(_MOST_TABLES - len(self.pairs), 0) if self.pairs and not context else 0
+        others = 0 if context else max(_MOST_TABLES - len(self.pairs), 0)
         implied = implied_pairs(self.pairs, self.marginals, others)
         refine(rows, self.columns, {**context, **self.pairs}, rng, implied)
 

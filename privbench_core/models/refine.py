@@ -37,10 +37,10 @@ def refine(
         rng: Sampling only.
         implied: The same for pairs that were not measured.
     """
-    if rows.n < _FEWEST or not tables:
+    known = {**tables, **(implied or {})}
+    if rows.n < _FEWEST or not known:
         return
     weights = np.ones(rows.n) if rows.weights is None else rows.weights / rows.weights.mean()
-    known = {**tables, **(implied or {})}
     names = {name for pair in known for name in pair}
     counts = {name: np.bincount(rows.codes[name], weights, rows.sizes[name]).astype(float) for name in names}
     wanted = []
