@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.models.estimate import combine, onto_simplex
-from privbench_core.models.joints import estimated_joint
+from privbench_core.models.joints import NoisyTable, estimated_joints
 from privbench_core.models.nodes import Leaf
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
@@ -182,11 +182,11 @@ class PairwiseFit:
         total = _total(clean)
         sizes = noisy_cells(clean, pairs)
         shares = sizes ** (2 / 3) / (sizes ** (2 / 3)).sum()  # minimises the sum of expected L1 errors
-        joints = {}
+        tables = {}
         for (a, b), share in zip(pairs, shares, strict=True):
             noisy = curator.measure(f"{a} x {b}", [Marginal((a, b))], price.share(float(share)))
-            joints[a, b] = estimated_joint(noisy.values[0], clean[a], clean[b], noisy.sigma) / total
-        return joints
+            tables[a, b] = NoisyTable(noisy.values[0], noisy.sigma)
+        return {pair: joint / total for pair, joint in estimated_joints(tables, clean).items()}
 
     def _again(self, curator: Curator, one_way: OneWay, price: Price) -> OneWay:
         """Some one-way marginals measured once more and averaged with what is known."""
