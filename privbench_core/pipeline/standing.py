@@ -42,7 +42,7 @@ class Standing:
     epsilon: float
     left: int
     refusal: str | None
-    neighbours: tuple[Neighbour, ...] = ()
+    neighbours: tuple[Neighbour, ...]
 
     def in_words(self) -> list[str]:
         """What a refresh costs, and how many more there can be: a warning where that is the last one, or none."""
