@@ -102,18 +102,21 @@ class PairwiseFit:
     max_pairs: int = 400
 
     def fit(self, curator: Curator, one_way: OneWay, price: Price) -> Leaf:
-        """A leaf over the columns of ``one_way``, for at most ``price``.
+        """A leaf over the columns of ``one_way``, for at most ``price``."""
+        found = self.find(curator, one_way, price)
+        return leaf_of(count_again(curator, one_way, found)) if isinstance(found, Price) else found
+
+    def find(self, curator: Curator, one_way: OneWay, price: Price) -> Leaf | Price:
+        """A leaf with joints for at most ``price``, or what is left of it if no joint is worth its noise.
 
         What the scores leave of the price goes partly to joints and partly to the one-way marginals again, in the
         proportion that promises the smallest total error over all pairs.
         """
         clean = one_way.clean()
         pairs = _telling(clean, combinations(clean, 2))
-        if not pairs:
-            return _leaf(self._again(curator, one_way, price), {})
-        for_scores = self._telling_share(curator, pairs, one_way.total, price)
+        for_scores = self._telling_share(curator, pairs, one_way.total, price) if pairs else None
         if for_scores is None:
-            return _leaf(self._again(curator, one_way, price), {})
+            return price
         scores = pair_scores(curator, clean, pairs, price.share(for_scores))
         rest = price.share(1 - for_scores)
         cells = noisy_cells(clean, pairs)
@@ -125,11 +128,11 @@ class PairwiseFit:
             return _ABSOLUTE * left * (len(clean) - 1) - gain
 
         share = min(_SHARES, key=promise)
-        better = self._again(curator, one_way, rest.share(1 - share)) if share < 1 else one_way
-        if share == 0:
-            return _leaf(better, {})
-        _, chosen = self.choose(curator, scores, cells, rest.share(share))
-        return _leaf(better, self.measure(curator, [pairs[i] for i in chosen], better.clean(), rest.share(share)))
+        _, chosen = self.choose(curator, scores, cells, rest.share(share)) if share > 0 else (0.0, np.zeros(0, int))
+        if not len(chosen):
+            return rest
+        better = count_again(curator, one_way, rest.share(1 - share)) if share < 1 else one_way
+        return leaf_of(better, self.measure(curator, [pairs[i] for i in chosen], better.clean(), rest.share(share)))
 
     def _telling_share(self, curator: Curator, pairs: Sequence[Pair], total: float, price: Price) -> float | None:
         """The least share of the price for which scores are clear, else the largest; None if even that is hopeless."""
@@ -188,14 +191,6 @@ class PairwiseFit:
             joints[a, b] = estimated_joint(noisy.values[0], clean[a], clean[b], noisy.sigma) / total
         return joints
 
-    def _again(self, curator: Curator, one_way: OneWay, price: Price) -> OneWay:
-        """Some one-way marginals measured once more and averaged with what is known."""
-        counts, sigmas = dict(one_way.counts), dict(one_way.sigmas)
-        for name, share in second_look(curator, one_way, price).shares.items():
-            again = curator.measure(f"one-way again, {name}", [Marginal((name,))], price.share(share))
-            counts[name], sigmas[name] = combine(counts[name], sigmas[name], again.values[0], again.sigma)
-        return OneWay(counts, sigmas, one_way.rows)
-
 
 @dataclass(frozen=True)
 class SecondLook:
@@ -241,6 +236,15 @@ def second_look(curator: Curator, one_way: OneWay, price: Price) -> SecondLook:
     return best
 
 
+def count_again(curator: Curator, one_way: OneWay, price: Price) -> OneWay:
+    """Some one-way marginals measured once more, for ``price`` in all, and averaged with what is known."""
+    counts, sigmas = dict(one_way.counts), dict(one_way.sigmas)
+    for name, share in second_look(curator, one_way, price).shares.items():
+        again = curator.measure(f"one-way again, {name}", [Marginal((name,))], price.share(share))
+        counts[name], sigmas[name] = combine(counts[name], sigmas[name], again.values[0], again.sigma)
+    return OneWay(counts, sigmas, one_way.rows)
+
+
 def _noise(one_way: OneWay) -> float:
     return float(sum(sigmas.sum() for sigmas in one_way.sigmas.values()))
 
@@ -250,8 +254,9 @@ def _telling(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair]:
     return [(a, b) for a, b in pairs if len(clean[a]) > 1 and len(clean[b]) > 1]
 
 
-def _leaf(one_way: OneWay, joints: Mapping[Pair, Array]) -> Leaf:
-    return Leaf(one_way.total, {name: c / one_way.total for name, c in one_way.clean().items()}, joints)
+def leaf_of(one_way: OneWay, joints: Mapping[Pair, Array] | None = None) -> Leaf:
+    """A leaf of these marginals and joints."""
+    return Leaf(one_way.total, {name: c / one_way.total for name, c in one_way.clean().items()}, joints or {})
 
 
 def noisy_cells(clean: Mapping[str, Array], pairs: Sequence[Pair]) -> Array:

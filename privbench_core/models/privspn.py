@@ -55,6 +55,12 @@ class PairwiseSPN:
         """The network over the columns of ``one_way``, for at most ``price``."""
         return self._grow(curator, one_way, price, 0)
 
+    def find(self, curator: Curator, one_way: OneWay, price: Price) -> Node | Price:
+        """The same, or what is left of the price if nothing but the columns themselves is worth being measured."""
+        if self._affordable(curator, one_way, price):
+            return self.build(curator, one_way, price)
+        return self.leaf.find(curator, one_way, price)
+
     def _grow(self, curator: Curator, one_way: OneWay, price: Price, depth: int) -> Node:
         if depth >= self.max_depth or not self._affordable(curator, one_way, price):
             return self.leaf.fit(curator, one_way, price)

@@ -96,13 +96,9 @@ class PrivBench:
         steps: list[Step] = []
         for table in private:
             price = core.share(gamma * tables[table.name] / sum(tables.values()))
-            modelled = bool(table.attributes)
-            share = profile_share(chosen.profile, price, declared_codes(table)) if modelled else 1.0
-            profile_price = price.share(share)
             if table in learners:
-                profile_price = profile_price.with_delta(total.delta / len(learners))
-            steps.append(profile_step(schema, table, profile_price))
-            steps.append(_model_step(schema, table, price.share(1 - share) if modelled else free, chosen))
+                price = price.with_delta(total.delta / len(learners))
+            steps += _proto(schema, table, price, chosen)
         for_links = core.share(1 - gamma)
         for key in keys:
             price = for_links.share(links[key] / sum(links.values()))
@@ -111,6 +107,31 @@ class PrivBench:
         limits = FidelityLimits(chosen.max_one_way, chosen.max_two_way, chosen.max_join)
         return whole_plan(self.name, schema, budget, steps, spendable.share(chosen.validation), limits)
 
+
+def _proto(schema, table, price, chosen):
+    from privbench_core.synthesizers.stages.profile import deciding_tables, _summary
+    from privbench_core.synthesizers.contract import StepKind
+    from privbench_core.synthesizers.stages.learn import learn_table
+    from privbench_core.models.nodes import node_to_dict, count_nodes
+    def run(context):
+        def grow(view, one_way, ordered, left):
+            return PairwiseSPN(ordered, beta=chosen.beta).find(view, one_way, left)
+        leaf = PairwiseSPN(frozenset()).leaf
+        def hopeless(view, sizes, rows, left):
+            return leaf.hopeless(view, sizes_pairs(sizes), rows, left.share(leaf.score_share * 3))
+        profile, node = learn_table(context.opened(), table, price, grow, hopeless)
+        return Artifact({"profile": profile.to_dict(), "model": node_to_dict(node), "summary": count_nodes(node)})
+    reads = deciding_tables(schema, table.name)
+    yield Step(("profile", table.name), StepKind.PROFILE, table.name, (), reads, price, run, {})
+    def run2(context):
+        a = context.inputs["profile", table.name].data
+        return Artifact({"model": a["model"], "summary": a["summary"]})
+    from privbench_core.privacy.budget import zero
+    yield Step(("model", table.name), StepKind.MODEL, table.name, (("profile", table.name),), (), zero(price.measure), run2, {})
+
+def sizes_pairs(sizes):
+    m=len(sizes)
+    return range(m*(m-1)//2)
 
 def profile_share(least: float, price: Price, codes: Sequence[float]) -> float:
     """Share of a table's price for its profile; what is left pays for its model.

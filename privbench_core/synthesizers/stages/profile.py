@@ -7,7 +7,7 @@ public grid (signed powers of two, or calendar years); a learned list of values 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from privbench_core.domain.codec import Codec
 from privbench_core.domain.codecs import LearnedMagnitude, codec_for, interval_codec, list_codec
 from privbench_core.domain.coder import Coder
-from privbench_core.models.pairwise import OneWay
+from privbench_core.models.pairwise import OneWay, count_again
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Marginal
@@ -90,41 +90,96 @@ def profile_step(schema: Schema, table: Table, price: Price) -> Step:
     return Step(("profile", table.name), StepKind.PROFILE, table.name, (), reads, price, run, parameters, version="2")
 
 
+@dataclass(frozen=True)
+class Cells:
+    """What has been released about the cells of a table's columns, before they are merged into codes.
+
+    Attributes:
+        codecs: Column -> codec of the first look, for all attributes.
+        first: Column -> noisy counts of the first look, where there is more than one cell.
+        looks: Column -> all that is known about its cells since, likewise.
+        sigma: Standard deviation of the noise of the first look.
+        rows: Noisy number of rows, where there are no columns to add up.
+    """
+
+    codecs: Mapping[str, Codec]
+    first: Mapping[str, Array]
+    looks: Mapping[str, Look]
+    sigma: float
+    rows: float
+
+    def profile(self) -> Profile:
+        """The cells merged into codes."""
+        binnings = {name: look.merged(_MAX_CODES) for name, look in self.looks.items()}
+        counts = {name: binnings[name].sums(look.counts) for name, look in self.looks.items()}
+        sigmas = {name: np.sqrt(binnings[name].sums(look.variances)) for name, look in self.looks.items()}
+        total = OneWay(counts, sigmas).total if counts else max(1.0, self.rows)
+        # A column of one cell (made anew, never NULL) says nothing: it is coded, so that it is drawn, but not measured.
+        coders = {
+            name: Coder(self.looks[name].codec, binnings[name]) if name in binnings else Coder(codec)
+            for name, codec in self.codecs.items()
+        }
+        one_way = OneWay(
+            {name: counts.get(name, np.array([total])) for name in self.codecs},
+            {name: sigmas.get(name, np.array([self.sigma])) for name in self.codecs},
+            total,
+        )
+        return Profile(coders, one_way, total, self.sigma)
+
+    def again(self, door: Door, table: Table, price: Price) -> Cells:
+        """The same cells counted once more where that leaves the least noise, for ``price``, and averaged."""
+        if not self.looks:
+            return self
+        counts = {name: look.counts for name, look in self.looks.items()}
+        sigmas = {name: np.sqrt(look.variances) for name, look in self.looks.items()}
+        features = {name: (Own(name), Coder(look.codec)) for name, look in self.looks.items()}
+        view = door.view(ViewSpec(table.name, dict(features)), "second look")
+        better = count_again(view, OneWay(counts, sigmas), price)
+        looks = {
+            name: replace(look, counts=better.counts[name], variances=better.sigmas[name] ** 2)
+            for name, look in self.looks.items()
+        }
+        return replace(self, looks=looks)
+
+
 def profile_table(door: Door, table: Table, price: Price) -> tuple[Profile, dict[str, tuple[Codec, Array]]]:
     """The profile, and the noisy counts of each column's cells before they were merged.
 
     Raises:
         UnsupportedBudgetError: A list of values is to be learned without a δ.
     """
+    codecs, rest = learned_codecs(door, table, price)
+    cells = first_look(door, table, codecs, rest)
+    return cells.profile(), {name: (cells.codecs[name], counts) for name, counts in cells.first.items()}
+
+
+def learned_codecs(door: Door, table: Table, price: Price) -> tuple[dict[str, Codec], Price]:
+    """The codec of every attribute, and what learning domains has left of the price.
+
+    Raises:
+        UnsupportedBudgetError: A list of values is to be learned without a δ.
+    """
     learned = [column for column in table.attributes if isinstance(column.domain, Learn)]
     rest = Price(price.measure, price.amount)
+    found: dict[str, Codec] = {}
     if learned:
         each = price.share(_LEARN_SHARE / len(learned)).with_delta(price.delta / max(1, len(lists_to_learn(table))))
-        codecs = {column.name: _learn(door, table, column, each) for column in learned}
+        found = {column.name: _learn(door, table, column, each) for column in learned}
         rest = price.share(1 - _LEARN_SHARE)
-    else:
-        codecs = {}
-    codecs = {c.name: codecs.get(c.name) or codec_for(c, table=table.name) for c in table.attributes}
+    return {c.name: found.get(c.name) or codec_for(c, table=table.name) for c in table.attributes}, rest
+
+
+def first_look(door: Door, table: Table, codecs: Mapping[str, Codec], price: Price) -> Cells:
+    """All cells counted for ``price``, heavy ones more closely."""
     telling = {name: codec for name, codec in codecs.items() if codec.size > 1}
     view = door.view(ViewSpec(table.name, {name: (Own(name), Coder(codec)) for name, codec in telling.items()}))
     asked = [Marginal((name,)) for name in telling] or [Marginal(())]
     closer = share_of(table, telling)
-    noisy = view.measure("one-way" if telling else "rows", asked, rest.share(1 - closer))
+    noisy = view.measure("one-way" if telling else "rows", asked, price.share(1 - closer))
     found = dict(zip(telling, noisy.values, strict=False))
     looks = {name: Look.first(codec, found[name], noisy.sigma) for name, codec in telling.items()}
-    looks = look_closer(door, table, looks, rest.share(closer)) if closer else looks
-    binnings = {name: look.merged(_MAX_CODES) for name, look in looks.items()}
-    counts = {name: binnings[name].sums(look.counts) for name, look in looks.items()}
-    sigmas = {name: np.sqrt(binnings[name].sums(look.variances)) for name, look in looks.items()}
-    total = OneWay(counts, sigmas).total if telling else max(1.0, float(noisy.values[0]))
-    # A column of one cell (made anew, never NULL) says nothing: it is coded, so that it is drawn, but not measured.
-    coders = {n: Coder(looks[n].codec, binnings[n]) if n in looks else Coder(codec) for n, codec in codecs.items()}
-    one_way = OneWay(
-        {name: counts.get(name, np.array([total])) for name in codecs},
-        {name: sigmas.get(name, np.array([noisy.sigma])) for name in codecs},
-        total,
-    )
-    return Profile(coders, one_way, total, noisy.sigma), {name: (codec, found[name]) for name, codec in telling.items()}
+    looks = look_closer(door, table, looks, price.share(closer)) if closer else looks
+    return Cells(codecs, found, looks, noisy.sigma, float(noisy.values[0].sum()))
 
 
 def lists_to_learn(table: Table) -> list[Column]:
