@@ -7,6 +7,8 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.domain.simplex import onto_simplex
+
 Floats = NDArray[np.float64]
 Starts = NDArray[np.int64]
 _PENALTY = 5.0  # noise variances that a cut must save; chosen on Adult among 2 to 8, where results differ little
@@ -55,14 +57,12 @@ def segments(counts: Floats, sigma: float, widths: Floats | None = None, penalty
     return np.array(cuts[::-1], np.int64)
 
 
-def smoothed(counts: Floats, starts: Starts, sigma: float, widths: Floats) -> Floats:
+def estimated(counts: Floats, starts: Starts, sigma: float, widths: Floats) -> Floats:
     """Estimated counts of all cells, none below zero.
 
-    A constant density per segment would put steps into what is mostly smooth. So densities are averaged over
-    neighbouring cells by a Gaussian whose width is `_BANDWIDTH` of the segment's (fine where counts change fast),
-    unless noise alone would make as much of a shape; and of what the cells have beside that shape, the share is kept
-    that noise does not explain. Cells that are segments of their own keep their count and lend nothing to their
-    neighbours: they stood out.
+    Two estimates compete: counts that change smoothly inside of segments, and each cell by itself. Where neighbours
+    have nothing to do with each other, what smoothing takes out is not noise. Which of the two is nearer to the truth is
+    told by the noisy counts themselves (Stein's unbiased risk; a cut was looked for, so it costs what it had to save).
 
     Args:
         counts: Noisy counts in order, shape (n,).
@@ -70,14 +70,33 @@ def smoothed(counts: Floats, starts: Starts, sigma: float, widths: Floats) -> Fl
         sigma: Standard deviation of the noise.
         widths: What counts are proportional to where nothing stands out, shape (n,), all positive.
 
-    >>> smoothed(np.array([8.0, 12.0, 8.0, 12.0, 90.0]), np.array([0, 4]), 3.0, np.ones(5)).tolist()
+    >>> estimated(np.array([8.0, 12.0, 8.0, 12.0, 90.0]), np.array([0, 4]), 3.0, np.ones(5)).tolist()
     [10.0, 10.0, 10.0, 10.0, 90.0]
+    """
+    smooth, freedom = _smoothed(counts, starts, sigma, widths)
+    if sigma <= 0:
+        return smooth
+    alone = onto_simplex(counts, max(float(counts.sum()), sigma))
+    risk_smooth = ((smooth - counts) ** 2).sum() + sigma**2 * (2 * freedom + (_PENALTY - 2) * len(starts))
+    risk_alone = ((alone - counts) ** 2).sum() + 2 * sigma**2 * (alone > 0).sum()
+    return smooth if risk_smooth <= risk_alone else np.maximum(alone, _POSSIBLE * sigma)
+
+
+def _smoothed(counts: Floats, starts: Starts, sigma: float, widths: Floats) -> tuple[Floats, float]:
+    """Smooth counts, none below zero, and their degrees of freedom: `estimated`.
+
+    A constant density per segment would put steps into what is mostly smooth. So densities are averaged over
+    neighbouring cells by a Gaussian whose width is `_BANDWIDTH` of the segment's (fine where counts change fast),
+    unless noise alone would make as much of a shape; and of what the cells have beside that shape, the share is kept
+    that noise does not explain. Cells that are segments of their own keep their count and lend nothing to their
+    neighbours: they stood out.
     """
     n = len(counts)
     ends = np.append(starts[1:], n)
     lends = np.repeat(ends - starts > 1, ends - starts)
     centres = np.cumsum(widths) - widths / 2
     result = counts.astype(np.float64)
+    freedom = float((ends - starts == 1).sum())
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         if end - start > 1:
             here = slice(start, end)
@@ -89,12 +108,15 @@ def smoothed(counts: Floats, starts: Starts, sigma: float, widths: Floats) -> Fl
             kernel *= (widths[here] / (kernel @ widths[near]))[:, None]
             own = kernel[:, np.searchsorted(near, start) :]
             shape, variances = kernel @ counts[near], (kernel**2).sum(axis=1)
-            result[here] = _estimated(counts[here], shape, variances, own, sigma, widths[here])
-    return np.maximum(result, 0.0)
+            result[here], free = _estimated(counts[here], shape, variances, own, sigma, widths[here])
+            freedom += free
+    return np.maximum(result, 0.0), freedom
 
 
-def _estimated(counts: Floats, shape: Floats, variances: Floats, own: Floats, sigma: float, widths: Floats) -> Floats:
-    """The cells of one segment: `smoothed`.
+def _estimated(
+    counts: Floats, shape: Floats, variances: Floats, own: Floats, sigma: float, widths: Floats
+) -> tuple[Floats, float]:
+    """The cells of one segment, and their degrees of freedom: `_smoothed`.
 
     Args:
         counts: Noisy counts.
@@ -104,16 +126,17 @@ def _estimated(counts: Floats, shape: Floats, variances: Floats, own: Floats, si
         sigma: Standard deviation of the noise.
         widths: Of the cells.
     """
-    freedom = len(counts) - float(np.trace(own))
+    shaped = float(np.trace(own))
     weight = widths / (widths**2).sum()
     level = widths * (counts @ weight)
     if ((shape - level) ** 2).sum() <= sigma**2 * variances.sum():
         shape, variances = level, widths * weight
-        freedom = len(counts) - 1.0
-    beside = counts - shape
+        shaped = 1.0
+    beside, freedom = counts - shape, len(counts) - shaped
     spread = float((beside**2).sum()) / max(freedom, 1.0)
     kept = max(0.0, 1 - sigma**2 / spread) if spread > 0 else 0.0
-    return np.asarray(np.maximum(shape + kept * beside, _POSSIBLE * sigma * np.sqrt(variances)))
+    found = np.maximum(shape + kept * beside, _POSSIBLE * sigma * np.sqrt(variances))
+    return np.asarray(found), shaped + kept * freedom
 
 
 def merge_smallest(counts: Floats, at_most: int) -> Starts:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.models.estimate import fit_margins, onto_simplex
+from privbench_core.domain.simplex import onto_simplex
+from privbench_core.models.estimate import fit_margins
 
 Array = NDArray[np.float64]
 _FLOOR = 0.02  # of the product of the marginals: no cell is ruled out

@@ -12,14 +12,16 @@ on its cells.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.models.estimate import combine, onto_simplex
+from privbench_core.domain.simplex import onto_simplex
+from privbench_core.models.estimate import combine
 from privbench_core.models.joints import estimated_joint
 from privbench_core.models.nodes import Leaf
 from privbench_core.privacy.budget import Measure, Price
@@ -28,6 +30,11 @@ from privbench_core.privacy.queries import Distances, Marginal
 
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
+Name = TypeVar("Name", bound=Hashable)
+MOST_CODES = 100  # of a column: what is more is merged
+_SUPPOSED = 0.25  # of all rows: the score of a pair that depends on each other
+_HOPE = 0.4  # of what is lost if there is no such pair: least gain for which it pays to look
+_TOLD = 3.0  # standard deviations by which a code stands out
 _EXACT = 1e-9  # noise of counts that are known exactly: what is divided by it stays finite
 _STRONG = 0.3  # of all rows: the score of two columns that determine each other is one minus the likeliest values
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
@@ -66,6 +73,11 @@ class OneWay:
         variances = np.array([self._variances(name).sum() for name in self.counts])
         sums = np.array([c.sum() for c in self.counts.values()])
         return max(1.0, float(np.average(sums, weights=1 / variances)))
+
+    @property
+    def total_sigma(self) -> float:
+        """Standard deviation of the noise on `total`, where there are columns."""
+        return float(1 / math.sqrt(sum(1 / self._variances(name).sum() for name in self.counts)))
 
     def clean(self) -> dict[str, Array]:
         """Counts that add up to `total`, none of them zero unless its noise is."""
@@ -133,6 +145,41 @@ class PairwiseFit:
             return rest
         better = count_again(curator, one_way, rest.share(1 - share)) if share < 1 else one_way
         return leaf_of(better, self.measure(curator, [pairs[i] for i in chosen], better.clean(), rest.share(share)))
+
+    def promising(self, curator: Curator, codes: Sequence[int], total: float, price: Price, first: float) -> bool:
+        """Whether to look for dependences, as far as can be told before.
+
+        As many pairs as there are columns, less one, are supposed to depend on each other about as much as in tables of
+        people; what their joints would gain must be worth what marginals lose if no dependence is found.
+
+        Args:
+            curator: Of any view of the table.
+            codes: Number of codes of each column, as far as known.
+            total: Released number of rows.
+            price: Of all that is measured of the table.
+            first: Share of the price for a first look at one-way marginals.
+        """
+        sizes = np.minimum([float(size) for size in codes if size > 1], MOST_CODES)
+        pairs, second = list(combinations(range(len(sizes)), 2)), price.share(1 - first)
+        for_scores = self._telling_share(curator, pairs, total, second) if pairs else None
+        if for_scores is None:
+            return False
+        once, after, whole = (
+            _sigmas(curator, sizes, part) for part in (price.share(first), second.share(1 - for_scores), price)
+        )
+        known = np.minimum(sizes, 1 + total / (_TOLD * once))  # no more codes than that stand out of the noise
+        cells = cells_with_noise(*(np.array([known[pair[side]] for pair in pairs]) for side in (0, 1)))
+        supposed = _SUPPOSED * total - _largest_noise(curator, len(pairs), second.share(for_scores)) / 2
+        rest = second.share(1 - for_scores)
+        gain = max(
+            number * float(np.maximum(supposed - self.noise_factor * sigma * cells, 0).mean())
+            for number, sigma in (
+                (number, curator.sigma([Marginal(())], rest.share(1 / number))) for number in range(1, len(sizes))
+            )
+        )
+        twice = once / np.sqrt(1 + (once / after) ** 2)
+        lost = (np.minimum(_ABSOLUTE * sizes * sigmas, total / 2).sum() for sigmas in (twice, whole))
+        return gain > _HOPE * (len(sizes) - 1) * (next(lost) - next(lost))
 
     def _telling_share(self, curator: Curator, pairs: Sequence[Pair], total: float, price: Price) -> float | None:
         """The least share of the price for which scores are clear, else the largest; None if even that is hopeless."""
@@ -219,7 +266,7 @@ def second_look(curator: Curator, one_way: OneWay, price: Price) -> SecondLook:
     """
     columns = sorted(one_way.counts, key=lambda name: -float(one_way.sigmas[name].sum()))
     told = [name for name in columns if len(one_way.counts[name]) > 1] or columns[:1]
-    power = 1.0 if price.measure is Measure.PURE else 0.5
+    power = _power(price.measure)
     weights = np.array([len(one_way.counts[name]) for name in told]) ** (1 / (power + 1))
     alone = curator.sigma([Marginal(())], price)
     best = SecondLook({}, math.inf)
@@ -234,6 +281,18 @@ def second_look(curator: Curator, one_way: OneWay, price: Price) -> SecondLook:
         if noise < best.noise:
             best = SecondLook(dict(zip(told, shares.tolist(), strict=False)), noise)
     return best
+
+
+def least_noise(counts: Mapping[Name, float], measure: Measure) -> dict[Name, float]:
+    """Shares of a price for so many counts each that leave the least noise in sum: see `second_look`."""
+    weights = {name: number ** (1 / (_power(measure) + 1)) for name, number in counts.items()}
+    whole = math.fsum(weights.values())
+    return {name: weight / whole for name, weight in weights.items()}
+
+
+def _power(measure: Measure) -> float:
+    """p, where the standard deviation of noise goes with share^-p."""
+    return 1.0 if measure is Measure.PURE else 0.5
 
 
 def count_again(curator: Curator, one_way: OneWay, price: Price) -> OneWay:
@@ -259,13 +318,24 @@ def leaf_of(one_way: OneWay, joints: Mapping[Pair, Array] | None = None) -> Leaf
     return Leaf(one_way.total, {name: c / one_way.total for name, c in one_way.clean().items()}, joints or {})
 
 
+def _sigmas(curator: Curator, sizes: Array, price: Price) -> Array:
+    """Noise of the counts of columns of these sizes if all are measured for ``price``."""
+    weights = least_noise(dict(enumerate(sizes)), price.measure)
+    return np.array([curator.sigma([Marginal(())], price.share(share)) for share in weights.values()])
+
+
 def noisy_cells(clean: Mapping[str, Array], pairs: Sequence[Pair]) -> Array:
-    """How many cells' noise the joint of each pair is left with.
+    """How many cells' noise the joint of each pair is left with; see `cells_with_noise`."""
+    rows, columns = (np.array([len(clean[pair[side]]) for pair in pairs], dtype=float) for side in (0, 1))
+    return cells_with_noise(rows, columns)
+
+
+def cells_with_noise(rows: Array, columns: Array) -> Array:
+    """How many cells' noise joints of so many rows and columns are left with.
 
     Of the L1 norm of its cells' noise, an estimate of rank r keeps that of about r(rows + columns) free numbers, spread
     over all cells: √(cells · free).
     """
-    rows, columns = (np.array([len(clean[pair[side]]) for pair in pairs], dtype=float) for side in (0, 1))
     free = np.minimum((rows - 1) * (columns - 1), _RANK * (rows + columns - 2))
     return np.asarray(np.sqrt(rows * columns * free))
 

@@ -13,7 +13,7 @@ paper's. What differs, and why (``docs/privacy.md`` has the proofs):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -54,6 +54,10 @@ class PairwiseSPN:
     def build(self, curator: Curator, one_way: OneWay, price: Price) -> Node:
         """The network over the columns of ``one_way``, for at most ``price``."""
         return self._grow(curator, one_way, price, 0)
+
+    def promising(self, curator: Curator, codes: Sequence[int], total: float, price: Price, first: float) -> bool:
+        """Whether to look for dependences at all; see `PairwiseFit.promising`."""
+        return self.leaf.promising(curator, codes, total, price, first)
 
     def find(self, curator: Curator, one_way: OneWay, price: Price) -> Node | Price:
         """The same, or what is left of the price if nothing but the columns themselves is worth being measured."""

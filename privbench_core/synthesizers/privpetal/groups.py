@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.domain.coder import Coder
+from privbench_core.domain.simplex import onto_simplex
 from privbench_core.linking.fanout import SIBLINGS, Fanout, parent_column
-from privbench_core.models.estimate import fit_margins, onto_simplex
+from privbench_core.models.estimate import fit_margins
 from privbench_core.models.members import GroupClass, Members
 from privbench_core.models.pairwise import PairwiseFit, noisy_cells, pair_scores
 from privbench_core.models.privspn import measure_one_way
