@@ -11,6 +11,9 @@ from privbench_core.domain.simplex import onto_simplex
 
 Floats = NDArray[np.float64]
 Starts = NDArray[np.int64]
+SIGNIFICANT = 3.0
+"""A cell is told apart from noise where its noisy count exceeds this many standard deviations."""
+
 _PENALTY = 5.0  # noise variances that a cut must save; chosen on Adult among 2 to 8, where results differ little
 _BANDWIDTH = 0.15  # of a segment's length; with a piecewise constant density (0) errors are up to a third larger
 _REACH = 4.0  # widths of the Gaussian that count
@@ -57,33 +60,41 @@ def segments(counts: Floats, sigma: float, widths: Floats | None = None, penalty
     return np.array(cuts[::-1], np.int64)
 
 
-def estimated(counts: Floats, starts: Starts, sigma: float, widths: Floats) -> Floats:
-    """Estimated counts of all cells, none below zero.
+def alike(counts: Floats, sigma: float, widths: Floats) -> tuple[Starts, Floats]:
+    """Cells that belong together, and estimated counts of all cells, none below zero.
 
-    Two estimates compete: counts that change smoothly inside of segments, and each cell by itself. Where neighbours
-    have nothing to do with each other, what smoothing takes out is not noise. Which of the two is nearer to the truth is
-    told by the noisy counts themselves (Stein's unbiased risk; a cut was looked for, so it costs what it had to save).
+    Two views compete: counts that change smoothly inside of segments, and cells that have nothing to do with their
+    neighbours, of which only those that noise hides are put together. Which of the two is nearer to the truth is told
+    by the noisy counts themselves (Stein's unbiased risk; a cut was looked for, so it costs what it had to save).
 
     Args:
-        counts: Noisy counts in order, shape (n,).
-        starts: First cell of each segment (`segments`).
+        counts: Noisy counts in order, shape (n,), n > 0.
         sigma: Standard deviation of the noise.
         widths: What counts are proportional to where nothing stands out, shape (n,), all positive.
 
-    >>> estimated(np.array([8.0, 12.0, 8.0, 12.0, 90.0]), np.array([0, 4]), 3.0, np.ones(5)).tolist()
-    [10.0, 10.0, 10.0, 10.0, 90.0]
+    Returns:
+        First cell of each group, ascending; estimates of shape (n,).
+
+    >>> starts, found = alike(np.array([8.0, 12.0, 8.0, 12.0, 90.0]), 3.0, np.ones(5))
+    >>> starts.tolist(), found.tolist()
+    ([0, 4], [10.0, 10.0, 10.0, 10.0, 90.0])
     """
+    starts = segments(counts, sigma, widths)
     smooth, freedom = _smoothed(counts, starts, sigma, widths)
     if sigma <= 0:
-        return smooth
+        return starts, smooth
     alone = onto_simplex(counts, max(float(counts.sum()), sigma))
     risk_smooth = ((smooth - counts) ** 2).sum() + sigma**2 * (2 * freedom + (_PENALTY - 2) * len(starts))
     risk_alone = ((alone - counts) ** 2).sum() + 2 * sigma**2 * (alone > 0).sum()
-    return smooth if risk_smooth <= risk_alone else np.maximum(alone, _POSSIBLE * sigma)
+    if risk_smooth <= risk_alone:
+        return starts, smooth
+    hidden = counts <= SIGNIFICANT * sigma
+    begins = np.append(True, ~(hidden[1:] & hidden[:-1]))
+    return np.flatnonzero(begins), np.maximum(alone, _POSSIBLE * sigma)
 
 
 def _smoothed(counts: Floats, starts: Starts, sigma: float, widths: Floats) -> tuple[Floats, float]:
-    """Smooth counts, none below zero, and their degrees of freedom: `estimated`.
+    """Smooth counts, none below zero, and their degrees of freedom: `alike`.
 
     A constant density per segment would put steps into what is mostly smooth. So densities are averaged over
     neighbouring cells by a Gaussian whose width is `_BANDWIDTH` of the segment's (fine where counts change fast),

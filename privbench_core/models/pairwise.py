@@ -33,7 +33,7 @@ Pair = tuple[str, str]
 Name = TypeVar("Name", bound=Hashable)
 MOST_CODES = 100  # of a column: what is more is merged
 _SUPPOSED = 0.25  # of all rows: the score of a pair that depends on each other
-_HOPE = 0.4  # of what is lost if there is no such pair: least gain for which it pays to look
+_HOPE = 0.3  # of what is lost if there is no such pair: least gain for which it pays to look
 _TOLD = 3.0  # standard deviations by which a code stands out
 _EXACT = 1e-9  # noise of counts that are known exactly: what is divided by it stays finite
 _STRONG = 0.3  # of all rows: the score of two columns that determine each other is one minus the likeliest values
