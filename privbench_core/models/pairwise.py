@@ -129,7 +129,7 @@ class PairwiseFit:
         for_scores = self._telling_share(curator, pairs, one_way.total, price) if pairs else None
         if for_scores is None:
             return price
-        scores = pair_scores(curator, clean, pairs, price.share(for_scores))
+        scores = _beyond(pair_scores(curator, clean, pairs, price.share(for_scores)), one_way, pairs)
         rest = price.share(1 - for_scores)
         cells = noisy_cells(clean, pairs)
 
@@ -349,6 +349,17 @@ def pair_scores(curator: Curator, clean: Mapping[str, Array], candidates: Sequen
     groups = tuple((((a, b), np.outer(clean[a], clean[b]) / max(1.0, clean[a].sum())),) for a, b in candidates)
     noisy = curator.measure("dependence scores", [Distances(groups)], price)
     return noisy.values[0] / 2 - _largest_noise(curator, len(candidates), price) / 2
+
+
+def _beyond(scores: Array, one_way: OneWay, pairs: Sequence[Pair]) -> Array:
+    """What scores are beyond the noise of the marginals that they compare with.
+
+    Pairs of independent columns are as far from a noisy product as its marginals are from the exact ones. Cell by cell,
+    that error and a dependence add up like independent numbers: in squares.
+    """
+    off = {name: _ABSOLUTE * float(sigmas.sum()) for name, sigmas in one_way.sigmas.items()}
+    expected = np.array([math.hypot(off[a], off[b]) for a, b in pairs])
+    return np.sqrt(np.maximum(np.maximum(scores, 0) ** 2 - np.minimum(expected, one_way.total) ** 2, 0))
 
 
 def _largest_noise(curator: Curator, candidates: int, price: Price) -> float:
