@@ -126,7 +126,7 @@ class PairwiseFit:
         """
         clean = one_way.clean()
         pairs = _telling(clean, combinations(clean, 2))
-        for_scores = self._telling_share(curator, pairs, one_way.total, price) if pairs else None
+        for_scores = self._telling_share(curator, len(pairs), one_way.total, price) if pairs else None
         if for_scores is None:
             return price
         scores = _beyond(pair_scores(curator, clean, pairs, price.share(for_scores)), one_way, pairs)
@@ -160,33 +160,29 @@ class PairwiseFit:
             first: Share of the price for a first look at one-way marginals.
         """
         sizes = np.minimum([float(size) for size in codes if size > 1], MOST_CODES)
-        pairs, second = list(combinations(range(len(sizes)), 2)), price.share(1 - first)
-        for_scores = self._telling_share(curator, pairs, total, second) if pairs else None
+        pairs, second = np.array(list(combinations(range(len(sizes)), 2))), price.share(1 - first)
+        for_scores = self._telling_share(curator, len(pairs), total, second) if len(pairs) else None
         if for_scores is None:
             return False
-        once, after, whole = (
-            _sigmas(curator, sizes, part) for part in (price.share(first), second.share(1 - for_scores), price)
-        )
-        known = np.minimum(sizes, 1 + total / (_TOLD * once))  # no more codes than that stand out of the noise
-        cells = cells_with_noise(*(np.array([known[pair[side]] for pair in pairs]) for side in (0, 1)))
-        supposed = _SUPPOSED * total - _largest_noise(curator, len(pairs), second.share(for_scores)) / 2
         rest = second.share(1 - for_scores)
-        gain = max(
-            number * float(np.maximum(supposed - self.noise_factor * sigma * cells, 0).mean())
-            for number, sigma in (
-                (number, curator.sigma([Marginal(())], rest.share(1 / number))) for number in range(1, len(sizes))
-            )
-        )
-        twice = once / np.sqrt(1 + (once / after) ** 2)
-        lost = (np.minimum(_ABSOLUTE * sizes * sigmas, total / 2).sum() for sigmas in (twice, whole))
-        return gain > _HOPE * (len(sizes) - 1) * (next(lost) - next(lost))
+        once, again, whole = (_sigmas(curator, sizes, part) for part in (price.share(first), rest, price))
+        twice = once / np.sqrt(1 + (once / again) ** 2)
+        lost = (len(sizes) - 1) * (_error(sizes, twice, total) - _error(sizes, whole, total))
+        told = np.minimum(sizes, 1 + total / (_TOLD * once))[pairs]  # no more codes stand out of the noise
+        cells = cells_with_noise(told[:, 0], told[:, 1])
+        supposed = _SUPPOSED * total - _largest_noise(curator, len(pairs), second.share(for_scores)) / 2
+        gain = 0.0
+        for number in range(1, len(sizes)):
+            noise = self.noise_factor * curator.sigma([Marginal(())], rest.share(1 / number)) * cells
+            gain = max(gain, number * float(np.maximum(supposed - noise, 0).mean()))
+        return gain > _HOPE * lost
 
-    def _telling_share(self, curator: Curator, pairs: Sequence[Pair], total: float, price: Price) -> float | None:
+    def _telling_share(self, curator: Curator, pairs: int, total: float, price: Price) -> float | None:
         """The least share of the price for which scores are clear, else the largest; None if even that is hopeless."""
         shares = [self.score_share * more for more in _MORE_FOR_SCORES]
         if self.hopeless(curator, pairs, total, price.share(shares[-1])):
             return None
-        noises = (_largest_noise(curator, len(pairs), price.share(share)) for share in shares)
+        noises = (_largest_noise(curator, pairs, price.share(share)) for share in shares)
         return next((share for share, noise in zip(shares, noises, strict=True) if noise <= _CLEAR * total), shares[-1])
 
     def fit_pairs(
@@ -201,7 +197,7 @@ class PairwiseFit:
             price: Of scores and joints together.
         """
         candidates = _telling(clean, candidates)
-        for_scores = self._telling_share(curator, candidates, _total(clean), price) if candidates else None
+        for_scores = self._telling_share(curator, len(candidates), _total(clean), price) if candidates else None
         if for_scores is None:
             return {}
         scores = pair_scores(curator, clean, candidates, price.share(for_scores))
@@ -209,9 +205,9 @@ class PairwiseFit:
         _, chosen = self.choose(curator, scores, noisy_cells(clean, candidates), rest)
         return self.measure(curator, [candidates[i] for i in chosen], clean, rest) if len(chosen) else {}
 
-    def hopeless(self, curator: Curator, candidates: Sequence[Pair], total: float, price: Price) -> bool:
+    def hopeless(self, curator: Curator, candidates: int, total: float, price: Price) -> bool:
         """Whether even a strong dependence would drown in the noise of its score: then nothing is spent on scores."""
-        return _largest_noise(curator, len(candidates), price) > _STRONG * total
+        return _largest_noise(curator, candidates, price) > _STRONG * total
 
     def choose(self, curator: Curator, scores: Array, cells: Array, price: Price) -> tuple[float, NDArray[np.int64]]:
         """The largest gain in L1 error that measuring some pairs for ``price`` promises, and their indices."""
@@ -318,6 +314,11 @@ def leaf_of(one_way: OneWay, joints: Mapping[Pair, Array] | None = None) -> Leaf
     return Leaf(one_way.total, {name: c / one_way.total for name, c in one_way.clean().items()}, joints or {})
 
 
+def _error(sizes: Array, sigmas: Array, total: float) -> float:
+    """Expected L1 error, halved, of the counts of some columns, of which no more than all rows can be wrong."""
+    return float(np.minimum(_ABSOLUTE * sizes * sigmas, total / 2).sum())
+
+
 def _sigmas(curator: Curator, sizes: Array, price: Price) -> Array:
     """Noise of the counts of columns of these sizes if all are measured for ``price``."""
     weights = least_noise(dict(enumerate(sizes)), price.measure)
@@ -359,7 +360,8 @@ def _beyond(scores: Array, one_way: OneWay, pairs: Sequence[Pair]) -> Array:
     """
     off = {name: _ABSOLUTE * float(sigmas.sum()) for name, sigmas in one_way.sigmas.items()}
     expected = np.array([math.hypot(off[a], off[b]) for a, b in pairs])
-    return np.sqrt(np.maximum(np.maximum(scores, 0) ** 2 - np.minimum(expected, one_way.total) ** 2, 0))
+    beyond = np.maximum(scores, 0) ** 2 - np.minimum(expected, one_way.total) ** 2
+    return np.asarray(np.sqrt(np.maximum(beyond, 0)))
 
 
 def _largest_noise(curator: Curator, candidates: int, price: Price) -> float:

@@ -29,7 +29,7 @@ from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.rules import ByValue
 from privbench_core.privacy.views import Feature, Fellow, OfParent, Own, Siblings, ViewSpec
-from privbench_core.schema.model import ForeignKey
+from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.synthesizers.privpetal.sizes import GroupSizes
 from privbench_core.synthesizers.stages.profile import Profile
 
@@ -96,7 +96,7 @@ class GroupFit:
             candidates = [p for p in candidates if p not in pairs.between]
         for_scores, rest = price.share(self.scores), price.share(1 - self.scores - self.margins)
         three = one_way.total * shares[2]
-        if not candidates or self.pairs.hopeless(part, candidates, one_way.total, for_scores):
+        if not candidates or self.pairs.hopeless(part, len(candidates), one_way.total, for_scores):
             return GroupClass(marginals)
         scores = pair_scores(part, {**of_two, **clean}, candidates, for_scores)
         cells = noisy_cells({**of_two, **clean}, candidates)

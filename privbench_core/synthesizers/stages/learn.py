@@ -18,7 +18,7 @@ from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.views import Own, ViewSpec
-from privbench_core.schema.model import Schema, Table
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.stages.profile import (
