@@ -129,7 +129,7 @@ class PairwiseFit:
         for_scores = self._telling_share(curator, len(pairs), one_way.total, price) if pairs else None
         if for_scores is None:
             return price
-        scores = _beyond(pair_scores(curator, clean, pairs, price.share(for_scores)), one_way, pairs)
+        scores = clear_scores(curator, one_way, pairs, price.share(for_scores))
         rest = price.share(1 - for_scores)
         cells = noisy_cells(clean, pairs)
 
@@ -352,16 +352,16 @@ def pair_scores(curator: Curator, clean: Mapping[str, Array], candidates: Sequen
     return noisy.values[0] / 2 - _largest_noise(curator, len(candidates), price) / 2
 
 
-def _beyond(scores: Array, one_way: OneWay, pairs: Sequence[Pair]) -> Array:
-    """What scores are beyond the noise of the marginals that they compare with.
+def clear_scores(curator: Curator, one_way: OneWay, pairs: Sequence[Pair], price: Price) -> Array:
+    """What `pair_scores` are beyond the noise of the marginals that they compare with, none below zero.
 
     Pairs of independent columns are as far from a noisy product as its marginals are from the exact ones. Cell by cell,
     that error and a dependence add up like independent numbers: in squares.
     """
+    scores = np.maximum(pair_scores(curator, one_way.clean(), pairs, price), 0)
     off = {name: _ABSOLUTE * float(sigmas.sum()) for name, sigmas in one_way.sigmas.items()}
-    expected = np.array([math.hypot(off[a], off[b]) for a, b in pairs])
-    beyond = np.maximum(scores, 0) ** 2 - np.minimum(expected, one_way.total) ** 2
-    return np.asarray(np.sqrt(np.maximum(beyond, 0)))
+    expected = np.minimum([math.hypot(off[a], off[b]) for a, b in pairs], one_way.total)
+    return np.asarray(np.sqrt(np.maximum(scores**2 - expected**2, 0)))
 
 
 def _largest_noise(curator: Curator, candidates: int, price: Price) -> float:
