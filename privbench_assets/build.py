@@ -53,7 +53,7 @@ def build_defs(spec: Spec | Path, *, resource_overrides: Mapping[str, Any] | Non
         assets=[sources, *steps, status, report_asset(spec, plans, partitions)],
         jobs=[refresh, observe],
         schedules=[refresh_schedule(spec, refresh), observe_schedule(spec, observe)],
-        sensors=[automation_sensor(spec)],
+        sensors=[automation_sensor(spec, plans)],
         resources={**own, **(resource_overrides or {})},
         executor=dg.in_process_executor,
     )
