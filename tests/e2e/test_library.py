@@ -38,7 +38,7 @@ def test_the_document_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         key.path[2] for key in names["defs"].resolve_all_asset_keys() if len(key.path) > 2
     }
     rows = _as_a_step(tmp_path, names)
-    assert rows == pytest.approx(136_477, rel=0.01)
+    assert rows == pytest.approx(48_769, rel=0.01)
 
 
 def _as_a_step(folder: Path, names: dict[str, Any]) -> float:
@@ -47,4 +47,4 @@ def _as_a_step(folder: Path, names: dict[str, Any]) -> float:
     ledger = Ledger(":memory:", schema.name, "household", Budget(10, 1e-9))
     database = PrivateDatabase(schema, tables, bytes(16))
     door, _ = open_door(database, ledger, OpenDPNoise(), release="rows", step="rows", run="document", price=price)
-    return float(names["count_persons"](StepContext({}, door, {}, 0)).data["rows"])
+    return float(names["count_households"](StepContext({}, door, {}, 0)).data["rows"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privbench_core.models.nodes import Leaf
-from privbench_core.models.pairwise import OneWay, PairwiseFit, pair_scores, second_look
+from privbench_core.models.pairwise import OneWay, PairwiseFit, clear_scores, pair_scores, second_look
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.queries import Marginal
@@ -183,3 +183,49 @@ def test_scores_cost_more_where_they_would_say_little_and_nothing_where_they_are
         dear.append(sum(paid for label, paid in charged if label.endswith("dependence scores")) / amount)
     usual = PairwiseFit().score_share
     assert dear == pytest.approx([0.0, 3 * usual, usual])
+
+
+def test_scores_of_independent_columns_are_nothing_beyond_the_noise_of_their_marginals():
+    rng = np.random.default_rng(3)
+    codes = {name: rng.integers(0, SIZES[name], 6000).astype(np.int32) for name in SIZES}
+    pairs = [("a", "b"), ("a", "c"), ("b", "c")]
+    curator, _ = curator_of(codes, SIZES)
+    exact = one_way_of(codes, SIZES)
+    noisy = OneWay.alike({n: c + rng.normal(0, 300, len(c)) for n, c in exact.counts.items()}, 300.0)
+    plain = pair_scores(curator, noisy.clean(), pairs, PLENTY.share(0.4))
+    assert plain.min() > 200
+    assert clear_scores(curator, noisy, pairs, PLENTY.share(0.4)).max() < 0.5 * plain.max()
+    dependent, _ = curator_of(planted(), SIZES)
+    found = clear_scores(dependent, one_way_of(planted(), SIZES), [("a", "b"), ("a", "c")], PLENTY.share(0.4))
+    assert found[0] == pytest.approx(
+        pair_scores(dependent, one_way_of(planted(), SIZES).clean(), pairs[:1], PLENTY.share(0.4))[0]
+    )
+    assert found[1] < 0.1 * found[0]
+
+
+@pytest.mark.parametrize("measure", list(Measure))
+def test_dependences_are_looked_for_where_rows_and_price_are_many(measure):
+    curator, account = curator_of(planted(100), SIZES)
+
+    def promising(total, amount, codes=(6, 6, 6, 6, 6)):
+        return PairwiseFit().promising(curator, codes, total, Price(measure, amount), 0.5)
+
+    amounts = (0.2, 3.2) if measure is Measure.PURE else (0.0005, 0.1)
+    assert [promising(total, amounts[0]) for total in (10.0, 500.0, 100_000.0)] == [False, False, True]
+    assert [promising(2000.0, amount) for amount in amounts] == [False, True]
+    assert not promising(5000.0, amounts[0], (90, 90, 90, 90))
+    assert not promising(-300.0, amounts[0])
+    assert not promising(1e9, amounts[1], (8, 1, 1))  # no pair at all
+    assert account.spent.amount == 0
+
+
+def test_the_noise_of_the_number_of_rows_is_that_of_its_average():
+    rng = np.random.default_rng(0)
+    draws = [
+        OneWay(
+            {"a": 100 + rng.normal(0, 3, 4), "b": 200 + rng.normal(0, 9, 2)},
+            {"a": np.full(4, 3.0), "b": np.full(2, 9.0)},
+        )
+        for _ in range(2000)
+    ]
+    assert draws[0].total_sigma == pytest.approx(np.std([one_way.total for one_way in draws]), rel=0.08)
