@@ -1,8 +1,8 @@
-"""The same conditions, asked only as far as they matter: the two operators that cost a tick its time, made to stop.
+"""The same conditions, asked only as far as they matter: the operators that cost a tick its time, made to stop.
 
 Dagster's own "all of" asks every operand, also about nothing: whether the inputs of a step are ready is looked up for
 each of them at each tick, though nobody wants the step. And "any of the inputs" asks about inputs of which there is no
-news. Here both stop early, with the same answer.
+news. Here both stop early, and "all of the inputs" asks about all at once, with the same answers.
 
 Conditions that are not Dagster's own cannot be evaluated by its daemon, only where this code is loaded, and there for
 `LIMIT` assets at most. That is all that this module changes: what the conditions mean is said in `automation`.
@@ -10,6 +10,7 @@ Conditions that are not Dagster's own cannot be evaluated by its daemon, only wh
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import operator
 from collections.abc import Callable, Iterable, Sequence
@@ -117,6 +118,29 @@ class AnyInput(_InPlaceOf):
         return dg.AutomationResult(context, context.get_empty_subset())
 
 
+class AllInputs(_InPlaceOf):
+    """True where something is true of every input; asks about all of them at once.
+
+    Dagster's own "all of the dependencies" waits for one before it asks about the next, so that what it looks up (the
+    state of every check, say) is looked up one by one.
+
+    Args:
+        condition: Dagster's, of all dependencies.
+        parts: Its operand.
+    """
+
+    async def evaluate(self, context: dg.AutomationContext[Any]) -> dg.AutomationResult[Any]:  # type: ignore[override]
+        """Ask about all inputs, each the way Dagster does."""
+        every = context.candidate_subset
+        questions = [
+            context.for_child_condition(Condition.asset_matches(key, self._parts[0]), [None, number], every)
+            for number, key in enumerate(sorted(context.asset_graph.get(context.key).parent_keys))
+        ]
+        results = await asyncio.gather(*(question.evaluate_async() for question in questions))
+        left = functools.reduce(lambda left, result: left.compute_intersection(result.true_subset), results, every)
+        return dg.AutomationResult(context, left, child_results=results)
+
+
 async def _news(context: dg.AutomationContext[Any], key: dg.AssetKey) -> bool:
     """Whether an asset is requested at this tick at any ε, or has other contents than at the last one."""
     requested = context.request_subsets_by_key.get(key)
@@ -147,6 +171,8 @@ def stopping(condition: Condition[Any], kept: frozenset[str] = frozenset()) -> C
         return AllOf(condition, [stopping(part, kept) for part in condition.children], kept)
     if condition.name == "ANY_DEPS_MATCH" and _only_news(condition.children[0]):
         return AnyInput(condition, condition.children)
+    if condition.name == "ALL_DEPS_MATCH":
+        return AllInputs(condition, condition.children)
     make = _OPERATORS.get(condition.name)
     if make is None:
         return condition
