@@ -50,3 +50,22 @@ def contingency(
         here = None if weights is None else weights[part]
         total += np.bincount(cells, weights=here, minlength=len(total)).astype(np.int64, copy=False)
     return total.reshape(shape)
+
+
+def merge_codes(counts: NDArray[np.int64], groups: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Counts over groups of codes: of each axis of ``counts``, the group of each code, dense from 0.
+
+    InternalError if that is not one group for each code of each axis.
+
+    >>> merge_codes(np.array([[1, 2, 3], [4, 5, 6]]), [np.array([0, 1]), np.array([0, 1, 0])])
+    array([[ 4,  2],
+           [10,  5]])
+    """
+    if tuple(map(len, groups)) != counts.shape or any(group_of.min() < 0 for group_of in groups):
+        raise InternalError("each code of each column is in one group")
+    for axis, group_of in enumerate(groups):
+        shape = (int(group_of.max()) + 1, *np.delete(counts.shape, axis))
+        merged = np.zeros(shape, dtype=np.int64)
+        np.add.at(merged, group_of, np.moveaxis(counts, axis, 0))
+        counts = np.moveaxis(merged, 0, axis)
+    return counts

@@ -37,7 +37,7 @@ class PairwiseSPN:
     """Sum nodes over one attribute where they pay, pairwise leaves everywhere else: the default.
 
     Attributes:
-        ordered: Columns with ordered codes.
+        ordered: Columns with ordered codes -> how many of their leading codes are intervals, in order.
         beta: Smallest (noisy) number of rows of a part.
         max_depth: Most row splits on a path.
         max_noise: A node is split only if the expected noise of a pair's joint in its parts stays below this share of
@@ -45,7 +45,7 @@ class PairwiseSPN:
         leaf: How leaves spend their price.
     """
 
-    ordered: frozenset[str]
+    ordered: Mapping[str, int]
     beta: float = 10_000
     max_depth: int = 2
     max_noise: float = 0.01
@@ -57,15 +57,15 @@ class PairwiseSPN:
 
     def _grow(self, curator: Curator, one_way: OneWay, price: Price, depth: int) -> Node:
         if depth >= self.max_depth or not self._affordable(curator, one_way, price):
-            return self.leaf.fit(curator, one_way, price)
+            return self.leaf.fit(curator, one_way, price, self.ordered)
         clean = one_way.clean()
         pairs = list(combinations(clean, 2))
         trial = price.share(self.leaf.score_share)
         scores = pair_scores(curator, clean, pairs, trial)
         rest = price.share(1 - self.leaf.score_share)
-        rule = AttributeSplit(self.ordered).rule(dict(zip(pairs, scores.tolist(), strict=True)), clean)
+        rule = AttributeSplit(frozenset(self.ordered)).rule(dict(zip(pairs, scores.tolist(), strict=True)), clean)
         if rule is None:
-            return self.leaf.fit(curator, one_way, rest)
+            return self.leaf.fit(curator, one_way, rest, self.ordered)
         parts = []
         for part in curator.split(rule):
             inside = measure_one_way(part, list(clean), rest.share(_MARGIN_SHARE))

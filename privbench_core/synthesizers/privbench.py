@@ -137,21 +137,23 @@ def declared_codes(table: Table) -> list[float]:
 def _model_step(schema: Schema, table: Table, price: Price, options: Options) -> Step:
     """PrivSPN over a table's attributes."""
 
-    def grow(context: StepContext, view: Curator, one_way: OneWay, ordered: frozenset[str]) -> Node:
+    def grow(context: StepContext, view: Curator, one_way: OneWay, ordered: Mapping[str, int]) -> Node:
         grower = _grower(options, ordered)
         if isinstance(grower, PairwiseSPN):
             return grower.build(view, one_way, price)
         # Which halvings are tried does not depend on the run's seed: another sample must not buy the model again.
         return grower.build(view, one_way, price, replace(context, seed=0).rng("structure", table.name))
 
-    return model_step(schema, table, price, grow, {"grower": repr(_grower(options, frozenset()))})
+    return model_step(schema, table, price, grow, {"grower": repr(_grower(options, {}))})
 
 
-def _grower(options: Options, ordered: frozenset[str]) -> PairwiseSPN | HistogramSPN:
+def _grower(options: Options, ordered: Mapping[str, int]) -> PairwiseSPN | HistogramSPN:
     """What grows a network, with those options that its result depends on."""
     if options.leaf == "pairwise":
         return PairwiseSPN(ordered, beta=options.beta)
-    return HistogramSPN(ordered, options.alpha, options.beta, options.gamma1, options.gamma2, options.iterations)
+    return HistogramSPN(
+        frozenset(ordered), options.alpha, options.beta, options.gamma1, options.gamma2, options.iterations
+    )
 
 
 def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:

@@ -1,0 +1,124 @@
+"""Which pairs of columns are measured, and how finely: what promises the largest reduction of L1 error for a price.
+
+A pair left out costs its score, a pair measured the noise on its cells. Public arithmetic on released numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.models.grains import Grain, grains
+
+Array = NDArray[np.float64]
+Pair = tuple[str, str]
+_STRONG = 0.5  # of a score's largest value
+_RANK = 1.5  # of what a joint usually has over the product of its marginals
+
+
+@dataclass(frozen=True)
+class PairTable:
+    """What is measured of a pair.
+
+    Attributes:
+        pair: The columns.
+        grains: How their codes are merged.
+        cells: How many cells' noise its joint is left with; see `noisy_cells`.
+    """
+
+    pair: Pair
+    grains: tuple[Grain, Grain]
+    cells: float
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Pairs that may be measured, each in several ways.
+
+    Attributes:
+        pairs: The pairs.
+        grains: Column -> ways to merge its codes.
+        kept: Share of a pair's dependence that each way shows, shape (pairs, ways); ways that there are not show none.
+        cells: `noisy_cells` of each way, shape (pairs, ways).
+    """
+
+    pairs: Sequence[Pair]
+    grains: Mapping[str, Sequence[Grain]]
+    kept: Array
+    cells: Array
+
+    @classmethod
+    def of(cls, pairs: Sequence[Pair], clean: Mapping[str, Array], ordered: Mapping[str, int]) -> Candidates:
+        """All ways to measure ``pairs``.
+
+        Args:
+            pairs: Pairs of columns that have more than one code each.
+            clean: Released one-way counts of the columns.
+            ordered: Column -> how many of its leading codes are intervals, in order; columns it lacks are lists.
+        """
+        names = sorted({name for pair in pairs for name in pair})
+        ways = {name: grains(clean[name], ordered.get(name, 0)) for name in names}
+        most = max(map(len, ways.values()), default=1)
+        place = {name: index for index, name in enumerate(names)}
+        number, kept = np.full((len(names), most), 2.0), np.zeros((len(names), most))
+        for name, index in place.items():
+            number[index, : len(ways[name])] = [grain.number for grain in ways[name]]
+            kept[index, : len(ways[name])] = [grain.kept for grain in ways[name]]
+        first, second = (np.array([place[pair[side]] for pair in pairs], dtype=np.int64) for side in (0, 1))
+        shape = (len(pairs), most * most)
+        cells = noisy_cells(number[first][:, :, None], number[second][:, None, :])
+        return cls(
+            pairs, ways, (kept[first][:, :, None] * kept[second][:, None, :]).reshape(shape), cells.reshape(shape)
+        )
+
+    def table(self, pair: int, way: int) -> PairTable:
+        """One way to measure one pair, by their indices."""
+        most = round(self.cells.shape[1] ** 0.5)
+        (a, b), (one, other) = self.pairs[pair], divmod(way, most)
+        return PairTable((a, b), (self.grains[a][one], self.grains[b][other]), float(self.cells[pair, way]))
+
+
+def noisy_cells(rows: Array, columns: Array) -> Array:
+    """How many cells' noise a joint of so many rows and columns is left with.
+
+    Of the L1 norm of its cells' noise, an estimate of rank r keeps that of about r(rows + columns) free numbers, spread
+    over all cells: √(cells · free).
+    """
+    free = np.minimum((rows - 1) * (columns - 1), _RANK * (rows + columns - 2))
+    return np.asarray(np.sqrt(rows * columns * free))
+
+
+def unexplained(scores: Array, pairs: Sequence[Pair], clean: Mapping[str, Array], total: float) -> Array:
+    """Scores of pairs, less what follows from others: a column that another one all but determines needs no other tie.
+
+    Where B follows A in all but a share q of the rows, their score falls short of its largest value, 1 - Σp² over B's
+    codes, by that share of it. B's dependence on any X is then known from (A, X) and (A, B) up to about as much. The
+    columns that determine others are not themselves left to others, nor are pairs that are half determined: such joints
+    have few cells that are not empty, and the noise of a detour by way of others would fill them.
+
+    Args:
+        scores: In rows, shape (pairs,); of all pairs of columns.
+        pairs: The pairs.
+        clean: Released one-way counts.
+        total: Number of rows.
+    """
+    largest = {name: total - float((counts**2).sum()) / total for name, counts in clean.items()}
+    short = [
+        (max(largest[end] - score, 0.0), end, start)
+        for pair, score in zip(pairs, scores.tolist(), strict=True)
+        for end, start in (pair, pair[::-1])
+    ]
+    follows: dict[str, tuple[str, float]] = {}
+    leaders: set[str] = set()
+    for gap, end, start in sorted(short):
+        if end not in follows and end not in leaders and start not in follows:
+            follows[end] = start, gap
+            leaders.add(start)
+    left = scores.copy()
+    for index, pair in enumerate(pairs):
+        if left[index] < _STRONG * min(largest[name] for name in pair):
+            left[index] = min([left[index], *(follows[name][1] for name in pair if name in follows)])
+    return left
