@@ -15,6 +15,8 @@ from privbench_core.models.grains import Grain, grains
 
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
+_STEEP = 3.0  # how much more of a strong dependence merged codes lose: (1 - strength) to the power of minus this
+_CERTAIN = 0.99  # strength that counts as determined
 _STRONG = 0.5  # of a score's largest value
 _RANK = 1.5  # of what a joint usually has over the product of its marginals
 
@@ -41,21 +43,27 @@ class Candidates:
     Attributes:
         pairs: The pairs.
         grains: Column -> ways to merge its codes.
-        kept: Share of a pair's dependence that each way shows, shape (pairs, ways); ways that there are not show none.
+        useful: Error that each way takes away but for noise, in rows, shape (pairs, ways); 0 for ways there are not.
         cells: `noisy_cells` of each way, shape (pairs, ways).
     """
 
     pairs: Sequence[Pair]
     grains: Mapping[str, Sequence[Grain]]
-    kept: Array
+    useful: Array
     cells: Array
 
     @classmethod
-    def of(cls, pairs: Sequence[Pair], clean: Mapping[str, Array], ordered: Mapping[str, int]) -> Candidates:
+    def of(
+        cls, pairs: Sequence[Pair], scores: Array, clean: Mapping[str, Array], ordered: Mapping[str, int]
+    ) -> Candidates:
         """All ways to measure ``pairs``.
+
+        What merged codes lose of a dependence grows with its strength: where a column all but determines another one,
+        groups of codes tell little of what codes tell.
 
         Args:
             pairs: Pairs of columns that have more than one code each.
+            scores: Of the pairs, in rows.
             clean: Released one-way counts of the columns.
             ordered: Column -> how many of its leading codes are intervals, in order; columns it lacks are lists.
         """
@@ -63,16 +71,19 @@ class Candidates:
         ways = {name: grains(clean[name], ordered.get(name, 0)) for name in names}
         most = max(map(len, ways.values()), default=1)
         place = {name: index for index, name in enumerate(names)}
-        number, kept = np.full((len(names), most), 2.0), np.zeros((len(names), most))
+        number, lost = np.full((len(names), most), 2.0), np.full((len(names), most), np.inf)
         for name, index in place.items():
             number[index, : len(ways[name])] = [grain.number for grain in ways[name]]
-            kept[index, : len(ways[name])] = [grain.kept for grain in ways[name]]
+            lost[index, : len(ways[name])] = [grain.lost for grain in ways[name]]
         first, second = (np.array([place[pair[side]] for pair in pairs], dtype=np.int64) for side in (0, 1))
         shape = (len(pairs), most * most)
         cells = noisy_cells(number[first][:, :, None], number[second][:, None, :])
-        return cls(
-            pairs, ways, (kept[first][:, :, None] * kept[second][:, None, :]).reshape(shape), cells.reshape(shape)
-        )
+        largest = np.array([_largest(clean[name]) for name in names])
+        strength = np.clip(scores / np.maximum(np.minimum(largest[first], largest[second]), 1.0), 0.0, _CERTAIN)
+        more = ((1 - strength) ** -_STEEP)[:, None]
+        kept = [np.maximum(1 - more * lost[side], 0.0) for side in (first, second)]
+        useful = scores[:, None, None] * kept[0][:, :, None] * kept[1][:, None, :]
+        return cls(pairs, ways, useful.reshape(shape), cells.reshape(shape))
 
     def table(self, pair: int, way: int) -> PairTable:
         """One way to measure one pair, by their indices."""
@@ -91,7 +102,7 @@ def noisy_cells(rows: Array, columns: Array) -> Array:
     return np.asarray(np.sqrt(rows * columns * free))
 
 
-def unexplained(scores: Array, pairs: Sequence[Pair], clean: Mapping[str, Array], total: float) -> Array:
+def unexplained(scores: Array, pairs: Sequence[Pair], clean: Mapping[str, Array]) -> Array:
     """Scores of pairs, less what follows from others: a column that another one all but determines needs no other tie.
 
     Where B follows A in all but a share q of the rows, their score falls short of its largest value, 1 - Σp² over B's
@@ -103,9 +114,8 @@ def unexplained(scores: Array, pairs: Sequence[Pair], clean: Mapping[str, Array]
         scores: In rows, shape (pairs,); of all pairs of columns.
         pairs: The pairs.
         clean: Released one-way counts.
-        total: Number of rows.
     """
-    largest = {name: total - float((counts**2).sum()) / total for name, counts in clean.items()}
+    largest = {name: _largest(counts) for name, counts in clean.items()}
     short = [
         (max(largest[end] - score, 0.0), end, start)
         for pair, score in zip(pairs, scores.tolist(), strict=True)
@@ -122,3 +132,9 @@ def unexplained(scores: Array, pairs: Sequence[Pair], clean: Mapping[str, Array]
         if left[index] < _STRONG * min(largest[name] for name in pair):
             left[index] = min([left[index], *(follows[name][1] for name in pair if name in follows)])
     return left
+
+
+def _largest(counts: Array) -> float:
+    """Largest score of a pair with a column of these counts: what it is where the other column determines it."""
+    total = max(float(counts.sum()), 1.0)
+    return total - float((counts**2).sum()) / total

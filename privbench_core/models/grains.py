@@ -27,12 +27,12 @@ class Grain:
     Attributes:
         groups: Group of each code, shape (codes,); groups are dense, 0 to ``number - 1``.
         number: Number of groups, at least 2 unless there is but one code.
-        kept: Expected share of a dependence that groups still show.
+        lost: Expected share of a weak dependence that groups do not show.
     """
 
     groups: Numbers
     number: int
-    kept: float
+    lost: float
 
 
 def grains(counts: Array, ordered: int = 0) -> list[Grain]:
@@ -53,7 +53,7 @@ def grains(counts: Array, ordered: int = 0) -> list[Grain]:
         groups = _groups(shares, ordered, least)
         number = int(groups.max()) + 1
         if number not in found and number > min(len(counts) - 1, 1):
-            found[number] = Grain(groups, number, _kept(shares, groups, ordered))
+            found[number] = Grain(groups, number, _lost(shares, groups, ordered))
     return list(found.values())
 
 
@@ -88,9 +88,8 @@ def _cut(shares: Array, least: float) -> Numbers:
     return np.asarray(np.unique(part, return_inverse=True)[1], dtype=np.int64)
 
 
-def _kept(shares: Array, groups: Numbers, ordered: int) -> float:
+def _lost(shares: Array, groups: Numbers, ordered: int) -> float:
     held = np.bincount(groups, shares)
     merged = np.bincount(groups) > 1
     among = np.bincount(groups[:ordered], minlength=len(held)) > 0
-    lost = _LOST_ORDERED * (held[merged & among] ** 2).sum() + _LOST_LISTED * held[merged & ~among].sum()
-    return float(max(0.0, 1.0 - lost))
+    return float(_LOST_ORDERED * (held[merged & among] ** 2).sum() + _LOST_LISTED * held[merged & ~among].sum())

@@ -99,7 +99,7 @@ class PairwiseFit:
     """
 
     score_share: float = 0.08
-    noise_factor: float = 0.33
+    noise_factor: float = 0.28
     max_pairs: int = 400
 
     def fit(self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]) -> Leaf:
@@ -123,12 +123,13 @@ class PairwiseFit:
             return _leaf(self._again(curator, one_way, price), {})
         scores = pair_scores(curator, clean, pairs, price.share(for_scores))
         rest = price.share(1 - for_scores)
-        candidates = Candidates.of(pairs, clean, ordered)
-        useful = unexplained(scores, pairs, clean, one_way.total)[:, None] * candidates.kept
+        candidates = Candidates.of(pairs, unexplained(scores, pairs, clean), clean, ordered)
 
         def promise(share: float) -> float:
             """Expected L1 error over all pairs if ``share`` of the rest goes to joints."""
-            gain = self.choose(curator, useful, candidates.cells, rest.share(share)).gain if share > 0 else 0.0
+            gain = (
+                self.choose(curator, candidates.useful, candidates.cells, rest.share(share)).gain if share > 0 else 0.0
+            )
             left = second_look(curator, one_way, rest.share(1 - share)).noise if share < 1 else _noise(one_way)
             return _ABSOLUTE * left * (len(clean) - 1) - gain
 
@@ -136,7 +137,7 @@ class PairwiseFit:
         better = self._again(curator, one_way, rest.share(1 - share)) if share < 1 else one_way
         if share == 0:
             return _leaf(better, {})
-        tables = self.choose(curator, useful, candidates.cells, rest.share(share)).tables(candidates)
+        tables = self.choose(curator, candidates.useful, candidates.cells, rest.share(share)).tables(candidates)
         return _leaf(better, self.measure(curator, tables, better.clean(), rest.share(share)))
 
     def _telling_share(self, curator: Curator, pairs: Sequence[Pair], total: float, price: Price) -> float | None:
@@ -170,8 +171,8 @@ class PairwiseFit:
             return {}
         scores = pair_scores(curator, clean, pairs, price.share(for_scores))
         rest = price.share(1 - for_scores)
-        candidates = Candidates.of(pairs, clean, ordered)
-        chosen = self.choose(curator, scores[:, None] * candidates.kept, candidates.cells, rest)
+        candidates = Candidates.of(pairs, scores, clean, ordered)
+        chosen = self.choose(curator, candidates.useful, candidates.cells, rest)
         return self.measure(curator, chosen.tables(candidates), clean, rest)
 
     def hopeless(self, curator: Curator, candidates: Sequence[Pair], total: float, price: Price) -> bool:

@@ -108,10 +108,10 @@ class GroupFit:
         if not candidates or self.pairs.hopeless(part, candidates, one_way.total, for_scores):
             return GroupClass(marginals)
         scores = pair_scores(part, {**of_two, **clean}, candidates, for_scores)
-        ways = Candidates.of(candidates, {**of_two, **clean}, ordered)
+        ways = Candidates.of(candidates, scores, {**of_two, **clean}, ordered)
         useful = self._useful(part, own, three, rest.share(self.trios))
         for_trios, rest = rest.share(self.trios), rest.share(1 - self.trios) if useful else rest
-        tables = self.pairs.choose(part, scores[:, None] * ways.kept, ways.cells, rest).tables(ways)
+        tables = self.pairs.choose(part, ways.useful, ways.cells, rest).tables(ways)
         kinds = [[table for table in tables if table.pair in kind] for kind in pairs.kinds]
         weights = [sum(table.cells ** (2 / 3) for table in kind) for kind in kinds]
         joints: list[dict[Pair, Array]] = []

@@ -147,4 +147,4 @@ def groups_step(schema: Schema, key: ForeignKey, price: Price, fit: GroupFit) ->
     reads = deciding_tables(schema, key.child, key.parent)
     parameters = {"key": repr(key), "fit": repr(fit), "stability": stability(schema, key.child)}
     inputs = (*profiles, fanout_key(key))
-    return Step(("model", key.child), StepKind.MODEL, key.child, inputs, reads, price, run, parameters)
+    return Step(("model", key.child), StepKind.MODEL, key.child, inputs, reads, price, run, parameters, version="2")

@@ -44,4 +44,4 @@ def model_step(schema: Schema, table: Table, price: Price, grow: Grow, parameter
 
     reads = deciding_tables(schema, table.name) if table.attributes else ()
     own = {**parameters, "keys": repr(table.foreign_keys)}
-    return Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), reads, price, run, own)
+    return Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), reads, price, run, own, version="2")
