@@ -48,9 +48,23 @@ class Coder:
         """Codes of plain integers that never were a column (group sizes, row positions)."""
         return self.encode(pa.chunked_array([pa.array(numbers)]))
 
+    @property
+    def shares(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The code of each cell, and its share of the rows of that code."""
+        if self.binning is None:
+            return np.arange(self.codec.size), np.ones(self.codec.size)
+        return np.array(self.binning.code_of), np.array(self.binning.weights)
+
     def decode(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
         """Values for ``codes``: cells by their released weights, uniform inside a cell."""
-        cells = codes if self.binning is None else self.binning.expand(codes, rng)
+        return self.values(self.cells(codes, rng), rng)
+
+    def cells(self, codes: Codes, rng: np.random.Generator) -> Codes:
+        """Cells for ``codes``, by their released weights."""
+        return codes if self.binning is None else self.binning.expand(codes, rng)
+
+    def values(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
+        """Values for ``cells``, uniform inside each."""
         blocks = [cells[start : start + _BLOCK] for start in range(0, max(len(cells), 1), _BLOCK)]
         return pa.concat_arrays([self.codec.decode(block.astype(np.int32), rng) for block in blocks])
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.domain.codec import Codes
-from privbench_core.domain.codecs import interval_codec
 from privbench_core.domain.coder import Coder, ordered_codes
+from privbench_core.domain.intervals import interval_codec
 from privbench_core.linking.choice import Choice, Level, pick_parents
 from privbench_core.linking.presence import present_or_not
 from privbench_core.models.conditional import Tie, draw_column

@@ -17,7 +17,6 @@ Array = NDArray[np.float64]
 Pair = tuple[str, str]
 _STEEP = 3.0  # how much more of a strong dependence merged codes lose: (1 - strength) to the power of minus this
 _CERTAIN = 0.99  # strength that counts as determined
-_STRONG = 0.5  # of a score's largest value
 _RANK = 1.5  # of what a joint usually has over the product of its marginals
 
 
@@ -100,38 +99,6 @@ def noisy_cells(rows: Array, columns: Array) -> Array:
     """
     free = np.minimum((rows - 1) * (columns - 1), _RANK * (rows + columns - 2))
     return np.asarray(np.sqrt(rows * columns * free))
-
-
-def unexplained(scores: Array, pairs: Sequence[Pair], clean: Mapping[str, Array]) -> Array:
-    """Scores of pairs, less what follows from others: a column that another one all but determines needs no other tie.
-
-    Where B follows A in all but a share q of the rows, their score falls short of its largest value, 1 - Σp² over B's
-    codes, by that share of it. B's dependence on any X is then known from (A, X) and (A, B) up to about as much. The
-    columns that determine others are not themselves left to others, nor are pairs that are half determined: such joints
-    have few cells that are not empty, and the noise of a detour by way of others would fill them.
-
-    Args:
-        scores: In rows, shape (pairs,); of all pairs of columns.
-        pairs: The pairs.
-        clean: Released one-way counts.
-    """
-    largest = {name: _largest(counts) for name, counts in clean.items()}
-    short = [
-        (max(largest[end] - score, 0.0), end, start)
-        for pair, score in zip(pairs, scores.tolist(), strict=True)
-        for end, start in (pair, pair[::-1])
-    ]
-    follows: dict[str, tuple[str, float]] = {}
-    leaders: set[str] = set()
-    for gap, end, start in sorted(short):
-        if end not in follows and end not in leaders and start not in follows:
-            follows[end] = start, gap
-            leaders.add(start)
-    left = scores.copy()
-    for index, pair in enumerate(pairs):
-        if left[index] < _STRONG * min(largest[name] for name in pair):
-            left[index] = min([left[index], *(follows[name][1] for name in pair if name in follows)])
-    return left
 
 
 def _largest(counts: Array) -> float:

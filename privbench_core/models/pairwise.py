@@ -19,9 +19,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.models.candidates import Candidates, PairTable, unexplained
+from privbench_core.models.candidates import Candidates, PairTable
 from privbench_core.models.estimate import combine, onto_simplex
-from privbench_core.models.joints import estimated_joint
+from privbench_core.models.joints import NoisyTable, estimated_joints
 from privbench_core.models.nodes import Leaf
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
@@ -123,7 +123,7 @@ class PairwiseFit:
             return _leaf(self._again(curator, one_way, price), {})
         scores = pair_scores(curator, clean, pairs, price.share(for_scores))
         rest = price.share(1 - for_scores)
-        candidates = Candidates.of(pairs, unexplained(scores, pairs, clean), clean, ordered)
+        candidates = Candidates.of(pairs, scores, clean, ordered)
 
         def promise(share: float) -> float:
             """Expected L1 error over all pairs if ``share`` of the rest goes to joints."""
@@ -209,18 +209,13 @@ class PairwiseFit:
         """Joint probabilities: measured, rid of noise, fitted to the marginals, spread over codes, never zero."""
         total = _total(clean)
         weights = np.array([table.cells for table in tables]) ** (2 / 3)  # least sum of expected L1 errors
-        joints = {}
+        measured = {}
         for table, share in zip(tables, (weights / weights.sum()).tolist(), strict=True):
             a, b = table.pair
             groups = (table.grains[0].groups, table.grains[1].groups)
             noisy = curator.measure(f"{a} x {b}", [Marginal((a, b), groups)], price.share(share))
-            first, second = (
-                np.bincount(of, clean[name]).astype(float) for of, name in zip(groups, (a, b), strict=True)
-            )
-            joint = estimated_joint(noisy.values[0], first, second, noisy.sigma)[np.ix_(*groups)]
-            within = [_within(clean[name], of) for of, name in zip(groups, (a, b), strict=True)]
-            joints[a, b] = joint * np.outer(*within) / total
-        return joints
+            measured[a, b] = NoisyTable(noisy.values[0], noisy.sigma, groups)
+        return {pair: joint / total for pair, joint in estimated_joints(measured, clean).items()}
 
     def _again(self, curator: Curator, one_way: OneWay, price: Price) -> OneWay:
         """Some one-way marginals measured once more and averaged with what is known."""
@@ -322,13 +317,6 @@ def _largest_noise(curator: Curator, candidates: int, price: Price) -> float:
     each = curator.sigma([Distances(((((), reference),),) * candidates)], price) / 2
     m = max(candidates, 2)
     return each * (math.log(m) / math.sqrt(2) if price.measure is Measure.PURE else math.sqrt(2 * math.log(m)))
-
-
-def _within(counts: Array, groups: NDArray[np.int64]) -> Array:
-    """Share of each code in its group."""
-    held = np.bincount(groups, counts)
-    alike = 1 / np.bincount(groups)  # of a group without rows
-    return np.where(held[groups] > 0, counts / np.maximum(held, np.finfo(float).tiny)[groups], alike[groups])
 
 
 def _total(clean: Mapping[str, Array]) -> float:

@@ -142,20 +142,6 @@ def merged_at_random(columns: tuple[str, ...], view: CodedView, seed: int) -> Ma
     return Marginal(columns, tuple(np.unique(groups, return_inverse=True)[1] for groups in drawn))
 
 
-def merged_at_random(columns: tuple[str, ...], view: CodedView, seed: int) -> Marginal:
-    """A marginal over groups of codes, with as many groups as chance would have it."""
-    rng = np.random.default_rng(seed)
-    drawn = (rng.integers(0, 1 + view.sizes[name] // 2, view.sizes[name]) for name in columns)
-    return Marginal(columns, tuple(np.unique(groups, return_inverse=True)[1] for groups in drawn))
-
-
-def merged_at_random(columns: tuple[str, ...], view: CodedView, seed: int) -> Marginal:
-    """A marginal over groups of codes, with as many groups as chance would have it."""
-    rng = np.random.default_rng(seed)
-    drawn = (rng.integers(0, 1 + view.sizes[name] // 2, view.sizes[name]) for name in columns)
-    return Marginal(columns, tuple(np.unique(groups, return_inverse=True)[1] for groups in drawn))
-
-
 def _part(view: CodedView, size: int) -> CodedView:
     return view.take(view.codes["size"] == size)
 

@@ -82,35 +82,3 @@ def test_merged_counts_are_those_of_merged_codes():
 def test_every_code_has_exactly_one_group(groups):
     with pytest.raises(InternalError, match="one group"):
         merge_codes(np.ones((2, 3), dtype=np.int64), [np.array(group_of) for group_of in groups])
-
-
-def test_merged_counts_are_those_of_merged_codes():
-    codes, weights = random_codes(200), np.random.default_rng(1).integers(0, 1 << 20, 200)
-    groups = {"a": np.array([0, 0, 0]), "b": np.array([2, 0, 1, 0]), "c": np.array([1, 0])}
-    merged = {name: groups[name][codes[name]].astype(np.int32) for name in SIZES}
-    for columns in (["a", "b", "c"], ["c", "b"], ["b"]):
-        fine = contingency(codes, SIZES, columns, weights)
-        coarse = contingency(merged, {"a": 1, "b": 3, "c": 2}, columns, weights)
-        np.testing.assert_array_equal(merge_codes(fine, [groups[name] for name in columns]), coarse)
-
-
-@pytest.mark.parametrize("groups", [[[0, 1]], [[0, 1], [0, 1]], [[0, 1], [0, 1, 2, 3]], [[0, 1], [0, -1, 1]]])
-def test_every_code_has_exactly_one_group(groups):
-    with pytest.raises(InternalError, match="one group"):
-        merge_codes(np.ones((2, 3), dtype=np.int64), [np.array(group_of) for group_of in groups])
-
-
-def test_merged_counts_are_those_of_merged_codes():
-    codes, weights = random_codes(200), np.random.default_rng(1).integers(0, 1 << 20, 200)
-    groups = {"a": np.array([0, 0, 0]), "b": np.array([2, 0, 1, 0]), "c": np.array([1, 0])}
-    merged = {name: groups[name][codes[name]].astype(np.int32) for name in SIZES}
-    for columns in (["a", "b", "c"], ["c", "b"], ["b"]):
-        fine = contingency(codes, SIZES, columns, weights)
-        coarse = contingency(merged, {"a": 1, "b": 3, "c": 2}, columns, weights)
-        np.testing.assert_array_equal(merge_codes(fine, [groups[name] for name in columns]), coarse)
-
-
-@pytest.mark.parametrize("groups", [[[0, 1]], [[0, 1], [0, 1]], [[0, 1], [0, 1, 2, 3]], [[0, 1], [0, -1, 1]]])
-def test_every_code_has_exactly_one_group(groups):
-    with pytest.raises(InternalError, match="one group"):
-        merge_codes(np.ones((2, 3), dtype=np.int64), [np.array(group_of) for group_of in groups])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.models.candidates import Candidates, noisy_cells, unexplained
+from privbench_core.models.candidates import Candidates, noisy_cells
 
 
 def test_cells_of_a_joint_are_those_that_low_rank_leaves_noise_in():
@@ -12,37 +12,38 @@ def test_cells_of_a_joint_are_those_that_low_rank_leaves_noise_in():
     assert wide == pytest.approx(np.sqrt(2500 * 1.5 * 98))  # of 49 · 49
 
 
+WEAK = np.array([50.0, 50.0])
+TWO = {"k": np.array([600.0, 390.0, 6.0, 4.0]), "x": np.full(40, 25.0)}
+
+
+def numbers_of(candidates, pair):
+    """How many groups of each column the ways to measure a pair have -> useful."""
+    ways = [way for way in range(candidates.cells.shape[1]) if candidates.useful[pair, way] > 0]
+    tables = [candidates.table(pair, way) for way in ways]
+    return {
+        (a.number, b.number): candidates.useful[pair, way]
+        for way, (a, b) in zip(ways, (table.grains for table in tables), strict=True)
+    }
+
+
 def test_a_table_says_how_both_columns_are_merged_and_what_is_left():
-    clean = {"k": np.array([600.0, 395.0, 5.0]), "x": np.full(40, 25.0)}
-    candidates = Candidates.of([("k", "x"), ("x", "k")], clean, {"x": 40})
-    ways = candidates.cells.shape[1]
-    tables = [[candidates.table(pair, way) for way in range(ways) if candidates.kept[pair, way] > 0] for pair in (0, 1)]
-    sizes = [{tuple(grain.number for grain in table.grains) for table in those} for those in tables]
-    assert (3, 40) in sizes[0] and (2, 8) in sizes[0]
-    assert sizes[1] == {size[::-1] for size in sizes[0]}
-    for table in tables[0]:
-        numbers = [np.array([float(grain.number)]) for grain in table.grains]
-        assert table.cells == pytest.approx(noisy_cells(*numbers)[0])
+    candidates = Candidates.of([("k", "x"), ("x", "k")], WEAK, TWO, {"x": 40})
+    useful = numbers_of(candidates, 0)
+    assert {(4, 40), (3, 8), (4, 12)} <= set(useful)
+    assert numbers_of(candidates, 1) == {size[::-1]: value for size, value in useful.items()}
+    assert useful[4, 40] == max(useful.values()) == 50
+    assert useful[4, 12] > useful[4, 8] > useful[3, 8]
+    for way in range(candidates.cells.shape[1]):
+        table = candidates.table(0, way) if candidates.useful[0, way] > 0 else candidates.table(0, 0)
+        rows, columns = (np.array([float(grain.number)]) for grain in table.grains)
         assert table.pair == ("k", "x")
-    assert candidates.kept.max() == 1
+        assert table.cells == pytest.approx(noisy_cells(rows, columns)[0])
 
 
-CLEAN = {name: np.full(4, 250.0) for name in "abc"} | {"d": np.array([500.0, 500.0])}
-PAIRS = [("a", "b"), ("a", "c"), ("b", "c"), ("a", "d"), ("b", "d")]
+def test_merging_loses_more_of_a_strong_dependence():
+    def kept(score: float, size: tuple[int, int]) -> float:
+        candidates = Candidates.of([("k", "x")], np.array([score]), TWO, {"x": 40})
+        return numbers_of(candidates, 0).get(size, 0.0) / score
 
-
-def test_a_column_that_follows_another_is_left_to_it():
-    left = unexplained(np.array([740.0, 200.0, 190.0, 5.0, 4.0]), PAIRS, CLEAN, 1000.0)
-    assert left.tolist()[:2] == [740.0, 200.0] or left.tolist()[0::2][:2] == [740.0, 190.0]
-    assert sorted(left.tolist())[2:] == pytest.approx([10.0, *sorted((740.0, left[1] if left[1] > 10 else left[2]))])
-    assert left[3:].tolist() == [5.0, 4.0]
-
-
-def test_without_such_columns_scores_stay_what_they_are():
-    scores = np.array([300.0, 200.0, 190.0, 5.0, -4.0])
-    np.testing.assert_array_equal(unexplained(scores, PAIRS, CLEAN, 1000.0), scores)
-
-
-def test_columns_that_all_determine_each_other_are_all_measured():
-    scores = np.array([740.0, 745.0, 735.0, 490.0, 485.0])
-    np.testing.assert_array_equal(unexplained(scores, PAIRS, CLEAN, 1000.0), scores)
+    assert kept(10.0, (4, 12)) > kept(50.0, (4, 12)) > kept(400.0, (4, 12)) == 0
+    assert kept(400.0, (4, 40)) == 1

@@ -12,18 +12,17 @@ def by_number(counts, ordered=0):
 
 @pytest.mark.parametrize("ordered", [0, 1, 7, 12])
 @pytest.mark.parametrize("seed", range(5))
-def test_each_way_merges_fewer_codes_and_keeps_more_than_the_one_before(ordered, seed):
+def test_each_way_merges_fewer_codes_and_loses_less_than_the_one_before(ordered, seed):
     counts = np.random.default_rng(seed).gamma(0.3, 1000, 12)
     found = grains(counts, ordered)
     assert [grain.number for grain in found] == sorted({grain.number for grain in found})
     for grain in found:
         assert set(grain.groups.tolist()) == set(range(grain.number))
-        assert 0 <= grain.kept <= 1
         assert (np.diff(grain.groups[:ordered]) >= 0).all()  # groups of an ordered column are intervals
         assert not set(grain.groups[:ordered].tolist()) & set(grain.groups[ordered:].tolist())  # NULL joins no interval
-    assert [grain.kept for grain in found] == sorted(grain.kept for grain in found)
+    assert [grain.lost for grain in found] == sorted((grain.lost for grain in found), reverse=True)
     assert found[-1].number == 12
-    assert found[-1].kept == 1
+    assert found[-1].lost == 0
     np.testing.assert_array_equal(found[-1].groups, np.arange(12))
 
 
@@ -36,13 +35,13 @@ def test_neighbours_are_merged_into_groups_of_like_weight_and_what_is_common_sta
 def test_rare_values_of_a_list_share_the_last_group():
     found = by_number([500, 3, 400, 2, 5])
     assert found[3].groups.tolist() == [0, 2, 1, 2, 2]
-    assert found[3].kept == pytest.approx(1 - 2 * 10 / 910)
+    assert found[3].lost == pytest.approx(2 * 10 / 910)
 
 
 def test_a_smooth_dependence_survives_merging_better_than_a_listed_one():
     even = np.full(64, 100.0)
     ordered, listed = (by_number(even, ordered) for ordered in (64, 0))
-    assert ordered[16].kept == pytest.approx(1 - 4 / 16)
+    assert ordered[16].lost == pytest.approx(4 / 16)
     assert set(listed) == {64}  # all are rare, or none
 
 
