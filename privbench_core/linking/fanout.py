@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from privbench_core.domain.binning import merge_cells
 from privbench_core.domain.coder import Coder, ordered_codes
 from privbench_core.domain.group_sizes import GroupSizeCodec
+from privbench_core.domain.simplex import onto_simplex
 from privbench_core.linking.presence import present_or_not
-from privbench_core.models.estimate import onto_simplex
 from privbench_core.models.nodes import REGION, Node, Sum
 from privbench_core.models.pairwise import OneWay, PairwiseFit
 from privbench_core.privacy.budget import Price

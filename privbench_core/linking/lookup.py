@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from privbench_core.domain.codec import Codes
 from privbench_core.domain.coder import Coder, ordered_codes
 from privbench_core.domain.intervals import interval_codec
+from privbench_core.domain.simplex import onto_simplex
 from privbench_core.linking.choice import Choice, Level, pick_parents
 from privbench_core.linking.presence import present_or_not
 from privbench_core.models.conditional import Tie, draw_column
-from privbench_core.models.estimate import mutual_information, onto_simplex
+from privbench_core.models.estimate import mutual_information
 from privbench_core.models.pairwise import OneWay, PairwiseFit
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Price

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from privbench_core.counts.contingency import merge_codes
-from privbench_core.models.estimate import fit_margins, onto_simplex
+from privbench_core.domain.simplex import onto_simplex
+from privbench_core.models.estimate import fit_margins
 from privbench_core.models.implied import Pair, Ways
 
 Array = NDArray[np.float64]

@@ -41,6 +41,7 @@ CASES = {
     "town, histograms, zCDP": (town, ZCDP, PAPER),
     "town, histograms, pure": (partial(town, learned=False), PURE, PAPER),
     "town, mostly noise": (town, NOISY, SPLITTING),
+    "town, mostly noise, pure": (partial(town, learned=False), Budget(0.5), SPLITTING),
     "shop, pairwise, zCDP": (shop, ZCDP, SPLITTING),
     "shop, histograms, pure": (partial(shop, learned=False), PURE, PAPER),
     "forum, pairwise, zCDP": (forum, ZCDP, SPLITTING),
@@ -196,6 +197,20 @@ def test_the_plans_tested_do_grow_sum_nodes(options: dict[str, object]) -> None:
     plan = PrivBench().plan(database.schema, ZCDP, options)
     _, trace, _ = record(plan, database, 0)
     assert all(trace.artifacts["model", name].data["summary"]["sum"] > 0 for name in ("household", "person"))
+
+
+@pytest.mark.parametrize("budget", [NOISY, Budget(0.5)], ids=["zCDP", "pure"])
+def test_noisy_plans_spend_on_marginals_what_joints_do_not_need(budget: Budget) -> None:
+    database = town(0, learned=False)
+    plan = PrivBench().plan(database.schema, budget, SPLITTING)
+    _, trace, _ = record(plan, database, 0)
+    for table in ("household", "person"):
+        charged = trace.charges["profile", table]
+        assert sum(price.amount for _, price in charged) == pytest.approx(plan.step(("profile", table)).price.amount)
+        labels = {label.split("/")[-1].split(",")[0] for label, _ in charged}
+        assert "dependence scores" not in labels
+        # Laplace noise: all in one look, once the number of rows is known. Gaussian noise: twice, at no loss.
+        assert ("one-way again" in labels, "rows" in labels) == ((False, True) if budget.delta == 0 else (True, False))
 
 
 @pytest.mark.parametrize("budget", [ZCDP, CLOSE], ids=["zCDP", "pure"])

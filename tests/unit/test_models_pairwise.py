@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privbench_core.models.nodes import Leaf
-from privbench_core.models.pairwise import OneWay, PairwiseFit, pair_scores, second_look
+from privbench_core.models.pairwise import OneWay, PairwiseFit, clear_scores, pair_scores, second_look
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.queries import Marginal
@@ -185,29 +185,47 @@ def test_scores_cost_more_where_they_would_say_little_and_nothing_where_they_are
     assert dear == pytest.approx([0.0, 3 * usual, usual])
 
 
-def test_a_wide_pair_is_measured_over_groups_of_codes_where_they_are_in_order():
+def test_scores_of_independent_columns_are_nothing_beyond_the_noise_of_their_marginals():
     rng = np.random.default_rng(3)
-    x = rng.integers(0, 60, 8000)
-    y = np.minimum(60 * rng.random(8000) ** (0.6 + x / 60), 59)
-    codes, sizes, price = (
-        {"x": x.astype(np.int32), "y": y.astype(np.int32)},
-        {"x": 60, "y": 60},
-        Price(Measure.ZCDP, 1e-3),
+    codes = {name: rng.integers(0, SIZES[name], 6000).astype(np.int32) for name in SIZES}
+    pairs = [("a", "b"), ("a", "c"), ("b", "c")]
+    curator, _ = curator_of(codes, SIZES)
+    exact = one_way_of(codes, SIZES)
+    noisy = OneWay.alike({n: c + rng.normal(0, 300, len(c)) for n, c in exact.counts.items()}, 300.0)
+    plain = pair_scores(curator, noisy.clean(), pairs, PLENTY.share(0.4))
+    assert plain.min() > 200
+    assert clear_scores(curator, noisy, pairs, PLENTY.share(0.4)).max() < 0.5 * plain.max()
+    dependent, _ = curator_of(planted(), SIZES)
+    found = clear_scores(dependent, one_way_of(planted(), SIZES), [("a", "b"), ("a", "c")], PLENTY.share(0.4))
+    assert found[0] == pytest.approx(
+        pair_scores(dependent, one_way_of(planted(), SIZES).clean(), pairs[:1], PLENTY.share(0.4))[0]
     )
-    curators = [curator_of(codes, sizes, price)[0] for _ in range(2)]
-    one_way = one_way_of(codes, sizes, sigma=10.0)
-    ordered, listed = (PairwiseFit().fit(c, one_way, price, o) for c, o in zip(curators, (sizes, {}), strict=True))
-    assert not listed.pairs  # cells of 60 x 60 codes are too dear
-    (joint,) = ordered.pairs.values()
-    odds = joint / np.outer(ordered.marginals["x"], ordered.marginals["y"])
-    rows = np.unique(odds.round(9), axis=0, return_inverse=True)[1]
-    assert 1 < rows.max() < 30
-    assert (np.diff(rows) != 0).sum() == rows.max()  # groups are intervals
-    truth = joint_of(codes, sizes, "x", "y")
-    apart = np.outer(truth.sum(axis=1), truth.sum(axis=0))
-    assert np.abs(_blocks(joint) - _blocks(truth)).sum() < 0.3 * np.abs(_blocks(apart) - _blocks(truth)).sum()
+    assert found[1] < 0.1 * found[0]
 
 
-def _blocks(joint):
-    """Sums over 12 by 12 codes."""
-    return joint.reshape(5, 12, 5, 12).sum(axis=(1, 3))
+@pytest.mark.parametrize("measure", list(Measure))
+def test_dependences_are_looked_for_where_rows_and_price_are_many(measure):
+    curator, account = curator_of(planted(100), SIZES)
+
+    def promising(total, amount, codes=(6, 6, 6, 6, 6)):
+        return PairwiseFit().promising(curator, codes, total, Price(measure, amount), 0.5)
+
+    amounts = (0.2, 3.2) if measure is Measure.PURE else (0.0005, 0.1)
+    assert [promising(total, amounts[0]) for total in (10.0, 500.0, 100_000.0)] == [False, False, True]
+    assert [promising(2000.0, amount) for amount in amounts] == [False, True]
+    assert not promising(5000.0, amounts[0], (90, 90, 90, 90))
+    assert not promising(-300.0, amounts[0])
+    assert not promising(1e9, amounts[1], (8, 1, 1))  # no pair at all
+    assert account.spent.amount == 0
+
+
+def test_the_noise_of_the_number_of_rows_is_that_of_its_average():
+    rng = np.random.default_rng(0)
+    draws = [
+        OneWay(
+            {"a": 100 + rng.normal(0, 3, 4), "b": 200 + rng.normal(0, 9, 2)},
+            {"a": np.full(4, 3.0), "b": np.full(2, 9.0)},
+        )
+        for _ in range(2000)
+    ]
+    assert draws[0].total_sigma == pytest.approx(np.std([one_way.total for one_way in draws]), rel=0.08)

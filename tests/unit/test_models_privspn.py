@@ -170,3 +170,18 @@ def test_one_way_counts_come_by_name():
     found = measure_one_way(curator, ["x", "a"], PLENTY)
     assert list(found.counts) == ["x", "a"]
     assert found.counts["a"].tolist() == np.bincount(codes["a"], minlength=3).tolist()
+
+
+def test_rows_are_not_split_where_no_columns_depend_on_each_other():
+    rng = np.random.default_rng(0)
+    sizes = {"a": 4, "b": 5, "c": 3}
+    codes = {name: rng.integers(0, size, 30_000).astype(np.int32) for name, size in sizes.items()}
+    price = Price(Measure.ZCDP, 0.01)
+    curator, _ = curator_of(codes, sizes, price)
+    network = PairwiseSPN({}, max_noise=1.0)
+    assert network._affordable(curator, one_way_of(codes, sizes), price)
+    found = network.find(curator, one_way_of(codes, sizes, 30.0), price)
+    assert isinstance(found, Price) or not isinstance(found, Sum)
+    codes["b"] = np.where(rng.random(30_000) < 0.7, codes["a"], codes["b"]).astype(np.int32)
+    curator, _ = curator_of(codes, sizes, price)
+    assert isinstance(network.find(curator, one_way_of(codes, sizes, 30.0), price), Sum)

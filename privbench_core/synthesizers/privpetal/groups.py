@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.domain.coder import Coder, ordered_codes
+from privbench_core.domain.simplex import onto_simplex
 from privbench_core.linking.fanout import SIBLINGS, Fanout, parent_column
 from privbench_core.models.candidates import Candidates
-from privbench_core.models.estimate import fit_margins, onto_simplex
+from privbench_core.models.estimate import fit_margins
 from privbench_core.models.members import GroupClass, Members
 from privbench_core.models.pairwise import PairwiseFit, pair_scores
 from privbench_core.models.privspn import measure_one_way
@@ -105,7 +106,7 @@ class GroupFit:
             candidates = [p for p in candidates if p not in pairs.between]
         for_scores, rest = price.share(self.scores), price.share(1 - self.scores - self.margins)
         three = one_way.total * shares[2]
-        if not candidates or self.pairs.hopeless(part, candidates, one_way.total, for_scores):
+        if not candidates or self.pairs.hopeless(part, len(candidates), one_way.total, for_scores):
             return GroupClass(marginals)
         scores = pair_scores(part, {**of_two, **clean}, candidates, for_scores)
         ways = Candidates.of(candidates, scores, {**of_two, **clean}, ordered)
