@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -229,3 +231,20 @@ def test_the_noise_of_the_number_of_rows_is_that_of_its_average():
         for _ in range(2000)
     ]
     assert draws[0].total_sigma == pytest.approx(np.std([one_way.total for one_way in draws]), rel=0.08)
+
+
+@pytest.mark.parametrize("ordered", [{"x": 60, "y": 60}, {}])
+def test_wide_columns_are_measured_over_intervals_where_noise_is_large_and_they_are_in_order(monkeypatch, ordered):
+    rng = np.random.default_rng(3)
+    x = rng.integers(0, 60, 8000)
+    y = np.minimum(60 * rng.random(8000) ** (0.6 + x / 60), 59)
+    codes, price = {"x": x.astype(np.int32), "y": y.astype(np.int32)}, Price(Measure.ZCDP, 0.01)
+    asked: list[Marginal] = []
+    evaluate = Marginal.evaluate
+    monkeypatch.setattr(Marginal, "evaluate", lambda self, view: asked.append(self) or evaluate(self, view))
+    curator, _ = curator_of(codes, {"x": 60, "y": 60}, price)
+    PairwiseFit().fit(curator, one_way_of(codes, {"x": 60, "y": 60}, sigma=10.0), price, ordered)
+    (table,) = (query for query in asked if query.columns == ("x", "y"))
+    assert all((np.diff(groups) >= 0).all() for groups in table.groups)
+    cells = math.prod(int(groups.max()) + 1 for groups in table.groups)
+    assert 1 < cells < 900 if ordered else cells == 3600
