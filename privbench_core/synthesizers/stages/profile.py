@@ -104,7 +104,7 @@ def measured_step(
         "stability": stability(schema, table.name),
     }
     key = ("profile", table.name)
-    return Step(key, StepKind.PROFILE, table.name, (), reads, price, run, {**own, **parameters}, version="3")
+    return Step(key, StepKind.PROFILE, table.name, (), reads, price, run, {**own, **parameters}, version="4")
 
 
 @dataclass(frozen=True)
