@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,11 @@ class Coder:
     def size(self) -> int:
         """Number of codes."""
         return self.codec.size if self.binning is None else self.binning.size
+
+    @property
+    def ordered(self) -> int:
+        """How many leading codes are intervals, in order; 0 for lists of values."""
+        return self.codec.ordered if self.binning is None else self.binning.ordered
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
         """Codes of ``values``, shape (n,)."""
@@ -71,3 +77,8 @@ class Coder:
         """The inverse of `to_dict`."""
         binning = description["binning"]
         return cls(codec_from_dict(description["codec"]), None if binning is None else Binning.from_dict(binning))
+
+
+def ordered_codes(coders: Mapping[str, Coder]) -> dict[str, int]:
+    """Columns with ordered codes -> how many of their leading codes are intervals, in order."""
+    return {name: coder.ordered for name, coder in coders.items() if coder.ordered}

@@ -12,25 +12,6 @@ _NOTHING = 1e-300  # a margin below this is empty, and stays so
 _MOST = 1e9  # by which one round may raise a cell
 
 
-def onto_simplex(noisy: Array, total: float, variances: Array | None = None) -> Array:
-    """The nearest array of non-negative numbers that add up to ``total``, same shape.
-
-    Args:
-        noisy: Any shape.
-        total: What to add up to.
-        variances: Of the noise, same shape, all positive: squared distances are divided by them. None for all alike.
-
-    >>> onto_simplex(np.array([3.0, -1.0, 1.0]), 2.0)
-    array([2., 0., 0.])
-    """
-    scales = np.ones(noisy.size) if variances is None else variances.ravel()
-    order = np.argsort(-noisy.ravel() / scales, kind="stable")
-    descending, scaled = noisy.ravel()[order], scales[order]
-    excess = (np.cumsum(descending) - total) / np.cumsum(scaled)
-    shift = excess[np.flatnonzero(descending > excess * scaled)[-1]]
-    return np.asarray(np.maximum(noisy - shift * scales.reshape(noisy.shape), 0.0))
-
-
 def fit_margins(joint: Array, margins: Sequence[tuple[tuple[int, ...], Array]], rounds: int) -> Array:
     """Iterative proportional fitting of ``joint`` to the given marginals.
 

@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from privbench_core.models.estimate import fit_margins, onto_simplex
+from privbench_core.counts.contingency import merge_codes
+from privbench_core.domain.simplex import onto_simplex
+from privbench_core.models.estimate import fit_margins
 from privbench_core.models.implied import Pair, Ways
 
 Array = NDArray[np.float64]
@@ -34,12 +36,14 @@ class NoisyTable:
     """Released counts of the cells of two columns.
 
     Attributes:
-        counts: Shape (size of the first, size of the second).
+        counts: Shape (size of the first, size of the second), or of their numbers of groups.
         sigma: Standard deviation of the noise of a cell.
+        groups: Group of each code of both columns, where groups were counted.
     """
 
     counts: Array
     sigma: float
+    groups: tuple[NDArray[np.int64], ...] = ()
 
 
 def estimated_joints(tables: Mapping[Pair, NoisyTable], clean: Mapping[str, Array]) -> dict[Pair, Array]:
@@ -52,13 +56,30 @@ def estimated_joints(tables: Mapping[Pair, NoisyTable], clean: Mapping[str, Arra
         tables: Measured with independent noise.
         clean: Clean counts of all columns, with one total.
     """
-    alone = {(a, b): estimated_joint(table, clean[a], clean[b]) for (a, b), table in tables.items()}
+    alone = {(a, b): _of_codes(table, clean[a], clean[b], []) for (a, b), table in tables.items()}
     ways = Ways(alone, clean)
     joints = {}
     for (a, b), table in tables.items():
         others = [ways.by_way_of(third, a, b) for third in ways.thirds(a, b)]
-        joints[a, b] = estimated_joint(table, clean[a], clean[b], others) if others else alone[a, b]
+        joints[a, b] = _of_codes(table, clean[a], clean[b], others) if others else alone[a, b]
     return joints
+
+
+def _of_codes(table: NoisyTable, first: Array, second: Array, others: Sequence[Array]) -> Array:
+    """`estimated_joint` of the groups that were counted, spread over their codes by the counts of these."""
+    if not table.groups:
+        return estimated_joint(table, first, second, others)
+    merged = [merge_codes(counts, [groups]) for counts, groups in zip((first, second), table.groups, strict=True)]
+    joint = estimated_joint(table, merged[0], merged[1], [merge_codes(other, table.groups) for other in others])
+    within = [_within(counts, groups) for counts, groups in zip((first, second), table.groups, strict=True)]
+    return np.asarray(joint[np.ix_(*table.groups)] * np.outer(*within))
+
+
+def _within(counts: Array, groups: NDArray[np.int64]) -> Array:
+    """Share of each code in its group."""
+    held = np.bincount(groups, counts)
+    alike = 1 / np.bincount(groups)  # of a group without rows
+    return np.where(held[groups] > 0, counts / np.maximum(held, _NOTHING)[groups], alike[groups])
 
 
 def estimated_joint(table: NoisyTable, first: Array, second: Array, others: Sequence[Array] = ()) -> Array:

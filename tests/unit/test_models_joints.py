@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.models.estimate import onto_simplex
+from privbench_core.domain.simplex import onto_simplex
 from privbench_core.models.joints import NoisyTable, estimated_joint, estimated_joints, low_rank
 
 
