@@ -23,6 +23,9 @@ import pyarrow as pa
 from privbench_core.domain.grid import Grid
 from privbench_core.domain.lengths import length_limit
 from privbench_core.evaluate.derived import (
+    BETWEEN,
+    IN_SET,
+    LENGTHS,
     form_column,
     has_form,
     integrity_frame,
@@ -30,6 +33,7 @@ from privbench_core.evaluate.derived import (
     siblings_column,
     type_column,
     unit_column,
+    witness_frame,
 )
 from privbench_core.schema.model import Column, ColumnType, Range, Scalar, Schema, Table, Values
 from privbench_core.source.arrow_types import arrow_type
@@ -38,6 +42,13 @@ if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
 
 _CELLS = 12_000_000
+# What looks at the values of a column one by one, and which of them stand for all; NULL always does.
+_ONE_BY_ONE = {
+    "expect_column_values_to_not_be_null": None,
+    "expect_column_values_to_be_between": BETWEEN,
+    "expect_column_values_to_be_in_set": IN_SET,
+    "expect_column_value_lengths_to_be_between": LENGTHS,
+}
 
 
 @dataclass(frozen=True)
@@ -89,9 +100,9 @@ def check_table(
     suite = integrity_suite(table, allow_empty=allow_empty)
     needed = [frozenset(_columns(expectation)) for expectation in suite]
     width = max(1, cells // max(1, tables[table.name].num_rows))
-    results: dict[int, ExpectationResult] = {}
+    results = _hold_for_witnesses(schema, table, tables, suite)
     # Those of the same columns come one after the other.
-    waiting = sorted(range(len(suite)), key=lambda place: sorted(needed[place]))
+    waiting = sorted((place for place in range(len(suite)) if place not in results), key=lambda p: sorted(needed[p]))
     while waiting:
         columns, part = needed[waiting[0]], waiting[:1]
         while len(part) < len(waiting) and len(columns | needed[waiting[len(part)]]) <= width:
@@ -101,6 +112,24 @@ def check_table(
         results |= zip(part, run_suite(table.name, frame, [suite[place] for place in part]), strict=True)
         waiting = waiting[len(part) :]
     return [results[place] for place in range(len(suite))]
+
+
+def _hold_for_witnesses(
+    schema: Schema, table: Table, tables: Mapping[str, pa.Table], suite: Sequence[Expectation]
+) -> dict[int, ExpectationResult]:
+    """Results by place in the suite of what can be seen to hold from a few values of each column.
+
+    Whatever looks at values one by one holds for all if it holds for each of them: looking at millions of values that
+    way takes minutes, and a frame with all of them gigabytes. What fails has still to be counted.
+    """
+    places = [place for place, expectation in enumerate(suite) if expectation.configuration.type in _ONE_BY_ONE]
+    asked: dict[str, set[str]] = {}
+    for place in places:
+        kind = _ONE_BY_ONE[suite[place].configuration.type]
+        asked.setdefault(_columns(suite[place])[0], set()).update([kind] if kind else [])
+    frame = witness_frame(schema, table, tables, asked)
+    found = run_suite(table.name, frame, [suite[place] for place in places])
+    return {place: result for place, result in zip(places, found, strict=True) if result.success}
 
 
 def failures(results: Mapping[str, Sequence[ExpectationResult]]) -> list[str]:

@@ -14,6 +14,7 @@ from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.counts.units import unit_numbers
@@ -132,6 +133,10 @@ def parent_rows(parent: pa.Table, child: pa.Table, key: ForeignKey) -> NDArray[n
     Returns:
         Row positions, shape (child rows,).
     """
+    if len(key.columns) == 1:
+        known = parent[key.parent_columns[0]].combine_chunks()
+        found = pc.index_in(child[key.columns[0]].cast(known.type), value_set=known, skip_nulls=True)
+        return np.asarray(found.fill_null(NO_PARENT).to_numpy(), dtype=np.int64)
     rows = parent.num_rows + child.num_rows
     index = np.zeros(rows, np.int64)
     has_key = np.ones(rows, bool)

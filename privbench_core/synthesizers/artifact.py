@@ -61,7 +61,7 @@ class Artifact:
 
 
 def verified(stored: bytes) -> memoryview:
-    """What stands behind the header; ReleaseError if these are not bytes that `Artifact.to_bytes` made, or no longer."""
+    """What stands behind the header; ReleaseError if `Artifact.to_bytes` did not make these bytes, or not so."""
     start = len(_MAGIC) + _DIGEST
     content = memoryview(stored)[start:]
     right = stored.startswith(_MAGIC) and blake2b(content, digest_size=_DIGEST).digest() == stored[len(_MAGIC) : start]
