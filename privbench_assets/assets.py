@@ -123,10 +123,11 @@ def _execute(
     receipt = None
     if step.kind is StepKind.PUBLISH:
         receipt = receipt_for(session.spec, runner.plan, session.workspace.ledger, runner.run)
+    chosen = {other.key for other in runner.plan.steps if _asset(session, other) in selected}
     if step.reads and not runner.released(step, releases):
-        chosen = {other.key for other in runner.plan.steps if _asset(session, other) in selected}
         session.require(epsilon, chosen, _made_before(session, epsilon, chosen))
     release = runner.execute(step, releases, receipt)
+    session.done(epsilon, step.key, chosen)
     return Made(release, sources, {"/".join(before): value.digest for before, value in releases.items()})
 
 
