@@ -88,7 +88,7 @@ class _Rest:
         self.read += value["bytes"]
         values = np.empty(shape, dtype)
         with pa.CompressedInputStream(pa.BufferReader(stored), _CODEC.name) as stream:
-            if stream.readinto(memoryview(values).cast("B")) != values.nbytes:
+            if stream.readinto(values.data.cast("B")) != values.nbytes:
                 raise ReleaseError(_DAMAGED)
         return values
 
