@@ -24,7 +24,7 @@ from privbench_core.source.arrow_types import arrow_type
 
 BETWEEN, IN_SET, LENGTHS = "between", "in set", "lengths"
 _LENGTHS = frozenset({ColumnType.TEXT, ColumnType.JSON})
-_BLOCK = 1 << 20  # texts whose form is looked at together
+_BLOCK = 1 << 20  # rows looked at together
 
 
 def integrity_frame(
@@ -80,6 +80,15 @@ def witness_frame(
     each = np.arange(longest)
     padded = {name: values.take(pa.array(np.minimum(each, len(values) - 1))) for name, values in found.items()}
     return _frame(pa.table(padded))
+
+
+def row_hashes(rows: pa.Table, number: int) -> NDArray[np.unsignedinteger[Any]]:
+    """A number below ``number`` for each row, the same for rows that are equal in all columns; shape (rows,)."""
+    hashes = np.empty(rows.num_rows, np.min_scalar_type(number))
+    for start in range(0, rows.num_rows, _BLOCK):
+        block = _frame(rows.slice(start, _BLOCK))
+        hashes[start : start + _BLOCK] = pd.util.hash_pandas_object(block, index=False).to_numpy() % number
+    return hashes
 
 
 def _witnesses(values: pa.ChunkedArray, asked: Collection[str]) -> pa.Array:

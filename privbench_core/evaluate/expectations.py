@@ -30,6 +30,7 @@ from privbench_core.evaluate.derived import (
     has_form,
     integrity_frame,
     reference_column,
+    row_hashes,
     siblings_column,
     type_column,
     unit_column,
@@ -108,8 +109,8 @@ def check_table(
         while len(part) < len(waiting) and len(columns | needed[waiting[len(part)]]) <= width:
             columns |= needed[waiting[len(part)]]
             part.append(waiting[len(part)])
-        frame = integrity_frame(schema, table, tables, columns)
-        results |= zip(part, run_suite(table.name, frame, [suite[place] for place in part]), strict=True)
+        judged = _judge(schema, table, tables, columns, [suite[place] for place in part], cells)
+        results |= zip(part, judged, strict=True)
         waiting = waiting[len(part) :]
     return [results[place] for place in range(len(suite))]
 
@@ -130,6 +131,39 @@ def _hold_for_witnesses(
     frame = witness_frame(schema, table, tables, asked)
     found = run_suite(table.name, frame, [suite[place] for place in places])
     return {place: result for place, result in zip(places, found, strict=True) if result.success}
+
+
+def _judge(
+    schema: Schema,
+    table: Table,
+    tables: Mapping[str, pa.Table],
+    columns: frozenset[str],
+    suite: Sequence[Expectation],
+    cells: int,
+) -> list[ExpectationResult]:
+    """Results of ``suite``, whose expectations are all about ``columns``, or some of these if they have few ``cells``.
+
+    Too many cells of the table's own columns stand in frames of some of the rows at a time: equal rows together, so
+    that what holds of each part holds of the whole, uniqueness included.
+    """
+    rows = tables[table.name]
+    number = -(-rows.num_rows * len(columns) // cells)
+    if number <= 1 or not columns <= set(rows.column_names):
+        return run_suite(table.name, integrity_frame(schema, table, tables, columns), suite)
+    compared = rows.select(sorted(columns))
+    part_of = row_hashes(compared, number)
+    found = []
+    for part in range(number):
+        here = {**tables, table.name: compared.filter(pa.array(part_of == part))}
+        found.append(run_suite(table.name, integrity_frame(schema, table, here, columns), suite))
+    return [_together(results) for results in zip(*found, strict=True)]
+
+
+def _together(results: Sequence[ExpectationResult]) -> ExpectationResult:
+    """The result of one expectation on all rows, from those on their parts."""
+    counts = [result.unexpected_count for result in results if result.unexpected_count is not None]
+    success = all(result.success for result in results)
+    return replace(results[0], success=success, unexpected_count=sum(counts) if counts else None)
 
 
 def failures(results: Mapping[str, Sequence[ExpectationResult]]) -> list[str]:

@@ -6,12 +6,14 @@ names the column and the two types.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from privbench_core.errors import SourceError
 from privbench_core.schema.model import Column, ColumnType, Table
-from privbench_core.source.arrow_types import arrow_schema, arrow_type
+from privbench_core.source.arrow_types import arrow_type
 from privbench_core.source.durations import durations
 from privbench_core.source.opaque import as_bytes, uuids
 
@@ -28,9 +30,52 @@ def canonical_table(table: Table, rows: pa.Table) -> pa.Table:
     Raises:
         SourceError: Some columns do not fit their types; one line for each, without a value.
     """
+    return _canonical(table, table.columns, rows)
+
+
+def canonical_batches(table: Table, batches: Iterable[pa.Table]) -> pa.Table:
+    """`canonical_table` of rows that come in parts, so that what the source has is never in memory as a whole.
+
+    Args:
+        table: What the spec declares.
+        batches: At least one, perhaps without rows; all of the same types.
+
+    Raises:
+        SourceError: As `canonical_table`.
+    """
+    # All of a column's texts decide whether they are bytes in hexadecimal.
+    last = [column for column in table.columns if column.type is ColumnType.BYTES]
+    first = [column for column in table.columns if column not in last]
+    parts: list[pa.Table] = []
+    problems: dict[str, None] = {}
+    for batch in batches:
+        found = _canonical_or_problems(table, first, batch)
+        if isinstance(found, str):
+            problems |= dict.fromkeys(found.splitlines())
+            continue
+        for column in last:
+            found = found.append_column(column.name, batch.column(column.name))
+        parts.append(found)
+    if problems:
+        raise SourceError("\n".join(problems))
+    rows = pa.concat_tables(parts)
+    for column in last:
+        cast = _canonical(table, [column], rows)
+        rows = rows.set_column(rows.column_names.index(column.name), cast.schema.field(0), cast.column(0))
+    return rows.select([column.name for column in table.columns])
+
+
+def _canonical_or_problems(table: Table, columns: Sequence[Column], rows: pa.Table) -> pa.Table | str:
+    try:
+        return _canonical(table, columns, rows)
+    except SourceError as error:
+        return str(error)
+
+
+def _canonical(table: Table, columns: Sequence[Column], rows: pa.Table) -> pa.Table:
     arrays: list[pa.ChunkedArray] = []
     problems: list[str] = []
-    for column in table.columns:
+    for column in columns:
         values = _plain(rows.column(column.name))
         refusal = refused(column, nested=pa.types.is_nested(values.type), time=pa.types.is_time(values.type))
         if refusal:
@@ -43,8 +88,7 @@ def canonical_table(table: Table, rows: pa.Table) -> pa.Table:
     if problems:
         raise SourceError("\n".join(problems))
     # Whether NULLs are there although none are declared is `integrity`'s question: here every field admits them.
-    schema = pa.schema([field.with_nullable(True) for field in arrow_schema(table)])
-    return pa.Table.from_arrays(arrays, schema=schema)
+    return pa.Table.from_arrays(arrays, schema=pa.schema([(column.name, arrow_type(column)) for column in columns]))
 
 
 def refused(column: Column, *, nested: bool, time: bool) -> str | None:
