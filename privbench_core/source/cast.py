@@ -7,6 +7,7 @@ names the column and the two types.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +21,15 @@ from privbench_core.source.opaque import as_bytes, uuids
 _TEXTUAL = frozenset({ColumnType.CATEGORY, ColumnType.TEXT})
 
 
-def canonical_table(table: Table, rows: pa.Table) -> pa.Table:
+class Columns(Protocol):
+    """Columns by name: a table, or a file that reads each when it is asked for."""
+
+    def column(self, name: str, /) -> pa.ChunkedArray:
+        """The values of a column."""
+        ...
+
+
+def canonical_table(table: Table, rows: Columns) -> pa.Table:
     """The declared columns of ``rows``, cast, in spec order.
 
     Args:
@@ -58,11 +67,13 @@ def canonical_batches(table: Table, batches: Iterable[pa.Table]) -> pa.Table:
         parts.append(found)
     if problems:
         raise SourceError("\n".join(problems))
-    rows = pa.concat_tables(parts)
-    for column in last:
-        cast = _canonical(table, [column], rows)
-        rows = rows.set_column(rows.column_names.index(column.name), cast.schema.field(0), cast.column(0))
-    return rows.select([column.name for column in table.columns])
+    columns = dict(zip(parts[0].column_names, pa.concat_tables(parts).columns, strict=True))
+    parts.clear()
+    for column in table.columns:
+        # One after the other, so that only one is there twice. Taking rows out of many chunks joins them each time.
+        joined = pa.table({column.name: columns.pop(column.name)}).combine_chunks()
+        columns[column.name] = (joined if column in first else _canonical(table, [column], joined)).column(0)
+    return pa.table(columns)
 
 
 def _canonical_or_problems(table: Table, columns: Sequence[Column], rows: pa.Table) -> pa.Table | str:
@@ -72,7 +83,7 @@ def _canonical_or_problems(table: Table, columns: Sequence[Column], rows: pa.Tab
         return str(error)
 
 
-def _canonical(table: Table, columns: Sequence[Column], rows: pa.Table) -> pa.Table:
+def _canonical(table: Table, columns: Sequence[Column], rows: Columns) -> pa.Table:
     arrays: list[pa.ChunkedArray] = []
     problems: list[str] = []
     for column in columns:

@@ -16,11 +16,10 @@ from privbench_core.errors import SourceError
 from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.model import Table
 from privbench_core.source.base import check_columns, check_table
-from privbench_core.source.cast import canonical_batches
+from privbench_core.source.cast import canonical_batches, canonical_table
 from privbench_core.source.fingerprint import fingerprint_files, fingerprint_rows
 
 _SUFFIXES = frozenset({".parquet", ".csv"})
-_ROWS = 1 << 20  # of a Parquet file at a time
 _BYTES = 1 << 24  # of a CSV file at a time: more than any row has
 
 
@@ -44,8 +43,9 @@ class FolderSource:
         if len(paths) > 1:
             names = " and ".join(path.name for path in paths)
             raise SourceError(f"{table.name}: two files hold this table, {names}; remove one")
-        read = _read_csv if paths[0].suffix.lower() == ".csv" else _read_parquet
-        return canonical_batches(table, read(table, paths[0]))
+        if paths[0].suffix.lower() == ".csv":
+            return canonical_batches(table, _csv_batches(table, paths[0]))
+        return _read_parquet(table, paths[0])
 
     def fingerprint(self, table: Table) -> str:
         """See `Source.fingerprint`."""
@@ -75,21 +75,28 @@ class FolderSource:
             raise SourceError(f"source: {self.folder} cannot be read ({error.strerror}); check the folder") from None
 
 
-def _read_parquet(table: Table, path: Path) -> Iterator[pa.Table]:
+@dataclass(frozen=True)
+class _Stored:
+    """The columns of a Parquet file, each read when it is asked for."""
+
+    file: pq.ParquetFile
+
+    def column(self, name: str, /) -> pa.ChunkedArray:
+        return self.file.read([name]).column(name)
+
+
+def _read_parquet(table: Table, path: Path) -> pa.Table:
     if path.stat().st_size == 0:
         raise SourceError(f"{table.name}: {path.name} is an empty file; write the table again")
-    names = [column.name for column in table.columns]
     try:
         with pq.ParquetFile(path) as file:
             check_columns(table, file.schema_arrow.names)
-            yield file.schema_arrow.empty_table().select(names)  # a table without rows still has its columns
-            for batch in file.iter_batches(_ROWS, columns=names):
-                yield pa.Table.from_batches([batch])
+            return canonical_table(table, _Stored(file))
     except (pa.ArrowException, OSError):
         raise SourceError(f"{table.name}: {path.name} is not a readable Parquet file; write it again") from None
 
 
-def _read_csv(table: Table, path: Path) -> Iterator[pa.Table]:
+def _csv_batches(table: Table, path: Path) -> Iterator[pa.Table]:
     check_columns(table, _header(table, path))
     wanted = [column.name for column in table.columns]
     convert = pyarrow.csv.ConvertOptions(
