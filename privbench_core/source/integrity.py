@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.errors import SourceError
-from privbench_core.schema.model import ForeignKey, Schema, Table
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 
 _ROW = "\0row"  # no column is called so
 _BLOCK = 1 << 22  # rows whose composite key is looked up at a time
