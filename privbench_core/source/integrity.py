@@ -110,8 +110,9 @@ def _nan_to_null(rows: pa.Table) -> pa.Table:
     for index, column in enumerate(rows.schema):
         if pa.types.is_floating(column.type):
             values = rows.column(index)
-            cleaned = pc.if_else(pc.is_nan(values), pa.scalar(None, column.type), values)
-            rows = rows.set_column(index, column, cleaned)
+            nan = pc.is_nan(values)
+            if pc.any(nan).as_py():  # else there is nothing to copy
+                rows = rows.set_column(index, column, pc.if_else(nan, pa.scalar(None, column.type), values))
     return rows
 
 
