@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.domain.dealing import group_counts
 from privbench_core.domain.lengths import length_limit
 from privbench_core.evaluate.joins import NO_PARENT, parent_rows, unit_rows
 from privbench_core.schema.model.columns import Column, ColumnType, Pattern
@@ -152,10 +153,10 @@ def _references(schema: Schema, key: ForeignKey, tables: Mapping[str, pa.Table])
     if key.optional:
         for name in key.columns:
             missing |= np.asarray(rows[name].is_null(nan_is_null=True))
-    siblings = np.bincount(parents[parents != NO_PARENT], minlength=parent.num_rows + 1)
+    siblings = group_counts(parents, parent.num_rows + 1)  # the last entry is that of `NO_PARENT`: none
     derived = {
         reference_column(key): (parents != NO_PARENT) | missing,
-        siblings_column(key): np.where(parents == NO_PARENT, 0, siblings[parents]),
+        siblings_column(key): siblings[parents],
     }
     if key.same_unit:
         mine, theirs = unit_rows(schema, key.child, tables), unit_rows(schema, key.parent, tables)

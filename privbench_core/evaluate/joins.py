@@ -137,7 +137,12 @@ def parent_rows(parent: pa.Table, child: pa.Table, key: ForeignKey) -> NDArray[n
     if len(key.columns) == 1:
         known = parent[key.parent_columns[0]].combine_chunks()
         found = pc.index_in(child[key.columns[0]].cast(known.type), value_set=known, skip_nulls=True)
-        return np.asarray(found.fill_null(NO_PARENT).to_numpy(), dtype=np.int64)
+        parents = np.full(child.num_rows, NO_PARENT, np.int64)
+        start = 0
+        for chunk in found.chunks:
+            parents[start : start + len(chunk)] = chunk.fill_null(NO_PARENT)
+            start += len(chunk)
+        return parents
     rows = parent.num_rows + child.num_rows
     index = np.zeros(rows, np.int64)
     has_key = np.ones(rows, bool)

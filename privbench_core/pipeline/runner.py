@@ -275,6 +275,7 @@ class Runner:
             artifacts, door, self.snapshot.public, run.seed, run.scale, run.out, receipt or {}, run.workload
         )
         stored = step.run(context).to_bytes()
+        pa.default_memory_pool().release_unused()  # what Arrow would keep for later is of no use to NumPy
         digest = self.workspace.releases.put(key, stored)
         if reservation is not None:
             self.workspace.ledger.release(reservation, digest)
