@@ -20,7 +20,7 @@ from privbench_core.domain.coder import Coder
 from privbench_core.linking.fanout import SIBLINGS, Fanout, parent_column
 from privbench_core.models.estimate import fit_margins, onto_simplex
 from privbench_core.models.members import GroupClass, Members
-from privbench_core.models.pairwise import PairwiseFit, noisy_cells, pair_scores
+from privbench_core.models.pairwise import OneWay, PairwiseFit, noisy_cells, pair_scores
 from privbench_core.models.privspn import measure_one_way
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
@@ -75,18 +75,21 @@ class GroupFit:
         rest = price.share(1 - self.scores - self.margins)
         class_of = sizes.classes(self.least(curator, rest, max(len(pairs.all), 1), pairs.cells(curator.sizes)))
         parts = curator.split(ByValue(SIBLINGS, class_of))
+        looks = [measure_one_way(part, own, price.share(self.margins)) for part in parts]
+        looks = agreeing(looks, child.one_way)
         classes = []
-        for number, part in enumerate(parts):
+        for number, (part, look) in enumerate(zip(parts, looks, strict=True)):
             inside = np.asarray(class_of) == number
-            classes.append(self._class(part, [*context, *own], own, pairs, sizes.shares(inside), price))
+            above = {name: counts * (look.total / max(float(counts.sum()), 1.0)) for name, counts in
+                     owners_of(fanout, parent.one_way, sizes, inside, key.optional).items()}
+            classes.append(self._class(part, look, above, own, pairs, sizes.shares(inside), price))
         return Members(SIBLINGS, class_of, tuple(classes))
 
     def _class(
-        self, part: Curator, columns: list[str], own: list[str], pairs: _Pairs, shares: Array, price: Price
+        self, part: Curator, one_way: OneWay, above: Mapping[str, Array], own: list[str], pairs: _Pairs, shares: Array, price: Price
     ) -> GroupClass:
         """One class of sizes; ``shares`` of its groups have at least 1, 2, 3 members."""
-        one_way = measure_one_way(part, columns, price.share(self.margins))
-        clean = one_way.clean()
+        clean = {**above, **one_way.clean()}
         marginals = {name: clean[name] / one_way.total for name in own}
         of_two = {name: counts * shares[1] for name, counts in clean.items()}
         of_two |= {f"{_OTHER}{name}": of_two[name] for name in own}
@@ -108,11 +111,11 @@ class GroupFit:
         for kind, weight, counts in zip(kinds, weights, (clean, clean, of_two), strict=True):
             share = rest.share(weight / sum(weights)) if kind else rest
             joints.append(self.pairs.measure(part, kind, counts, share) if kind else {})
-        within, above, between = joints
+        within, tied, between = joints
         between = {(a, b.removeprefix(_OTHER)): joint for (a, b), joint in between.items()}
         alike = {name: between[name, name] for name in useful if (name, name) in between}
         trios = self._trios(part, alike, three, for_trios) if alike else {}
-        return GroupClass(marginals, within, above, between, trios)
+        return GroupClass(marginals, within, tied, between, trios)
 
     def _useful(self, part: Curator, own: list[str], three: float, price: Price) -> list[str]:
         """Columns whose marginal over three members is λ-useful, if all of these are measured; fewest codes first."""
@@ -158,6 +161,38 @@ def _explained(pair: Array) -> Array:
     size = len(pair)
     margins = [(axes, pair) for axes in ((0, 1), (0, 2), (1, 2))]
     return fit_margins(np.full((size,) * 3, size**-3.0), margins, _ROUNDS)
+
+
+def agreeing(looks, whole):
+    """Counts of parts, moved by least squares so that they agree with independent counts of the whole."""
+    counts = {}
+    sigmas = {}
+    for name, total in whole.counts.items():
+        parts = np.stack([look.counts[name] for look in looks])
+        noise = np.stack([look.sigmas[name] for look in looks]) ** 2
+        over = noise.sum(axis=0) + whole.sigmas[name] ** 2
+        gain = noise / over
+        counts[name] = parts + gain * (total - parts.sum(axis=0))
+        sigmas[name] = np.sqrt(noise * (1 - gain))
+    return [OneWay({n: counts[n][i] for n in counts}, {n: sigmas[n][i] for n in counts}, look.rows) for i, look in enumerate(looks)]
+
+
+def owners_of(fanout, parent, sizes, inside, optional):
+    """Expected groups of some sizes by their owners' attributes."""
+    per_code = np.where(inside, sizes.groups[0], 0.0)
+    alone = fanout.ownerless if inside[int(fanout.sizes.encode_numbers(np.ones(1, dtype=np.int64))[0])] else 0.0
+    found = {SIBLINGS: per_code}
+    owned = per_code.copy()
+    if alone: owned[int(fanout.sizes.encode_numbers(np.ones(1, dtype=np.int64))[0])] -= alone
+    for name, clean in parent.clean().items():
+        joint = fanout.count_ties.get(name)
+        if joint is None:
+            counts = clean / max(clean.sum(), 1e-9) * owned.sum()
+        else:
+            share = joint / np.maximum(joint.sum(axis=0, keepdims=True), 1e-12)
+            counts = share @ owned
+        found[parent_column(name)] = np.append(counts, alone) if optional else counts
+    return found
 
 
 @dataclass(frozen=True)
