@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import os
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -25,6 +26,7 @@ _RAKING = 10
 _MAX_CONTEXT = 6
 _MAX_CELLS = 500_000  # contexts that rows are in, times codes of the target
 _NOTHING = 1e-300  # what is below is empty, and stays so
+MODE = lambda a, b: min(a, b)
 _MOST = 1e9  # by which one round may raise a cell
 
 
@@ -65,6 +67,11 @@ def draw_column(rows: Rows, marginal: Array, ties: Sequence[Tie], rng: np.random
             joint *= np.minimum(ratio, _MOST)[codes]
         whole = joint.sum(axis=1)
         joint *= np.divide(drawn, whole, out=np.zeros_like(drawn), where=whole > _NOTHING)[:, None]
+    for _ in range(int(os.environ.get('RK','0'))):
+        current = joint.sum(axis=0)
+        joint *= np.minimum(np.divide(marginal, current, out=np.zeros_like(marginal), where=current > _NOTHING), _MOST)
+        whole = joint.sum(axis=1)
+        joint *= np.divide(drawn, whole, out=np.zeros_like(drawn), where=whole > _NOTHING)[:, None]
     joint[joint.sum(axis=1) <= 0] = marginal
     return draw_grouped(joint, context, rng)
 
@@ -84,15 +91,29 @@ def _chosen(size: int, ties: Sequence[Tie], rows: Rows) -> tuple[list[Tie], NDAr
     """
     chosen: list[Tie] = []
     context, contexts = np.zeros(rows.n, dtype=np.int64), 1
-    for tie in sorted(ties, key=lambda tie: -mutual_information(tie.joint)):
-        if len(chosen) == _MAX_CONTEXT:
-            break
+    tells = {id(tie): mutual_information(tie.joint) for tie in ties}
+    known = dict.fromkeys(tells, 0.0)  # of that, what the chosen ties say already
+    left = list(ties)
+    seen = slice(None, None, max(1, rows.n // 20000))
+    while left and len(chosen) < _MAX_CONTEXT:
+        tie = max(left, key=lambda each: tells[id(each)] - known[id(each)])
+        left.remove(tie)
         columns = tie.joint.shape[1]
         finer = context * columns + rows.codes[tie.column]
         there = np.zeros(contexts * columns, dtype=bool)
         there[finer] = True
         found = int(there.sum())
-        if found * size <= _MAX_CELLS:
-            chosen.append(tie)
-            context, contexts = (np.cumsum(there) - 1)[finer], found
+        if found * size > _MAX_CELLS:
+            continue
+        chosen.append(tie)
+        context, contexts = (np.cumsum(there) - 1)[finer], found
+        if len(chosen) == _MAX_CONTEXT: break
+        own = rows.codes[tie.column][seen].astype(np.int64)
+        p = tie.joint.sum(axis=0); p = p[p > 0] / p.sum()
+        entropy = -(p * np.log(p)).sum()
+        for other in left:
+            n = other.joint.shape[1]
+            both = np.bincount(own * n + rows.codes[other.column][seen], minlength=columns * n).reshape(columns, n).astype(float)
+            shared = mutual_information(both) / max(entropy, 1e-9)
+            known[id(other)] = max(known[id(other)], MODE(tells[id(tie)] * shared, tells[id(other)]))
     return chosen, context

@@ -101,6 +101,7 @@ class GroupFit:
         if not candidates or self.pairs.hopeless(part, candidates, one_way.total, for_scores):
             return GroupClass(marginals)
         scores = pair_scores(part, {**of_two, **clean}, candidates, for_scores)
+        scores = _useful_scores(candidates, scores, pairs)
         cells = noisy_cells({**of_two, **clean}, candidates)
         useful = self._useful(part, own, three, rest.share(self.trios))
         for_trios, rest = rest.share(self.trios), rest.share(1 - self.trios) if useful else rest
@@ -193,6 +194,29 @@ def owners_of(fanout, parent, sizes, inside, optional):
             counts = share @ owned
         found[parent_column(name)] = np.append(counts, alone) if optional else counts
     return found
+
+
+import os
+def _useful_scores(candidates, scores, pairs):
+    M, B = int(os.environ.get('M','99')), int(os.environ.get('B','99'))
+    kept = np.zeros(len(scores), dtype=bool)
+    order = np.argsort(-scores)
+    count = {}
+    F=float(os.environ.get('F','0'))
+    out = scores.copy()
+    for i in order:
+        a, b = candidates[i]
+        if a == SIBLINGS and F:
+            kept[i] = True
+            out[i] = np.abs(scores[i]) + F
+            continue
+        kind = candidates[i] in pairs.between
+        targets = {b} if candidates[i] in pairs.above else {a, b.removeprefix(_OTHER)}
+        limit = B if kind else M
+        if any(count.get((kind, t), 0) < limit for t in targets):
+            kept[i] = True
+        for t in targets: count[kind, t] = count.get((kind, t), 0) + 1
+    return np.where(kept, out, -1e18)
 
 
 @dataclass(frozen=True)
