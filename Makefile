@@ -45,7 +45,7 @@ ui: $(VENV)/.ui ## Open Dagster's user interface on http://127.0.0.1:3000 (anoth
 		$(BIN)/dagster dev --workspace workspace.yaml --host 127.0.0.1 --port $(or $(PORT),3000)
 
 .PHONY: bench
-bench: $(VENV)/.dev ## Run the benchmarks and rewrite the tables of benchmarks/README.md.
+bench: $(VENV)/.dev $(VENV)/.peers ## Run the benchmarks and rewrite the tables of benchmarks/README.md.
 	@$(BIN)/python -m benchmarks
 
 .PHONY: clean
@@ -83,3 +83,10 @@ $(VENV)/.dev: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "Installing privbench and its tools into $(VENV) (about a minute the first time) ..."
 	@$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@ $(VENV)/.runtime $(VENV)/.ui
+
+# The peers pin old versions of what privbench needs in new ones, so they have an environment of their own inside of it.
+$(VENV)/.peers: $(VENV)/.python benchmarks/peers.txt
+	@echo "Installing what the benchmarks compare with into $(VENV)/peers ..."
+	@$(PYTHON) -m venv $(VENV)/peers
+	@$(VENV)/peers/bin/python -m pip --disable-pip-version-check install --quiet --requirement benchmarks/peers.txt
+	@touch $@

@@ -33,8 +33,8 @@ from privbench_core.errors import PrivbenchError
 def main() -> int:
     """Run what was asked for; 0 if all of it succeeded, 1 with a line on stderr if not."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
-    names = ("adult", "shapes", "sandag", "households", "california", "skew", "schemas", "stats", "tpch", "evaluation")
-    names += ("orchestration", "ledger", "scale")
+    names = ("adult", "peers", "shapes", "sandag", "households", "california", "skew", "schemas", "stats", "tpch")
+    names += ("evaluation", "orchestration", "ledger", "scale")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -50,6 +50,7 @@ def main() -> int:
     common = {"progress": _tell} | {name: value for name, value in chosen.items() if value is not None}
     sections: dict[str, Callable[[], str]] = {
         "adult": partial(adult.run, given.data, names=given.methods, **common),
+        "peers": partial(adult.run_peers, given.data, **common),
         "shapes": partial(shapes.run, **common),
         "sandag": partial(sandag.run, **common),
         "households": partial(planted.run_households, **common),

@@ -14,7 +14,8 @@ from benchmarks import stats
 from benchmarks.data import ADULT, Bins, data_folder, read_table
 from benchmarks.measure import call_in_child
 from benchmarks.report import machine, markdown
-from privbench_core.schema.model import Column, ColumnType, Range, Schema, Table, Values
+from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.schema.spec import Spec
 
 _EPSILON = 3.2

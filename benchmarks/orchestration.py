@@ -22,7 +22,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.measure import call_in_child
 from benchmarks.report import Row, machine, markdown
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Range, Schema, Table
+from privbench_core.schema.model.columns import Column, ColumnType, Range
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.schema.spec import Spec, load_spec
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
-"""Optional peers from the dpmm package (PrivBayes, MST, AIM), for whoever has an interpreter with it.
+"""Peers from the dpmm package (PrivBayes, MST, AIM), which run in an environment of their own.
 
-dpmm pins numpy 1.26, pandas 2.1 and opendp 0.12, so it cannot live in the project's environment. Make one for it, with
-Python 3.10 or 3.11, and say where: ``PRIVBENCH_DPMM_PYTHON=.../bin/python python -m benchmarks adult --methods mst``.
+dpmm pins numpy 1.26, pandas 2.1 and opendp 0.12. ``make bench`` installs it into ``.venv/peers``; another
+interpreter with it can be named: ``PRIVBENCH_DPMM_PYTHON=.../bin/python``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from privbench_core.errors import SourceError
 
 DPMM_METHODS = ("privbayes", "mst", "aim")
 _SCRIPT = Path(__file__).with_name("dpmm_child.py")
+_INSTALLED = Path(__file__).resolve().parents[1] / ".venv" / "peers" / "bin" / "python"
 
 
 def fit_dpmm(
@@ -22,9 +23,11 @@ def fit_dpmm(
     """Fit and sample with one of `DPMM_METHODS`; ``parameters`` are epsilon, delta and seed.
 
     Raises:
-        SourceError: No interpreter with dpmm is named in the environment.
+        SourceError: There is no interpreter with dpmm.
     """
-    python = os.environ.get("PRIVBENCH_DPMM_PYTHON")
-    if not python:
-        raise SourceError(f"{method}: set PRIVBENCH_DPMM_PYTHON to a Python 3.10 or 3.11 that has dpmm installed")
-    return fit_in_child([python, str(_SCRIPT), method], codes, sizes, ordered, dict(parameters))
+    python = Path(os.environ.get("PRIVBENCH_DPMM_PYTHON", _INSTALLED))
+    if not python.exists():
+        raise SourceError(
+            f"{method}: there is no {python}; `make .venv/.peers` installs it (PRIVBENCH_DPMM_PYTHON: another)"
+        )
+    return fit_in_child([str(python), str(_SCRIPT), method], codes, sizes, ordered, dict(parameters))

@@ -24,7 +24,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Range, Schema, Table, Values
+from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.schema.spec import Spec, dump_spec
 
 Codes = NDArray[np.int64]

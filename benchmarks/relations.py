@@ -28,7 +28,9 @@ from privbench_core.evaluate.counting import CountingQuery, CountingShape, Predi
 from privbench_core.evaluate.encode import Coded, encode_tables
 from privbench_core.evaluate.joins import NO_PARENT, Linked, fanout_distance, joint_tvd, link_tables
 from privbench_core.evaluate.marginals import column_subsets, mean_kld, mean_tvd
-from privbench_core.schema.model import Column, ForeignKey, Schema, Values
+from privbench_core.schema.model.columns import Column, Values
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema
 from privbench_core.schema.spec import Spec
 from privbench_core.source import open_source
 

@@ -32,12 +32,12 @@ def medians(rows: Sequence[Row], keys: Sequence[str]) -> list[dict[str, str | fl
 def with_ratios(
     rows: Sequence[Row], keys: Sequence[str], peer: str, columns: Sequence[str]
 ) -> list[dict[str, str | float]]:
-    """Add ``<column> / peer``: each row's figure over that of the row with the same ``keys`` and method ``peer``."""
+    """Add ``<column> / <peer>``: each row's figure over that of the row with the same ``keys`` and method ``peer``."""
     of_peer = {tuple(row[key] for key in keys): row for row in rows if row["method"] == peer}
     result = []
     for row in rows:
         beside = of_peer.get(tuple(row[key] for key in keys))
-        ratios = {f"{c} / peer": float(row[c]) / float(beside[c]) for c in columns if c in row} if beside else {}
+        ratios = {f"{c} / {peer}": float(row[c]) / float(beside[c]) for c in columns if c in row} if beside else {}
         result.append({**row, **ratios})
     return result
 

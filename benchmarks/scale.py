@@ -23,7 +23,9 @@ from privbench_core.privacy.door import open_door
 from privbench_core.privacy.ledger import Ledger
 from privbench_core.privacy.noise import OpenDPNoise
 from privbench_core.privacy.relations import PrivateDatabase
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Range, Schema, Table, Values
+from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.source.folder import FolderSource
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, StepContext, StepKind

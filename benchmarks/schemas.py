@@ -24,7 +24,9 @@ from benchmarks.report import Row, machine, markdown
 from benchmarks.speed import DELTA, EPSILON, measure_speed, tpch_spec
 from privbench_core.publish.bundle import read_bundle
 from privbench_core.schema.ddl import quote_identifier
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Learn, Schema, Table
+from privbench_core.schema.model.columns import Column, ColumnType, Learn
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.schema.spec import Spec, dump_spec, load_spec
 from privbench_core.source import open_source
 from privbench_core.source.integrity import check_rows

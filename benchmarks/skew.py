@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from benchmarks.report import Row, machine, markdown, medians
 from benchmarks.subject import learn_and_sample
 from privbench_core.domain.grid import Grid
-from privbench_core.schema.model import Column, ColumnType, Learn, Range, Table
+from privbench_core.schema.model.columns import Column, ColumnType, Learn, Range
+from privbench_core.schema.model.tables import Table
 from privbench_core.source.arrow_types import arrow_schema
 from privbench_core.synthesizers.stages import refine
 

@@ -26,7 +26,9 @@ from privbench_core.evaluate.generate import Recipe, generate_workload
 from privbench_core.evaluate.naming import UnansweredError, understand
 from privbench_core.evaluate.statements import Workload, read_workload
 from privbench_core.evaluate.workload import run_workload
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Learn, Range, Schema, Table
+from privbench_core.schema.model.columns import Column, ColumnType, Learn, Range
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.schema.spec import Spec
 
 EPSILONS = (0.8, 3.2)

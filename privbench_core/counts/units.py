@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.schema.model import Schema
+from privbench_core.schema.model.tables import Schema
 
 Numbers = NDArray[np.int64]
 

@@ -20,7 +20,7 @@ from privbench_core.domain.lists import ListCodec, list_codec
 from privbench_core.domain.magnitude import LearnedMagnitude
 from privbench_core.domain.patterns import PatternCodec, pattern_codec
 from privbench_core.errors import InternalError, ReleaseError
-from privbench_core.schema.model import Column, ColumnType, Learn, Pattern, Range, Values
+from privbench_core.schema.model.columns import Column, ColumnType, Learn, Pattern, Range, Values
 
 __all__ = [
     "IntervalCodec",

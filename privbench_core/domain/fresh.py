@@ -14,7 +14,7 @@ from privbench_core.domain.codec import Codes
 from privbench_core.domain.grid import qualified
 from privbench_core.domain.intervals import with_nulls
 from privbench_core.errors import SourceError
-from privbench_core.schema.model import Column
+from privbench_core.schema.model.columns import Column
 from privbench_core.source.opaque import uuid_text
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError, SourceError, SpecError
 from privbench_core.schema.durations import duration_text, parse_duration
-from privbench_core.schema.model import Column, ColumnType, Scalar
+from privbench_core.schema.model.columns import Column, ColumnType, Scalar
 from privbench_core.schema.sql_types import sql_type_of
 from privbench_core.source.arrow_types import arrow_type
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from privbench_core.domain.codec import Codes
 from privbench_core.domain.grid import CALENDAR, Grid, Numbers
 from privbench_core.errors import InternalError, SourceError, SpecError
-from privbench_core.schema.model import Column, Scalar
+from privbench_core.schema.model.columns import Column, Scalar
 
 DEFAULT_CELLS = 256
 """Cells of a range that declares none, unless it holds fewer values."""

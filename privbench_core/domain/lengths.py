@@ -14,7 +14,7 @@ from privbench_core.domain.codec import Codes
 from privbench_core.domain.grid import qualified
 from privbench_core.domain.intervals import IntervalCodec, interval_codec, with_nulls
 from privbench_core.errors import InternalError, SourceError
-from privbench_core.schema.model import Column, ColumnType
+from privbench_core.schema.model.columns import Column, ColumnType
 from privbench_core.schema.sql_types import sql_type_of
 
 MAX_CELLS = 64

@@ -14,7 +14,7 @@ from privbench_core.domain.codec import Codes
 from privbench_core.domain.grid import Grid, qualified
 from privbench_core.domain.intervals import with_nulls
 from privbench_core.errors import SourceError, SpecError
-from privbench_core.schema.model import Column, ColumnType, Scalar
+from privbench_core.schema.model.columns import Column, ColumnType, Scalar
 
 
 @dataclass(frozen=True)

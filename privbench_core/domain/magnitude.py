@@ -10,7 +10,7 @@ import numpy as np
 
 from privbench_core.domain.grid import CALENDAR, Grid, Numbers
 from privbench_core.domain.intervals import OrderedCodec
-from privbench_core.schema.model import Column
+from privbench_core.schema.model.columns import Column
 
 _YEARS = range(1900, 2102)
 _FLOAT_EXPONENTS = range(-32, 129)

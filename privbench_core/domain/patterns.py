@@ -14,7 +14,7 @@ from privbench_core.domain.grid import qualified
 from privbench_core.domain.lengths import length_limit
 from privbench_core.domain.regexes import check_regex, draw_matching
 from privbench_core.errors import SpecError
-from privbench_core.schema.model import Column, ColumnType, Pattern
+from privbench_core.schema.model.columns import Column, ColumnType, Pattern
 
 
 @dataclass(frozen=True)

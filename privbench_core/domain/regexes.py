@@ -40,8 +40,6 @@ _CATEGORIES = {
 _ENDS = {sre.AT_BEGINNING, sre.AT_BEGINNING_STRING, sre.AT_END, sre.AT_END_STRING}
 _REPEATS = {sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT}
 
-Parsed = Sequence[tuple[Any, Any]]
-
 
 def check_regex(regex: str, max_length: int, where: str) -> None:
     """Refuse an expression that no text can be made for.

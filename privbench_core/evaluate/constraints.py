@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 from privbench_core.evaluate.expectations import ExpectationResult
 from privbench_core.sampling.constraints import row_rules
 from privbench_core.sampling.groups import group_numbers
-from privbench_core.schema.model import Dependency, Table
+from privbench_core.schema.model.constraints import Dependency
+from privbench_core.schema.model.tables import Table
 
 
 def check_constraints(table: Table, rows: pa.Table) -> list[ExpectationResult]:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from privbench_core.evaluate.encode import on_axis
 from privbench_core.evaluate.joins import NO_PARENT
-from privbench_core.schema.model import Table, Values
+from privbench_core.schema.model.columns import Values
+from privbench_core.schema.model.tables import Table
 
 Numbers = NDArray[np.float64]
 _ROUNDING = 1e-12

@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 
 from privbench_core.domain.lengths import length_limit
 from privbench_core.evaluate.joins import NO_PARENT, parent_rows, unit_rows
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Pattern, Schema, Table
+from privbench_core.schema.model.columns import Column, ColumnType, Pattern
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.source.arrow_types import arrow_type
 
 _LENGTHS = frozenset({ColumnType.TEXT, ColumnType.JSON})

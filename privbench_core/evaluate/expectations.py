@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from types import ModuleType
@@ -31,7 +31,8 @@ from privbench_core.evaluate.derived import (
     type_column,
     unit_column,
 )
-from privbench_core.schema.model import Column, ColumnType, Range, Scalar, Schema, Table, Values
+from privbench_core.schema.model.columns import Column, ColumnType, Range, Scalar, Values
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.source.arrow_types import arrow_type
 
 if TYPE_CHECKING:
@@ -57,24 +58,8 @@ class ExpectationResult:
     unexpected_count: int | None
 
 
-def check_integrity(
-    schema: Schema, tables: Mapping[str, pa.Table], *, allow_empty: bool = True
-) -> dict[str, list[ExpectationResult]]:
-    """Check every table of a synthetic database against its schema; all failures are collected.
-
-    Args:
-        schema: What must hold.
-        tables: All tables of the schema, public ones included.
-        allow_empty: Whether a table may have no rows.
-
-    Returns:
-        Results by table name, in schema order.
-    """
-    return {table.name: check_table(schema, table, tables, allow_empty=allow_empty) for table in schema.tables}
-
-
 def check_table(
-    schema: Schema, table: Table, tables: Mapping[str, pa.Table], *, allow_empty: bool = True, cells: int = _CELLS
+    schema: Schema, table: Table, tables: Mapping[str, pa.Table], *, cells: int = _CELLS
 ) -> list[ExpectationResult]:
     """Check one table of a synthetic database; results are in the order of `integrity_suite`.
 
@@ -82,11 +67,10 @@ def check_table(
         schema: The database.
         table: What must hold.
         tables: Its rows and those of all `tables_to_check`.
-        allow_empty: Whether it may have no rows.
         cells: How many values stand in a frame at a time (they take far more room there than in Arrow), as long as
             these are those of one expectation.
     """
-    suite = integrity_suite(table, allow_empty=allow_empty)
+    suite = integrity_suite(table)
     needed = [frozenset(_columns(expectation)) for expectation in suite]
     width = max(1, cells // max(1, tables[table.name].num_rows))
     results: dict[int, ExpectationResult] = {}
@@ -103,18 +87,7 @@ def check_table(
     return [results[place] for place in range(len(suite))]
 
 
-def failures(results: Mapping[str, Sequence[ExpectationResult]]) -> list[str]:
-    """A line for each expectation that does not hold: where, which one, how many rows of the synthetic table."""
-    return [
-        f"{table}{f'.{result.column}' if result.column else ''}: {result.name} fails"
-        + ("" if result.unexpected_count is None else f" for {result.unexpected_count:,} rows")
-        for table, of_table in results.items()
-        for result in of_table
-        if not result.success
-    ]
-
-
-def integrity_suite(table: Table, *, allow_empty: bool = True) -> list[Expectation]:
+def integrity_suite(table: Table) -> list[Expectation]:
     """What must hold of one synthetic table, for the frame that `integrity_frame` makes.
 
     Primary and other unique keys, NOT NULL, types, forms and declared domains (of private tables), references along
@@ -136,8 +109,6 @@ def integrity_suite(table: Table, *, allow_empty: bool = True) -> list[Expectati
             suite.append(gxe.ExpectColumnValuesToBeBetween(column=siblings_column(key), max_value=key.max_children))
         if key.same_unit:
             suite.append(_true(gxe, unit_column(key)))
-    if not allow_empty:
-        suite.append(gxe.ExpectTableRowCountToBeBetween(min_value=1))
     return suite
 
 

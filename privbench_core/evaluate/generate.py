@@ -23,7 +23,9 @@ from privbench_core.evaluate.literals import literal
 from privbench_core.evaluate.naming import UnansweredError
 from privbench_core.evaluate.statements import Statement, Workload
 from privbench_core.schema.ddl import quote_identifier
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Schema, Table
+from privbench_core.schema.model.columns import Column, ColumnType
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 
 _EQUAL_ONLY = frozenset({ColumnType.CATEGORY, ColumnType.BOOLEAN})
 _OPERATORS = ("=", "<", ">")

@@ -20,7 +20,8 @@ from privbench_core.counts.units import unit_numbers
 from privbench_core.evaluate.encode import Coded
 from privbench_core.evaluate.marginals import CodeTable, Distances, mean_distances, subset_distances, tvd
 from privbench_core.evaluate.subsets import ColumnSubsets
-from privbench_core.schema.model import ForeignKey, Schema
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema
 
 NO_PARENT = -1
 """Position of the parent of a child whose key is NULL or matches nothing."""

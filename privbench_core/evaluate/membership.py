@@ -24,7 +24,7 @@ from privbench_core.evaluate.encode import Coded, encode_tables
 from privbench_core.evaluate.joins import NO_PARENT, link_chain, parent_rows
 from privbench_core.evaluate.nearest import closest
 from privbench_core.evaluate.subsets import column_subsets
-from privbench_core.schema.model import Schema
+from privbench_core.schema.model.tables import Schema
 
 Rehearsal = Callable[[Mapping[str, pa.Table]], Mapping[str, pa.Table]]
 """Private and public rows -> synthetic rows, by the plan whose bundle is judged; nothing of it is released."""

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from privbench_core.errors import SourceError
 from privbench_core.evaluate.statements import Statement, Workload
 from privbench_core.schema.ddl import quote_identifier
-from privbench_core.schema.model import ColumnType, Table
+from privbench_core.schema.model.columns import ColumnType
+from privbench_core.schema.model.tables import Table
 
 _NUMBERS = frozenset({ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.FLOAT})
 _COMPARISONS = {

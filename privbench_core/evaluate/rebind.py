@@ -42,7 +42,8 @@ from privbench_core.evaluate.literals import constant, literal
 from privbench_core.evaluate.naming import UnansweredError, Understood
 from privbench_core.evaluate.selectivity import RANGES, Distribution, ReleasedMarginal, row_weights
 from privbench_core.evaluate.statements import Statement, Workload
-from privbench_core.schema.model import Column, ColumnType, Schema, Table
+from privbench_core.schema.model.columns import Column, ColumnType
+from privbench_core.schema.model.tables import Schema, Table
 
 Released = Mapping[str, Mapping[str, ReleasedMarginal]]
 """Released marginals by table and column."""

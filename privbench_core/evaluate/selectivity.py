@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from privbench_core.domain.codec import Codes
 from privbench_core.domain.coder import Coder
 from privbench_core.evaluate.joins import NO_PARENT, parent_rows
-from privbench_core.schema.model import Schema
+from privbench_core.schema.model.tables import Schema
 
 Floats = NDArray[np.float64]
 RANGES = ("<", "<=", ">", ">=")

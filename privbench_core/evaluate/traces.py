@@ -19,7 +19,9 @@ import pyarrow.compute as pc
 
 from privbench_core.evaluate.encode import Coded
 from privbench_core.evaluate.joins import NO_PARENT, parent_rows
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Pattern, Schema, Table
+from privbench_core.schema.model.columns import Column, ColumnType, Pattern
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 
 SHORTEST = 8
 """Shorter texts appear by chance."""

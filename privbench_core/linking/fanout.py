@@ -31,7 +31,7 @@ from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.views import Children, Feature, OfParent, Own, ParentRow, Siblings, ViewSpec
-from privbench_core.schema.model import ForeignKey
+from privbench_core.schema.model.constraints import ForeignKey
 
 Array = NDArray[np.float64]
 CHILDREN = "#children"

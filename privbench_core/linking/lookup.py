@@ -28,7 +28,8 @@ from privbench_core.privacy.budget import Price
 from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.views import Feature, OfParent, Own, ParentRow, ViewSpec
-from privbench_core.schema.model import Column, ColumnType, ForeignKey
+from privbench_core.schema.model.columns import Column, ColumnType
+from privbench_core.schema.model.constraints import ForeignKey
 
 Array = NDArray[np.float64]
 _TARGET = "target."

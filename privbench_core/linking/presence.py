@@ -7,7 +7,7 @@ import numpy as np
 from privbench_core.domain.binning import Binning
 from privbench_core.domain.codecs import interval_codec
 from privbench_core.domain.coder import Coder
-from privbench_core.schema.model import Column, ColumnType
+from privbench_core.schema.model.columns import Column, ColumnType
 
 
 def present_or_not(name: str) -> Coder:

@@ -37,9 +37,3 @@ def draw_grouped(
     numbers = dealt_numbers(shares, np.repeat(np.arange(len(present)), size), counts[present], rng)
     codes = np.tile(narrow(np.arange(size), size), len(present))
     return deal(codes, numbers, groups if len(present) > 1 else None, rng)
-
-
-def split_total(weights: NDArray[np.float64], total: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """``total`` whole things shared out by ``weights``, each share rounded up or down."""
-    drawn = draw_grouped(np.asarray(weights, dtype=float)[None, :], np.zeros(total, dtype=np.int64), rng)
-    return np.bincount(drawn, minlength=len(weights)).astype(np.int64)

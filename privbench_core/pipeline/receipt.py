@@ -9,7 +9,8 @@ from privbench_core.pipeline.runner import Run
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger import Ledger
 from privbench_core.privacy.relations import stability
-from privbench_core.schema.model import Learn, Range, Schema, Values
+from privbench_core.schema.model.columns import Learn, Range, Values
+from privbench_core.schema.model.tables import Schema
 from privbench_core.schema.spec import Spec
 from privbench_core.synthesizers.contract import Plan
 

@@ -22,7 +22,7 @@ from privbench_core.privacy.noise import NoiseSource, OpenDPNoise
 from privbench_core.privacy.relations import PrivateDatabase
 from privbench_core.publish.bundle import is_bundle, read_bundle
 from privbench_core.report.reading import subject_of
-from privbench_core.schema.model import Schema
+from privbench_core.schema.model.tables import Schema
 from privbench_core.schema.spec import Spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, StepContext, StepKind

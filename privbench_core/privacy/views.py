@@ -23,7 +23,7 @@ from privbench_core.domain.coder import Coder
 from privbench_core.errors import InternalError
 from privbench_core.privacy.permutations import MOST_MEMBERS, PERMUTATION_UNIT, Groups, tuple_counts
 from privbench_core.privacy.relations import WEIGHT_UNIT, PrivateDatabase, Rows, reference_moves, stability
-from privbench_core.schema.model import ForeignKey
+from privbench_core.schema.model.constraints import ForeignKey
 
 
 @dataclass(frozen=True)

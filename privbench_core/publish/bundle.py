@@ -31,7 +31,7 @@ from privbench_core.publish.readme import consumer_readme
 from privbench_core.schema.ddl import create_schema_sql
 from privbench_core.schema.dump import dump_enums, dump_tables
 from privbench_core.schema.fields import Node, Problems
-from privbench_core.schema.model import Schema, Table
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.schema.parse import parse_tables
 from privbench_core.schema.parts import parse_enums
 from privbench_core.source.arrow_types import arrow_schema

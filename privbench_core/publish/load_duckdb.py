@@ -11,7 +11,8 @@ from privbench_core.publish.bundle import Bundle
 from privbench_core.publish.load import Loaded, refuse_tables
 from privbench_core.schema.ddl import quote_identifier
 from privbench_core.schema.ddl_duckdb import duckdb_schema
-from privbench_core.schema.model import ColumnType, Table
+from privbench_core.schema.model.columns import ColumnType
+from privbench_core.schema.model.tables import Table
 
 
 def load_duckdb(bundle: Bundle, path: Path, *, replace: bool) -> Loaded:

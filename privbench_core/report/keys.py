@@ -25,7 +25,7 @@ from privbench_core.evaluate.marginals import subset_distances
 from privbench_core.evaluate.subsets import crossing_subsets
 from privbench_core.report.reading import Pair
 from privbench_core.report.tables import SEED, Scope
-from privbench_core.schema.model import ForeignKey
+from privbench_core.schema.model.constraints import ForeignKey
 
 _CROSS = 200
 """Cross-table 3-way marginals of one join at most."""

@@ -25,7 +25,7 @@ from privbench_core.report.privacy import PrivacyFigures, privacy_figures
 from privbench_core.report.reading import Subjects, keep_apart, read_both
 from privbench_core.report.tables import FULL, SEED, Scope
 from privbench_core.report.verdict import judge
-from privbench_core.schema.model import Schema
+from privbench_core.schema.model.tables import Schema
 from privbench_core.schema.spec import Spec
 
 if TYPE_CHECKING:

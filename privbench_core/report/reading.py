@@ -14,7 +14,8 @@ from privbench_core.errors import PublishError
 from privbench_core.evaluate.encode import Coded, encode_tables
 from privbench_core.evaluate.joins import Linked, link_tables
 from privbench_core.publish.bundle import Bundle, is_bundle, read_bundle
-from privbench_core.schema.model import ForeignKey, Schema
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema
 from privbench_core.schema.spec import Spec
 from privbench_core.source import open_source
 from privbench_core.source.integrity import check_rows

@@ -25,7 +25,7 @@ from privbench_core.publish.bundle import write_bundle
 from privbench_core.publish.load import load_bundle
 from privbench_core.schema.ddl import quote_identifier
 from privbench_core.schema.location import describe, parse_url
-from privbench_core.schema.model import Schema
+from privbench_core.schema.model.tables import Schema
 
 
 def compare_run_times(

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from privbench_core.evaluate.encode import Coded, value_codes
 from privbench_core.evaluate.marginals import CodeTable, Distances, mean_distances, mean_tvd, subset_distances
 from privbench_core.evaluate.subsets import ColumnSubsets, column_subsets
-from privbench_core.schema.model import Pattern, Table
+from privbench_core.schema.model.columns import Pattern
+from privbench_core.schema.model.tables import Table
 
 SEED = 0
 """Of everything that is sampled: the report of a bundle is the same whenever it is made."""

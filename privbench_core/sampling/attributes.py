@@ -19,7 +19,8 @@ from privbench_core.models.model import Model
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.constraints import RowRule, made_dependent, repaired
 from privbench_core.sampling.groups import group_numbers, repeated
-from privbench_core.schema.model import Dependency, Table
+from privbench_core.schema.model.constraints import Dependency
+from privbench_core.schema.model.tables import Table
 
 _ROUNDS = 24
 _WITHIN_CODES = 6  # rounds in which repeated values are drawn again inside of their codes

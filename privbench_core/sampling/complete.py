@@ -15,7 +15,8 @@ from privbench_core.sampling.constraints import RowRule, row_rules
 from privbench_core.sampling.forest import without_circles
 from privbench_core.sampling.groups import group_numbers, repeated
 from privbench_core.sampling.references import Parent, choice_of, copied_columns
-from privbench_core.schema.model import ForeignKey, Table
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Table
 
 Places = NDArray[np.int64]
 Columns = dict[str, pa.Array]

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from privbench_core.sampling.groups import group_numbers
 from privbench_core.schema.checks import columns_of, parse_check
-from privbench_core.schema.model import Check, Dependency, Table
+from privbench_core.schema.model.constraints import Check, Dependency
+from privbench_core.schema.model.tables import Table
 from privbench_core.source.arrow_types import arrow_type
 
 Arrays = Mapping[str, pa.Array]

@@ -13,7 +13,7 @@ from privbench_core.domain.fresh import random_uuids
 from privbench_core.domain.grid import Grid
 from privbench_core.domain.lengths import length_limit
 from privbench_core.errors import PublishError
-from privbench_core.schema.model import Column, ColumnType
+from privbench_core.schema.model.columns import Column, ColumnType
 
 _DIGITS = 6
 _FIRST_DAY = "2000-01-01"

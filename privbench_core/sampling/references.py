@@ -20,7 +20,8 @@ from privbench_core.linking.choice import Choice, Distinct
 from privbench_core.linking.lookup import Lookup
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.groups import common_numbers, group_numbers, repeated
-from privbench_core.schema.model import ForeignKey, Table
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Table
 
 Places = NDArray[np.int64]
 

@@ -28,7 +28,7 @@ from privbench_core.sampling.constraints import RowRule, made_dependent, row_rul
 from privbench_core.sampling.groups import group_numbers, repeated
 from privbench_core.sampling.keys import fresh_key, ordinal_within
 from privbench_core.sampling.references import Parent, copied_columns, draw_reference, lookup_order, room_for_children
-from privbench_core.schema.model import Table
+from privbench_core.schema.model.tables import Table
 from privbench_core.source.arrow_types import arrow_type
 
 Places = NDArray[np.signedinteger[Any]]

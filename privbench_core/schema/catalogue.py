@@ -12,7 +12,8 @@ from pathlib import Path
 
 from privbench_core.errors import SourceError
 from privbench_core.schema.location import expand, is_url, parse_url
-from privbench_core.schema.model import Check, ColumnType, EnumType, Generated, Index, Sequence
+from privbench_core.schema.model.columns import ColumnType, EnumType, Generated, Sequence
+from privbench_core.schema.model.constraints import Check, Index
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import Any
 
 from privbench_core.errors import SourceError
 from privbench_core.schema.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable, enums_of
-from privbench_core.schema.model import Check, ColumnType, EnumType, Index
+from privbench_core.schema.model.columns import ColumnType, EnumType
+from privbench_core.schema.model.constraints import Check, Index
 from privbench_core.schema.native_types import found_column
 from privbench_core.schema.readable import readable
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from privbench_core.errors import SourceError
 from privbench_core.schema.catalogue import Catalogue, FoundColumn, FoundTable
-from privbench_core.schema.model import ColumnType
+from privbench_core.schema.model.columns import ColumnType
 
 if TYPE_CHECKING:
     import pyarrow as pa

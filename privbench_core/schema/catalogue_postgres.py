@@ -16,8 +16,9 @@ from privbench_core.schema.catalogue import Catalogue, FoundColumn, FoundKey, Fo
 from privbench_core.schema.ddl import quote_identifier
 from privbench_core.schema.key_names import usual_name
 from privbench_core.schema.location import describe, open_engine
-from privbench_core.schema.model import Check, ColumnType, Generated, Index
-from privbench_core.schema.model import Sequence as Numbering
+from privbench_core.schema.model.columns import ColumnType, Generated
+from privbench_core.schema.model.columns import Sequence as Numbering
+from privbench_core.schema.model.constraints import Check, Index
 from privbench_core.schema.native_types import found_column
 from privbench_core.schema.postgres_queries import CATALOGUE
 from privbench_core.schema.readable import readable

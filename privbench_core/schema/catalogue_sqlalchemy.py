@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from privbench_core.errors import SourceError
 from privbench_core.schema.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable
 from privbench_core.schema.location import open_engine
-from privbench_core.schema.model import Check, ColumnType, Index
+from privbench_core.schema.model.columns import ColumnType
+from privbench_core.schema.model.constraints import Check, Index
 from privbench_core.schema.native_types import found_column
 from privbench_core.schema.readable import readable
 

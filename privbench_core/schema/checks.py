@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from privbench_core.schema.model import Check, Schema, Table
+from privbench_core.schema.model.tables import Schema
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
@@ -85,9 +85,3 @@ def unparsed_checks(schema: Schema) -> tuple[str, ...]:
         for check in table.checks
         if parse_check(check.expression) is None
     )
-
-
-def checked_columns(table: Table, check: Check) -> frozenset[str]:
-    """The columns of a table that a check refers to; empty for a check that is not understood."""
-    tree = parse_check(check.expression)
-    return frozenset() if tree is None else columns_of(tree) & {column.name for column in table.columns}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.domains import parse_domain
 from privbench_core.schema.fields import MAX_COUNT, Node, Problems
-from privbench_core.schema.model import Column, ColumnType, EnumType, Sequence
+from privbench_core.schema.model.columns import Column, ColumnType, EnumType, Sequence
 from privbench_core.schema.sql_types import known_sql_types, parse_sql_type
 
 _MAX_PRECISION = 38  # of decimal128, and enough for every database's default

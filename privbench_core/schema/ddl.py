@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from privbench_core.schema.model import Column, ForeignKey, Generated, Schema, Sequence, Table
+from privbench_core.schema.model.columns import Column, Generated, Sequence
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.schema.sql_types import sql_type_of
 
 AFTER_THE_ROWS = "-- Keys, indexes and comments: fastest after the rows are loaded."

@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from privbench_core.schema.ddl import comment_statements, enum_statements, name_list, quote_identifier, sql_type
-from privbench_core.schema.model import Column, ForeignKey, Schema, Table
+from privbench_core.schema.model.columns import Column
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.schema.sql_types import parse_sql_type, sql_type_of
 
 if TYPE_CHECKING:

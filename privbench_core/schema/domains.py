@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from privbench_core.schema.fields import MAX_COUNT, Node
-from privbench_core.schema.model import ColumnType, Domain, Learn, Pattern, Range, Scalar, Values
+from privbench_core.schema.model.columns import ColumnType, Domain, Learn, Pattern, Range, Scalar, Values
 from privbench_core.schema.scalars import EXPECTED, canonical_scalar, sort_key
 
 _OPAQUE = "remove it: no more than the length of a value is modelled"

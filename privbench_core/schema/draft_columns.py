@@ -11,7 +11,7 @@ from privbench_core.schema.checks import is_contained
 from privbench_core.schema.dump import dump_domain, dump_sequence
 from privbench_core.schema.fields import UNDECIDED
 from privbench_core.schema.identifying import guess_identifying
-from privbench_core.schema.model import Column, ColumnType
+from privbench_core.schema.model.columns import Column, ColumnType
 from privbench_core.schema.proposals import propose_domain
 from privbench_core.schema.samples import SampleColumn
 from privbench_core.schema.sql_types import parse_sql_type

@@ -11,7 +11,8 @@ from privbench_core.schema.draft_columns import draft_column, left_out, one_line
 from privbench_core.schema.dump import dump_generated, dump_index, one_or_list
 from privbench_core.schema.fields import UNDECIDED
 from privbench_core.schema.implied import without_implied
-from privbench_core.schema.model import Check, Generated
+from privbench_core.schema.model.columns import Generated
+from privbench_core.schema.model.constraints import Check
 from privbench_core.schema.samples import SampleColumn
 from privbench_core.schema.yaml_io import flow_yaml
 

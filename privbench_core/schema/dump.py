@@ -7,21 +7,19 @@ from dataclasses import asdict
 from typing import Any
 
 from privbench_core.schema.change import Change, Content, dump_change
-from privbench_core.schema.model import (
+from privbench_core.schema.model.columns import (
     Column,
     Domain,
     EnumType,
-    ForeignKey,
     Generated,
-    Index,
     Learn,
     Pattern,
     Range,
-    Schema,
     Sequence,
-    Table,
     Values,
 )
+from privbench_core.schema.model.constraints import ForeignKey, Index
+from privbench_core.schema.model.tables import Schema, Table
 
 
 def dump_enums(schema: Schema) -> dict[str, list[str]]:

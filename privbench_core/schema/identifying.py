@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 from privbench_core.schema.catalogue import FoundColumn, FoundTable
-from privbench_core.schema.model import ColumnType, Domain, Pattern
+from privbench_core.schema.model.columns import ColumnType, Domain, Pattern
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _LONG = 200  # from here on, text is prose rather than a name of something

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from privbench_core.schema.catalogue import FoundColumn
-from privbench_core.schema.model import Column, ColumnType
+from privbench_core.schema.model.columns import Column, ColumnType
 from privbench_core.schema.sql_types import SqlType, default_sql_type, parse_sql_type
 
 _LOGICAL = {

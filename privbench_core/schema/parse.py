@@ -14,7 +14,9 @@ from privbench_core.schema.columns import parse_column
 from privbench_core.schema.fields import MAX_COUNT, Node, Problems, as_name
 from privbench_core.schema.implied import without_implied
 from privbench_core.schema.key_names import parse_actions
-from privbench_core.schema.model import Column, ColumnType, EnumType, ForeignKey, Table, Values
+from privbench_core.schema.model.columns import Column, ColumnType, EnumType, Values
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Table
 from privbench_core.schema.parts import (
     known_columns,
     parse_checks,
@@ -25,7 +27,6 @@ from privbench_core.schema.parts import (
     parse_unique,
 )
 
-_OF_DDL = ("constraint", "actions")
 _ACTIONS = "write clauses like ON DELETE CASCADE or ON UPDATE RESTRICT DEFERRABLE INITIALLY DEFERRED"
 
 

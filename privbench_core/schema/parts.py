@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.fields import Node, Problems
-from privbench_core.schema.model import Check, ColumnType, Dependency, EnumType, Generated, Index, Table
+from privbench_core.schema.model.columns import ColumnType, EnumType, Generated
+from privbench_core.schema.model.constraints import Check, Dependency, Index
+from privbench_core.schema.model.tables import Table
 from privbench_core.schema.scalars import canonical_scalar
 
 _UNIQUE = "write a list of lists of column names, like [[a, b], [c]]"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from privbench_core.schema.checks import columns_of, parse_check
-from privbench_core.schema.model import Check, ColumnType, Range, Scalar, Values
+from privbench_core.schema.model.columns import ColumnType, Range, Scalar, Values
+from privbench_core.schema.model.constraints import Check
 from privbench_core.schema.scalars import canonical_scalar, sort_key
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from privbench_core.errors import SourceError
 from privbench_core.schema.catalogue_folder import arrow_column
-from privbench_core.schema.model import ColumnType, Domain, Range, Values
+from privbench_core.schema.model.columns import ColumnType, Domain, Range, Values
 from privbench_core.schema.scalars import canonical_scalar
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 
 from privbench_core.schema.durations import duration_text, parse_duration
 from privbench_core.schema.fields import as_integer, as_number
-from privbench_core.schema.model import ColumnType, Scalar
+from privbench_core.schema.model.columns import ColumnType, Scalar
 
 _INT64 = 2**63
 

@@ -18,7 +18,7 @@ from privbench_core.schema.change import Change
 from privbench_core.schema.dump import dump_enums, dump_tables
 from privbench_core.schema.fields import Node, Problems, as_name
 from privbench_core.schema.location import home, relative, resolve
-from privbench_core.schema.model import Schema
+from privbench_core.schema.model.tables import Schema
 from privbench_core.schema.parse import parse_tables
 from privbench_core.schema.parts import parse_enums
 from privbench_core.schema.refresh import RefreshPolicy

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from privbench_core.errors import did_you_mean
-from privbench_core.schema.model import ColumnType, Learn, Schema
+from privbench_core.schema.model.columns import ColumnType, Learn
+from privbench_core.schema.model.tables import Schema
 from privbench_core.schema.validate_keys import find_column, find_key_problems, infer_keys
 from privbench_core.schema.validate_sql import find_sql_problems
 

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterator
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.checks import columns_of, is_contained, parse_check
 from privbench_core.schema.fields import as_integer
-from privbench_core.schema.model import Column, ColumnType, EnumType, Learn, Pattern, Range, Schema, Table, Values
+from privbench_core.schema.model.columns import Column, ColumnType, EnumType, Learn, Pattern, Range, Values
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.schema.sql_types import SqlType, default_sql_type, parse_sql_type
 
 _SIZED = frozenset({ColumnType.TEXT, ColumnType.BYTES, ColumnType.JSON})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from privbench_core.schema.model import Column, ColumnType, Table
+from privbench_core.schema.model.columns import Column, ColumnType
+from privbench_core.schema.model.tables import Table
 
 _ARROW_TYPES = {
     ColumnType.INTEGER: pa.int64(),

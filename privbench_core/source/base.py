@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.schema.change import VersionQuery, Watermark
-from privbench_core.schema.model import Table
+from privbench_core.schema.model.tables import Table
 from privbench_core.source.version import XMIN
 
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privbench_core.errors import SourceError
-from privbench_core.schema.model import Column, ColumnType, Table
+from privbench_core.schema.model.columns import Column, ColumnType
+from privbench_core.schema.model.tables import Table
 from privbench_core.source.arrow_types import arrow_schema, arrow_type
 from privbench_core.source.durations import durations
 from privbench_core.source.opaque import as_bytes, uuids

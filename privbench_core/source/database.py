@@ -17,7 +17,8 @@ import sqlalchemy as sa
 from privbench_core.errors import SourceError
 from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.location import describe, open_engine, parse_url
-from privbench_core.schema.model import ColumnType, Table
+from privbench_core.schema.model.columns import ColumnType
+from privbench_core.schema.model.tables import Table
 from privbench_core.source import postgres
 from privbench_core.source.base import check_columns, check_table, check_watermark
 from privbench_core.source.cast import canonical_table

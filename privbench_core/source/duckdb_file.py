@@ -13,7 +13,7 @@ import pyarrow as pa
 from privbench_core.errors import SourceError
 from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.ddl import quote_identifier
-from privbench_core.schema.model import Table
+from privbench_core.schema.model.tables import Table
 from privbench_core.source.base import check_columns, check_table, check_watermark
 from privbench_core.source.cast import canonical_table
 from privbench_core.source.fingerprint import fingerprint_files, fingerprint_rows

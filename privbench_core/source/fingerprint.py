@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privbench_core.schema.model import Table
+from privbench_core.schema.model.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,8 @@ from sqlalchemy.dialects import postgresql
 from privbench_core.errors import SourceError
 from privbench_core.schema.ddl import quote_identifier
 from privbench_core.schema.location import describe
-from privbench_core.schema.model import Column, ColumnType, Table
+from privbench_core.schema.model.columns import Column, ColumnType
+from privbench_core.schema.model.tables import Table
 from privbench_core.source.cast import canonical_table, refused
 
 # Other drivers of SQLAlchemy spell their options in the URL in ways that libpq does not read.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from privbench_core.errors import SourceError
 from privbench_core.schema.change import Change
-from privbench_core.schema.model import Table
+from privbench_core.schema.model.tables import Table
 from privbench_core.source.arrow_types import arrow_schema
 
 XMIN = "xmin"

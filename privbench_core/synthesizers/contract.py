@@ -20,7 +20,7 @@ import pyarrow as pa
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.door import Door
-from privbench_core.schema.model import Schema
+from privbench_core.schema.model.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 
 if TYPE_CHECKING:

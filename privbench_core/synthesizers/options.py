@@ -4,12 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from privbench_core.errors import SpecError, did_you_mean
+from privbench_core.synthesizers.stages.validate import FidelityLimits
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class FidelityOptions:
+    """What the synthesizers that end with the stages of `assemble` have in common.
+
+    Attributes:
+        validation: Share of the whole budget for the fidelity figures.
+        max_one_way, max_two_way, max_join: Largest mean total variation distances that are published.
+    """
+
+    validation: float = 0.02
+    max_one_way: float = FidelityLimits.one_way
+    max_two_way: float = FidelityLimits.two_way
+    max_join: float = FidelityLimits.join
+
+    @property
+    def limits(self) -> FidelityLimits:
+        """What figures may be published."""
+        return FidelityLimits(self.max_one_way, self.max_two_way, self.max_join)
 
 
 def parsed(

@@ -21,15 +21,16 @@ from privbench_core.models.privspn import HistogramSPN, PairwiseSPN
 from privbench_core.privacy.budget import Budget, Measure, Price, zero
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.noise import Sensitivity, noise_std
-from privbench_core.schema.model import ForeignKey, Learn, Schema, Table
+from privbench_core.schema.model.columns import Learn
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepContext
-from privbench_core.synthesizers.options import parsed
+from privbench_core.synthesizers.options import FidelityOptions, parsed
 from privbench_core.synthesizers.stages.assemble import refuse_impossible, whole_plan
 from privbench_core.synthesizers.stages.link import determined, link_step, lookup_step
 from privbench_core.synthesizers.stages.model import model_step
 from privbench_core.synthesizers.stages.profile import Profile, lists_to_learn, profile_step
-from privbench_core.synthesizers.stages.validate import FidelityLimits
 
 # Noise of a count, in rows, up to which the least share is right; rise of the share per e-fold of noise; largest share.
 # They pass through the best shares on Adult at ε = 0.2, 0.8 and 3.2.
@@ -41,31 +42,25 @@ _LEAVES = ("pairwise", "histogram")
 
 
 @dataclass(frozen=True)
-class Options:
-    """Public parameters of PrivBench; the names of the paper where it has them.
+class Options(FidelityOptions):
+    """Public parameters of PrivBench beside the common ones; the names of the paper where it has them.
 
     Attributes:
         leaf: "pairwise" (default) or "histogram", the paper's own leaves.
         gamma: γ, the share of tables; the rest is for foreign keys. The paper has 0.9 with one noisy count per key.
         profile: Least share of a table's budget for its profile (one-way marginals, learned domains); see
             `profile_share`.
-        validation: Share of the whole budget for the fidelity figures.
         alpha, beta, gamma1, gamma2, iterations: α, β, γ1, γ2, J of Algorithms 3 to 5 (β also with pairwise leaves).
-        max_one_way, max_two_way, max_join: Largest mean total variation distances that are published.
     """
 
     leaf: str = "pairwise"
     gamma: float = 0.7
     profile: float = 0.5
-    validation: float = 0.02
     alpha: float = 0.1
     beta: float = 10_000
     gamma1: float = 0.5
     gamma2: float = 0.5
     iterations: int = 2
-    max_one_way: float = 0.25
-    max_two_way: float = 0.45
-    max_join: float = 0.45
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Options:
@@ -108,8 +103,7 @@ class PrivBench:
             price = for_links.share(links[key] / sum(links.values()))
             made = fanout_step(schema, key, price) if key.owner else lookup_step(schema, key, price, FanoutFit().pairs)
             steps.append(made)
-        limits = FidelityLimits(chosen.max_one_way, chosen.max_two_way, chosen.max_join)
-        return whole_plan(self.name, schema, budget, steps, spendable.share(chosen.validation), limits)
+        return whole_plan(self.name, schema, budget, steps, spendable.share(chosen.validation), chosen.limits)
 
 
 def profile_share(least: float, price: Price, codes: Sequence[float]) -> float:

@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.privacy.relations import PrivateDatabase
-from privbench_core.schema.model import Column, ColumnType, Domain, ForeignKey, Learn, Range, Schema, Table, Values
+from privbench_core.schema.model.columns import Column, ColumnType, Domain, Learn, Range, Values
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.source.arrow_types import arrow_schema
 
 SECRET = bytes(range(16))

@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from privbench_core.privacy.relations import WEIGHT_UNIT
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Range, Schema, Table
+from privbench_core.schema.model.columns import Column, ColumnType, Range
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from tests.helpers.databases import Database
 
 INTEGER = ColumnType.INTEGER

@@ -25,7 +25,9 @@ from privbench_core.privacy.ledger import Ledger
 from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity
 from privbench_core.privacy.relations import PrivateDatabase
 from privbench_core.privacy.views import CodedView
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Range, Schema, Table, Values
+from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.schema.spec import Spec, dump_spec
 from privbench_core.source.arrow_types import arrow_schema
 from privbench_core.synthesizers.artifact import Artifact
@@ -207,6 +209,11 @@ def integer(name: str, low: int | None = None, high: int = 0, **more: Any) -> Co
 def texts(codes: NDArray[Any], null: NDArray[np.bool_] | None = None) -> pa.Array:
     """Values of a `category` column, NULL where ``null`` says so."""
     return pa.array([f"v{code}" for code in codes], pa.string(), mask=null)
+
+
+def codes_of(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Codes of the values that `texts` makes, -1 for NULL."""
+    return np.array([-1 if value is None else int(value[1:]) for value in column.to_pylist()], dtype=np.int64)
 
 
 def rows_of(table: Table, **columns: Any) -> pa.Table:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from privbench_core.errors import SpecError
-from privbench_core.schema import Spec, load_spec
+from privbench_core.schema.spec import Spec, load_spec
 
 
 def load(folder: Path, text: str) -> Spec:
@@ -23,6 +23,12 @@ def problems(folder: Path, text: str) -> tuple[str, ...]:
         load(folder, text)
     assert all(": " in line and "; " in line for line in caught.value.problems)
     return caught.value.problems
+
+
+def explained(folder: Path, text: str, expected: str) -> None:
+    """One of the `problems` begins like that."""
+    found = problems(folder, text)
+    assert any(line.startswith(expected) for line in found), "\n".join(found)
 
 
 def changed(text: str, old: str, new: str) -> str:

@@ -369,9 +369,8 @@ class KilledError(Exception):
     """The process is killed here."""
 
 
-def test_a_source_that_changes_between_a_stored_profile_and_the_model_is_not_seen_by_the_run(tmp_path):
-    """The profile is taken from the store by its fingerprint; the model then sees the rows that were fingerprinted."""
-    path = make(tmp_path)
+def run_until_the_model(path: Path) -> None:
+    """A run that leaves nothing but its profiles behind."""
 
     def kill(_number: int, _steps: int, step: Any) -> None:
         if step.kind is StepKind.MODEL:
@@ -379,6 +378,12 @@ def test_a_source_that_changes_between_a_stored_profile_and_the_model_is_not_see
 
     with pytest.raises(KilledError):
         run(path, progress=kill)
+
+
+def test_a_source_that_changes_between_a_stored_profile_and_the_model_is_not_seen_by_the_run(tmp_path):
+    """The profile is taken from the store by its fingerprint; the model then sees the rows that were fingerprinted."""
+    path = make(tmp_path)
+    run_until_the_model(path)
     before = booked(path)
 
     def change(_number: int, _steps: int, step: Any) -> None:
@@ -396,13 +401,7 @@ def test_a_source_that_changes_between_a_stored_profile_and_the_model_is_not_see
 
 def test_a_source_that_changes_after_a_kill_is_profiled_again(tmp_path):
     path = make(tmp_path)
-
-    def kill(_number: int, _steps: int, step: Any) -> None:
-        if step.kind is StepKind.MODEL:
-            raise KilledError
-
-    with pytest.raises(KilledError):
-        run(path, progress=kill)
+    run_until_the_model(path)
     pq.write_table(build_town(320, seed=3).tables["household"], tmp_path / "household.parquet")
     pq.write_table(build_town(320, seed=3).tables["person"], tmp_path / "person.parquet")
     result = run(path)

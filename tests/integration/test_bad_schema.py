@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
-import psycopg
 import pytest
 from typer.testing import CliRunner
 
 from privbench_core.cli import app
 from privbench_core.publish.bundle import read_bundle
+from tests.helpers.postgres import execute, new_database
 
 HEAD = """
 database: d
@@ -119,29 +118,29 @@ def test_a_table_of_five_hundred_columns(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """URLs of a database as its owner and as a guest, who may see a part of it."""
-    pgserver = pytest.importorskip("pgserver", reason="there is no wheel of PostgreSQL for this Python")
-    with pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop") as server:
-        url = server.get_uri()
-        with psycopg.connect(url) as connection:
-            connection.execute("""
-                CREATE TABLE a (id int PRIMARY KEY, n int NOT NULL CHECK (n BETWEEN 0 AND 9), pay int);
-                CREATE TABLE secret (id int PRIMARY KEY, a int NOT NULL REFERENCES a);
-                CREATE SCHEMA hidden; CREATE TYPE hidden.mood AS ENUM ('x'); CREATE TABLE hidden.t (id int PRIMARY KEY);
-                CREATE TABLE b (
-                    id int PRIMARY KEY, m hidden.mood, t int REFERENCES hidden.t, a int NOT NULL REFERENCES a
-                );
-                INSERT INTO a SELECT i, i % 10 FROM generate_series(1, 60) i;
-                CREATE ROLE guest LOGIN; GRANT SELECT (id, n) ON a TO guest; GRANT SELECT ON b TO guest;
-            """)
-        yield url, url.replace("postgres:@", "guest:@")
+def guarded(postgres: str) -> tuple[str, str]:
+    """URLs of a database as its owner and as a visitor, who may see a part of it."""
+    url = new_database(
+        postgres,
+        "partly",
+        """
+        CREATE TABLE a (id int PRIMARY KEY, n int NOT NULL CHECK (n BETWEEN 0 AND 9), pay int);
+        CREATE TABLE secret (id int PRIMARY KEY, a int NOT NULL REFERENCES a);
+        CREATE SCHEMA hidden; CREATE TYPE hidden.mood AS ENUM ('x'); CREATE TABLE hidden.t (id int PRIMARY KEY);
+        CREATE TABLE b (
+            id int PRIMARY KEY, m hidden.mood, t int REFERENCES hidden.t, a int NOT NULL REFERENCES a
+        );
+        INSERT INTO a SELECT i, i % 10 FROM generate_series(1, 60) i;
+        CREATE ROLE visitor LOGIN; GRANT SELECT (id, n) ON a TO visitor; GRANT SELECT ON b TO visitor;
+        """,
+    )
+    return url, url.replace("postgres:@", "visitor:@")
 
 
 def test_a_database_that_may_be_read_in_part(guarded: tuple[str, str], tmp_path: Path) -> None:
-    owner, guest = guarded
+    owner, visitor = guarded
     spec = tmp_path / "spec.yaml"
-    code, stdout, _ = call("init", guest, "-o", spec)
+    code, stdout, _ = call("init", visitor, "-o", spec)
     assert code == 0
     assert "3 parts of the source are left out, each with its reason" in stdout
     draft = spec.read_text(encoding="utf-8")
@@ -161,10 +160,9 @@ def test_a_database_that_may_be_read_in_part(guarded: tuple[str, str], tmp_path:
     other.write_text(spec.read_text(encoding="utf-8") + f"{more} max_children: 2}}]}}\n", encoding="utf-8")
     message = refused("run", other, "--epsilon", 4, "--out", tmp_path / "out")
     assert "secret: the source's user may not read this table; grant SELECT on it, or leave it out" in message
-    assert "hidden" in refused("init", f"{guest}&schema=hidden", "-o", tmp_path / "none.yaml")
-    with psycopg.connect(owner) as connection:
-        connection.execute("REVOKE USAGE ON SCHEMA public FROM PUBLIC")
-    message = refused("init", guest, "-o", tmp_path / "none.yaml")
+    assert "hidden" in refused("init", f"{visitor}&schema=hidden", "-o", tmp_path / "none.yaml")
+    execute(owner, "REVOKE USAGE ON SCHEMA public FROM PUBLIC")
+    message = refused("init", visitor, "-o", tmp_path / "none.yaml")
     assert "no schema that the login may use; grant USAGE on it" in message
     message = refused("run", spec, "--epsilon", 4, "--out", tmp_path / "out")
     assert "the source shows no table at all; check the place, the schema, and that the login may use it" in message

@@ -10,7 +10,8 @@ import pytest
 
 from privbench_core.errors import SpecError
 from privbench_core.privacy.budget import Budget
-from privbench_core.schema.model import ForeignKey, Schema, Table
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.source.integrity import check_rows
 from privbench_core.synthesizers.privbench import PrivBench
 from tests.helpers.planted import (

@@ -12,24 +12,17 @@ import pytest
 import sqlalchemy as sa
 
 from privbench_core.errors import SourceError
-from privbench_core.schema import (
-    Column,
-    ColumnType,
-    ForeignKey,
-    Learn,
-    Schema,
-    Spec,
-    Table,
-    create_schema_sql,
-    load_spec,
-)
 from privbench_core.schema.change import VersionQuery, Watermark
+from privbench_core.schema.ddl import create_schema_sql
+from privbench_core.schema.model.columns import Column, ColumnType, Learn
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.schema.reflect import reflect
+from privbench_core.schema.spec import Spec, load_spec
 from privbench_core.source import database, open_source, postgres
 from privbench_core.source.arrow_types import arrow_schema
 from privbench_core.source.fingerprint import fingerprint_rows
-
-pgserver = pytest.importorskip("pgserver", reason="there is no wheel of pgserver for this Python")
+from tests.helpers.postgres import execute, new_database
 
 T = ColumnType
 PERSON = Table(
@@ -66,10 +59,9 @@ ROWS = [
 
 
 @pytest.fixture(scope="session")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A PostgreSQL server with the schema and its rows in it."""
-    server = pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="stop")
-    where = server.get_uri()
+def url(postgres: str) -> str:
+    """A database with the schema and its rows in it."""
+    where = new_database(postgres, "clinic")
     engine = sa.create_engine(where.replace("postgresql://", "postgresql+psycopg://"), poolclass=sa.pool.NullPool)
     with engine.begin() as connection:
         connection.exec_driver_sql(create_schema_sql(SCHEMA))
@@ -85,8 +77,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             "CREATE VIEW failing AS SELECT word::integer AS id FROM odd"
         )
     engine.dispose()
-    yield where
-    server.cleanup()
+    return where
 
 
 def spec(source: str) -> Spec:
@@ -233,27 +224,12 @@ INSERT INTO "50% ""odd"" Values" VALUES
 """
 
 
-def statements(url: str, text: str) -> None:
-    engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"), poolclass=sa.pool.NullPool)
-    with engine.begin() as connection:
-        connection.connection.driver_connection.execute(text)
-    engine.dispose()
-
-
 @pytest.fixture(scope="session")
 def odd_url(url: str) -> str:
     """A database of the same server with values of all kinds, and a user who may not read all of it."""
-    engine = sa.create_engine(
-        url.replace("postgresql://", "postgresql+psycopg://"), poolclass=sa.pool.NullPool, isolation_level="AUTOCOMMIT"
-    )
-    with engine.connect() as connection:
-        connection.exec_driver_sql("CREATE DATABASE odd")
-        connection.exec_driver_sql("ALTER DATABASE odd SET TimeZone = 'Asia/Tokyo'")
-        connection.exec_driver_sql("CREATE ROLE reader LOGIN")
-    engine.dispose()
-    where = sa.make_url(url).set(database="odd").render_as_string(hide_password=False)
-    statements(where, VALUES_SQL)
-    statements(
+    where = new_database(url, "odd", "ALTER DATABASE odd SET TimeZone = 'Asia/Tokyo'; CREATE ROLE reader LOGIN")
+    execute(where, VALUES_SQL)
+    execute(
         where,
         "CREATE TABLE closed (id bigint); CREATE TABLE ajar (id bigint, name text, pay text);"
         "INSERT INTO ajar VALUES (1, 'a', 'secret'); GRANT SELECT (id, name) ON ajar TO reader",
@@ -313,7 +289,7 @@ def test_a_database_that_may_be_read_in_part(odd_url: str) -> None:
 
 
 def test_many_batches_are_one_table(odd_url: str) -> None:
-    statements(
+    execute(
         odd_url, "CREATE TABLE many AS SELECT i AS id, repeat('x', 200) AS word FROM generate_series(1, 200000) AS i"
     )
     rows = open_source(spec(odd_url)).read(Table("many", (Column("id", T.INTEGER), Column("word", T.TEXT)), ("id",)))

@@ -12,9 +12,10 @@ import pytest
 from privbench_core.errors import PublishError
 from privbench_core.publish.bundle import write_bundle
 from privbench_core.publish.load import load_bundle
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Schema, Table
-
-pgserver = pytest.importorskip("pgserver", reason="there is no wheel of PostgreSQL for this Python")
+from privbench_core.schema.model.columns import Column, ColumnType
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
+from tests.helpers.postgres import new_database, rows
 
 T = ColumnType
 SCHEMA = Schema(
@@ -53,24 +54,10 @@ def shop(orders=(1, 1, 2)):
     return {"Customer": customer, "orders": pa.table({"id": range(1, len(orders) + 1), "customer": list(orders)})}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop") as running:
-        yield running
-
-
 @pytest.fixture
-def url(server, request):
+def url(postgres, request):
     """The URL of a database of its own."""
-    name = f"t{abs(hash(request.node.name))}"
-    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    return server.get_uri(database=name)
-
-
-def rows(url, query):
-    with psycopg.connect(url) as connection:
-        return connection.execute(query).fetchall()
+    return new_database(postgres, f"t{abs(hash(request.node.name))}")
 
 
 def tables_in(url):

@@ -6,7 +6,6 @@ What a schema.sql can say comes back word for word; what it cannot say is named 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -14,10 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from privbench_core.cli import app
-from privbench_core.schema import Check, Generated, Sequence, load_spec
 from privbench_core.schema.ddl_duckdb import duckdb_schema
-
-pgserver = pytest.importorskip("pgserver", reason="there is no wheel of PostgreSQL for this Python")
+from privbench_core.schema.model.columns import Generated, Sequence
+from privbench_core.schema.model.constraints import Check
+from privbench_core.schema.spec import load_spec
+from tests.helpers.postgres import new_database, rows
 
 LONG = "Tabelle mit einem sehr langen Namen, der dreiundsechzig Byte hat"[:63]
 KEPT = f"""
@@ -102,26 +102,6 @@ CREATE VIEW v AS SELECT 1; CREATE MATERIALIZED VIEW w AS SELECT 1;
 """.replace("CREATE TABLE c (", "CREATE TABLE d (id int PRIMARY KEY);\nCREATE TABLE c (")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pgserver.PostgresServer]:
-    with pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop") as running:
-        yield running
-
-
-def new_database(server: pgserver.PostgresServer, name: str, script: str = "SELECT 1") -> str:
-    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
-    url = server.get_uri(database=name)
-    with psycopg.connect(url) as connection:
-        connection.execute(script)
-    return url
-
-
-def rows(url: str, query: str) -> list[tuple[object, ...]]:
-    with psycopg.connect(url) as connection:
-        return connection.execute(query).fetchall()
-
-
 def privbench(*arguments: object) -> str:
     shown = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert shown.exit_code == 0, shown.output
@@ -138,10 +118,10 @@ ANY_DISTANCE = "synthesizer: {name: privbench, options: {max_one_way: 1, max_two
 
 
 @pytest.fixture(scope="module")
-def place(server: pgserver.PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a draft of the source, and the spec that an owner makes of it."""
     folder = tmp_path_factory.mktemp("kept")
-    spec = draft_of(new_database(server, "kept", KEPT + ROWS), folder / "draft.yaml")
+    spec = draft_of(new_database(postgres, "kept", KEPT + ROWS), folder / "draft.yaml")
     for old, new in {
         "epsilons: CHOOSE": "epsilons: [2]",
         "epsilon: CHOOSE": "epsilon: 3",
@@ -156,9 +136,9 @@ def place(server: pgserver.PostgresServer, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="module")
-def target(server: pgserver.PostgresServer, place: Path) -> str:
+def target(postgres: str, place: Path) -> str:
     """A database with a benchmark of the source."""
-    url = new_database(server, "published")
+    url = new_database(postgres, "published")
     privbench("run", place / "spec.yaml", "--epsilon", 2, "--out", place / "bundle")
     privbench("publish", place / "bundle", url)
     return url
@@ -232,8 +212,8 @@ def test_duckdb_names_what_it_has_no_words_for(place: Path) -> None:
     assert "person: the index by_doc, which DuckDB has no such kind of" in left_out
 
 
-def test_what_is_lost_is_named_with_its_reason(server: pgserver.PostgresServer, tmp_path: Path) -> None:
-    draft = draft_of(new_database(server, "lost", LOST), tmp_path / "draft.yaml")
+def test_what_is_lost_is_named_with_its_reason(postgres: str, tmp_path: Path) -> None:
+    draft = draft_of(new_database(postgres, "lost", LOST), tmp_path / "draft.yaml")
     found = {line.strip().removeprefix("# left out: ") for line in draft.splitlines() if "# left out: " in line}
     assert found == {
         "of_tags, because of tags",

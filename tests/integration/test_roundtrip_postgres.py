@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from uuid import UUID
@@ -20,13 +19,14 @@ import pytest
 from privbench_core.errors import PublishError, SourceError
 from privbench_core.publish.bundle import read_bundle, write_bundle
 from privbench_core.publish.load import load_bundle
-from privbench_core.schema import Check, ColumnType, Index, Pattern, Range, Schema, Values
 from privbench_core.schema.checks import unparsed_checks
+from privbench_core.schema.model.columns import ColumnType, Pattern, Range, Values
+from privbench_core.schema.model.constraints import Check, Index
+from privbench_core.schema.model.tables import Schema
 from privbench_core.schema.reflect import reflect
 from privbench_core.source.arrow_types import arrow_schema
+from tests.helpers.postgres import execute, new_database, rows
 from tests.helpers.specs import load
-
-pgserver = pytest.importorskip("pgserver", reason="there is no wheel of PostgreSQL for this Python")
 
 LONG = "a_column_with_a_name_of_sixty_three_characters_0123456789_abcde"
 EVERYTHING = f"""
@@ -119,31 +119,6 @@ ROWS = {
 }
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pgserver.PostgresServer]:
-    with pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop") as running:
-        yield running
-
-
-def new_database(server: pgserver.PostgresServer, name: str, script: str = "") -> str:
-    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
-    url = server.get_uri(database=name)
-    run(url, script)
-    return url
-
-
-def run(url: str, script: str) -> None:
-    if script:
-        with psycopg.connect(url) as connection:
-            connection.execute(script)
-
-
-def rows(url: str, query: str) -> list[tuple[object, ...]]:
-    with psycopg.connect(url) as connection:
-        return connection.execute(query).fetchall()
-
-
 def decided(draft: str) -> str:
     for old, new in DECISIONS.items():
         assert old in draft, old
@@ -156,8 +131,8 @@ def filled(schema: Schema) -> dict[str, pa.Table]:
 
 
 @pytest.fixture(scope="module")
-def source(server: pgserver.PostgresServer) -> str:
-    return new_database(server, "every", EVERYTHING)
+def source(postgres: str) -> str:
+    return new_database(postgres, "every", EVERYTHING)
 
 
 @pytest.fixture(scope="module")
@@ -176,8 +151,8 @@ def bundle(schema: Schema, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def target(server: pgserver.PostgresServer, bundle: Path) -> str:
-    url = new_database(server, "target")
+def target(postgres: str, bundle: Path) -> str:
+    url = new_database(postgres, "target")
     loaded = load_bundle(bundle, url)
     assert loaded.left_out == ()
     assert loaded.rows == {name: len(next(iter(columns.values()))) for name, columns in ROWS.items()}
@@ -261,7 +236,7 @@ def test_the_database_keeps_its_rules(target: str) -> None:
         "UPDATE line_tag SET no = 9": psycopg.errors.ForeignKeyViolation,
     }.items():
         with pytest.raises(error):
-            run(target, statement)
+            execute(target, statement)
     indexes = rows(target, "SELECT indexname FROM pg_indexes WHERE tablename IN ('Order', 'store') ORDER BY 1")
     assert [name for (name,) in indexes] == [
         *[
@@ -278,8 +253,8 @@ def test_the_database_keeps_its_rules(target: str) -> None:
     assert rows(target, "SELECT reltuples FROM pg_class WHERE relname = 'line'") == [(3.0,)]
 
 
-def test_publishing_again_replaces_enums_too(server: pgserver.PostgresServer, bundle: Path) -> None:
-    url = new_database(server, "twice")
+def test_publishing_again_replaces_enums_too(postgres: str, bundle: Path) -> None:
+    url = new_database(postgres, "twice")
     load_bundle(bundle, url)
     with pytest.raises(
         PublishError, match="has Order, line, line_tag, order_detail, part and 3 more already; pass --rep"
@@ -288,23 +263,25 @@ def test_publishing_again_replaces_enums_too(server: pgserver.PostgresServer, bu
     assert load_bundle(bundle, url, replace=True).rows["staff"] == 1
 
 
-def test_a_target_with_other_tables_is_not_empty(server: pgserver.PostgresServer, bundle: Path) -> None:
-    url = new_database(server, "busy", "CREATE TABLE mine AS SELECT 1 AS x")
+def test_a_target_with_other_tables_is_not_empty(postgres: str, bundle: Path) -> None:
+    url = new_database(postgres, "busy", "CREATE TABLE mine AS SELECT 1 AS x")
     with pytest.raises(PublishError, match=r"is not empty \(it has mine\); pass --replace to load beside"):
         load_bundle(bundle, url)
     load_bundle(bundle, url, replace=True)
     assert rows(url, "SELECT x FROM mine") == [(1,)]
 
 
-def test_the_schema_alone_is_a_script(server: pgserver.PostgresServer, bundle: Path, draft: str) -> None:
-    url = new_database(server, "script", read_bundle(bundle).schema_sql)
+def test_the_schema_alone_is_a_script(postgres: str, bundle: Path, draft: str) -> None:
+    url = new_database(postgres, "script", read_bundle(bundle).schema_sql)
     assert reflect(url).count("foreign_keys:") == draft.count("foreign_keys:")
     assert rows(url, "INSERT INTO region VALUES ('ab', 'x') RETURNING code") == [("ab",)]
     assert rows(url, """INSERT INTO "Order" (email, kind) VALUES ('c', 'small') RETURNING "select" """) == [(1,)]
 
 
-def test_another_schema_of_the_database(server: pgserver.PostgresServer, bundle: Path, draft: str) -> None:
-    url = new_database(server, "several", 'CREATE SCHEMA "My ""odd"" one"; CREATE TABLE elsewhere (id int PRIMARY KEY)')
+def test_another_schema_of_the_database(postgres: str, bundle: Path, draft: str) -> None:
+    url = new_database(
+        postgres, "several", 'CREATE SCHEMA "My ""odd"" one"; CREATE TABLE elsewhere (id int PRIMARY KEY)'
+    )
     there = f"{url}&schema=My%20%22odd%22%20one"
     load_bundle(bundle, there)
     assert rows(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == [("elsewhere",)]
@@ -315,9 +292,9 @@ def test_another_schema_of_the_database(server: pgserver.PostgresServer, bundle:
         reflect(f"{url}&schema=none")
 
 
-def test_a_database_that_may_only_be_read_in_part(server: pgserver.PostgresServer) -> None:
+def test_a_database_that_may_only_be_read_in_part(postgres: str) -> None:
     url = new_database(
-        server,
+        postgres,
         "guarded",
         """
         CREATE TABLE person (id int PRIMARY KEY, age int, salary int);
@@ -333,7 +310,7 @@ def test_a_database_that_may_only_be_read_in_part(server: pgserver.PostgresServe
     assert "      # left out: salary (integer) may not be read by this login; grant SELECT on it" in draft
     assert "    # left out: the foreign key on (secret), because secret may not be read\n" in draft
     assert "- {columns: person, references: {table: person, columns: [id]}" in draft
-    run(url, "REVOKE ALL ON visit FROM guest; REVOKE SELECT (id, age) ON person FROM guest")
+    execute(url, "REVOKE ALL ON visit FROM guest; REVOKE SELECT (id, age) ON person FROM guest")
     with pytest.raises(SourceError, match="the login may read none of them; grant it SELECT on person, secret, visit"):
         reflect(as_guest)
 

@@ -12,9 +12,10 @@ from privbench_core.evaluate.runtime import Protocol
 from privbench_core.evaluate.statements import Workload
 from privbench_core.publish.bundle import write_bundle
 from privbench_core.report.side_by_side import both_loaded, compare_run_times
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Schema, Table
-
-pgserver = pytest.importorskip("pgserver", reason="there is no wheel of PostgreSQL for this Python")
+from privbench_core.schema.model.columns import Column, ColumnType
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
+from tests.helpers.postgres import new_database, rows
 
 SCHEMA = Schema(
     "shop",
@@ -49,9 +50,8 @@ def shop(customers, ages=60):
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory):
-    with pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop") as running:
-        yield running.get_uri()
+def url(postgres):
+    return new_database(postgres, "measured")
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +60,7 @@ def bundle(tmp_path_factory):
 
 
 def schemas(url):
-    with psycopg.connect(url) as connection:
-        found = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'privbench%'").fetchall()
-        return [name for (name,) in found]
+    return [name for (name,) in rows(url, "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'privbench%'")]
 
 
 def test_queries_are_measured_on_both_and_failures_are_reported(url, bundle):

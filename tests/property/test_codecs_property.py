@@ -17,7 +17,7 @@ from privbench_core.domain.codecs import LearnedMagnitude, codec_for, codec_from
 from privbench_core.domain.cuts import cut, joined, values_in
 from privbench_core.errors import SpecError
 from privbench_core.schema.durations import duration_text
-from privbench_core.schema.model import Column, ColumnType, Pattern, Range, Values
+from privbench_core.schema.model.columns import Column, ColumnType, Pattern, Range, Values
 from privbench_core.source.arrow_types import arrow_type
 
 T = ColumnType

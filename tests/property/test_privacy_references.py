@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.relations import WEIGHT_UNIT, moved_rows, reference_moves, stability
 from privbench_core.privacy.views import ParentRow, ViewSpec, build_view
-from privbench_core.schema.model import ForeignKey, Schema
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema
 from privbench_core.synthesizers.contract import Synthesizer
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.privpetal.plan import PrivPetal

@@ -20,7 +20,8 @@ from privbench_core.privacy.relations import (
     stability,
 )
 from privbench_core.privacy.views import Children, Feature, ParentRow, Siblings, ViewSpec, build_view
-from privbench_core.schema.model import ForeignKey, Schema
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema
 from tests.helpers.databases import SECRET, Database
 from tests.helpers.key_graphs import (
     Positions,

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from privbench_core.privacy.relations import WEIGHT_UNIT, PrivateDatabase, stability
 from privbench_core.privacy.views import Children, ViewSpec, build_view
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Schema, Table
+from privbench_core.schema.model.columns import Column, ColumnType
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from tests.helpers.databases import SECRET, Database, forum
 
 INTEGER = ColumnType.INTEGER

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privbench_core.errors import SpecError
-from privbench_core.schema import Spec, load_spec
+from privbench_core.schema.spec import Spec, load_spec
 from privbench_core.schema.yaml_io import read_yaml, write_yaml
 
 SHOP = """

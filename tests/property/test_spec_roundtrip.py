@@ -9,29 +9,23 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privbench_core.schema import (
-    Check,
+from privbench_core.schema.change import VersionQuery, Watermark
+from privbench_core.schema.durations import duration_text
+from privbench_core.schema.model.columns import (
     Column,
     ColumnType,
-    Dependency,
     Domain,
     EnumType,
-    ForeignKey,
     Generated,
-    Index,
     Learn,
     Pattern,
     Range,
-    Schema,
     Sequence,
-    Spec,
-    Table,
     Values,
-    dump_spec,
-    load_spec,
 )
-from privbench_core.schema.change import VersionQuery, Watermark
-from privbench_core.schema.durations import duration_text
+from privbench_core.schema.model.constraints import Check, Dependency, ForeignKey, Index
+from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.spec import Spec, dump_spec, load_spec
 
 # Words that some version of YAML reads as something other than text, beside ordinary ones.
 TRICKY = ["no", "On", "y", "null", "~", "1e5", "007", "0x1f", "1_000", "12:30", "2020-01-01", "<<", "- a", "a: b", "#x"]

@@ -9,7 +9,6 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-import privbench_core.pipeline.run as pipeline_run
 from privbench_assets.build import build_defs
 from privbench_assets.freshness import longest_pause
 from privbench_assets.keys import identifier, op_name, step_key
@@ -19,13 +18,6 @@ from privbench_core.privacy.budget import Budget
 from privbench_core.schema.spec import load_spec
 from privbench_core.synthesizers.contract import Plan
 from tests.helpers.fake_synthesizer import FakeSynthesizer
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeSynthesizer:
-    fake = FakeSynthesizer()
-    monkeypatch.setattr(pipeline_run, "load_synthesizer", lambda _: fake)
-    return fake
 
 
 def names(keys: set[dg.AssetKey]) -> set[str]:

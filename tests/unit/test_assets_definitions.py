@@ -12,14 +12,8 @@ import pytest
 import privbench_core.pipeline.run as pipeline_run
 from privbench_assets.definitions import find_specs, load_defs, project_root
 from privbench_core.errors import UnsupportedBudgetError
-from tests.helpers.fake_synthesizer import FakeSynthesizer
 
-
-@pytest.fixture(autouse=True)
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeSynthesizer:
-    fake = FakeSynthesizer()
-    monkeypatch.setattr(pipeline_run, "load_synthesizer", lambda _: fake)
-    return fake
+pytestmark = pytest.mark.usefixtures("fake")
 
 
 def assets(*paths: Path) -> dict[str, str]:

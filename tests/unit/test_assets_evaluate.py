@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 
-import privbench_core.pipeline.run as pipeline_run
 from privbench_assets.evaluation import NOTICE
 from privbench_core.errors import SourceError
 from privbench_core.report import page
-from tests.helpers.fake_synthesizer import FakeSynthesizer
 from tests.helpers.orchestrated import Orchestrated, errors, shown
 
 REPORT = "evaluate/report"
 SECRET = "Smith, 17 Elm Street"
-
-
-@pytest.fixture
-def operated(town_spec: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Orchestrated]:
-    fake = FakeSynthesizer()
-    monkeypatch.setattr(pipeline_run, "load_synthesizer", lambda _: fake)
-    with dg.DagsterInstance.ephemeral() as instance:
-        yield Orchestrated(town_spec, fake, instance)
 
 
 def evaluate(operated: Orchestrated, epsilon: str) -> dg.ExecuteInProcessResult:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-import dagster as dg
 import pyarrow.parquet as pq
 import pytest
 
-import privbench_core.pipeline.run as pipeline_run
-from tests.helpers.fake_synthesizer import FakeSynthesizer
 from tests.helpers.orchestrated import Orchestrated, errors, shown, versions
 
 LOW, HIGH, NEW = "0.8", "3.2", "1.6"
@@ -26,15 +21,6 @@ LINE_OF_HOUSEHOLD = [*ROOT, *END]
 LINE_OF_PET = [step.replace("person", "pet") for step in LINE_OF_PERSON]
 MODEL = ("model", "person")
 Made = dict[str, dict[str, int]]
-
-
-@pytest.fixture
-def operated(town_spec: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Orchestrated]:
-    fake = FakeSynthesizer()
-    monkeypatch.setattr(pipeline_run, "load_synthesizer", lambda _: fake)
-    with dg.DagsterInstance.ephemeral() as instance, warnings.catch_warnings():
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        yield Orchestrated(town_spec, fake, instance)
 
 
 def each(steps: list[str], *epsilons: str) -> Made:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -11,25 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import privbench_core.pipeline.run as pipeline_run
 from privbench_assets.io_managers import manifest_path, read_manifest
 from privbench_core.errors import ReleaseError, SourceError
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.publish.bundle import read_bundle
-from tests.helpers.fake_synthesizer import FakeSynthesizer
 from tests.helpers.orchestrated import Orchestrated, errors, shown, versions
 
 SECRET = "Smith, 17 Elm Street"
 PAID = ["profile/household", "profile/person", "model/household", "model/person"]
 FREE = ["fanout/person.household_id", "sample/household", "sample/person", "validate/all", "publish/bundle"]
-
-
-@pytest.fixture
-def operated(town_spec: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Orchestrated]:
-    fake = FakeSynthesizer()
-    monkeypatch.setattr(pipeline_run, "load_synthesizer", lambda _: fake)
-    with dg.DagsterInstance.ephemeral() as instance:
-        yield Orchestrated(town_spec, fake, instance)
 
 
 def test_a_refresh_pays_once_and_a_second_reuses_everything(operated: Orchestrated) -> None:

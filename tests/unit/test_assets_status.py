@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
-import privbench_core.pipeline.run as pipeline_run
 from privbench_assets.status import BUDGET, DATABASE, State
-from tests.helpers.fake_synthesizer import FakeSynthesizer
 from tests.helpers.orchestrated import Orchestrated, errors, shown
 
 AGE = re.compile(r", \d+ (min|h|d) old \([\d-]{10} [\d:]{5}\)$")
-
-
-@pytest.fixture
-def operated(town_spec: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Orchestrated]:
-    fake = FakeSynthesizer()
-    monkeypatch.setattr(pipeline_run, "load_synthesizer", lambda _: fake)
-    with dg.DagsterInstance.ephemeral() as instance:
-        yield Orchestrated(town_spec, fake, instance)
 
 
 def status(operated: Orchestrated) -> dict[str, str]:

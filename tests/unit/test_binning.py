@@ -11,7 +11,7 @@ from privbench_core.domain.binning import Binning, merge_cells
 from privbench_core.domain.codecs import codec_for
 from privbench_core.domain.merging import merge_smallest, segments
 from privbench_core.errors import InternalError
-from privbench_core.schema.model import Column, ColumnType, Range, Values
+from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
 
 
 def a_list(n, *, nullable=False):

@@ -15,7 +15,9 @@ import pytest
 from privbench_core.errors import InternalError, PublishError
 from privbench_core.publish.bundle import file_name, read_bundle, write_bundle
 from privbench_core.publish.load import load_bundle, split_sql
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Schema, Table
+from privbench_core.schema.model.columns import Column, ColumnType
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 
 GUARANTEE = {
     "unit": "one row of home",

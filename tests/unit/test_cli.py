@@ -27,7 +27,7 @@ from privbench_core.pipeline import run as pipeline_run
 from privbench_core.privacy.budget import Budget, zero
 from privbench_core.publish.bundle import write_bundle
 from privbench_core.sampling.keys import fresh_key
-from privbench_core.schema.model import Schema, Table
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepContext, StepKind
 

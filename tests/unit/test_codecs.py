@@ -13,7 +13,7 @@ import pytest
 
 from privbench_core.domain.codecs import LearnedMagnitude, codec_for, codec_from_dict, interval_codec
 from privbench_core.errors import InternalError, ReleaseError, SourceError, SpecError
-from privbench_core.schema.model import Column, ColumnType, Learn, Pattern, Range, Values
+from privbench_core.schema.model.columns import Column, ColumnType, Learn, Pattern, Range, Values
 
 T = ColumnType
 MAX = 2**63 - 1

@@ -13,7 +13,7 @@ from privbench_core.domain.binning import merge_cells
 from privbench_core.domain.codecs import codec_for, codec_from_dict
 from privbench_core.domain.coder import Coder
 from privbench_core.errors import SpecError
-from privbench_core.schema.model import Column, ColumnType, Pattern
+from privbench_core.schema.model.columns import Column, ColumnType, Pattern
 
 T = ColumnType
 

@@ -15,7 +15,9 @@ from privbench_core.privacy.budget import Budget
 from privbench_core.sampling.constraints import ignored_checks, made_dependent, repaired, row_rules
 from privbench_core.sampling.forest import without_circles
 from privbench_core.sampling.groups import common_numbers, group_numbers
-from privbench_core.schema.model import Check, Column, ColumnType, Dependency, ForeignKey, Range, Schema, Table, Values
+from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.model.constraints import Check, Dependency, ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.privbench import PrivBench
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import category, draw_exactly, integer, owner_key, rows_of, texts

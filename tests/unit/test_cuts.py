@@ -10,7 +10,7 @@ import pytest
 
 from privbench_core.domain.codecs import codec_for, codec_from_dict
 from privbench_core.domain.cuts import cut, joined, roundest, values_in
-from privbench_core.schema.model import Column, ColumnType, Range
+from privbench_core.schema.model.columns import Column, ColumnType, Range
 from privbench_core.synthesizers.artifact import Artifact
 
 T = ColumnType

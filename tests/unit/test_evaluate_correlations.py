@@ -10,7 +10,8 @@ import pytest
 
 from privbench_core.evaluate.correlations import Side, among, between, numbers_of, pearson, siblings
 from privbench_core.evaluate.joins import NO_PARENT
-from privbench_core.schema.model import Column, ColumnType, Range, Table, Values
+from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.model.tables import Table
 
 
 def database(seed: int, likeness: float) -> Side:

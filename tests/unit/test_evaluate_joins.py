@@ -34,7 +34,9 @@ from privbench_core.evaluate.joins import (
 )
 from privbench_core.evaluate.marginals import tvd
 from privbench_core.evaluate.subsets import crossing_subsets
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Schema, Table
+from privbench_core.schema.model.columns import Column, ColumnType
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 
 KEY = ForeignKey("person", ("household_id",), "household", ("id",), max_children=9, owner=True)
 

@@ -15,7 +15,9 @@ from privbench_core.errors import SourceError
 from privbench_core.evaluate.engine import Engine
 from privbench_core.evaluate.generate import Recipe, generate_workload
 from privbench_core.evaluate.literals import constant, literal
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Schema, Table, Values
+from privbench_core.schema.model.columns import Column, ColumnType, Values
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 
 T = ColumnType
 SCHEMA = Schema(

@@ -15,7 +15,9 @@ from privbench_core.errors import PublishError
 from privbench_core.evaluate.rebind import rebind_workload
 from privbench_core.evaluate.selectivity import Distribution, ReleasedMarginal, row_weights
 from privbench_core.evaluate.statements import Workload, read_workload
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Range, Schema, Table, Values
+from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 
 T = ColumnType
 AGE = Column("age", T.INTEGER, Range(0, 99))

@@ -12,7 +12,7 @@ import pytest
 
 from privbench_core.errors import PublishError
 from privbench_core.sampling.keys import fresh_key, ordinal_within
-from privbench_core.schema.model import Column, ColumnType
+from privbench_core.schema.model.columns import Column, ColumnType
 from privbench_core.source.arrow_types import arrow_type
 
 

@@ -7,12 +7,13 @@ import pytest
 from privbench_core.linking.fanout import CHILDREN, SIBLINGS, Fanout, FanoutFit, fit_fanout, parent_column
 from privbench_core.models.nodes import REGION, Leaf, Sum
 from privbench_core.privacy.rules import ByValue
-from privbench_core.schema.model import Schema, Table
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.planted import (
     PLENTY,
     category,
     coders_of,
+    codes_of,
     counted,
     door_of,
     draw_exactly,
@@ -26,11 +27,6 @@ from tests.helpers.planted import (
 )
 
 
-def codes(column: pa.ChunkedArray) -> np.ndarray:
-    """Codes of the values that `texts` makes, -1 for NULL."""
-    return np.array([-1 if value is None else int(value[1:]) for value in column.to_pylist()], dtype=np.int64)
-
-
 def places(parent: pa.Table, child: pa.Table, column: str = "parent_id") -> np.ndarray:
     """Row number of the parent of each child."""
     at = {value: row for row, value in enumerate(parent.column("id").to_pylist())}
@@ -40,12 +36,12 @@ def places(parent: pa.Table, child: pa.Table, column: str = "parent_id") -> np.n
 def children_by(parent: pa.Table, child: pa.Table, most: int = 5) -> np.ndarray:
     """Relative frequencies of (parent's a, number of children)."""
     number = np.bincount(places(parent, child), minlength=parent.num_rows)
-    return joint_of({"a": codes(parent.column("a")), "n": number}, {"a": 3, "n": most + 1}, "a", "n")
+    return joint_of({"a": codes_of(parent.column("a")), "n": number}, {"a": 3, "n": most + 1}, "a", "n")
 
 
 def joined(parent: pa.Table, child: pa.Table, above: str = "a", size: int = 3) -> np.ndarray:
     """Relative frequencies of (parent's ``above``, child's b) over children."""
-    values = {"a": codes(parent.column(above))[places(parent, child)], "b": codes(child.column("b"))}
+    values = {"a": codes_of(parent.column(above))[places(parent, child)], "b": codes_of(child.column("b"))}
     return joint_of(values, {"a": size, "b": 3}, "a", "b")
 
 
@@ -80,7 +76,7 @@ def test_what_is_unrelated_stays_unrelated(pair):
 def test_the_childs_own_columns_keep_their_dependence(pair):
     source, made = pair
     tables = [
-        joint_of({"b": codes(t.column("b")), "x": t.column("x").to_numpy()}, {"b": 3, "x": 10}, "b", "x")
+        joint_of({"b": codes_of(t.column("b")), "x": t.column("x").to_numpy()}, {"b": 3, "x": 10}, "b", "x")
         for t in (source["child"], made["child"])
     ]
     assert tvd(*tables) < 0.05
@@ -145,7 +141,8 @@ def test_the_parts_of_a_root_sum_node_are_tied_to_the_context():
     home = places(tables["parent"], tables["child"])
     weights = 1 / np.bincount(home)[home]
     exact = np.zeros_like(tie)
-    np.add.at(exact, (codes(tables["parent"].column("a"))[home], (codes(tables["child"].column("b")) > 0) + 0), weights)
+    above, own = codes_of(tables["parent"].column("a"))[home], codes_of(tables["child"].column("b"))
+    np.add.at(exact, (above, (own > 0) + 0), weights)
     assert tvd(tie, exact / exact.sum()) < 0.001
 
 
@@ -185,7 +182,7 @@ def test_a_parent_without_attributes_still_tells_children_how_many_they_are():
     made = draw_exactly(two_tables(BARE_PARENT, child), tables)
     where = places(made["parent"].table, made["child"].table)
     crowd = np.bincount(where, minlength=1000)[where]
-    assert ((crowd == 3) == (codes(made["child"].table.column("b")) == 1)).mean() > 0.97
+    assert ((crowd == 3) == (codes_of(made["child"].table.column("b")) == 1)).mean() > 0.97
 
 
 def test_one_to_one_tables_share_their_key():
@@ -201,8 +198,8 @@ def test_one_to_one_tables_share_their_key():
     ids = made["child"].column("id").to_pylist()
     assert len(set(ids)) == len(ids) == pytest.approx(len(has), abs=3)
     where = places(made["parent"], made["child"], "id")
-    above = codes(made["parent"].column("a"))
-    assert (above[where] == codes(made["child"].column("b"))).mean() > 0.97
+    above = codes_of(made["parent"].column("a"))
+    assert (above[where] == codes_of(made["child"].column("b"))).mean() > 0.97
     assert np.isin(np.flatnonzero(above == 1), where).mean() > 0.97
 
 
@@ -248,10 +245,10 @@ def test_a_chain_of_three_tables_carries_attributes_down():
     for name, exact in (("middle", len(up)), ("low", len(home))):
         assert made[name].num_rows == pytest.approx(exact, rel=0.04)
     above = places(made["middle"], made["low"], "middle_id")
-    agree = codes(made["middle"].column("m"))[above] == codes(made["low"].column("z"))
+    agree = codes_of(made["middle"].column("m"))[above] == codes_of(made["low"].column("z"))
     assert agree.mean() == pytest.approx((m[home] == z).mean(), abs=0.02)
     top_of = places(made["top"], made["middle"], "top_id")
-    over_two = codes(made["top"].column("a"))[top_of[above]] == codes(made["low"].column("z"))
+    over_two = codes_of(made["top"].column("a"))[top_of[above]] == codes_of(made["low"].column("z"))
     assert over_two.mean() == pytest.approx((a[up[home]] == z).mean(), abs=0.05)
     weights = samples["low"].weights
     assert weights is not None

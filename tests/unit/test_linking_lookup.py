@@ -7,12 +7,14 @@ import pytest
 from privbench_core.linking.lookup import Lookup, fit_lookup
 from privbench_core.models.pairwise import PairwiseFit
 from privbench_core.models.rows import Rows
-from privbench_core.schema.model import ForeignKey, Schema, Table
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.planted import (
     PLENTY,
     category,
     coders_of,
+    codes_of,
     counted,
     door_of,
     draw_exactly,
@@ -23,10 +25,6 @@ from tests.helpers.planted import (
 )
 
 UNIT = Table("unit", (integer("id"), category("a", 3)), ("id",))
-
-
-def codes(column: pa.ChunkedArray) -> np.ndarray:
-    return np.array([-1 if value is None else int(value[1:]) for value in column.to_pylist()], dtype=np.int64)
 
 
 def to_public(optional: bool) -> tuple[Table, Table]:
@@ -59,7 +57,7 @@ def test_public_parents_are_referred_to_by_position(places):
     made = draw_exactly(schema, tables)
     assert made["place"].table.equals(tables["place"])
     rows, at = made["unit"].table, made["unit"].parents["unit.place_id"]
-    assert (at * 3 // places == codes(rows.column("a"))).mean() > 0.97
+    assert (at * 3 // places == codes_of(rows.column("a"))).mean() > 0.97
     assert rows.column("place_id").to_pylist() == [tables["place"].column("id")[int(i)].as_py() for i in at]
     assert len(np.unique(at)) > 0.9 * min(places, 900)
 
@@ -69,7 +67,7 @@ def test_an_optional_reference_is_null_as_often_and_for_the_same_rows():
     made = draw_exactly(schema, tables)["unit"].table
     missing = made.column("place_id").is_null().to_numpy()
     assert missing.mean() == pytest.approx(none.mean(), abs=0.01)
-    found = codes(made.column("a"))
+    found = codes_of(made.column("a"))
     assert missing[found == 2].mean() == pytest.approx(none[a == 2].mean(), abs=0.03)
     assert missing[found != 2].mean() < 0.02
 
@@ -128,9 +126,9 @@ def visits(optional: bool = False, attributes: bool = True):
 def test_a_reference_to_another_private_parent_follows_its_attributes():
     schema, tables, _, why = visits()
     made = {name: sample.table for name, sample in draw_exactly(schema, tables).items()}
-    at = dict(zip(made["doctor"].column("id").to_pylist(), codes(made["doctor"].column("kind")), strict=True))
+    at = dict(zip(made["doctor"].column("id").to_pylist(), codes_of(made["doctor"].column("kind")), strict=True))
     kinds = np.array([at[key] for key in made["visit"].column("doctor_id").to_pylist()])
-    reasons = codes(made["visit"].column("why"))
+    reasons = codes_of(made["visit"].column("why"))
     assert (kinds == reasons).mean() == pytest.approx(0.9 + 0.1 / 3, abs=0.03)
     assert np.bincount(reasons) / len(reasons) == pytest.approx(np.bincount(why) / len(why), abs=0.02)
 
@@ -141,7 +139,7 @@ def test_a_reference_to_a_private_parent_keeps_its_share_of_nulls(attributes):
     visit = draw_exactly(schema, tables)["visit"].table
     missing = visit.column("doctor_id").is_null().to_numpy()
     assert missing.mean() == pytest.approx(none.mean(), abs=0.02)
-    reasons = codes(visit.column("why"))
+    reasons = codes_of(visit.column("why"))
     for reason in range(3):
         assert missing[reasons == reason].mean() == pytest.approx(none[why == reason].mean(), abs=0.05)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from privbench_core.models.draw import draw_grouped, split_total
+from privbench_core.models.draw import draw_grouped
 from privbench_core.models.estimate import combine, fit_margins, mutual_information, onto_simplex
 
 
@@ -124,10 +124,3 @@ def test_draws_repeat_with_the_seed_and_only_then():
 
 def test_no_rows_give_no_codes():
     assert draw_grouped(np.ones((2, 2)), np.zeros(0, dtype=np.int64), np.random.default_rng(0)).shape == (0,)
-
-
-def test_a_total_is_shared_out_in_whole_things():
-    shares = split_total(np.array([1.0, 0.0, 2.0]), 100, np.random.default_rng(0))
-    assert shares.sum() == 100
-    assert shares[1] == 0
-    assert shares[0] in {33, 34}

@@ -15,7 +15,9 @@ from privbench_core.domain.codecs import codec_for
 from privbench_core.domain.coder import Coder
 from privbench_core.privacy.relations import WEIGHT_UNIT, PrivateDatabase, stability
 from privbench_core.privacy.views import OfParent, Own, ViewSpec, build_view, distinct_weights
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Learn, Schema, Table
+from privbench_core.schema.model.columns import Column, ColumnType, Learn
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from tests.helpers.databases import SECRET, Database
 
 INTEGER = ColumnType.INTEGER

@@ -14,7 +14,9 @@ from privbench_core.errors import SpecError, UnsupportedBudgetError
 from privbench_core.linking.fanout import Fanout
 from privbench_core.models.members import Members
 from privbench_core.privacy.budget import Budget
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Schema, Table, Values
+from privbench_core.schema.model.columns import Column, ColumnType, Values
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.privpetal.options import Options
 from privbench_core.synthesizers.privpetal.plan import PrivPetal
 from privbench_core.synthesizers.privpetal.sizes import GroupSizes

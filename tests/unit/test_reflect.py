@@ -11,10 +11,12 @@ import pytest
 import sqlalchemy as sa
 
 from privbench_core.errors import SourceError, SpecError
-from privbench_core.schema import Check, ColumnType, Index, Learn, Pattern, Range, Spec, Values, load_spec
 from privbench_core.schema.catalogue import Catalogue, FoundColumn, FoundTable
 from privbench_core.schema.identifying import guess_identifying
+from privbench_core.schema.model.columns import ColumnType, Learn, Pattern, Range, Values
+from privbench_core.schema.model.constraints import Check, Index
 from privbench_core.schema.reflect import reflect
+from privbench_core.schema.spec import Spec, load_spec
 
 SHOP = """
 CREATE TABLE customer (id BIGINT PRIMARY KEY, name VARCHAR NOT NULL, born DATE, seen TIMESTAMP NOT NULL, vip BOOLEAN);

@@ -27,7 +27,9 @@ from privbench_core.report.privacy import odds, privacy_figures
 from privbench_core.report.reading import Pair, Subject, Subjects, read_both, subject_of
 from privbench_core.report.tables import BRIEF, OrderFigures, Scope, TableFigures
 from privbench_core.report.verdict import Level, judge
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Learn, Range, Schema, Table, Values
+from privbench_core.schema.model.columns import Column, ColumnType, Learn, Range, Values
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.schema.spec import load_spec
 from tests.conftest import Town
 from tests.helpers.databases import shop

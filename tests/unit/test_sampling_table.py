@@ -11,7 +11,9 @@ from privbench_core.models.nodes import Leaf
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Budget
 from privbench_core.sampling.table import Parent, draw_root, draw_table
-from privbench_core.schema.model import Column, ColumnType, ForeignKey, Schema, Table
+from privbench_core.schema.model.columns import Column, ColumnType
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.source.arrow_types import arrow_schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.privbench import PrivBench

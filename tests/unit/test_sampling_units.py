@@ -15,7 +15,8 @@ from privbench_core.evaluate.derived import integrity_frame, unit_column
 from privbench_core.linking.choice import Choice, Distinct, pick_parents
 from privbench_core.publish.bundle import read_bundle
 from privbench_core.sampling.references import Parent, choice_of
-from privbench_core.schema.model import ForeignKey, Schema, Table
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.source.integrity import check_rows
 from tests.helpers.planted import (
     broken_expectations,

@@ -15,8 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from privbench_core.errors import SourceError
-from privbench_core.schema import Column, ColumnType, ForeignKey, Learn, Schema, Spec, Table
 from privbench_core.schema.ddl import create_tables_sql
+from privbench_core.schema.model.columns import Column, ColumnType, Learn
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.spec import Spec
 from privbench_core.source import open_source
 from privbench_core.source.arrow_types import arrow_schema, arrow_type
 from privbench_core.source.cast import canonical_table

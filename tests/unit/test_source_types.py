@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from privbench_core.errors import SourceError
 from privbench_core.schema.durations import duration_text
-from privbench_core.schema.model import Column, ColumnType, Table
+from privbench_core.schema.model.columns import Column, ColumnType
+from privbench_core.schema.model.tables import Table
 from privbench_core.source.arrow_types import arrow_schema, arrow_type
 from privbench_core.source.cast import canonical_table
 from privbench_core.source.duckdb_file import DuckDBSource

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from privbench_core.privacy.relations import stability
-from privbench_core.schema import Spec, load_spec
-from privbench_core.schema.spec import dump_spec
+from privbench_core.schema.spec import Spec, dump_spec, load_spec
 from tests.helpers import specs
 
 HEAD = """

@@ -8,7 +8,8 @@ import pytest
 
 from privbench_core.errors import UnsupportedBudgetError
 from privbench_core.privacy.budget import Budget, Measure, Price
-from privbench_core.schema.model import Column, ColumnType, Learn, Range, Schema, Table, Values
+from privbench_core.schema.model.columns import Column, ColumnType, Learn, Range, Values
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.stages.profile import Profile, profile_step, profile_table

@@ -14,7 +14,8 @@ from privbench_core.privacy.account import Account
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.door import Door
 from privbench_core.privacy.relations import PrivateDatabase
-from privbench_core.schema.model import Column, ColumnType, Learn, Range, Schema, Table
+from privbench_core.schema.model.columns import Column, ColumnType, Learn, Range
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.source.arrow_types import arrow_type
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.stages.profile import Profile, profile_table

@@ -8,7 +8,8 @@ import pytest
 from privbench_core.errors import ReleaseError, ValidationError
 from privbench_core.pipeline.workspace import ReleaseStore, Workspace
 from privbench_core.privacy.budget import Measure, zero
-from privbench_core.schema.model import Column, ColumnType, Schema, Table
+from privbench_core.schema.model.columns import Column, ColumnType
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import StepContext
 from privbench_core.synthesizers.registry import load_synthesizer

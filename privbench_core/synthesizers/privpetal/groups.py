@@ -28,7 +28,7 @@ from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.rules import ByValue
 from privbench_core.privacy.views import Feature, Fellow, OfParent, Own, Siblings, ViewSpec
-from privbench_core.schema.model import ForeignKey
+from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.synthesizers.privpetal.sizes import GroupSizes
 from privbench_core.synthesizers.stages.profile import Profile
 

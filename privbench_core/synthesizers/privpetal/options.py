@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from privbench_core.synthesizers.options import parsed
+from privbench_core.synthesizers.options import FidelityOptions, parsed
 
 
 @dataclass(frozen=True)
-class Options:
-    """Public parameters; the names of the paper where it has them.
+class Options(FidelityOptions):
+    """Public parameters beside the common ones; the names of the paper where it has them.
 
     Attributes:
         scores: Share of R-scores in what an owned table's groups cost, σ_R of Algorithm 1 (a 1 of 1:1:8).
@@ -22,8 +22,6 @@ class Options:
         members: Weight of an attribute of an owned table against one of a table without owner, in sharing the budget.
         links: Weight of an attribute that a foreign key may be tied to, likewise.
         profile: Share of a table's budget for its profile (one-way marginals, learned domains).
-        validation: Share of the whole budget for the fidelity figures.
-        max_one_way, max_two_way, max_join: Largest mean total variation distances that are published.
     """
 
     scores: float = 0.1
@@ -33,10 +31,6 @@ class Options:
     members: float = 2.0
     links: float = 0.5
     profile: float = 0.2
-    validation: float = 0.02
-    max_one_way: float = 0.25
-    max_two_way: float = 0.45
-    max_join: float = 0.45
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Options:

@@ -18,7 +18,8 @@ from privbench_core.models.privspn import PairwiseSPN
 from privbench_core.privacy.budget import Budget, Price, zero
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.relations import deciding_tables, stability
-from privbench_core.schema.model import ForeignKey, Schema, Table
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
 from privbench_core.synthesizers.privpetal.groups import GroupFit
@@ -28,7 +29,6 @@ from privbench_core.synthesizers.stages.link import determined, link_step, looku
 from privbench_core.synthesizers.stages.model import model_step
 from privbench_core.synthesizers.stages.profile import Profile, lists_to_learn, profile_step
 from privbench_core.synthesizers.stages.sample import fanout_key
-from privbench_core.synthesizers.stages.validate import FidelityLimits
 
 
 class PrivPetal:
@@ -59,8 +59,7 @@ class PrivPetal:
         for table in schema.sampling_order:
             if not table.public:
                 steps += self._steps(schema, table, prices, chosen)
-        limits = FidelityLimits(chosen.max_one_way, chosen.max_two_way, chosen.max_join)
-        return whole_plan(self.name, schema, budget, steps, spendable.share(chosen.validation), limits)
+        return whole_plan(self.name, schema, budget, steps, spendable.share(chosen.validation), chosen.limits)
 
     def _steps(self, schema: Schema, table: Table, prices: _Prices, options: Options) -> list[Step]:
         """What is measured of a table and its keys beside the profile."""

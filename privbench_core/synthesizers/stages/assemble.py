@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from privbench_core.errors import SpecError, UnsupportedBudgetError
 from privbench_core.privacy.budget import Budget, Price, zero
-from privbench_core.schema.model import Schema
+from privbench_core.schema.model.tables import Schema
 from privbench_core.synthesizers.contract import Plan, Step
 from privbench_core.synthesizers.limits import unsampleable
 from privbench_core.synthesizers.stages.fidelity import fidelity_step

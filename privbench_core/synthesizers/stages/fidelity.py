@@ -27,7 +27,7 @@ from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.relations import deciding_tables
 from privbench_core.privacy.views import Feature, OfParent, Own, ViewSpec, feature_size
-from privbench_core.schema.model import Schema, Table
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.stages.profile import Profile

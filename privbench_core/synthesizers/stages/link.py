@@ -9,7 +9,8 @@ from privbench_core.linking.lookup import fit_lookup
 from privbench_core.models.pairwise import PairwiseFit
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.relations import deciding_tables, reference_moves, stability
-from privbench_core.schema.model import ForeignKey, Schema
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.stages.profile import Profile

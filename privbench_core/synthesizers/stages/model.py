@@ -11,7 +11,7 @@ from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.relations import deciding_tables
 from privbench_core.privacy.views import Own, ViewSpec
-from privbench_core.schema.model import Schema, Table
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.stages.profile import Profile

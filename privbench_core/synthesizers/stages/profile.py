@@ -23,7 +23,8 @@ from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.relations import deciding_tables, stability
 from privbench_core.privacy.views import Own, ViewSpec
-from privbench_core.schema.model import Column, Learn, Schema, Table
+from privbench_core.schema.model.columns import Column, Learn
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Step, StepContext, StepKind
 from privbench_core.synthesizers.stages.refine import Look, highest_noise, look_closer, share_of

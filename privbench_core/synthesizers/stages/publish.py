@@ -10,7 +10,7 @@ import pyarrow as pa
 from privbench_core.errors import InternalError, ValidationError
 from privbench_core.privacy.budget import Price
 from privbench_core.publish.bundle import write_bundle
-from privbench_core.schema.model import Schema
+from privbench_core.schema.model.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.stages.profile import Profile

@@ -28,7 +28,7 @@ from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.views import Own, ViewSpec
-from privbench_core.schema.model import Table
+from privbench_core.schema.model.tables import Table
 
 Array = NDArray[np.float64]
 # Chosen among a few values each on `python -m benchmarks skew`; San Diego was the check that nothing is lost.

@@ -25,7 +25,8 @@ from privbench_core.sampling.complete import complete_table
 from privbench_core.sampling.constraints import ignored_checks
 from privbench_core.sampling.references import Parent
 from privbench_core.sampling.table import draw_children, draw_root, draw_table
-from privbench_core.schema.model import ForeignKey, Schema, Table
+from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.stages.profile import Profile

@@ -16,7 +16,7 @@ from privbench_core.evaluate.constraints import check_constraints
 from privbench_core.evaluate.derived import tables_to_check
 from privbench_core.evaluate.expectations import check_table, fidelity_frame, fidelity_suite, run_suite
 from privbench_core.privacy.budget import Price
-from privbench_core.schema.model import Schema, Table
+from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Step, StepContext, StepKind
 from privbench_core.synthesizers.stages.fidelity import JOIN, ONE_WAY, TWO_WAY

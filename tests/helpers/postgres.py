@@ -1,0 +1,36 @@
+"""Databases of a test's own on the PostgreSQL server of the session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+from sqlalchemy import make_url
+
+
+def new_database(server: str, name: str, script: str = "") -> str:
+    """The URL of a new database.
+
+    Args:
+        server: URL of any other database, as a login that may make one.
+        name: No other test of the session takes it; so it is with roles, which belong to the whole server.
+        script: Run in it.
+    """
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"'.encode())
+    url = make_url(server).set(database=name).render_as_string(hide_password=False)
+    if script:
+        execute(url, script)
+    return url
+
+
+def execute(url: str, script: str) -> None:
+    """Run statements that return nothing."""
+    with psycopg.connect(url) as connection:
+        connection.execute(script.encode())
+
+
+def rows(url: str, query: str) -> list[tuple[Any, ...]]:
+    """What a statement returns."""
+    with psycopg.connect(url) as connection:
+        return connection.execute(query.encode()).fetchall()
