@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import os
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -24,9 +23,9 @@ Array = NDArray[np.float64]
 _ROUNDS = 15
 _RAKING = 10
 _MAX_CONTEXT = 6
+_SEEN = 10_000  # rows that are looked at for what two columns share
 _MAX_CELLS = 500_000  # contexts that rows are in, times codes of the target
 _NOTHING = 1e-300  # what is below is empty, and stays so
-MODE = lambda a, b: min(a, b)
 _MOST = 1e9  # by which one round may raise a cell
 
 
@@ -44,7 +43,7 @@ def draw_column(rows: Rows, marginal: Array, ties: Sequence[Tie], rng: np.random
     Args:
         rows: Rows with the context columns drawn.
         marginal: Released probabilities of the target's codes.
-        ties: Released joints with drawn columns; the strongest few that fit into the limits are used.
+        ties: Released joints with drawn columns; the few that tell most together, within the limits, are used.
         rng: Sampling only.
     """
     chosen, context = _chosen(len(marginal), ties, rows)
@@ -67,11 +66,6 @@ def draw_column(rows: Rows, marginal: Array, ties: Sequence[Tie], rng: np.random
             joint *= np.minimum(ratio, _MOST)[codes]
         whole = joint.sum(axis=1)
         joint *= np.divide(drawn, whole, out=np.zeros_like(drawn), where=whole > _NOTHING)[:, None]
-    for _ in range(int(os.environ.get('RK','0'))):
-        current = joint.sum(axis=0)
-        joint *= np.minimum(np.divide(marginal, current, out=np.zeros_like(marginal), where=current > _NOTHING), _MOST)
-        whole = joint.sum(axis=1)
-        joint *= np.divide(drawn, whole, out=np.zeros_like(drawn), where=whole > _NOTHING)[:, None]
     joint[joint.sum(axis=1) <= 0] = marginal
     return draw_grouped(joint, context, rng)
 
@@ -85,19 +79,20 @@ def _raked(joint: Array, marginal: Array, column: Array) -> Array:
 
 
 def _chosen(size: int, ties: Sequence[Tie], rows: Rows) -> tuple[list[Tie], NDArray[np.int64]]:
-    """The ties with the most information on the target, within the limits, and the context of each row.
+    """The ties that together tell most about the target, within the limits, and the context of each row.
 
-    Contexts are numbered in the order of their codes, the strongest tie's first; those that no row is in have none.
+    One after the other, that with the most information on the target beyond what the ties before it say already: two
+    columns that determine each other are one column. Contexts are numbered in the order of their codes, the first tie's
+    first; those that no row is in have none.
     """
     chosen: list[Tie] = []
     context, contexts = np.zeros(rows.n, dtype=np.int64), 1
-    tells = {id(tie): mutual_information(tie.joint) for tie in ties}
-    known = dict.fromkeys(tells, 0.0)  # of that, what the chosen ties say already
-    left = list(ties)
-    seen = slice(None, None, max(1, rows.n // 20000))
+    left = sorted(ties, key=lambda tie: -mutual_information(tie.joint))
+    tells = [mutual_information(tie.joint) for tie in left]
+    known = [0.0] * len(left)  # of that, what the chosen ties say already
     while left and len(chosen) < _MAX_CONTEXT:
-        tie = max(left, key=lambda each: tells[id(each)] - known[id(each)])
-        left.remove(tie)
+        best = int(np.argmax(np.subtract(tells, known)))
+        tie, told, _ = left.pop(best), tells.pop(best), known.pop(best)
         columns = tie.joint.shape[1]
         finer = context * columns + rows.codes[tie.column]
         there = np.zeros(contexts * columns, dtype=bool)
@@ -107,13 +102,25 @@ def _chosen(size: int, ties: Sequence[Tie], rows: Rows) -> tuple[list[Tie], NDAr
             continue
         chosen.append(tie)
         context, contexts = (np.cumsum(there) - 1)[finer], found
-        if len(chosen) == _MAX_CONTEXT: break
-        own = rows.codes[tie.column][seen].astype(np.int64)
-        p = tie.joint.sum(axis=0); p = p[p > 0] / p.sum()
-        entropy = -(p * np.log(p)).sum()
-        for other in left:
-            n = other.joint.shape[1]
-            both = np.bincount(own * n + rows.codes[other.column][seen], minlength=columns * n).reshape(columns, n).astype(float)
-            shared = mutual_information(both) / max(entropy, 1e-9)
-            known[id(other)] = max(known[id(other)], MODE(tells[id(tie)] * shared, tells[id(other)]))
+        if len(left) > _MAX_CONTEXT - len(chosen):  # else all of them are taken
+            shared = _shared(tie, left, rows)
+            known = [max(k, min(told * s, t)) for k, s, t in zip(known, shared, tells, strict=True)]
     return chosen, context
+
+
+def _shared(tie: Tie, others: Sequence[Tie], rows: Rows) -> list[float]:
+    """Of the information in a tie's column, the share that each other tie's column has too, among the rows.
+
+    What the column says about the target is taken to be shared alike (Kwak and Choi 2002, equation 11).
+    """
+    some = slice(None, None, max(1, rows.n // _SEEN))
+    columns = tie.joint.shape[1]
+    own = rows.codes[tie.column][some].astype(np.int64)
+    entropy = mutual_information(np.diag(np.bincount(own, minlength=columns).astype(float)))
+    shares = []
+    for other in others:
+        size = other.joint.shape[1]
+        cells = np.bincount(own * size + rows.codes[other.column][some], minlength=columns * size)
+        both = cells.reshape(columns, size).astype(float)
+        shares.append(mutual_information(both) / entropy if entropy > 0 else 0.0)
+    return shares

@@ -7,37 +7,27 @@ involved; a small share is kept for validation.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from statistics import geometric_mean
 from typing import Any
 
-from privbench_core.domain.codecs import codec_for
 from privbench_core.linking.fanout import FanoutFit, fit_fanout
 from privbench_core.models.nodes import Node, node_from_dict
 from privbench_core.models.pairwise import OneWay
 from privbench_core.models.privspn import HistogramSPN, PairwiseSPN
-from privbench_core.privacy.budget import Budget, Measure, Price, zero
+from privbench_core.privacy.budget import Budget, Price, zero
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.noise import Sensitivity, noise_std
-from privbench_core.schema.model.columns import Learn
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepContext
 from privbench_core.synthesizers.options import FidelityOptions, parsed
+from privbench_core.synthesizers.shares import declared_codes, profile_share
 from privbench_core.synthesizers.stages.assemble import refuse_impossible, whole_plan
 from privbench_core.synthesizers.stages.link import determined, link_step, lookup_step
 from privbench_core.synthesizers.stages.model import model_step
 from privbench_core.synthesizers.stages.profile import Profile, lists_to_learn, profile_step
 
-# Noise of a count, in rows, up to which the least share is right; rise of the share per e-fold of noise; largest share.
-# They pass through the best shares on Adult at ε = 0.2, 0.8 and 3.2.
-_PURE_SHARES = (6.6, 0.126, 0.9)
-_ZCDP_SHARES = (35.0, 0.11, 0.9)
-_NARROW = 18.0  # codes: the geometric mean over Adult's columns
-_MOST_CODES = 100.0  # of a column: a profile merges what is more
 _LEAVES = ("pairwise", "histogram")
 
 
@@ -104,34 +94,6 @@ class PrivBench:
             made = fanout_step(schema, key, price) if key.owner else lookup_step(schema, key, price, FanoutFit().pairs)
             steps.append(made)
         return whole_plan(self.name, schema, budget, steps, spendable.share(chosen.validation), chosen.limits)
-
-
-def profile_share(least: float, price: Price, codes: Sequence[float]) -> float:
-    """Share of a table's price for its profile; what is left pays for its model.
-
-    The noisier one-way marginals would be if they had all of the price, the less is there to be had from joints, which
-    are many more; all the more so where columns are wide, as a joint has as many cells as its columns have multiplied.
-    Under pure privacy more so: two looks at a marginal, each for half, are worse than one for all (Laplace noise does
-    not average as its price adds up). Depends on nothing but the declared columns and the price.
-
-    Args:
-        least: The share where noise is small.
-        price: Of profile and model together.
-        codes: Size of each column's domain.
-    """
-    noise = noise_std(Sensitivity(len(codes), math.sqrt(len(codes))), price)
-    wide = max(1.0, geometric_mean(codes) / _NARROW) ** 2
-    small, slope, most = _PURE_SHARES if price.measure is Measure.PURE else _ZCDP_SHARES
-    return max(least, min(most, least + slope * math.log(max(noise * wide / small, 1.0))))
-
-
-def declared_codes(table: Table) -> list[float]:
-    """How wide the attributes of a table are, as far as is declared: public."""
-    sizes = [
-        _NARROW if isinstance(column.domain, Learn) else float(codec_for(column, table=table.name).size)
-        for column in table.attributes
-    ]
-    return [min(size, _MOST_CODES) for size in sizes]
 
 
 def _model_step(schema: Schema, table: Table, price: Price, options: Options) -> Step:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from privbench_core.privacy.budget import Measure, Price
-from privbench_core.synthesizers.privbench import profile_share
+from privbench_core.synthesizers.shares import profile_share
 
 
 @pytest.mark.parametrize("measure", list(Measure))

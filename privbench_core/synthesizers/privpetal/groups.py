@@ -1,6 +1,7 @@
 """Measuring groups: normalised permutation marginals of an owned table, class by class of group sizes.
 
-Per class several looks, each worth a share of the price: one-way marginals; R-scores of all pairs of columns (of one
+Per class several looks, each worth a share of the price: one-way marginals of the children, which the profile's are
+brought together with (owners' follow from what is released of sizes); R-scores of all pairs of columns (of one
 child, of a child and its owner, of two children) against the product of these; the pairs that promise to lower the
 error more than their noise raises it; and columns in three children, where pairs do not explain them. As parts of a
 split by group size the classes cost what the dearest of them costs.
@@ -29,7 +30,7 @@ from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.rules import ByValue
 from privbench_core.privacy.views import Feature, Fellow, OfParent, Own, Siblings, ViewSpec
 from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.synthesizers.privpetal.sizes import GroupSizes
+from privbench_core.synthesizers.privpetal.sizes import GroupSizes, agreeing
 from privbench_core.synthesizers.stages.profile import Profile
 
 Array = NDArray[np.float64]
@@ -75,21 +76,29 @@ class GroupFit:
         rest = price.share(1 - self.scores - self.margins)
         class_of = sizes.classes(self.least(curator, rest, max(len(pairs.all), 1), pairs.cells(curator.sizes)))
         parts = curator.split(ByValue(SIBLINGS, class_of))
-        looks = [measure_one_way(part, own, price.share(self.margins)) for part in parts]
-        looks = agreeing(looks, child.one_way)
+        looks = agreeing([measure_one_way(part, own, price.share(self.margins)) for part in parts], child.one_way)
         classes = []
-        for number, (part, look) in enumerate(zip(parts, looks, strict=True)):
+        for number, (part, one_way) in enumerate(zip(parts, looks, strict=True)):
             inside = np.asarray(class_of) == number
-            above = {name: counts * (look.total / max(float(counts.sum()), 1.0)) for name, counts in
-                     owners_of(fanout, parent.one_way, sizes, inside, key.optional).items()}
-            classes.append(self._class(part, look, above, own, pairs, sizes.shares(inside), price))
+            owners = sizes.owners(inside, fanout, parent.one_way, one_way.total, optional=key.optional)
+            classes.append(self._class(part, owners, one_way, pairs, sizes.shares(inside), price))
         return Members(SIBLINGS, class_of, tuple(classes))
 
     def _class(
-        self, part: Curator, one_way: OneWay, above: Mapping[str, Array], own: list[str], pairs: _Pairs, shares: Array, price: Price
+        self, part: Curator, owners: Mapping[str, Array], one_way: OneWay, pairs: _Pairs, shares: Array, price: Price
     ) -> GroupClass:
-        """One class of sizes; ``shares`` of its groups have at least 1, 2, 3 members."""
-        clean = {**above, **one_way.clean()}
+        """One class of sizes.
+
+        Args:
+            part: The class.
+            owners: Expected counts of the columns of the context.
+            one_way: Released counts of the children's columns.
+            pairs: Candidates.
+            shares: Of the groups, the shares with at least 1, 2, 3 members.
+            price: Of which the one-way marginals' share is spent.
+        """
+        own = list(one_way.counts)
+        clean = {**owners, **one_way.clean()}
         marginals = {name: clean[name] / one_way.total for name in own}
         of_two = {name: counts * shares[1] for name, counts in clean.items()}
         of_two |= {f"{_OTHER}{name}": of_two[name] for name in own}
@@ -101,7 +110,6 @@ class GroupFit:
         if not candidates or self.pairs.hopeless(part, candidates, one_way.total, for_scores):
             return GroupClass(marginals)
         scores = pair_scores(part, {**of_two, **clean}, candidates, for_scores)
-        scores = _useful_scores(candidates, scores, pairs)
         cells = noisy_cells({**of_two, **clean}, candidates)
         useful = self._useful(part, own, three, rest.share(self.trios))
         for_trios, rest = rest.share(self.trios), rest.share(1 - self.trios) if useful else rest
@@ -162,61 +170,6 @@ def _explained(pair: Array) -> Array:
     size = len(pair)
     margins = [(axes, pair) for axes in ((0, 1), (0, 2), (1, 2))]
     return fit_margins(np.full((size,) * 3, size**-3.0), margins, _ROUNDS)
-
-
-def agreeing(looks, whole):
-    """Counts of parts, moved by least squares so that they agree with independent counts of the whole."""
-    counts = {}
-    sigmas = {}
-    for name, total in whole.counts.items():
-        parts = np.stack([look.counts[name] for look in looks])
-        noise = np.stack([look.sigmas[name] for look in looks]) ** 2
-        over = noise.sum(axis=0) + whole.sigmas[name] ** 2
-        gain = noise / over
-        counts[name] = parts + gain * (total - parts.sum(axis=0))
-        sigmas[name] = np.sqrt(noise * (1 - gain))
-    return [OneWay({n: counts[n][i] for n in counts}, {n: sigmas[n][i] for n in counts}, look.rows) for i, look in enumerate(looks)]
-
-
-def owners_of(fanout, parent, sizes, inside, optional):
-    """Expected groups of some sizes by their owners' attributes."""
-    per_code = np.where(inside, sizes.groups[0], 0.0)
-    alone = fanout.ownerless if inside[int(fanout.sizes.encode_numbers(np.ones(1, dtype=np.int64))[0])] else 0.0
-    found = {SIBLINGS: per_code}
-    owned = per_code.copy()
-    if alone: owned[int(fanout.sizes.encode_numbers(np.ones(1, dtype=np.int64))[0])] -= alone
-    for name, clean in parent.clean().items():
-        joint = fanout.count_ties.get(name)
-        if joint is None:
-            counts = clean / max(clean.sum(), 1e-9) * owned.sum()
-        else:
-            share = joint / np.maximum(joint.sum(axis=0, keepdims=True), 1e-12)
-            counts = share @ owned
-        found[parent_column(name)] = np.append(counts, alone) if optional else counts
-    return found
-
-
-import os
-def _useful_scores(candidates, scores, pairs):
-    M, B = int(os.environ.get('M','99')), int(os.environ.get('B','99'))
-    kept = np.zeros(len(scores), dtype=bool)
-    order = np.argsort(-scores)
-    count = {}
-    F=float(os.environ.get('F','0'))
-    out = scores.copy()
-    for i in order:
-        a, b = candidates[i]
-        if a == SIBLINGS and F:
-            kept[i] = True
-            out[i] = np.abs(scores[i]) + F
-            continue
-        kind = candidates[i] in pairs.between
-        targets = {b} if candidates[i] in pairs.above else {a, b.removeprefix(_OTHER)}
-        limit = B if kind else M
-        if any(count.get((kind, t), 0) < limit for t in targets):
-            kept[i] = True
-        for t in targets: count[kind, t] = count.get((kind, t), 0) + 1
-    return np.where(kept, out, -1e18)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,9 @@ class Options(FidelityOptions):
         trios: Share of the NPMs' price for marginals over three members (permutation relations of order 3).
         members: Weight of an attribute of an owned table against one of a table without owner, in sharing the budget.
         links: Weight of an attribute that a foreign key may be tied to, likewise.
-        profile: Share of a table's budget for its profile (one-way marginals, learned domains).
+        profile: Share of an owned table's budget for its profile (one-way marginals, learned domains).
+        root_profile: Least share of a table's budget for its profile, where the table has no owner; see
+            `shares.profile_share`.
     """
 
     scores: float = 0.1
@@ -31,8 +33,11 @@ class Options(FidelityOptions):
     members: float = 2.0
     links: float = 0.5
     profile: float = 0.2
+    root_profile: float = 0.5
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Options:
         """Options from a spec; every unknown name and bad value in one SpecError."""
-        return parsed(cls(), given, shares=frozenset({"scores", "margins", "trios", "profile", "validation"}))
+        return parsed(
+            cls(), given, shares=frozenset({"scores", "margins", "trios", "profile", "root_profile", "validation"})
+        )
