@@ -28,6 +28,7 @@ from privbench_core.privacy.queries import Distances, Marginal
 
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
+_ACCIDENT = 0.01  # probability that noise alone makes a spike
 _EXACT = 1e-9  # noise of counts that are known exactly: what is divided by it stays finite
 _STRONG = 0.3  # of all rows: the score of two columns that determine each other is one minus the likeliest values
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
@@ -282,6 +283,12 @@ def _largest_noise(curator: Curator, candidates: int, price: Price) -> float:
     each = curator.sigma([Distances(((((), reference),),) * candidates)], price) / 2
     m = max(candidates, 2)
     return each * (math.log(m) / math.sqrt(2) if price.measure is Measure.PURE else math.sqrt(2 * math.log(m)))
+
+
+def highest_noise(measure: Measure, sigma: float, cells: int) -> float:
+    """A count that none of so many empty cells reaches, but for `_ACCIDENT`."""
+    odds = math.log(cells / _ACCIDENT)
+    return sigma * (odds / math.sqrt(2) if measure is Measure.PURE else math.sqrt(2 * odds))
 
 
 def _total(clean: Mapping[str, Array]) -> float:

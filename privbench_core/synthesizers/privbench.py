@@ -127,7 +127,7 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
         summary = {"ties to the number of children": len(fanout.count_ties), "ties": len(fanout.ties)}
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 
-    return link_step(schema, key, price, run, FanoutFit(), (("model", key.child),))
+    return link_step(schema, key, price, run, FanoutFit(), (("model", key.child),), version="2")
 
 
 def _link_size(schema: Schema, key: ForeignKey) -> int:

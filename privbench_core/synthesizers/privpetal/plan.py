@@ -142,7 +142,7 @@ def sizes_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
         summary = {"ties to the number of children": len(fanout.count_ties)}
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 
-    return link_step(schema, key, price, run, FanoutFit())
+    return link_step(schema, key, price, run, FanoutFit(), version="2")
 
 
 def groups_step(schema: Schema, key: ForeignKey, price: Price, fit: GroupFit) -> Step:
