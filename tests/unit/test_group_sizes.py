@@ -75,7 +75,7 @@ def test_a_merged_tail_is_drawn_as_a_heavy_tail_and_not_evenly():
 
 
 def test_sizes_that_only_noise_speaks_for_are_not_believed() -> None:
-    """Of ten thousand owners none has more than ten children; with noise of 20 on each cell, expected rows stay near."""
+    """Of ten thousand owners none has more than ten children, and each count has noise of 20."""
     codec = GroupSizeCodec(10_000)
     true = np.zeros(codec.size)
     true[:11] = 10_000 / 11

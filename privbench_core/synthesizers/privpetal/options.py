@@ -30,7 +30,7 @@ class Options(FidelityOptions):
     margins: float = 0.1
     usefulness: float = 3.0
     trios: float = 0.05
-    members: float = 2.0
+    members: float = 1.3
     links: float = 0.5
     profile: float = 0.2
     root_profile: float = 0.5
