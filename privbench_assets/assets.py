@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 import dagster as dg
 
-from privbench_assets.automation import first_step_condition, next_step_condition
+from privbench_assets.automation import asked, first_step_condition, next_step_condition
 from privbench_assets.checks import check_results, check_specs, refuse_failures
 from privbench_assets.failures import nothing_private
 from privbench_assets.freshness import freshness_policy
@@ -80,7 +80,7 @@ def step_asset(
                 description=_description(plans, step, schema.name),
                 io_manager_key=identifier(schema.name, IO_MANAGER),
                 code_version=_code_version(next(iter(plans.values())), step),
-                automation_condition=next_step_condition() if step.inputs else first_step_condition(),
+                automation_condition=asked(next_step_condition() if step.inputs else first_step_condition(), plans),
                 group_name=group(schema.name, step.table),
                 owners=spec.owners,
                 freshness_policy=freshness_policy(spec) if step.kind is StepKind.PUBLISH else None,

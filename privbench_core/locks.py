@@ -65,7 +65,9 @@ def longest_wait() -> float:
     try:
         return float(wanted or LONGEST_WAIT)
     except ValueError:
-        raise SpecError(f"{VARIABLE}: {wanted!r} is not a number of seconds") from None
+        raise SpecError(
+            f"{VARIABLE}: {wanted!r} is not a number of seconds; write one, or unset it for an hour"
+        ) from None
 
 
 def _wait(path: Path, what: str, seconds: float) -> TextIO:

@@ -16,13 +16,10 @@ from numpy.typing import NDArray
 
 from privbench_core.domain.codec import Codec, Codes
 from privbench_core.domain.dealing import deal, dealt_numbers, group_counts, narrow
-from privbench_core.domain.merging import merge_smallest, segment_sums, segments, smoothed
+from privbench_core.domain.merging import SIGNIFICANT, alike, merge_smallest, segment_sums
 from privbench_core.errors import InternalError
 
 Floats = NDArray[np.float64]
-
-SIGNIFICANT = 3.0
-"""A cell is told apart from noise where its noisy count exceeds this many standard deviations."""
 
 _RARE_PRIOR = 0.2
 """What each rare value weighs at least, in standard deviations: a noisy count below zero does not rule it out."""
@@ -155,8 +152,7 @@ def _merge_list(noisy: Floats, sigma: float, max_codes: int) -> tuple[NDArray[np
 
 def _merge_ordered(noisy: Floats, sigma: float, max_codes: int, widths: Floats) -> tuple[NDArray[np.int64], Floats]:
     """Codes and unnormalised weights of interval cells: groups of neighbours, in order."""
-    starts = segments(noisy, sigma, widths)
-    weights = smoothed(noisy, starts, sigma, widths)
+    starts, weights = alike(noisy, sigma, widths)
     final = starts[merge_smallest(segment_sums(noisy, starts), max_codes)]
     code_of = np.repeat(np.arange(len(final)), np.diff(np.append(final, len(noisy))))
     empty = np.bincount(code_of, weights) <= 0

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.domain.binning import SIGNIFICANT, Binning
+from privbench_core.domain.binning import Binning
 from privbench_core.domain.codec import Codes
+from privbench_core.domain.merging import SIGNIFICANT
 
 _SINGLES = 16
 _GROWTH = 1.2

@@ -12,25 +12,6 @@ _NOTHING = 1e-300  # a margin below this is empty, and stays so
 _MOST = 1e9  # by which one round may raise a cell
 
 
-def onto_simplex(noisy: Array, total: float, variances: Array | None = None) -> Array:
-    """The nearest array of non-negative numbers that add up to ``total``, same shape.
-
-    Args:
-        noisy: Any shape.
-        total: What to add up to.
-        variances: Of the noise, same shape, all positive: squared distances are divided by them. None for all alike.
-
-    >>> onto_simplex(np.array([3.0, -1.0, 1.0]), 2.0)
-    array([2., 0., 0.])
-    """
-    scales = np.ones(noisy.size) if variances is None else variances.ravel()
-    order = np.argsort(-noisy.ravel() / scales, kind="stable")
-    descending, scaled = noisy.ravel()[order], scales[order]
-    excess = (np.cumsum(descending) - total) / np.cumsum(scaled)
-    shift = excess[np.flatnonzero(descending > excess * scaled)[-1]]
-    return np.asarray(np.maximum(noisy - shift * scales.reshape(noisy.shape), 0.0))
-
-
 def fit_margins(joint: Array, margins: Sequence[tuple[tuple[int, ...], Array]], rounds: int) -> Array:
     """Iterative proportional fitting of ``joint`` to the given marginals.
 
@@ -40,12 +21,14 @@ def fit_margins(joint: Array, margins: Sequence[tuple[tuple[int, ...], Array]], 
         rounds: Sweeps over all margins.
     """
     fitted = joint.copy()
+    kept = [tuple(size if axis in axes else 1 for axis, size in enumerate(joint.shape)) for axes, _ in margins]
+    summed = [tuple(axis for axis in range(joint.ndim) if axis not in axes) for axes, _ in margins]
+    targets = [np.asarray(target, dtype=float).reshape(shape) for (_, target), shape in zip(margins, kept, strict=True)]
     for _ in range(rounds):
-        for axes, target in margins:
-            others = tuple(axis for axis in range(fitted.ndim) if axis not in axes)
-            current = fitted.sum(axis=others) if others else fitted
-            ratio = np.divide(target, current, out=np.zeros_like(target), where=current > _NOTHING)
-            fitted *= np.expand_dims(np.minimum(ratio, _MOST), others)
+        for target, others in zip(targets, summed, strict=True):
+            current = np.add.reduce(fitted, axis=others, keepdims=True)
+            ratio = np.divide(target, current, out=np.zeros(target.shape), where=current > _NOTHING)
+            fitted *= np.minimum(ratio, _MOST, out=ratio)
     return fitted
 
 

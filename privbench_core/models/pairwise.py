@@ -4,23 +4,26 @@ Three looks at the rows: dependence scores of all pairs, the one-way marginals a
 pairs; public arithmetic on released numbers says how the price is shared between the last two.
 
 The score of a pair is its R-score, half the L1 distance between its exact counts and the product of the *released*
-one-way marginals (PrivMRF; PrivPetal section 5), whose sensitivity is half the view's stability, whatever n. Pairs are
-chosen to maximise the expected reduction of L1 error: a pair left out costs its score, a pair measured costs the noise
-on its cells.
+one-way marginals (PrivMRF; PrivPetal section 5), whose sensitivity is half the view's stability, whatever n. Pairs,
+and how finely each is measured, are chosen to maximise the expected reduction of L1 error: a pair left out costs its
+score, a pair measured costs the noise on its cells and what merged codes do not show (`candidates`, `grains`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.models.estimate import combine, onto_simplex
-from privbench_core.models.joints import estimated_joint
+from privbench_core.domain.simplex import onto_simplex
+from privbench_core.models.candidates import Candidates, PairTable, noisy_cells
+from privbench_core.models.estimate import combine
+from privbench_core.models.joints import NoisyTable, estimated_joints
 from privbench_core.models.nodes import Leaf
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
@@ -29,14 +32,19 @@ from privbench_core.privacy.queries import Distances, Marginal
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
 _ACCIDENT = 0.01  # probability that noise alone makes a spike
+Name = TypeVar("Name", bound=Hashable)
+MOST_CODES = 100  # of a column: what is more is merged
+_SUPPOSED = 0.25  # of all rows: the score of a pair that depends on each other
+_HOPE = 0.3  # of what is lost if there is no such pair: least gain for which it pays to look
+_TOLD = 3.0  # standard deviations by which a code stands out
 _EXACT = 1e-9  # noise of counts that are known exactly: what is divided by it stays finite
 _STRONG = 0.3  # of all rows: the score of two columns that determine each other is one minus the likeliest values
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
-_RANK = 1.5  # of what a joint usually has over the product of its marginals
 _POSSIBLE = 0.3  # standard deviations that a count is at least: noise does not rule a value out
 _CLEAR = 0.2  # of all rows: largest noise of scores that is no reason to pay more for them
 _MORE_FOR_SCORES = (1.0, 2.0, 3.0)  # times the usual share, where scores would say little for less
 _RARELY = 0.2  # of an equal share of the rows: most that a value is given without evidence
+_NUMBERS = 24  # of pairs that share a price are tried
 _SHARES = (0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)  # of what a leaf has left, for joints rather than marginals
 
 
@@ -67,6 +75,11 @@ class OneWay:
         variances = np.array([self._variances(name).sum() for name in self.counts])
         sums = np.array([c.sum() for c in self.counts.values()])
         return max(1.0, float(np.average(sums, weights=1 / variances)))
+
+    @property
+    def total_sigma(self) -> float:
+        """Standard deviation of the noise on `total`, where there are columns."""
+        return float(1 / math.sqrt(sum(1 / self._variances(name).sum() for name in self.counts)))
 
     def clean(self) -> dict[str, Array]:
         """Counts that add up to `total`, none of them zero unless its noise is."""
@@ -102,100 +115,173 @@ class PairwiseFit:
     noise_factor: float = 0.28
     max_pairs: int = 400
 
-    def fit(self, curator: Curator, one_way: OneWay, price: Price) -> Leaf:
-        """A leaf over the columns of ``one_way``, for at most ``price``.
+    def fit(self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]) -> Leaf:
+        """A leaf over the columns of ``one_way``, for at most ``price``; see `find`."""
+        found = self.find(curator, one_way, price, ordered)
+        return leaf_of(count_again(curator, one_way, found)) if isinstance(found, Price) else found
+
+    def find(self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]) -> Leaf | Price:
+        """A leaf with joints for at most ``price``, or what is left of it if no joint is worth its noise.
 
         What the scores leave of the price goes partly to joints and partly to the one-way marginals again, in the
         proportion that promises the smallest total error over all pairs.
+
+        Args:
+            curator: Of a view with these columns.
+            one_way: Their counts so far.
+            price: Of everything here.
+            ordered: Column -> how many of its leading codes are intervals, in order; columns it lacks are lists.
         """
         clean = one_way.clean()
         pairs = _telling(clean, combinations(clean, 2))
-        if not pairs:
-            return _leaf(self._again(curator, one_way, price), {})
-        for_scores = self._telling_share(curator, pairs, one_way.total, price)
+        for_scores = self._telling_share(curator, len(pairs), one_way.total, price) if pairs else None
         if for_scores is None:
-            return _leaf(self._again(curator, one_way, price), {})
-        scores = pair_scores(curator, clean, pairs, price.share(for_scores))
+            return price
+        scores = clear_scores(curator, one_way, pairs, price.share(for_scores))
         rest = price.share(1 - for_scores)
-        cells = noisy_cells(clean, pairs)
+        candidates = Candidates.of(pairs, scores, clean, ordered)
 
         def promise(share: float) -> float:
             """Expected L1 error over all pairs if ``share`` of the rest goes to joints."""
-            gain, _ = self.choose(curator, scores, cells, rest.share(share)) if share > 0 else (0.0, None)
+            gain = (
+                self.choose(curator, candidates.useful, candidates.cells, rest.share(share)).gain if share > 0 else 0.0
+            )
             left = second_look(curator, one_way, rest.share(1 - share)).noise if share < 1 else _noise(one_way)
             return _ABSOLUTE * left * (len(clean) - 1) - gain
 
         share = min(_SHARES, key=promise)
-        better = self._again(curator, one_way, rest.share(1 - share)) if share < 1 else one_way
         if share == 0:
-            return _leaf(better, {})
-        _, chosen = self.choose(curator, scores, cells, rest.share(share))
-        return _leaf(better, self.measure(curator, [pairs[i] for i in chosen], better.clean(), rest.share(share)))
+            return rest
+        tables = self.choose(curator, candidates.useful, candidates.cells, rest.share(share)).tables(candidates)
+        if not tables:
+            return rest
+        better = count_again(curator, one_way, rest.share(1 - share)) if share < 1 else one_way
+        return leaf_of(better, self.measure(curator, tables, better.clean(), rest.share(share)))
 
-    def _telling_share(self, curator: Curator, pairs: Sequence[Pair], total: float, price: Price) -> float | None:
+    def promising(self, curator: Curator, codes: Sequence[int], total: float, price: Price, first: float) -> bool:
+        """Whether to look for dependences, as far as can be told before.
+
+        As many pairs as there are columns, less one, are supposed to depend on each other about as much as in tables of
+        people; what their joints would gain must be worth what marginals lose if no dependence is found.
+
+        Args:
+            curator: Of any view of the table.
+            codes: Number of codes of each column, as far as known.
+            total: Released number of rows.
+            price: Of all that is measured of the table.
+            first: Share of the price for a first look at one-way marginals.
+        """
+        sizes = np.minimum([float(size) for size in codes if size > 1], MOST_CODES)
+        pairs, second = np.array(list(combinations(range(len(sizes)), 2))), price.share(1 - first)
+        for_scores = self._telling_share(curator, len(pairs), total, second) if len(pairs) else None
+        if for_scores is None:
+            return False
+        rest = second.share(1 - for_scores)
+        once, again, whole = (_sigmas(curator, sizes, part) for part in (price.share(first), rest, price))
+        twice = once / np.sqrt(1 + (once / again) ** 2)
+        lost = (len(sizes) - 1) * (_error(sizes, twice, total) - _error(sizes, whole, total))
+        told = np.minimum(sizes, 1 + total / (_TOLD * once))[pairs]  # no more codes stand out of the noise
+        cells = noisy_cells(told[:, 0], told[:, 1])
+        supposed = _SUPPOSED * total - _largest_noise(curator, len(pairs), second.share(for_scores)) / 2
+        gain = 0.0
+        for number in range(1, len(sizes)):
+            noise = self.noise_factor * curator.sigma([Marginal(())], rest.share(1 / number)) * cells
+            gain = max(gain, number * float(np.maximum(supposed - noise, 0).mean()))
+        return gain > _HOPE * lost
+
+    def _telling_share(self, curator: Curator, pairs: int, total: float, price: Price) -> float | None:
         """The least share of the price for which scores are clear, else the largest; None if even that is hopeless."""
         shares = [self.score_share * more for more in _MORE_FOR_SCORES]
         if self.hopeless(curator, pairs, total, price.share(shares[-1])):
             return None
-        noises = (_largest_noise(curator, len(pairs), price.share(share)) for share in shares)
+        noises = (_largest_noise(curator, pairs, price.share(share)) for share in shares)
         return next((share for share, noise in zip(shares, noises, strict=True) if noise <= _CLEAR * total), shares[-1])
 
     def fit_pairs(
-        self, curator: Curator, clean: Mapping[str, Array], candidates: Sequence[Pair], price: Price
+        self,
+        curator: Curator,
+        clean: Mapping[str, Array],
+        pairs: Sequence[Pair],
+        price: Price,
+        ordered: Mapping[str, int],
     ) -> dict[Pair, Array]:
-        """Joint probabilities of those ``candidates`` that are worth their noise; {} spends the score share only.
+        """Joint probabilities of those ``pairs`` that are worth their noise; {} spends the score share only.
 
         Args:
-            curator: Of a view with all columns of the candidates.
+            curator: Of a view with all columns of the pairs.
             clean: Released counts of each column, all with the same total.
-            candidates: Pairs of columns.
+            pairs: Pairs of columns.
             price: Of scores and joints together.
+            ordered: As in `find`.
         """
-        candidates = _telling(clean, candidates)
-        for_scores = self._telling_share(curator, candidates, _total(clean), price) if candidates else None
+        pairs = _telling(clean, pairs)
+        for_scores = self._telling_share(curator, len(pairs), _total(clean), price) if pairs else None
         if for_scores is None:
             return {}
-        scores = pair_scores(curator, clean, candidates, price.share(for_scores))
+        scores = pair_scores(curator, clean, pairs, price.share(for_scores))
         rest = price.share(1 - for_scores)
-        _, chosen = self.choose(curator, scores, noisy_cells(clean, candidates), rest)
-        return self.measure(curator, [candidates[i] for i in chosen], clean, rest) if len(chosen) else {}
+        candidates = Candidates.of(pairs, scores, clean, ordered)
+        chosen = self.choose(curator, candidates.useful, candidates.cells, rest)
+        return self.measure(curator, chosen.tables(candidates), clean, rest)
 
-    def hopeless(self, curator: Curator, candidates: Sequence[Pair], total: float, price: Price) -> bool:
+    def hopeless(self, curator: Curator, candidates: int, total: float, price: Price) -> bool:
         """Whether even a strong dependence would drown in the noise of its score: then nothing is spent on scores."""
-        return _largest_noise(curator, len(candidates), price) > _STRONG * total
+        return _largest_noise(curator, candidates, price) > _STRONG * total
 
-    def choose(self, curator: Curator, scores: Array, cells: Array, price: Price) -> tuple[float, NDArray[np.int64]]:
-        """The largest gain in L1 error that measuring some pairs for ``price`` promises, and their indices."""
-        best: tuple[float, NDArray[np.int64]] = (0.0, np.zeros(0, dtype=np.int64))
-        for number in range(1, min(self.max_pairs, len(scores)) + 1):
+    def choose(self, curator: Curator, useful: Array, cells: Array, price: Price) -> Choice:
+        """The largest gain in L1 error that measuring some candidates for ``price`` promises, and how.
+
+        Args:
+            curator: Says how large noise is.
+            useful: Error that measuring a candidate in some way takes away, but for noise; shape (candidates, ways).
+            cells: How many cells' noise it is left with, same shape.
+            price: Of all measurements together.
+        """
+        best = Choice(0.0, ())
+        telling = np.flatnonzero(useful.max(axis=1, initial=0.0) > 0)
+        useful, cells = useful[telling], cells[telling]
+        most = min(self.max_pairs, len(telling))
+        for number in np.unique(np.geomspace(1, most, _NUMBERS).astype(int)).tolist() if most else ():
             sigma = curator.sigma([Marginal(())], price.share(1 / number))
-            gain = scores - self.noise_factor * sigma * cells
-            order = np.argsort(-gain)[:number]
-            value = float(np.maximum(gain[order], 0).sum())
-            if value > best[0]:
-                best = (value, order[gain[order] > 0])
+            gains = useful - self.noise_factor * sigma * cells
+            ways = np.argmax(gains, axis=1)
+            gain = gains[np.arange(len(gains)), ways]
+            order = [index for index in np.argsort(-gain)[:number].tolist() if gain[index] > 0]
+            value = float(gain[order].sum())
+            if value > best.gain:
+                best = Choice(value, tuple((int(telling[index]), int(ways[index])) for index in order))
         return best
 
     def measure(
-        self, curator: Curator, pairs: Sequence[Pair], clean: Mapping[str, Array], price: Price
+        self, curator: Curator, tables: Sequence[PairTable], clean: Mapping[str, Array], price: Price
     ) -> dict[Pair, Array]:
-        """Joint probabilities of ``pairs``: measured, rid of noise, fitted to the marginals, never exactly zero."""
+        """Joint probabilities: measured, rid of noise, fitted to the marginals, spread over codes, never zero."""
         total = _total(clean)
-        sizes = noisy_cells(clean, pairs)
-        shares = sizes ** (2 / 3) / (sizes ** (2 / 3)).sum()  # minimises the sum of expected L1 errors
-        joints = {}
-        for (a, b), share in zip(pairs, shares, strict=True):
-            noisy = curator.measure(f"{a} x {b}", [Marginal((a, b))], price.share(float(share)))
-            joints[a, b] = estimated_joint(noisy.values[0], clean[a], clean[b], noisy.sigma) / total
-        return joints
+        weights = np.array([table.cells for table in tables]) ** (2 / 3)  # least sum of expected L1 errors
+        measured = {}
+        for table, share in zip(tables, (weights / weights.sum()).tolist(), strict=True):
+            a, b = table.pair
+            groups = (table.grains[0].groups, table.grains[1].groups)
+            noisy = curator.measure(f"{a} x {b}", [Marginal((a, b), groups)], price.share(share))
+            measured[a, b] = NoisyTable(noisy.values[0], noisy.sigma, groups)
+        return {pair: joint / total for pair, joint in estimated_joints(measured, clean).items()}
 
-    def _again(self, curator: Curator, one_way: OneWay, price: Price) -> OneWay:
-        """Some one-way marginals measured once more and averaged with what is known."""
-        counts, sigmas = dict(one_way.counts), dict(one_way.sigmas)
-        for name, share in second_look(curator, one_way, price).shares.items():
-            again = curator.measure(f"one-way again, {name}", [Marginal((name,))], price.share(share))
-            counts[name], sigmas[name] = combine(counts[name], sigmas[name], again.values[0], again.sigma)
-        return OneWay(counts, sigmas, one_way.rows)
+
+@dataclass(frozen=True)
+class Choice:
+    """Candidates to measure.
+
+    Attributes:
+        gain: What they promise to take off the L1 error.
+        ways: Candidate and the way to measure it, by index.
+    """
+
+    gain: float
+    ways: tuple[tuple[int, int], ...]
+
+    def tables(self, candidates: Candidates) -> list[PairTable]:
+        """What is to be measured, of these candidates."""
+        return [candidates.table(pair, way) for pair, way in self.ways]
 
 
 @dataclass(frozen=True)
@@ -225,7 +311,7 @@ def second_look(curator: Curator, one_way: OneWay, price: Price) -> SecondLook:
     """
     columns = sorted(one_way.counts, key=lambda name: -float(one_way.sigmas[name].sum()))
     told = [name for name in columns if len(one_way.counts[name]) > 1] or columns[:1]
-    power = 1.0 if price.measure is Measure.PURE else 0.5
+    power = _power(price.measure)
     weights = np.array([len(one_way.counts[name]) for name in told]) ** (1 / (power + 1))
     alone = curator.sigma([Marginal(())], price)
     best = SecondLook({}, math.inf)
@@ -242,6 +328,27 @@ def second_look(curator: Curator, one_way: OneWay, price: Price) -> SecondLook:
     return best
 
 
+def least_noise(counts: Mapping[Name, float], measure: Measure) -> dict[Name, float]:
+    """Shares of a price for so many counts each that leave the least noise in sum: see `second_look`."""
+    weights = {name: number ** (1 / (_power(measure) + 1)) for name, number in counts.items()}
+    whole = math.fsum(weights.values())
+    return {name: weight / whole for name, weight in weights.items()}
+
+
+def _power(measure: Measure) -> float:
+    """p, where the standard deviation of noise goes with share^-p."""
+    return 1.0 if measure is Measure.PURE else 0.5
+
+
+def count_again(curator: Curator, one_way: OneWay, price: Price) -> OneWay:
+    """Some one-way marginals measured once more, for ``price`` in all, and averaged with what is known."""
+    counts, sigmas = dict(one_way.counts), dict(one_way.sigmas)
+    for name, share in second_look(curator, one_way, price).shares.items():
+        again = curator.measure(f"one-way again, {name}", [Marginal((name,))], price.share(share))
+        counts[name], sigmas[name] = combine(counts[name], sigmas[name], again.values[0], again.sigma)
+    return OneWay(counts, sigmas, one_way.rows)
+
+
 def _noise(one_way: OneWay) -> float:
     return float(sum(sigmas.sum() for sigmas in one_way.sigmas.values()))
 
@@ -251,19 +358,20 @@ def _telling(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair]:
     return [(a, b) for a, b in pairs if len(clean[a]) > 1 and len(clean[b]) > 1]
 
 
-def _leaf(one_way: OneWay, joints: Mapping[Pair, Array]) -> Leaf:
-    return Leaf(one_way.total, {name: c / one_way.total for name, c in one_way.clean().items()}, joints)
+def leaf_of(one_way: OneWay, joints: Mapping[Pair, Array] | None = None) -> Leaf:
+    """A leaf of these marginals and joints."""
+    return Leaf(one_way.total, {name: c / one_way.total for name, c in one_way.clean().items()}, joints or {})
 
 
-def noisy_cells(clean: Mapping[str, Array], pairs: Sequence[Pair]) -> Array:
-    """How many cells' noise the joint of each pair is left with.
+def _error(sizes: Array, sigmas: Array, total: float) -> float:
+    """Expected L1 error, halved, of the counts of some columns, of which no more than all rows can be wrong."""
+    return float(np.minimum(_ABSOLUTE * sizes * sigmas, total / 2).sum())
 
-    Of the L1 norm of its cells' noise, an estimate of rank r keeps that of about r(rows + columns) free numbers, spread
-    over all cells: √(cells · free).
-    """
-    rows, columns = (np.array([len(clean[pair[side]]) for pair in pairs], dtype=float) for side in (0, 1))
-    free = np.minimum((rows - 1) * (columns - 1), _RANK * (rows + columns - 2))
-    return np.asarray(np.sqrt(rows * columns * free))
+
+def _sigmas(curator: Curator, sizes: Array, price: Price) -> Array:
+    """Noise of the counts of columns of these sizes if all are measured for ``price``."""
+    weights = least_noise(dict(enumerate(sizes)), price.measure)
+    return np.array([curator.sigma([Marginal(())], price.share(share)) for share in weights.values()])
 
 
 def pair_scores(curator: Curator, clean: Mapping[str, Array], candidates: Sequence[Pair], price: Price) -> Array:
@@ -275,6 +383,18 @@ def pair_scores(curator: Curator, clean: Mapping[str, Array], candidates: Sequen
     groups = tuple((((a, b), np.outer(clean[a], clean[b]) / max(1.0, clean[a].sum())),) for a, b in candidates)
     noisy = curator.measure("dependence scores", [Distances(groups)], price)
     return noisy.values[0] / 2 - _largest_noise(curator, len(candidates), price) / 2
+
+
+def clear_scores(curator: Curator, one_way: OneWay, pairs: Sequence[Pair], price: Price) -> Array:
+    """What `pair_scores` are beyond the noise of the marginals that they compare with, none below zero.
+
+    Pairs of independent columns are as far from a noisy product as its marginals are from the exact ones. Cell by cell,
+    that error and a dependence add up like independent numbers: in squares.
+    """
+    scores = np.maximum(pair_scores(curator, one_way.clean(), pairs, price), 0)
+    off = {name: _ABSOLUTE * float(sigmas.sum()) for name, sigmas in one_way.sigmas.items()}
+    expected = np.minimum([math.hypot(off[a], off[b]) for a, b in pairs], one_way.total)
+    return np.asarray(np.sqrt(np.maximum(scores**2 - expected**2, 0)))
 
 
 def _largest_noise(curator: Curator, candidates: int, price: Price) -> float:

@@ -13,7 +13,7 @@ paper's. What differs, and why (``docs/privacy.md`` has the proofs):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 
 from privbench_core.models.estimate import combine
 from privbench_core.models.nodes import Leaf, Node, Product, Sum
-from privbench_core.models.pairwise import OneWay, PairwiseFit, pair_scores
+from privbench_core.models.pairwise import OneWay, PairwiseFit, clear_scores, count_again, leaf_of
 from privbench_core.models.splits import AttributeSplit, LloydSplit
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Distances, Marginal
 
 Array = NDArray[np.float64]
+_TELLING = 0.05  # of all rows: largest score of a pair below which the parts of a split would be alike
 _MARGIN_SHARE = 0.2  # of a part's price, for its own one-way marginals after a row split
 
 
@@ -37,7 +38,7 @@ class PairwiseSPN:
     """Sum nodes over one attribute where they pay, pairwise leaves everywhere else: the default.
 
     Attributes:
-        ordered: Columns with ordered codes.
+        ordered: Columns with ordered codes -> how many of their leading codes are intervals, in order.
         beta: Smallest (noisy) number of rows of a part.
         max_depth: Most row splits on a path.
         max_noise: A node is split only if the expected noise of a pair's joint in its parts stays below this share of
@@ -45,31 +46,37 @@ class PairwiseSPN:
         leaf: How leaves spend their price.
     """
 
-    ordered: frozenset[str]
+    ordered: Mapping[str, int]
     beta: float = 10_000
     max_depth: int = 2
     max_noise: float = 0.01
     leaf: PairwiseFit = field(default_factory=PairwiseFit)
 
-    def build(self, curator: Curator, one_way: OneWay, price: Price) -> Node:
-        """The network over the columns of ``one_way``, for at most ``price``."""
-        return self._grow(curator, one_way, price, 0)
+    def build(self, curator: Curator, one_way: OneWay, price: Price, depth: int = 0) -> Node:
+        """The network over the columns of ``one_way``, for at most ``price``, below so many splits."""
+        found = self.find(curator, one_way, price, depth)
+        return leaf_of(count_again(curator, one_way, found)) if isinstance(found, Price) else found
 
-    def _grow(self, curator: Curator, one_way: OneWay, price: Price, depth: int) -> Node:
+    def promising(self, curator: Curator, codes: Sequence[int], total: float, price: Price, first: float) -> bool:
+        """Whether to look for dependences at all; see `PairwiseFit.promising`."""
+        return self.leaf.promising(curator, codes, total, price, first)
+
+    def find(self, curator: Curator, one_way: OneWay, price: Price, depth: int = 0) -> Node | Price:
+        """The same, or what is left of the price if nothing but the columns themselves is worth being measured."""
         if depth >= self.max_depth or not self._affordable(curator, one_way, price):
-            return self.leaf.fit(curator, one_way, price)
-        clean = one_way.clean()
-        pairs = list(combinations(clean, 2))
-        trial = price.share(self.leaf.score_share)
-        scores = pair_scores(curator, clean, pairs, trial)
+            return self.leaf.find(curator, one_way, price, self.ordered)
+        pairs = list(combinations(one_way.counts, 2))
+        scores = clear_scores(curator, one_way, pairs, price.share(self.leaf.score_share))
         rest = price.share(1 - self.leaf.score_share)
-        rule = AttributeSplit(self.ordered).rule(dict(zip(pairs, scores.tolist(), strict=True)), clean)
+        split = AttributeSplit(frozenset(self.ordered))
+        telling = scores.max() > _TELLING * one_way.total
+        rule = split.rule(dict(zip(pairs, scores.tolist(), strict=True)), one_way.clean()) if telling else None
         if rule is None:
-            return self.leaf.fit(curator, one_way, rest)
+            return self.leaf.find(curator, one_way, rest, self.ordered)
         parts = []
         for part in curator.split(rule):
-            inside = measure_one_way(part, list(clean), rest.share(_MARGIN_SHARE))
-            parts.append(self._grow(part, inside, rest.share(1 - _MARGIN_SHARE), depth + 1))
+            inside = measure_one_way(part, list(one_way.counts), rest.share(_MARGIN_SHARE))
+            parts.append(self.build(part, inside, rest.share(1 - _MARGIN_SHARE), depth + 1))
         return Sum(rule, tuple(parts))
 
     def _affordable(self, curator: Curator, one_way: OneWay, price: Price) -> bool:

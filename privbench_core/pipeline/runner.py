@@ -23,8 +23,8 @@ from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.door import open_door
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise
 from privbench_core.privacy.relations import PrivateDatabase
-from privbench_core.source import open_source
 from privbench_core.source.integrity import check_rows
+from privbench_core.source.opening import open_source
 from privbench_core.synthesizers.artifact import Artifact, digest_of
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext
 
@@ -156,9 +156,8 @@ class Runner:
             "seed": self.run.seed if "seed" in step.depends else None,
             "scale": self.run.scale if "scale" in step.depends else None,
         }
-        if (
-            self.workspace.spec.cohort
-        ):  # each account pays for all that it holds: never for free what another one bought
+        # Each account pays for all that it holds: never for free what another one bought.
+        if self.workspace.spec.cohort:
             identity["cohort"] = self.workspace.spec.cohort
         if step.kind == "publish" and self.run.workload:
             identity["workload"] = {name: queries.to_sql() for name, queries in self.run.workload.items()}

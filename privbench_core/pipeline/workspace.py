@@ -138,7 +138,9 @@ class ReleaseStore:
             sync_entry(target.parent)  # else a power cut may take the name back that the ledger relies on
         except OSError as error:
             Path(beside).unlink(missing_ok=True)
-            raise ReleaseError(f"the result of a step could not be stored: {error.strerror}") from error
+            raise ReleaseError(
+                f"the result of a step could not be stored: {error.strerror}. Make room, then run again"
+            ) from error
         return digest_of(stored)
 
     def get(self, key: str, digests: Collection[str] | None = None) -> bytes | None:

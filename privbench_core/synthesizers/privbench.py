@@ -11,22 +11,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from privbench_core.linking.fanout import FanoutFit, fit_fanout
 from privbench_core.models.nodes import Node, node_from_dict
 from privbench_core.models.pairwise import OneWay
 from privbench_core.models.privspn import HistogramSPN, PairwiseSPN
-from privbench_core.privacy.budget import Budget, Price, zero
+from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepContext
 from privbench_core.synthesizers.options import FidelityOptions, parsed
-from privbench_core.synthesizers.shares import declared_codes, profile_share
 from privbench_core.synthesizers.stages.assemble import refuse_impossible, whole_plan
+from privbench_core.synthesizers.stages.learn import Network, learn_steps
 from privbench_core.synthesizers.stages.link import determined, link_step, lookup_step
-from privbench_core.synthesizers.stages.model import model_step
-from privbench_core.synthesizers.stages.profile import Profile, lists_to_learn, profile_step
+from privbench_core.synthesizers.stages.profile import Profile, lists_to_learn
 
 _LEAVES = ("pairwise", "histogram")
 
@@ -38,8 +39,8 @@ class Options(FidelityOptions):
     Attributes:
         leaf: "pairwise" (default) or "histogram", the paper's own leaves.
         gamma: γ, the share of tables; the rest is for foreign keys. The paper has 0.9 with one noisy count per key.
-        profile: Least share of a table's budget for its profile (one-way marginals, learned domains); see
-            `profile_share`.
+        profile: Share of a table's budget for a first look at its one-way marginals, where joints could pay; what
+            joints do not need goes to marginals too.
         alpha, beta, gamma1, gamma2, iterations: α, β, γ1, γ2, J of Algorithms 3 to 5 (β also with pairwise leaves).
     """
 
@@ -70,7 +71,6 @@ class PrivBench:
         refuse_impossible(schema, budget)
         total = budget.total()
         spendable = Price(total.measure, total.amount)
-        free = zero(total.measure)
         private = schema.private_tables
         keys = [key for table in private for key in table.foreign_keys]
         links = {key: _link_size(schema, key) for key in keys}
@@ -81,13 +81,9 @@ class PrivBench:
         steps: list[Step] = []
         for table in private:
             price = core.share(gamma * tables[table.name] / sum(tables.values()))
-            modelled = bool(table.attributes)
-            share = profile_share(chosen.profile, price, declared_codes(table)) if modelled else 1.0
-            profile_price = price.share(share)
             if table in learners:
-                profile_price = profile_price.with_delta(total.delta / len(learners))
-            steps.append(profile_step(schema, table, profile_price))
-            steps.append(_model_step(schema, table, price.share(1 - share) if modelled else free, chosen))
+                price = price.with_delta(total.delta / len(learners))
+            steps += _learn_steps(schema, table, price, chosen)
         for_links = core.share(1 - gamma)
         for key in keys:
             price = for_links.share(links[key] / sum(links.values()))
@@ -96,24 +92,42 @@ class PrivBench:
         return whole_plan(self.name, schema, budget, steps, spendable.share(chosen.validation), chosen.limits)
 
 
-def _model_step(schema: Schema, table: Table, price: Price, options: Options) -> Step:
+@dataclass(frozen=True)
+class _Histograms:
+    """The paper's own network, with the halvings of columns that it tries."""
+
+    network: HistogramSPN
+    rng: np.random.Generator
+
+    def promising(self, *_: object) -> bool:
+        """Every leaf measures its own histogram, so there is always something to spend on."""
+        return True
+
+    def find(self, curator: Curator, one_way: OneWay, price: Price) -> Node:
+        """See `HistogramSPN.build`."""
+        return self.network.build(curator, one_way, price, self.rng)
+
+
+def _learn_steps(schema: Schema, table: Table, price: Price, options: Options) -> list[Step]:
     """PrivSPN over a table's attributes."""
 
-    def grow(context: StepContext, view: Curator, one_way: OneWay, ordered: frozenset[str]) -> Node:
+    def network(context: StepContext, ordered: Mapping[str, int]) -> Network:
         grower = _grower(options, ordered)
         if isinstance(grower, PairwiseSPN):
-            return grower.build(view, one_way, price)
+            return grower
         # Which halvings are tried does not depend on the run's seed: another sample must not buy the model again.
-        return grower.build(view, one_way, price, replace(context, seed=0).rng("structure", table.name))
+        return _Histograms(grower, replace(context, seed=0).rng("structure", table.name))
 
-    return model_step(schema, table, price, grow, {"grower": repr(_grower(options, frozenset()))})
+    return learn_steps(schema, table, price, options.profile, network, {"grower": repr(_grower(options, {}))})
 
 
-def _grower(options: Options, ordered: frozenset[str]) -> PairwiseSPN | HistogramSPN:
+def _grower(options: Options, ordered: Mapping[str, int]) -> PairwiseSPN | HistogramSPN:
     """What grows a network, with those options that its result depends on."""
     if options.leaf == "pairwise":
         return PairwiseSPN(ordered, beta=options.beta)
-    return HistogramSPN(ordered, options.alpha, options.beta, options.gamma1, options.gamma2, options.iterations)
+    return HistogramSPN(
+        frozenset(ordered), options.alpha, options.beta, options.gamma1, options.gamma2, options.iterations
+    )
 
 
 def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
@@ -127,7 +141,7 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
         summary = {"ties to the number of children": len(fanout.count_ties), "ties": len(fanout.ties)}
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 
-    return link_step(schema, key, price, run, FanoutFit(), (("model", key.child),), version="2")
+    return link_step(schema, key, price, run, FanoutFit(), (("model", key.child),))
 
 
 def _link_size(schema: Schema, key: ForeignKey) -> int:

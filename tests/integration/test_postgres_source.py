@@ -19,9 +19,10 @@ from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.schema.reflect import reflect
 from privbench_core.schema.spec import Spec, load_spec
-from privbench_core.source import database, open_source, postgres
+from privbench_core.source import database, postgres
 from privbench_core.source.arrow_types import arrow_schema
 from privbench_core.source.fingerprint import fingerprint_rows
+from privbench_core.source.opening import open_source
 from tests.helpers.postgres import execute, new_database
 
 T = ColumnType

@@ -7,6 +7,7 @@ the two databases must add up to no more than the step's price: that proves the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -14,6 +15,9 @@ from typing import Any
 import pytest
 
 from privbench_core.privacy.budget import Budget
+from privbench_core.privacy.noise import Counts
+from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.views import CodedView
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privbench import PrivBench
@@ -37,6 +41,7 @@ CASES = {
     "town, histograms, zCDP": (town, ZCDP, PAPER),
     "town, histograms, pure": (partial(town, learned=False), PURE, PAPER),
     "town, mostly noise": (town, NOISY, SPLITTING),
+    "town, mostly noise, pure": (partial(town, learned=False), Budget(0.5), SPLITTING),
     "shop, pairwise, zCDP": (shop, ZCDP, SPLITTING),
     "shop, histograms, pure": (partial(shop, learned=False), PURE, PAPER),
     "forum, pairwise, zCDP": (forum, ZCDP, SPLITTING),
@@ -159,6 +164,25 @@ def test_groups_are_measured_here(make: Callable[[int], Database]) -> None:
     assert any(call.head[1].endswith("trio scores") for call in recorded.tape) or make is forum  # where τ = 2
 
 
+@pytest.mark.parametrize("case", ["town, pairwise, zCDP", "till, pairwise, pure", "town, groups", "forum, groups"])
+def test_the_plans_tested_do_merge_codes(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of tables and along keys, some pair is measured over groups of codes."""
+    answers: list[int] = []
+    evaluate = Marginal.evaluate
+
+    def watched(self: Marginal, view: CodedView) -> Counts:
+        answer = evaluate(self, view)
+        if self.groups:
+            answers.append(math.prod(view.sizes[name] for name in self.columns) - answer.size)
+        return answer
+
+    monkeypatch.setattr(Marginal, "evaluate", watched)
+    make, budget, options = CASES[case]
+    database = make(0)
+    record(plan_of(database, budget, options), database, 0)
+    assert max(answers) > 0 <= min(answers)
+
+
 def test_two_units_less_are_flagged() -> None:
     database = town(4)
     plan = PrivBench().plan(database.schema, ZCDP, SPLITTING)
@@ -173,6 +197,20 @@ def test_the_plans_tested_do_grow_sum_nodes(options: dict[str, object]) -> None:
     plan = PrivBench().plan(database.schema, ZCDP, options)
     _, trace, _ = record(plan, database, 0)
     assert all(trace.artifacts["model", name].data["summary"]["sum"] > 0 for name in ("household", "person"))
+
+
+@pytest.mark.parametrize("budget", [NOISY, Budget(0.5)], ids=["zCDP", "pure"])
+def test_noisy_plans_spend_on_marginals_what_joints_do_not_need(budget: Budget) -> None:
+    database = town(0, learned=False)
+    plan = PrivBench().plan(database.schema, budget, SPLITTING)
+    _, trace, _ = record(plan, database, 0)
+    for table in ("household", "person"):
+        charged = trace.charges["profile", table]
+        assert sum(price.amount for _, price in charged) == pytest.approx(plan.step(("profile", table)).price.amount)
+        labels = {label.split("/")[-1].split(",")[0] for label, _ in charged}
+        assert "dependence scores" not in labels
+        # Laplace noise: all in one look, once the number of rows is known. Gaussian noise: twice, at no loss.
+        assert ("one-way again" in labels, "rows" in labels) == ((False, True) if budget.delta == 0 else (True, False))
 
 
 @pytest.mark.parametrize("budget", [ZCDP, CLOSE], ids=["zCDP", "pure"])

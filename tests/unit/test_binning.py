@@ -9,7 +9,7 @@ import pytest
 
 from privbench_core.domain.binning import Binning, merge_cells
 from privbench_core.domain.codecs import codec_for
-from privbench_core.domain.merging import merge_smallest, segments
+from privbench_core.domain.merging import alike, merge_smallest, segments
 from privbench_core.errors import InternalError
 from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
 
@@ -158,3 +158,39 @@ def test_a_slope_inside_of_a_segment_is_kept_and_steps_are_not_made():
 def test_no_cell_of_an_interval_is_ruled_out():
     binning = merged([1000, *[30.0, -30.0] * 6, 0, 0], a_range(13), sigma=20.0)
     assert min(binning.weights[:13]) > 0
+
+
+def rough(seed: int, n: int = 60) -> np.ndarray:
+    """Counts of neighbours that have nothing to do with each other."""
+    return np.random.default_rng(seed).exponential(300.0, n)
+
+
+def bell(_: int, n: int = 60) -> np.ndarray:
+    return 600 * np.exp(-(np.linspace(-3, 3, n) ** 2))
+
+
+def mean_error(shape, sigma: float, estimate) -> float:
+    rng = np.random.default_rng(1)
+    errors = [
+        np.abs(estimate(exact + rng.normal(0, sigma, len(exact))) - exact).sum() for exact in map(shape, range(20))
+    ]
+    return float(np.mean(errors))
+
+
+@pytest.mark.parametrize("sigma", [20.0, 60.0])
+def test_rough_counts_are_not_smoothed_and_smooth_ones_are(sigma):
+    def found(noisy):
+        return alike(noisy, sigma, np.ones(len(noisy)))[1]
+
+    def plain(noisy):
+        return np.maximum(noisy, 0)
+
+    assert mean_error(rough, sigma, found) < mean_error(rough, sigma, plain)
+    assert mean_error(bell, sigma, found) < 0.9 * mean_error(bell, sigma, plain)
+
+
+def test_cells_of_a_rough_column_stay_apart_unless_noise_hides_them():
+    exact = np.array([500.0, 480.0, 2.0, 0.0, 1.0, 900.0, 60.0, 850.0, 300.0, 310.0, 30.0, 700.0])
+    noisy = exact + np.random.default_rng(0).normal(0, 10, len(exact))
+    starts, _ = alike(noisy, 10.0, np.ones(len(exact)))
+    assert starts.tolist() == [0, 1, 2, 5, 6, 7, 8, 9, 10, 11]

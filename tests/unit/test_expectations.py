@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -24,6 +24,7 @@ from privbench_core.schema.model.columns import Column, ColumnType, Pattern, Ran
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.source.arrow_types import arrow_type
+from tests.helpers.integrity import check_integrity, failures
 
 _HOME = Table(
     "home",
@@ -92,22 +93,6 @@ def _with(table: str, column: str, values: Any) -> dict[str, pa.Table]:
     array = values if isinstance(values, pa.Array) else pa.array(values, tables[table].schema.field(column).type)
     tables[table] = tables[table].set_column(position, column, array)
     return tables
-
-
-def check_integrity(schema: Schema, tables: Mapping[str, pa.Table]) -> dict[str, list[ExpectationResult]]:
-    """What is found of every table, in schema order."""
-    return {table.name: check_table(schema, table, tables) for table in schema.tables}
-
-
-def failures(results: Mapping[str, Sequence[ExpectationResult]]) -> list[str]:
-    """A line for each expectation that does not hold: where, which one, how many rows."""
-    return [
-        f"{table}{f'.{result.column}' if result.column else ''}: {result.name} fails"
-        + ("" if result.unexpected_count is None else f" for {result.unexpected_count:,} rows")
-        for table, of_table in results.items()
-        for result in of_table
-        if not result.success
-    ]
 
 
 def _failed(table: str, tables: dict[str, pa.Table]) -> set[tuple[str, str | None, int | None]]:

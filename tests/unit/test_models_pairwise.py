@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from privbench_core.models.nodes import Leaf
-from privbench_core.models.pairwise import OneWay, PairwiseFit, pair_scores, second_look
+from privbench_core.models.pairwise import OneWay, PairwiseFit, clear_scores, pair_scores, second_look
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.queries import Marginal
@@ -25,7 +27,7 @@ def planted(n: int = 6000, seed: int = 0):
 def test_the_planted_pairs_are_found_and_no_others():
     codes = planted()
     curator, account = curator_of(codes, SIZES, Price(Measure.ZCDP, 0.001))
-    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES, sigma=20.0), Price(Measure.ZCDP, 0.001))
+    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES, sigma=20.0), Price(Measure.ZCDP, 0.001), {})
     assert set(leaf.pairs) == {("a", "b"), ("c", "d")}
     assert account.spent.amount <= 0.001 * (1 + 1e-9)
 
@@ -33,7 +35,7 @@ def test_the_planted_pairs_are_found_and_no_others():
 def test_an_exact_leaf_reproduces_marginals_and_the_joints_it_measured():
     codes = planted()
     curator, _ = curator_of(codes, SIZES)
-    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES), PLENTY)
+    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES), PLENTY, {})
     rows = Rows(6000)
     leaf.draw(rows, np.random.default_rng(0))
     for name in SIZES:
@@ -48,7 +50,7 @@ def test_joints_have_the_marginals_of_the_leaf_and_no_zeros():
     codes = planted(500)
     codes["b"] = codes["a"]  # most cells of the joint are empty
     curator, _ = curator_of(codes, SIZES)
-    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES), PLENTY)
+    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES), PLENTY, {})
     for (first, second), joint in leaf.pairs.items():
         assert joint.min() > 0
         assert joint.sum() == pytest.approx(1.0)
@@ -61,7 +63,7 @@ def test_independent_columns_are_measured_one_by_one():
     codes = {name: rng.integers(0, SIZES[name], 3000).astype(np.int32) for name in SIZES}
     curator, account = curator_of(codes, SIZES, Price(Measure.ZCDP, 0.01))
     noisy = OneWay.alike({n: c + 30.0 for n, c in one_way_of(codes, SIZES).counts.items()}, 100.0)
-    leaf = PairwiseFit().fit(curator, noisy, Price(Measure.ZCDP, 0.01))
+    leaf = PairwiseFit().fit(curator, noisy, Price(Measure.ZCDP, 0.01), {})
     assert leaf.pairs == {}
     exact = {name: joint_of(codes, SIZES, name) for name in SIZES}
     assert max(tvd(leaf.marginals[name], exact[name]) for name in SIZES) < 0.01  # the second look corrects the first
@@ -71,7 +73,7 @@ def test_independent_columns_are_measured_one_by_one():
 def test_a_single_column_spends_all_on_its_marginal():
     codes = {"a": planted()["a"]}
     curator, account = curator_of(codes, {"a": 4})
-    leaf = PairwiseFit().fit(curator, one_way_of(codes, {"a": 4}, 50.0), PLENTY)
+    leaf = PairwiseFit().fit(curator, one_way_of(codes, {"a": 4}, 50.0), PLENTY, {})
     assert isinstance(leaf, Leaf)
     assert leaf.columns == ("a",)
     assert account.spent.amount == pytest.approx(PLENTY.amount)
@@ -104,7 +106,7 @@ def test_no_price_is_exceeded_at_any_size_of_noise(measure):
     for amount in (1e-4, 0.1, 100.0):
         price = Price(measure, amount)
         curator, account = curator_of(codes, SIZES, price)
-        PairwiseFit().fit(curator, one_way_of(codes, SIZES, 5.0), price)
+        PairwiseFit().fit(curator, one_way_of(codes, SIZES, 5.0), price, {})
         assert account.spent.fits(price)
 
 
@@ -166,7 +168,7 @@ def test_a_leaf_that_only_looks_again_spends_its_price_and_no_more():
     codes = {"a": np.zeros(50, np.int32), "b": np.arange(50, dtype=np.int32) % 4}
     price = Price(Measure.PURE, 1e-4)
     curator, account = curator_of(codes, {"a": 1, "b": 4}, price)
-    leaf = PairwiseFit().fit(curator, one_way_of(codes, {"a": 1, "b": 4}, sigma=5.0), price)
+    leaf = PairwiseFit().fit(curator, one_way_of(codes, {"a": 1, "b": 4}, sigma=5.0), price, {})
     assert not leaf.pairs
     assert account.spent.amount == pytest.approx(price.amount)
 
@@ -179,7 +181,70 @@ def test_scores_cost_more_where_they_would_say_little_and_nothing_where_they_are
         curator, account = curator_of(codes, SIZES, price)
         charged: list[tuple[str, float]] = []
         account.charge = lambda label, asked, to=charged: to.append((label, asked.amount))  # type: ignore[method-assign]
-        PairwiseFit().fit(curator, one_way_of(codes, SIZES, sigma=20.0), price)
+        PairwiseFit().fit(curator, one_way_of(codes, SIZES, sigma=20.0), price, {})
         dear.append(sum(paid for label, paid in charged if label.endswith("dependence scores")) / amount)
     usual = PairwiseFit().score_share
     assert dear == pytest.approx([0.0, 3 * usual, usual])
+
+
+def test_scores_of_independent_columns_are_nothing_beyond_the_noise_of_their_marginals():
+    rng = np.random.default_rng(3)
+    codes = {name: rng.integers(0, SIZES[name], 6000).astype(np.int32) for name in SIZES}
+    pairs = [("a", "b"), ("a", "c"), ("b", "c")]
+    curator, _ = curator_of(codes, SIZES)
+    exact = one_way_of(codes, SIZES)
+    noisy = OneWay.alike({n: c + rng.normal(0, 300, len(c)) for n, c in exact.counts.items()}, 300.0)
+    plain = pair_scores(curator, noisy.clean(), pairs, PLENTY.share(0.4))
+    assert plain.min() > 200
+    assert clear_scores(curator, noisy, pairs, PLENTY.share(0.4)).max() < 0.5 * plain.max()
+    dependent, _ = curator_of(planted(), SIZES)
+    found = clear_scores(dependent, one_way_of(planted(), SIZES), [("a", "b"), ("a", "c")], PLENTY.share(0.4))
+    assert found[0] == pytest.approx(
+        pair_scores(dependent, one_way_of(planted(), SIZES).clean(), pairs[:1], PLENTY.share(0.4))[0]
+    )
+    assert found[1] < 0.1 * found[0]
+
+
+@pytest.mark.parametrize("measure", list(Measure))
+def test_dependences_are_looked_for_where_rows_and_price_are_many(measure):
+    curator, account = curator_of(planted(100), SIZES)
+
+    def promising(total, amount, codes=(6, 6, 6, 6, 6)):
+        return PairwiseFit().promising(curator, codes, total, Price(measure, amount), 0.5)
+
+    amounts = (0.2, 3.2) if measure is Measure.PURE else (0.0005, 0.1)
+    assert [promising(total, amounts[0]) for total in (10.0, 500.0, 100_000.0)] == [False, False, True]
+    assert [promising(2000.0, amount) for amount in amounts] == [False, True]
+    assert not promising(5000.0, amounts[0], (90, 90, 90, 90))
+    assert not promising(-300.0, amounts[0])
+    assert not promising(1e9, amounts[1], (8, 1, 1))  # no pair at all
+    assert account.spent.amount == 0
+
+
+def test_the_noise_of_the_number_of_rows_is_that_of_its_average():
+    rng = np.random.default_rng(0)
+    draws = [
+        OneWay(
+            {"a": 100 + rng.normal(0, 3, 4), "b": 200 + rng.normal(0, 9, 2)},
+            {"a": np.full(4, 3.0), "b": np.full(2, 9.0)},
+        )
+        for _ in range(2000)
+    ]
+    assert draws[0].total_sigma == pytest.approx(np.std([one_way.total for one_way in draws]), rel=0.08)
+
+
+@pytest.mark.parametrize("ordered", [{"x": 60, "y": 60}, {}])
+def test_wide_columns_are_measured_over_intervals_where_noise_is_large_and_they_are_in_order(monkeypatch, ordered):
+    rng = np.random.default_rng(3)
+    x = rng.integers(0, 60, 8000)
+    y = np.minimum(60 * rng.random(8000) ** (0.6 + x / 60), 59)
+    codes, price = {"x": x.astype(np.int32), "y": y.astype(np.int32)}, Price(Measure.ZCDP, 0.01)
+    asked: list[Marginal] = []
+    evaluate = Marginal.evaluate
+    monkeypatch.setattr(Marginal, "evaluate", lambda self, view: asked.append(self) or evaluate(self, view))
+    curator, _ = curator_of(codes, {"x": 60, "y": 60}, price)
+    PairwiseFit().fit(curator, one_way_of(codes, {"x": 60, "y": 60}, sigma=10.0), price, ordered)
+    (table,) = (query for query in asked if query.columns == ("x", "y"))
+    assert all((np.diff(groups) >= 0).all() for groups in table.groups)
+    cells = math.prod(int(groups.max()) + 1 for groups in table.groups)
+    assert 1 < cells < 900 if ordered else cells == 3600

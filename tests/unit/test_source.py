@@ -20,12 +20,12 @@ from privbench_core.schema.model.columns import Column, ColumnType, Learn
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.schema.spec import Spec
-from privbench_core.source import open_source
 from privbench_core.source.arrow_types import arrow_schema, arrow_type
 from privbench_core.source.cast import canonical_table
 from privbench_core.source.database import DatabaseSource
 from privbench_core.source.fingerprint import fingerprint_rows
 from privbench_core.source.integrity import check_rows
+from privbench_core.source.opening import open_source
 
 T = ColumnType
 EVENT = Table(

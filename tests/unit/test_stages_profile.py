@@ -20,7 +20,7 @@ from tests.helpers.planted import PLENTY, door_of, draw_exactly, integer, owner_
 def profiled(column: Column, values: pa.Array, price: Price = PLENTY) -> Profile:
     table = Table("t", (integer("id"), column), ("id",))
     rows = rows_of(table, id=np.arange(len(values)), **{column.name: values})
-    return profile_table(door_of(Schema("s", (table,), "t"), {"t": rows}, price), table, price)[0]
+    return profile_table(door_of(Schema("s", (table,), "t"), {"t": rows}, price), table, price).profile()
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_declared_column_has_the_codec_of_its_declaration_and_exact_counts_wit
 def test_the_counts_of_an_owned_table_are_of_units():
     schema, tables = planted_pair(500)
     door = door_of(schema, tables)
-    profile, _ = profile_table(door, schema.table("child"), PLENTY)
+    profile = profile_table(door, schema.table("child"), PLENTY).profile()
     with_children = len(set(tables["child"].column("parent_id").to_pylist()))
     assert profile.total == pytest.approx(with_children, rel=1e-3)
 

@@ -17,11 +17,13 @@ from itertools import combinations, combinations_with_replacement, permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.domain.coder import Coder
+from privbench_core.domain.coder import Coder, ordered_codes
+from privbench_core.domain.simplex import onto_simplex
 from privbench_core.linking.fanout import SIBLINGS, Fanout, parent_column
-from privbench_core.models.estimate import fit_margins, onto_simplex
+from privbench_core.models.candidates import Candidates
+from privbench_core.models.estimate import fit_margins
 from privbench_core.models.members import GroupClass, Members
-from privbench_core.models.pairwise import OneWay, PairwiseFit, noisy_cells, pair_scores
+from privbench_core.models.pairwise import OneWay, PairwiseFit, pair_scores
 from privbench_core.models.privspn import measure_one_way
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
@@ -77,15 +79,24 @@ class GroupFit:
         class_of = sizes.classes(self.least(curator, rest, max(len(pairs.all), 1), pairs.cells(curator.sizes)))
         parts = curator.split(ByValue(SIBLINGS, class_of))
         looks = agreeing([measure_one_way(part, own, price.share(self.margins)) for part in parts], child.one_way)
+        ordered = ordered_codes({**context, **child.coders})
+        ordered |= {f"{_OTHER}{name}": number for name, number in ordered_codes(child.coders).items()}
         classes = []
         for number, (part, one_way) in enumerate(zip(parts, looks, strict=True)):
             inside = np.asarray(class_of) == number
             owners = sizes.owners(inside, fanout, parent.one_way, one_way.total, optional=key.optional)
-            classes.append(self._class(part, owners, one_way, pairs, sizes.shares(inside), price))
+            classes.append(self._class(part, owners, one_way, ordered, pairs, sizes.shares(inside), price))
         return Members(SIBLINGS, class_of, tuple(classes))
 
     def _class(
-        self, part: Curator, owners: Mapping[str, Array], one_way: OneWay, pairs: _Pairs, shares: Array, price: Price
+        self,
+        part: Curator,
+        owners: Mapping[str, Array],
+        one_way: OneWay,
+        ordered: Mapping[str, int],
+        pairs: _Pairs,
+        shares: Array,
+        price: Price,
     ) -> GroupClass:
         """One class of sizes.
 
@@ -93,6 +104,7 @@ class GroupFit:
             part: The class.
             owners: Expected counts of the columns of the context.
             one_way: Released counts of the children's columns.
+            ordered: `ordered_codes` of all columns.
             pairs: Candidates.
             shares: Of the groups, the shares with at least 1, 2, 3 members.
             price: Of which the one-way marginals' share is spent.
@@ -107,15 +119,15 @@ class GroupFit:
             candidates = [p for p in candidates if p not in pairs.between]
         for_scores, rest = price.share(self.scores), price.share(1 - self.scores - self.margins)
         three = one_way.total * shares[2]
-        if not candidates or self.pairs.hopeless(part, candidates, one_way.total, for_scores):
+        if not candidates or self.pairs.hopeless(part, len(candidates), one_way.total, for_scores):
             return GroupClass(marginals)
         scores = pair_scores(part, {**of_two, **clean}, candidates, for_scores)
-        cells = noisy_cells({**of_two, **clean}, candidates)
+        ways = Candidates.of(candidates, scores, {**of_two, **clean}, ordered)
         useful = self._useful(part, own, three, rest.share(self.trios))
         for_trios, rest = rest.share(self.trios), rest.share(1 - self.trios) if useful else rest
-        _, chosen = self.pairs.choose(part, scores, cells, rest)
-        kinds = [[candidates[i] for i in chosen if candidates[i] in kind] for kind in pairs.kinds]
-        weights = [sum(float(part.sizes[a] * part.sizes[b]) ** (2 / 3) for a, b in kind) for kind in kinds]
+        tables = self.pairs.choose(part, ways.useful, ways.cells, rest).tables(ways)
+        kinds = [[table for table in tables if table.pair in kind] for kind in pairs.kinds]
+        weights = [sum(table.cells ** (2 / 3) for table in kind) for kind in kinds]
         joints: list[dict[Pair, Array]] = []
         for kind, weight, counts in zip(kinds, weights, (clean, clean, of_two), strict=True):
             share = rest.share(weight / sum(weights)) if kind else rest
@@ -152,8 +164,8 @@ class GroupFit:
         noisy = part.measure("trio scores", [Distances(groups)], price.share(self.scores))
         cells = np.array([expected[name].size for name in alike], dtype=float)
         rest = price.share(1 - self.scores)
-        _, chosen = self.pairs.choose(part, noisy.values[0] / 2, cells, rest)
-        names = [list(alike)[i] for i in chosen]
+        chosen = self.pairs.choose(part, noisy.values[0][:, None] / 2, cells[:, None], rest)
+        names = [list(alike)[i] for i, _ in chosen.ways]
         trios = {}
         for name in names:
             counts = part.measure(f"{name} in three", [Marginal(columns[name])], rest.share(1 / len(names))).values[0]

@@ -22,15 +22,14 @@ class Options(FidelityOptions):
         members: Weight of an attribute of an owned table against one of a table without owner, in sharing the budget.
         links: Weight of an attribute that a foreign key may be tied to, likewise.
         profile: Share of an owned table's budget for its profile (one-way marginals, learned domains).
-        root_profile: Least share of a table's budget for its profile, where the table has no owner; see
-            `shares.profile_share`.
+        root_profile: The same of a table without owner.
     """
 
     scores: float = 0.1
     margins: float = 0.1
     usefulness: float = 3.0
     trios: float = 0.05
-    members: float = 1.3
+    members: float = 1.5
     links: float = 0.5
     profile: float = 0.2
     root_profile: float = 0.5

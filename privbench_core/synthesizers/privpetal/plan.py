@@ -24,7 +24,6 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
 from privbench_core.synthesizers.privpetal.groups import GroupFit
 from privbench_core.synthesizers.privpetal.options import Options
-from privbench_core.synthesizers.shares import declared_codes, profile_share
 from privbench_core.synthesizers.stages.assemble import refuse_impossible, whole_plan
 from privbench_core.synthesizers.stages.link import determined, link_step, lookup_step
 from privbench_core.synthesizers.stages.model import model_step
@@ -105,15 +104,13 @@ class _Prices:
         return self._whole.share(self._table(table) / self._sum)
 
     def _share(self, table: Table) -> float:
-        """Of that, the profile's share: more for tables without owner, and there more where noise is large.
+        """Of that, the profile's share: more for tables without owner.
 
         The classes of an owned table's groups have one-way marginals of their own, and joints that need more.
         """
         if not table.attributes:
             return 1.0
-        if table.owner_key is not None:
-            return self._options.profile
-        return profile_share(self._options.root_profile, self._all(table), declared_codes(table))
+        return self._options.root_profile if table.owner_key is None else self._options.profile
 
     def _table(self, table: Table) -> float:
         return (1.0 if table.owner_key is None else self._options.members) * (1 + len(table.attributes))
@@ -127,10 +124,10 @@ class _Prices:
 def _root_step(schema: Schema, table: Table, price: Price) -> Step:
     """A table without owner, by the house model in the role of the paper's PrivMRF; and tables of keys alone."""
 
-    def grow(_: StepContext, view: Curator, one_way: OneWay, ordered: frozenset[str]) -> Node:
+    def grow(_: StepContext, view: Curator, one_way: OneWay, ordered: Mapping[str, int]) -> Node:
         return PairwiseSPN(ordered).build(view, one_way, price)
 
-    return model_step(schema, table, price, grow, {"grower": repr(PairwiseSPN(frozenset()))})
+    return model_step(schema, table, price, grow, {"grower": repr(PairwiseSPN({}))})
 
 
 def sizes_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
@@ -142,7 +139,7 @@ def sizes_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
         summary = {"ties to the number of children": len(fanout.count_ties)}
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 
-    return link_step(schema, key, price, run, FanoutFit(), version="2")
+    return link_step(schema, key, price, run, FanoutFit())
 
 
 def groups_step(schema: Schema, key: ForeignKey, price: Price, fit: GroupFit) -> Step:
@@ -162,4 +159,4 @@ def groups_step(schema: Schema, key: ForeignKey, price: Price, fit: GroupFit) ->
     reads = deciding_tables(schema, key.child, key.parent)
     parameters = {"key": repr(key), "fit": repr(fit), "stability": stability(schema, key.child)}
     inputs = (*profiles, fanout_key(key))
-    return Step(("model", key.child), StepKind.MODEL, key.child, inputs, reads, price, run, parameters, version="2")
+    return Step(("model", key.child), StepKind.MODEL, key.child, inputs, reads, price, run, parameters, version="3")

@@ -24,7 +24,6 @@ def link_step(
     run: Callable[[StepContext], Artifact],
     fit: Any,
     inputs: tuple[Key, ...] = (),
-    version: str = "1",
 ) -> Step:
     """A step that measures the link along a foreign key.
 
@@ -35,7 +34,6 @@ def link_step(
         run: The work; the profiles of both private tables are among its inputs.
         fit: How it spends the price: part of the release's identity by its repr.
         inputs: Of the work, beside the profiles.
-        version: Of the step, see `Step`.
     """
     child, parent = schema.table(key.child), schema.table(key.parent)
     profiles: list[Key] = [("profile", table.name) for table in (child, parent) if not table.public]
@@ -43,7 +41,7 @@ def link_step(
     moves = [stability(schema, child.name), reference_moves(schema, key)]
     parameters = {"key": repr(key), "fit": repr(fit), "stability": moves}
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
-    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version)
+    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version="3")
 
 
 def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: PairwiseFit) -> Step:

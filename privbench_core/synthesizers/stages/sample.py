@@ -118,7 +118,18 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
 
     parameters = _constraints(schema, table)
     key = ("sample", table.name)
-    return Step(key, StepKind.SAMPLE, table.name, tuple(inputs), (), free, run, parameters, depends=("seed", "scale"))
+    return Step(
+        key,
+        StepKind.SAMPLE,
+        table.name,
+        tuple(inputs),
+        (),
+        free,
+        run,
+        parameters,
+        version="2",
+        depends=("seed", "scale"),
+    )
 
 
 def complete_step(schema: Schema, table: Table, free: Price) -> Step:

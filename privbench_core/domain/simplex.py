@@ -1,0 +1,27 @@
+"""The nearest counts without negative ones. Post-processing only."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def onto_simplex(noisy: Array, total: float, variances: Array | None = None) -> Array:
+    """The nearest array of non-negative numbers that add up to ``total``, same shape.
+
+    Args:
+        noisy: Any shape.
+        total: What to add up to.
+        variances: Of the noise, same shape, all positive: squared distances are divided by them. None for all alike.
+
+    >>> onto_simplex(np.array([3.0, -1.0, 1.0]), 2.0)
+    array([2., 0., 0.])
+    """
+    scales = np.ones(noisy.size) if variances is None else variances.ravel()
+    order = np.argsort(-noisy.ravel() / scales, kind="stable")
+    descending, scaled = noisy.ravel()[order], scales[order]
+    excess = (np.cumsum(descending) - total) / np.cumsum(scaled)
+    shift = excess[np.flatnonzero(descending > excess * scaled)[-1]]
+    return np.asarray(np.maximum(noisy - shift * scales.reshape(noisy.shape), 0.0))

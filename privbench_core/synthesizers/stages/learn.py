@@ -1,0 +1,130 @@
+"""Learning a table for one price: a profile step that measures all of it, and a model step that hands the model on.
+
+What is best spent on one-way marginals and what on joints depends on what has been released on the way: how many rows
+there are, and whether any columns depend on each other. So both are measured in one step, for one price that is known
+beforehand. Where no joint is worth its noise, the cells of all columns get what is left, as if nothing else had been
+looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from privbench_core.domain.coder import ordered_codes
+from privbench_core.models.nodes import Node, count_nodes, node_to_dict
+from privbench_core.models.pairwise import OneWay, leaf_of
+from privbench_core.privacy.budget import Measure, Price, zero
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.door import Door
+from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.views import Own, ViewSpec
+from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+from privbench_core.synthesizers.stages.profile import (
+    Cells,
+    Profile,
+    first_look,
+    learned_codecs,
+    measured_step,
+    summary_of,
+)
+
+_ROWS_SHARE = 0.01  # of the price of a table under pure privacy, for the number of its rows
+
+
+class Network(Protocol):
+    """What models the attributes of a table."""
+
+    def promising(self, curator: Curator, codes: Sequence[int], total: float, price: Price, first: float) -> bool:
+        """Whether to look for dependences at all; see `PairwiseFit.promising`."""
+        ...
+
+    def find(self, curator: Curator, one_way: OneWay, price: Price) -> Node | Price:
+        """A model for at most ``price``, or what is left of it if the columns by themselves are all there is."""
+        ...
+
+
+Networks = Callable[[StepContext, Mapping[str, int]], Network]
+"""(context, `ordered_codes` of the columns) -> network."""
+
+
+def learn_steps(
+    schema: Schema, table: Table, price: Price, first: float, networks: Networks, parameters: Mapping[str, Any]
+) -> list[Step]:
+    """The profile step and the model step of a private table, together for ``price``.
+
+    Args:
+        schema: The database.
+        table: The table.
+        price: Of both; all of it is the profile step's.
+        first: Share of the price for the first look at one-way marginals.
+        networks: What models the attributes.
+        parameters: All that networks depend on beside the rows, JSON-able.
+    """
+
+    def learn(context: StepContext) -> Artifact:
+        door = context.opened()
+        cells, node = learn_table(door, table, price, first, lambda ordered: networks(context, ordered))
+        profile = cells.profile()
+        model = {"model": node_to_dict(node), "nodes": count_nodes(node)}
+        return Artifact({"profile": profile.to_dict(), **model, "summary": summary_of(table, profile, cells)})
+
+    profile_of: Key = ("profile", table.name)
+
+    def hand_on(context: StepContext) -> Artifact:
+        learned = context.inputs[profile_of].data
+        return Artifact({"model": learned["model"], "summary": learned["nodes"]})
+
+    free = zero(price.measure)
+    return [
+        measured_step(schema, table, price, learn, {**parameters, "first": first}),
+        Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), (), free, hand_on),
+    ]
+
+
+def learn_table(
+    door: Door, table: Table, price: Price, first: float, network: Callable[[Mapping[str, int]], Network]
+) -> tuple[Cells, Node]:
+    """All that is measured of a table's attributes, and their model.
+
+    Under pure privacy two looks at a marginal are worth less than one for the price of both (Laplace noise does not
+    average as prices add up), so the number of rows comes first: it tells whether to look for anything else. Gaussian
+    noise loses nothing, so there the first look itself tells.
+    """
+    codecs, rest = learned_codecs(door, table, price)
+    sizes = [codec.size for codec in codecs.values() if codec.size > 1]
+    share = first if len(sizes) > 1 else 1.0
+    if share < 1 and price.measure is Measure.PURE:
+        view = door.view(ViewSpec(table.name, {}), "size")
+        rows = float(view.measure("rows", [Marginal(())], rest.share(_ROWS_SHARE)).values[0])
+        rest = rest.share(1 - _ROWS_SHARE)
+        share = share if network({}).promising(view, sizes, rows, rest, share) else 1.0
+    cells = first_look(door, table, codecs, rest.share(share))
+    if share == 1:
+        return cells, leaf_of(cells.profile().one_way)
+    found = _modelled(door, table, cells.profile(), rest, share, network)
+    if isinstance(found, Price):
+        cells = cells.again(door, table, found)
+        return cells, leaf_of(cells.profile().one_way)
+    return cells, found
+
+
+def _modelled(
+    door: Door,
+    table: Table,
+    profile: Profile,
+    price: Price,
+    share: float,
+    network: Callable[[Mapping[str, int]], Network],
+) -> Node | Price:
+    """A model for what a first look has left of the price, or what is left then."""
+    features = {name: (Own(name), coder) for name, coder in profile.coders.items()}
+    view = door.view(ViewSpec(table.name, dict(features)), "spn")
+    chosen = network(ordered_codes(profile.coders))
+    codes = [coder.size for coder in profile.coders.values()]
+    left = price.share(1 - share)
+    if price.measure is Measure.ZCDP and not chosen.promising(view, codes, profile.total, price, share):
+        return left
+    return chosen.find(view, profile.one_way, left)

@@ -1,0 +1,146 @@
+"""A table is learned for one price: what joints do not need goes to the cells of all columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from privbench_core.models.nodes import Leaf, Node
+from privbench_core.models.pairwise import least_noise
+from privbench_core.models.privspn import PairwiseSPN
+from privbench_core.privacy.account import Account
+from privbench_core.privacy.budget import Budget, Measure, Price
+from privbench_core.privacy.door import Door
+from privbench_core.privacy.noise import Sensitivity, noise_std
+from privbench_core.privacy.relations import PrivateDatabase
+from privbench_core.schema.model.columns import Column, ColumnType, Values
+from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.synthesizers.contract import StepKind
+from privbench_core.synthesizers.privbench import PrivBench
+from privbench_core.synthesizers.stages.learn import learn_table
+from privbench_core.synthesizers.stages.profile import Cells
+from tests.helpers.noise import SeededNoise
+from tests.helpers.planted import integer, rows_of
+
+WIDTHS = (2, 4, 4, 9)
+MEASURES = {"pure": Price(Measure.PURE, 1.0), "zCDP": Budget(1.0, 1e-9).total()}
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What came of it, and (look, amount) of each charge."""
+
+    cells: Cells
+    node: Node
+    charged: list[tuple[str, float]]
+
+    @property
+    def looks(self) -> list[str]:
+        return [what for what, _ in self.charged]
+
+
+def table_of(widths: tuple[int, ...] = WIDTHS) -> Table:
+    names = [f"c{i}" for i in range(len(widths))]
+    columns = [Column(n, ColumnType.INTEGER, Values(tuple(range(w)))) for n, w in zip(names, widths, strict=True)]
+    return Table("t", (integer("id"), *columns), ("id",))
+
+
+def learned(price: Price, n: int, tied: float, widths: tuple[int, ...] = WIDTHS, seed: int = 0) -> Learned:
+    """A table whose columns follow the first one in a share of the rows."""
+    rng = np.random.default_rng(5)
+    first = rng.integers(0, max(widths), n)
+    values = [np.where(rng.random(n) < tied, first, rng.integers(0, width, n)) % width for width in widths]
+    table = table_of(widths)
+    rows = rows_of(table, id=np.arange(n), **{f"c{i}": column for i, column in enumerate(values)})
+    charged: list[tuple[str, float]] = []
+    account = Account(price, lambda label, cost: charged.append((label.split("/")[-1], cost.amount)))
+    door = Door(PrivateDatabase(Schema("s", (table,), "t"), {"t": rows}, bytes(16)), account, SeededNoise(seed), "t")
+    return Learned(*learn_table(door, table, price, 0.5, PairwiseSPN), charged)
+
+
+@pytest.mark.parametrize("price", MEASURES.values(), ids=MEASURES)
+@pytest.mark.parametrize("tied", [0.0, 0.8])
+@pytest.mark.parametrize("n", [50, 15_000])
+def test_the_price_is_spent_and_no_more(price, tied, n):
+    found = learned(price, n, tied)
+    assert sum(amount for _, amount in found.charged) == pytest.approx(price.amount)
+
+
+@pytest.mark.parametrize("price", MEASURES.values(), ids=MEASURES)
+def test_dependences_are_looked_for_where_there_are_rows_enough_and_found(price):
+    few, many = learned(price, 50, 0.8), learned(price, 15_000, 0.8)
+    assert "dependence scores" not in few.looks
+    assert "dependence scores" in many.looks
+    assert isinstance(few.node, Leaf)
+    assert isinstance(many.node, Leaf)
+    assert not few.node.pairs
+    assert len(many.node.pairs) >= 3
+
+
+def test_under_pure_privacy_a_small_table_is_looked_at_once():
+    found = learned(MEASURES["pure"], 50, 0.0)
+    assert {what for what, _ in found.charged} == {"rows", "one-way"}
+    shares = least_noise({name: look.codec.size for name, look in found.cells.looks.items()}, Measure.PURE)
+    for name, look in found.cells.looks.items():
+        once = noise_std(Sensitivity(1, 1), Price(Measure.PURE, 0.99 * shares[name]))
+        assert np.sqrt(look.variances) == pytest.approx(once)
+
+
+@pytest.mark.parametrize("n", [50, 4000])
+def test_where_nothing_depends_zcdp_loses_nothing_but_scores(n):
+    price = MEASURES["zCDP"]
+    found = learned(price, n, 0.0)
+    assert isinstance(found.node, Leaf)
+    assert not found.node.pairs
+    scores = sum(amount for what, amount in found.charged if what == "dependence scores")
+    assert (scores > 0) == (n > 50)
+    shares = least_noise({name: look.codec.size for name, look in found.cells.looks.items()}, Measure.ZCDP)
+    for name, look in found.cells.looks.items():
+        whole = Price(Measure.ZCDP, (price.amount - scores) * shares[name])
+        assert np.sqrt(look.variances) == pytest.approx(noise_std(Sensitivity(1, 1), whole), rel=1e-3)
+
+
+def test_marginals_of_the_model_are_those_of_the_last_look():
+    found = learned(MEASURES["zCDP"], 4000, 0.0)
+    one_way = found.cells.profile().one_way
+    assert isinstance(found.node, Leaf)
+    for name, counts in one_way.clean().items():
+        np.testing.assert_allclose(found.node.marginals[name], counts / one_way.total)
+
+
+def test_a_single_column_gets_all_at_once():
+    assert learned(MEASURES["pure"], 1000, 0.0, (5,)).looks == ["one-way"]
+
+
+@pytest.mark.parametrize("measure", list(Measure))
+def test_shares_of_wide_columns_leave_the_least_noise_in_sum(measure):
+    counts = {"narrow": 2, "middle": 10, "wide": 100}
+
+    def noise(shares):
+        power = 1.0 if measure is Measure.PURE else 0.5
+        return sum(number * shares[name] ** -power for name, number in counts.items())
+
+    shares = least_noise(counts, measure)
+    assert sum(shares.values()) == pytest.approx(1)
+    assert noise(shares) < 0.85 * noise(dict.fromkeys(counts, 1 / 3))
+    for name in counts:
+        for factor in (0.98, 1.02):
+            other = {**shares, name: shares[name] * factor}
+            assert noise(shares) <= noise({k: v / sum(other.values()) for k, v in other.items()})
+
+
+def test_the_model_step_is_free_and_hands_on_what_the_profile_step_learned():
+    plan = PrivBench().plan(Schema("s", (table_of(),), "t"), Budget(1.0), {})
+    profile, model = plan.step(("profile", "t")), plan.step(("model", "t"))
+    assert profile.kind is StepKind.PROFILE
+    assert profile.price.amount == pytest.approx(0.98)
+    assert (model.price.amount, model.reads, model.inputs) == (0.0, (), (("profile", "t"),))
+
+
+@pytest.mark.parametrize("options", [{"leaf": "histogram"}, {"profile": 0.3}, {"beta": 2}])
+def test_what_the_model_depends_on_is_part_of_the_profile_steps_identity(options):
+    schema = Schema("s", (table_of(),), "t")
+    plain, other = (PrivBench().plan(schema, Budget(1.0), given).step(("profile", "t")) for given in ({}, options))
+    assert plain.parameters != other.parameters
