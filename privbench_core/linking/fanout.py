@@ -25,7 +25,7 @@ from privbench_core.domain.group_sizes import GroupSizeCodec
 from privbench_core.domain.simplex import onto_simplex
 from privbench_core.linking.presence import present_or_not
 from privbench_core.models.nodes import REGION, Node, Sum
-from privbench_core.models.pairwise import OneWay, PairwiseFit
+from privbench_core.models.pairwise import OneWay, PairwiseFit, highest_noise
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.door import Door
@@ -150,10 +150,12 @@ def _counts(
     cells = door.view(ViewSpec(key.parent, {CHILDREN: (Children(key), Coder(codec))}), "fanout")
     share = fit.margin_share if coders else 1.0
     measured = cells.measure("children", [Marginal((CHILDREN,))], price.share(share))
-    noisy_cells, sigma = measured.values[0], measured.sigma
+    sigma = measured.sigma
+    bar = highest_noise(price.measure, 1.0, 2 * codec.size)  # looked for in each cell, and in all above it
+    noisy_cells = codec.held(measured.values[0], sigma, bar)
     binning = codec.decaying(merge_cells(noisy_cells, codec, sigma, _MAX_SIZE_CODES), noisy_cells, sigma)
     sizes = Coder(codec, binning)
-    noisy = binning.sums(measured.values[0])
+    noisy = binning.sums(noisy_cells)
     if not coders:
         total = max(1.0, float(noisy.sum()))
         return sizes, onto_simplex(noisy, total) / total, {}

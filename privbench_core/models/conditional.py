@@ -23,6 +23,7 @@ Array = NDArray[np.float64]
 _ROUNDS = 15
 _RAKING = 10
 _MAX_CONTEXT = 6
+_SEEN = 10_000  # rows that are looked at for what two columns share
 _MAX_CELLS = 500_000  # contexts that rows are in, times codes of the target
 _NOTHING = 1e-300  # what is below is empty, and stays so
 _MOST = 1e9  # by which one round may raise a cell
@@ -42,7 +43,7 @@ def draw_column(rows: Rows, marginal: Array, ties: Sequence[Tie], rng: np.random
     Args:
         rows: Rows with the context columns drawn.
         marginal: Released probabilities of the target's codes.
-        ties: Released joints with drawn columns; the strongest few that fit into the limits are used.
+        ties: Released joints with drawn columns; the few that tell most together, within the limits, are used.
         rng: Sampling only.
     """
     chosen, context = _chosen(len(marginal), ties, rows)
@@ -78,21 +79,48 @@ def _raked(joint: Array, marginal: Array, column: Array) -> Array:
 
 
 def _chosen(size: int, ties: Sequence[Tie], rows: Rows) -> tuple[list[Tie], NDArray[np.int64]]:
-    """The ties with the most information on the target, within the limits, and the context of each row.
+    """The ties that together tell most about the target, within the limits, and the context of each row.
 
-    Contexts are numbered in the order of their codes, the strongest tie's first; those that no row is in have none.
+    One after the other, that with the most information on the target beyond what the ties before it say already: two
+    columns that determine each other are one column. Contexts are numbered in the order of their codes, the first tie's
+    first; those that no row is in have none.
     """
     chosen: list[Tie] = []
     context, contexts = np.zeros(rows.n, dtype=np.int64), 1
-    for tie in sorted(ties, key=lambda tie: -mutual_information(tie.joint)):
-        if len(chosen) == _MAX_CONTEXT:
-            break
+    left = sorted(ties, key=lambda tie: -mutual_information(tie.joint))
+    tells = [mutual_information(tie.joint) for tie in left]
+    known = [0.0] * len(left)  # of that, what the chosen ties say already
+    while left and len(chosen) < _MAX_CONTEXT:
+        best = int(np.argmax(np.subtract(tells, known)))
+        tie, told, _ = left.pop(best), tells.pop(best), known.pop(best)
         columns = tie.joint.shape[1]
         finer = context * columns + rows.codes[tie.column]
         there = np.zeros(contexts * columns, dtype=bool)
         there[finer] = True
         found = int(there.sum())
-        if found * size <= _MAX_CELLS:
-            chosen.append(tie)
-            context, contexts = (np.cumsum(there) - 1)[finer], found
+        if found * size > _MAX_CELLS:
+            continue
+        chosen.append(tie)
+        context, contexts = (np.cumsum(there) - 1)[finer], found
+        if len(left) > _MAX_CONTEXT - len(chosen):  # else all of them are taken
+            shared = _shared(tie, left, rows)
+            known = [max(k, min(told * s, t)) for k, s, t in zip(known, shared, tells, strict=True)]
     return chosen, context
+
+
+def _shared(tie: Tie, others: Sequence[Tie], rows: Rows) -> list[float]:
+    """Of the information in a tie's column, the share that each other tie's column has too, among the rows.
+
+    What the column says about the target is taken to be shared alike (Kwak and Choi 2002, equation 11).
+    """
+    some = slice(None, None, max(1, rows.n // _SEEN))
+    columns = tie.joint.shape[1]
+    own = rows.codes[tie.column][some].astype(np.int64)
+    entropy = mutual_information(np.diag(np.bincount(own, minlength=columns).astype(float)))
+    shares = []
+    for other in others:
+        size = other.joint.shape[1]
+        cells = np.bincount(own * size + rows.codes[other.column][some], minlength=columns * size)
+        both = cells.reshape(columns, size).astype(float)
+        shares.append(mutual_information(both) / entropy if entropy > 0 else 0.0)
+    return shares

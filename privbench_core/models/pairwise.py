@@ -31,6 +31,7 @@ from privbench_core.privacy.queries import Distances, Marginal
 
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
+_ACCIDENT = 0.01  # probability that noise alone makes a spike
 Name = TypeVar("Name", bound=Hashable)
 MOST_CODES = 100  # of a column: what is more is merged
 _SUPPOSED = 0.25  # of all rows: the score of a pair that depends on each other
@@ -402,6 +403,12 @@ def _largest_noise(curator: Curator, candidates: int, price: Price) -> float:
     each = curator.sigma([Distances(((((), reference),),) * candidates)], price) / 2
     m = max(candidates, 2)
     return each * (math.log(m) / math.sqrt(2) if price.measure is Measure.PURE else math.sqrt(2 * math.log(m)))
+
+
+def highest_noise(measure: Measure, sigma: float, cells: int) -> float:
+    """A count that none of so many empty cells reaches, but for `_ACCIDENT`."""
+    odds = math.log(cells / _ACCIDENT)
+    return sigma * (odds / math.sqrt(2) if measure is Measure.PURE else math.sqrt(2 * odds))
 
 
 def _total(clean: Mapping[str, Array]) -> float:

@@ -72,3 +72,30 @@ def test_a_merged_tail_is_drawn_as_a_heavy_tail_and_not_evenly():
     assert tail.mean() == pytest.approx(expected, rel=0.1)
     np.testing.assert_allclose(np.asarray(binning.weights[:10]), 1.0)
     assert codec.decaying(even, np.full(codec.size, 100.0), 10.0) == even  # counts that speak are believed
+
+
+def test_sizes_that_only_noise_speaks_for_are_not_believed() -> None:
+    """Of ten thousand owners none has more than ten children, and each count has noise of 20."""
+    codec = GroupSizeCodec(10_000)
+    true = np.zeros(codec.size)
+    true[:11] = 10_000 / 11
+    for seed in range(20):
+        noisy = true + np.random.default_rng(seed).normal(0, 20, codec.size)
+        held = codec.held(noisy, 20.0, 4.0)
+        np.testing.assert_array_equal(held[:11], noisy[:11])
+        assert held[codec.starts > 1000].sum() < 1.5
+
+
+def test_a_few_very_large_groups_are_believed_where_noise_is_small() -> None:
+    codec = GroupSizeCodec(10_000)
+    true = np.zeros(codec.size)
+    true[[0, 1, 30]] = 1000.0, 500.0, 40.0
+    noisy = true + np.random.default_rng(0).normal(0, 2, codec.size)
+    held = codec.held(noisy, 2.0, 4.0)
+    np.testing.assert_array_equal(held[:31], noisy[:31])
+    assert held[31:].sum() < 2 * np.sqrt(codec.size)
+
+
+def test_counts_of_nothing_but_noise_are_left_as_they_are() -> None:
+    noisy = np.array([1.0, -2.0, 0.5, 1.0])
+    np.testing.assert_array_equal(GroupSizeCodec(3).held(noisy, 5.0, 4.0), noisy)

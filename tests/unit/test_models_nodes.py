@@ -40,6 +40,19 @@ def test_a_column_drawn_from_its_ties_reproduces_a_known_joint():
     assert tvd(joint_of(rows.codes, rows.sizes, "t", "q"), joint.sum(axis=1)) < 0.002
 
 
+def test_columns_that_say_the_same_leave_room_for_one_that_says_more():
+    rows = Rows(4000)
+    cells = np.arange(4000) % 4
+    for copy in range(8):
+        rows.add(f"p{copy}", 2, (cells // 2).astype(np.int32))
+    rows.add("q", 2, (cells % 2).astype(np.int32))
+    strong, weak = np.array([[0.4, 0.1], [0.1, 0.4]]), np.array([[0.3, 0.2], [0.2, 0.3]])
+    ties = [*(Tie(f"p{copy}", strong) for copy in range(8)), Tie("q", weak)]
+    rows.add("t", 2, draw_column(rows, np.array([0.5, 0.5]), ties, rng()))
+    assert tvd(joint_of(rows.codes, rows.sizes, "t", "q"), weak) < 0.002
+    assert tvd(joint_of(rows.codes, rows.sizes, "t", "p7"), strong) < 0.002
+
+
 def test_a_column_without_ties_has_its_marginal():
     rows = Rows(1000)
     drawn = draw_column(rows, np.array([0.25, 0.75]), [], rng())

@@ -11,15 +11,16 @@ import pytest
 from privbench_core.domain.coder import Coder
 from privbench_core.domain.group_sizes import GroupSizeCodec
 from privbench_core.errors import SpecError, UnsupportedBudgetError
-from privbench_core.linking.fanout import Fanout
+from privbench_core.linking.fanout import SIBLINGS, Fanout, parent_column
 from privbench_core.models.members import Members
+from privbench_core.models.pairwise import OneWay
 from privbench_core.privacy.budget import Budget
 from privbench_core.schema.model.columns import Column, ColumnType, Values
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.privpetal.options import Options
 from privbench_core.synthesizers.privpetal.plan import PrivPetal
-from privbench_core.synthesizers.privpetal.sizes import GroupSizes
+from privbench_core.synthesizers.privpetal.sizes import GroupSizes, agreeing
 from privbench_core.synthesizers.registry import load_synthesizer, names
 from tests.helpers.databases import Database, forum, shop, town
 from tests.helpers.noise import SeededNoise
@@ -129,7 +130,45 @@ def test_sizes_are_counted_from_released_numbers() -> None:
 
 @pytest.mark.parametrize(
     ("least", "classes"),
-    [(10, (0, 0, 1, 2)), (25, (0, 0, 1, 1)), (45, (0, 0, 1, 1)), (60, (0, 0, 0, 0)), (1e9, (0, 0, 0, 0))],
+    [
+        (10, (0, 0, 1, 2)),
+        (25, (0, 0, 1, 1)),
+        (45, (0, 0, 1, 1)),
+        (60, (0, 0, 1, 1)),
+        (100, (0, 0, 0, 0)),
+        (1e9, (0, 0, 0, 0)),
+    ],
 )
 def test_classes_are_the_shortest_intervals_with_enough_groups(least: float, classes: tuple[int, ...]) -> None:
     assert GroupSizes.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0).classes(least) == classes
+
+
+def test_expected_owners_follow_the_released_sizes() -> None:
+    """Every second owner has x = 1 and all of these have two children; of the others each half have one and three."""
+    ties = {"x": np.array([[0.0, 0.25, 0.0, 0.25], [0.0, 0.0, 0.5, 0.0]])}
+    released = Fanout(Coder(GroupSizeCodec(3)), np.array([0.0, 0.25, 0.5, 0.25]), ties, {}, ownerless=50.0)
+    parent = OneWay.alike({"x": np.array([50.0, 50.0]), "y": np.array([80.0, 20.0])}, 1.0)
+    sizes = GroupSizes.of(released, 100.0)
+    small = sizes.owners(np.array([True, True, False, False]), released, parent, 75.0, optional=True)
+    np.testing.assert_allclose(small[SIBLINGS], [0, 75, 0, 0])
+    np.testing.assert_allclose(small[parent_column("x")], [25, 0, 50], atol=0.1)
+    np.testing.assert_allclose(small[parent_column("y")], [20, 5, 50], atol=0.1)
+    large = sizes.owners(np.array([False, False, True, True]), released, parent, 150.0, optional=False)
+    np.testing.assert_allclose(large[SIBLINGS], [0, 0, 100, 50])
+    np.testing.assert_allclose(large[parent_column("x")], [50, 100], atol=0.2)
+    assert min(values.min() for name, values in large.items() if name != SIBLINGS) > 0
+
+
+def test_counts_of_parts_agree_with_those_of_the_whole_by_their_noise() -> None:
+    """Exact counts of the whole are met; with equal noise two parts and the whole each give way by a third."""
+    parts = [OneWay.alike({"x": np.array([10.0, 4.0])}, 2.0), OneWay.alike({"x": np.array([20.0, 5.0])}, 2.0)]
+    exact = agreeing(parts, OneWay.alike({"x": np.array([36.0, 9.0])}, 0.0))
+    np.testing.assert_allclose([look.counts["x"] for look in exact], [[13, 4], [23, 5]])
+    np.testing.assert_allclose([look.sigmas["x"] for look in exact], np.full((2, 2), np.sqrt(2)))
+    noisy = agreeing(parts, OneWay.alike({"x": np.array([36.0, 9.0])}, 2.0))
+    np.testing.assert_allclose([look.counts["x"] for look in noisy], [[12, 4], [22, 5]])
+    rng = np.random.default_rng(0)
+    draws = rng.normal(0, [[3.0], [1.0], [2.0]], (3, 4000))
+    looks = [OneWay.alike({"x": values}, sigma) for values, sigma in zip(draws[:2], (3.0, 1.0), strict=True)]
+    for look in agreeing(looks, OneWay.alike({"x": draws[2]}, 2.0)):
+        assert look.counts["x"].std() == pytest.approx(look.sigmas["x"][0], rel=0.05)

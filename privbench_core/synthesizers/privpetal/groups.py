@@ -1,6 +1,7 @@
 """Measuring groups: normalised permutation marginals of an owned table, class by class of group sizes.
 
-Per class several looks, each worth a share of the price: one-way marginals; R-scores of all pairs of columns (of one
+Per class several looks, each worth a share of the price: one-way marginals of the children, which the profile's are
+brought together with (owners' follow from what is released of sizes); R-scores of all pairs of columns (of one
 child, of a child and its owner, of two children) against the product of these; the pairs that promise to lower the
 error more than their noise raises it; and columns in three children, where pairs do not explain them. As parts of a
 split by group size the classes cost what the dearest of them costs.
@@ -22,7 +23,7 @@ from privbench_core.linking.fanout import SIBLINGS, Fanout, parent_column
 from privbench_core.models.candidates import Candidates
 from privbench_core.models.estimate import fit_margins
 from privbench_core.models.members import GroupClass, Members
-from privbench_core.models.pairwise import PairwiseFit, pair_scores
+from privbench_core.models.pairwise import OneWay, PairwiseFit, pair_scores
 from privbench_core.models.privspn import measure_one_way
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
@@ -31,7 +32,7 @@ from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.rules import ByValue
 from privbench_core.privacy.views import Feature, Fellow, OfParent, Own, Siblings, ViewSpec
 from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.synthesizers.privpetal.sizes import GroupSizes
+from privbench_core.synthesizers.privpetal.sizes import GroupSizes, agreeing
 from privbench_core.synthesizers.stages.profile import Profile
 
 Array = NDArray[np.float64]
@@ -77,27 +78,39 @@ class GroupFit:
         rest = price.share(1 - self.scores - self.margins)
         class_of = sizes.classes(self.least(curator, rest, max(len(pairs.all), 1), pairs.cells(curator.sizes)))
         parts = curator.split(ByValue(SIBLINGS, class_of))
+        looks = agreeing([measure_one_way(part, own, price.share(self.margins)) for part in parts], child.one_way)
         ordered = ordered_codes({**context, **child.coders})
         ordered |= {f"{_OTHER}{name}": number for name, number in ordered_codes(child.coders).items()}
         classes = []
-        for number, part in enumerate(parts):
+        for number, (part, one_way) in enumerate(zip(parts, looks, strict=True)):
             inside = np.asarray(class_of) == number
-            classes.append(self._class(part, [*context, *own], own, ordered, pairs, sizes.shares(inside), price))
+            owners = sizes.owners(inside, fanout, parent.one_way, one_way.total, optional=key.optional)
+            classes.append(self._class(part, owners, one_way, ordered, pairs, sizes.shares(inside), price))
         return Members(SIBLINGS, class_of, tuple(classes))
 
     def _class(
         self,
         part: Curator,
-        columns: list[str],
-        own: list[str],
+        owners: Mapping[str, Array],
+        one_way: OneWay,
         ordered: Mapping[str, int],
         pairs: _Pairs,
         shares: Array,
         price: Price,
     ) -> GroupClass:
-        """One class of sizes; ``shares`` of its groups have at least 1, 2, 3 members."""
-        one_way = measure_one_way(part, columns, price.share(self.margins))
-        clean = one_way.clean()
+        """One class of sizes.
+
+        Args:
+            part: The class.
+            owners: Expected counts of the columns of the context.
+            one_way: Released counts of the children's columns.
+            ordered: `ordered_codes` of all columns.
+            pairs: Candidates.
+            shares: Of the groups, the shares with at least 1, 2, 3 members.
+            price: Of which the one-way marginals' share is spent.
+        """
+        own = list(one_way.counts)
+        clean = {**owners, **one_way.clean()}
         marginals = {name: clean[name] / one_way.total for name in own}
         of_two = {name: counts * shares[1] for name, counts in clean.items()}
         of_two |= {f"{_OTHER}{name}": of_two[name] for name in own}
@@ -119,11 +132,11 @@ class GroupFit:
         for kind, weight, counts in zip(kinds, weights, (clean, clean, of_two), strict=True):
             share = rest.share(weight / sum(weights)) if kind else rest
             joints.append(self.pairs.measure(part, kind, counts, share) if kind else {})
-        within, above, between = joints
+        within, tied, between = joints
         between = {(a, b.removeprefix(_OTHER)): joint for (a, b), joint in between.items()}
         alike = {name: between[name, name] for name in useful if (name, name) in between}
         trios = self._trios(part, alike, three, for_trios) if alike else {}
-        return GroupClass(marginals, within, above, between, trios)
+        return GroupClass(marginals, within, tied, between, trios)
 
     def _useful(self, part: Curator, own: list[str], three: float, price: Price) -> list[str]:
         """Columns whose marginal over three members is λ-useful, if all of these are measured; fewest codes first."""

@@ -21,18 +21,22 @@ class Options(FidelityOptions):
         trios: Share of the NPMs' price for marginals over three members (permutation relations of order 3).
         members: Weight of an attribute of an owned table against one of a table without owner, in sharing the budget.
         links: Weight of an attribute that a foreign key may be tied to, likewise.
-        profile: Share of a table's budget for its profile (one-way marginals, learned domains).
+        profile: Share of an owned table's budget for its profile (one-way marginals, learned domains).
+        root_profile: The same of a table without owner.
     """
 
     scores: float = 0.1
     margins: float = 0.1
     usefulness: float = 3.0
     trios: float = 0.05
-    members: float = 2.0
+    members: float = 1.5
     links: float = 0.5
     profile: float = 0.2
+    root_profile: float = 0.5
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Options:
         """Options from a spec; every unknown name and bad value in one SpecError."""
-        return parsed(cls(), given, shares=frozenset({"scores", "margins", "trios", "profile", "validation"}))
+        return parsed(
+            cls(), given, shares=frozenset({"scores", "margins", "trios", "profile", "root_profile", "validation"})
+        )

@@ -87,18 +87,30 @@ class _Prices:
 
     def profile(self, table: Table) -> Price:
         """Of one-way marginals and learned domains; all of the price of a table of keys alone."""
-        share = self._options.profile if table.attributes else 1.0
-        return self._whole.share(share * self._table(table) / self._sum)
+        return self._all(table).share(self._share(table))
 
     def model(self, table: Table) -> Price:
         """Of joints of a table's attributes, and of its groups."""
         if not table.attributes:
             return zero(self._whole.measure)
-        return self._whole.share((1 - self._options.profile) * self._table(table) / self._sum)
+        return self._all(table).share(1 - self._share(table))
 
     def link(self, key: ForeignKey) -> Price:
         """Of sizes of groups, or of ties to another parent."""
         return self._whole.share(self._key(key) / self._sum)
+
+    def _all(self, table: Table) -> Price:
+        """Of a table's profile and model together."""
+        return self._whole.share(self._table(table) / self._sum)
+
+    def _share(self, table: Table) -> float:
+        """Of that, the profile's share: more for tables without owner.
+
+        The classes of an owned table's groups have one-way marginals of their own, and joints that need more.
+        """
+        if not table.attributes:
+            return 1.0
+        return self._options.root_profile if table.owner_key is None else self._options.profile
 
     def _table(self, table: Table) -> float:
         return (1.0 if table.owner_key is None else self._options.members) * (1 + len(table.attributes))
@@ -147,4 +159,4 @@ def groups_step(schema: Schema, key: ForeignKey, price: Price, fit: GroupFit) ->
     reads = deciding_tables(schema, key.child, key.parent)
     parameters = {"key": repr(key), "fit": repr(fit), "stability": stability(schema, key.child)}
     inputs = (*profiles, fanout_key(key))
-    return Step(("model", key.child), StepKind.MODEL, key.child, inputs, reads, price, run, parameters, version="2")
+    return Step(("model", key.child), StepKind.MODEL, key.child, inputs, reads, price, run, parameters, version="3")

@@ -20,7 +20,7 @@ from privbench_core.domain.coder import Coder
 from privbench_core.domain.intervals import interval_codec
 from privbench_core.domain.lists import list_codec
 from privbench_core.domain.magnitude import LearnedMagnitude
-from privbench_core.models.pairwise import MOST_CODES, OneWay, count_again, least_noise
+from privbench_core.models.pairwise import MOST_CODES, OneWay, count_again, highest_noise, least_noise
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Marginal
@@ -30,7 +30,7 @@ from privbench_core.schema.model.columns import Column, Learn
 from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Step, StepContext, StepKind
-from privbench_core.synthesizers.stages.refine import Look, highest_noise, look_closer, share_of
+from privbench_core.synthesizers.stages.refine import Look, look_closer, share_of
 
 Array = NDArray[np.float64]
 _LEARN_SHARE = 0.3  # of a profile's price, for learning domains, where there are any to learn

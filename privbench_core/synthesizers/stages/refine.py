@@ -23,6 +23,7 @@ from privbench_core.domain.cuts import cut, joined, values_in
 from privbench_core.domain.intervals import OrderedCodec
 from privbench_core.domain.merging import segment_sums, segments
 from privbench_core.errors import InternalError
+from privbench_core.models.pairwise import highest_noise
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.door import Door
@@ -41,7 +42,6 @@ _STANDING_OUT = 2.0  # how many of the smallest visible spikes a cell must hold 
 _SMOOTH = 8.0  # the same for other cells, if they hold few values
 _FEW = 1 << 16  # values of a cell, few looks away
 _THINNEST = 0.01  # of an equal cell: what a very narrow one is taken for when levels are compared
-_ACCIDENT = 0.01  # probability that noise alone makes a spike
 
 
 @dataclass(frozen=True)
@@ -111,12 +111,6 @@ def look_closer(door: Door, table: Table, looks: Mapping[str, Look], price: Pric
         noisy = _count(door, table, {name: look.codec for name, look in found.items()}, "again", left)
         found = {name: look.again(*noisy[name]) for name, look in found.items()}
     return found
-
-
-def highest_noise(measure: Measure, sigma: float, cells: int) -> float:
-    """A count that none of so many empty cells reaches, but for `_ACCIDENT`."""
-    odds = math.log(cells / _ACCIDENT)
-    return sigma * (odds / math.sqrt(2) if measure is Measure.PURE else math.sqrt(2 * odds))
 
 
 def _plan(
