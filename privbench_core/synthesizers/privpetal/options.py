@@ -22,7 +22,8 @@ class Options(FidelityOptions):
         members: Weight of an attribute of an owned table against one of a table without owner, in sharing the budget.
         links: Weight of an attribute that a foreign key may be tied to, likewise.
         profile: Share of an owned table's budget for its profile (one-way marginals, learned domains).
-        root_profile: The same of a table without owner.
+        root_profile: Share of the budget of a table without owner for a first look at its one-way marginals; what its
+            joints do not need goes to these too.
     """
 
     scores: float = 0.1

@@ -12,11 +12,8 @@ from typing import Any
 
 from privbench_core.errors import UnsupportedBudgetError
 from privbench_core.linking.fanout import Fanout, FanoutFit, fit_sizes
-from privbench_core.models.nodes import Node
-from privbench_core.models.pairwise import OneWay
 from privbench_core.models.privspn import PairwiseSPN
-from privbench_core.privacy.budget import Budget, Price, zero
-from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.relations import deciding_tables, stability
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema, Table
@@ -25,8 +22,8 @@ from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, S
 from privbench_core.synthesizers.privpetal.groups import GroupFit
 from privbench_core.synthesizers.privpetal.options import Options
 from privbench_core.synthesizers.stages.assemble import refuse_impossible, whole_plan
+from privbench_core.synthesizers.stages.learn import learn_steps
 from privbench_core.synthesizers.stages.link import determined, link_step, lookup_step
-from privbench_core.synthesizers.stages.model import model_step
 from privbench_core.synthesizers.stages.profile import Profile, lists_to_learn, profile_step
 from privbench_core.synthesizers.stages.sample import fanout_key
 
@@ -52,26 +49,25 @@ class PrivPetal:
         learners = [table for table in private if lists_to_learn(table)]
         steps: list[Step] = []
         for table in private:
-            price = prices.profile(table)
-            if table in learners:
-                price = price.with_delta(total.delta / len(learners))
-            steps.append(profile_step(schema, table, price))
+            of_delta = total.delta / len(learners) if table in learners else 0.0
+            if _has_groups(table):
+                steps.append(profile_step(schema, table, prices.profile(table).with_delta(of_delta)))
+            else:
+                steps += _root_steps(schema, table, prices.table(table).with_delta(of_delta), chosen.root_profile)
         for table in schema.sampling_order:
             if not table.public:
                 steps += self._steps(schema, table, prices, chosen)
         return whole_plan(self.name, schema, budget, steps, spendable.share(chosen.validation), chosen.limits)
 
     def _steps(self, schema: Schema, table: Table, prices: _Prices, options: Options) -> list[Step]:
-        """What is measured of a table and its keys beside the profile."""
+        """What is measured of a table's keys, and of its groups."""
         steps: list[Step] = []
         key = table.owner_key
         if key is not None:
             steps.append(sizes_step(schema, key, prices.link(key)))
-        if key is not None and table.attributes:
+        if key is not None and _has_groups(table):
             fit = GroupFit(options.scores, options.margins, options.usefulness, options.trios)
-            steps.append(groups_step(schema, key, prices.model(table), fit))
-        else:
-            steps.append(_root_step(schema, table, prices.model(table)))
+            steps.append(groups_step(schema, key, prices.groups(table), fit))
         others = (other for other in table.foreign_keys if not other.owner)
         return steps + [lookup_step(schema, other, prices.link(other), FanoutFit().pairs) for other in others]
 
@@ -85,32 +81,21 @@ class _Prices:
         keys = sum(self._key(key) for table in schema.private_tables for key in table.foreign_keys)
         self._sum = tables + keys
 
-    def profile(self, table: Table) -> Price:
-        """Of one-way marginals and learned domains; all of the price of a table of keys alone."""
-        return self._all(table).share(self._share(table))
+    def table(self, table: Table) -> Price:
+        """Of all that is measured of a table's attributes."""
+        return self._whole.share(self._table(table) / self._sum)
 
-    def model(self, table: Table) -> Price:
-        """Of joints of a table's attributes, and of its groups."""
-        if not table.attributes:
-            return zero(self._whole.measure)
-        return self._all(table).share(1 - self._share(table))
+    def profile(self, table: Table) -> Price:
+        """Of that, what is for the one-way marginals and learned domains of an owned table."""
+        return self.table(table).share(self._options.profile)
+
+    def groups(self, table: Table) -> Price:
+        """Of that, what is for its groups."""
+        return self.table(table).share(1 - self._options.profile)
 
     def link(self, key: ForeignKey) -> Price:
         """Of sizes of groups, or of ties to another parent."""
         return self._whole.share(self._key(key) / self._sum)
-
-    def _all(self, table: Table) -> Price:
-        """Of a table's profile and model together."""
-        return self._whole.share(self._table(table) / self._sum)
-
-    def _share(self, table: Table) -> float:
-        """Of that, the profile's share: more for tables without owner.
-
-        The classes of an owned table's groups have one-way marginals of their own, and joints that need more.
-        """
-        if not table.attributes:
-            return 1.0
-        return self._options.root_profile if table.owner_key is None else self._options.profile
 
     def _table(self, table: Table) -> float:
         return (1.0 if table.owner_key is None else self._options.members) * (1 + len(table.attributes))
@@ -121,13 +106,17 @@ class _Prices:
         return self._options.links * (above if key.owner else above + len(self._schema.table(key.child).attributes))
 
 
-def _root_step(schema: Schema, table: Table, price: Price) -> Step:
+def _has_groups(table: Table) -> bool:
+    return table.owner_key is not None and bool(table.attributes)
+
+
+def _root_steps(schema: Schema, table: Table, price: Price, first: float) -> list[Step]:
     """A table without owner, by the house model in the role of the paper's PrivMRF; and tables of keys alone."""
 
-    def grow(_: StepContext, view: Curator, one_way: OneWay, ordered: Mapping[str, int]) -> Node:
-        return PairwiseSPN(ordered).build(view, one_way, price)
+    def network(_: StepContext, ordered: Mapping[str, int]) -> PairwiseSPN:
+        return PairwiseSPN(ordered)
 
-    return model_step(schema, table, price, grow, {"grower": repr(PairwiseSPN({}))})
+    return learn_steps(schema, table, price, first, network, {"grower": repr(PairwiseSPN({}))})
 
 
 def sizes_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
