@@ -99,7 +99,7 @@ def load_made(path: Path, releases: ReleaseStore, asset: str) -> Made:
     manifest = read_manifest(path)
     if manifest is None:
         raise ReleaseError(f"{asset}: not made yet at this ε; materialise it first")
-    stored = releases.get(manifest.release, manifest.digest)
+    stored = releases.get(manifest.release, {manifest.digest})
     if stored is None:
         raise ReleaseError(
             f"{asset}: its release is gone from the state folder; restore it, or materialise the asset again"

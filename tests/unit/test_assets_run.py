@@ -176,10 +176,12 @@ def test_errors_say_nothing_private_and_keep_it_for_the_owner(
 
 def test_a_failed_look_counts_as_spent(operated: Orchestrated) -> None:
     operated.fake.broken[("model", "person")] = ValueError("x")
-    operated.refresh("0.8", ["profile/person", "model/person"])
+    first = operated.refresh("0.8", ["profile/person", "model/person"])
+    assert list(versions(first)) == ["profile/person"], errors(first)
     once = operated.spent()
     operated.fake.broken.clear()
-    assert operated.refresh("0.8", ["model/person"]).success
+    again = operated.refresh("0.8", ["model/person"])
+    assert again.success, errors(again)
     assert operated.spent() > once
 
 

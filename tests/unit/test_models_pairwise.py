@@ -233,18 +233,23 @@ def test_the_noise_of_the_number_of_rows_is_that_of_its_average():
     assert draws[0].total_sigma == pytest.approx(np.std([one_way.total for one_way in draws]), rel=0.08)
 
 
-@pytest.mark.parametrize("ordered", [{"x": 60, "y": 60}, {}])
-def test_wide_columns_are_measured_over_intervals_where_noise_is_large_and_they_are_in_order(monkeypatch, ordered):
+def test_a_wide_pair_is_measured_over_groups_of_codes_if_these_are_in_order_and_else_not_at_all(monkeypatch):
     rng = np.random.default_rng(3)
     x = rng.integers(0, 60, 8000)
     y = np.minimum(60 * rng.random(8000) ** (0.6 + x / 60), 59)
-    codes, price = {"x": x.astype(np.int32), "y": y.astype(np.int32)}, Price(Measure.ZCDP, 0.01)
+    codes, sizes, price = (
+        {"x": x.astype(np.int32), "y": y.astype(np.int32)},
+        {"x": 60, "y": 60},
+        Price(Measure.ZCDP, 0.005),
+    )
     asked: list[Marginal] = []
     evaluate = Marginal.evaluate
     monkeypatch.setattr(Marginal, "evaluate", lambda self, view: asked.append(self) or evaluate(self, view))
-    curator, _ = curator_of(codes, {"x": 60, "y": 60}, price)
-    PairwiseFit().fit(curator, one_way_of(codes, {"x": 60, "y": 60}, sigma=10.0), price, ordered)
-    (table,) = (query for query in asked if query.columns == ("x", "y"))
-    assert all((np.diff(groups) >= 0).all() for groups in table.groups)
-    cells = math.prod(int(groups.max()) + 1 for groups in table.groups)
-    assert 1 < cells < 900 if ordered else cells == 3600
+    for ordered, tables in ((sizes, 1), ({}, 0)):
+        asked.clear()
+        PairwiseFit().fit(curator_of(codes, sizes, price)[0], one_way_of(codes, sizes, sigma=10.0), price, ordered)
+        found = [query.groups for query in asked if query.groups]
+        assert len(found) == tables
+        for groups in found:
+            assert all(set(np.diff(group_of).tolist()) <= {0, 1} for group_of in groups)
+            assert 1 < math.prod(int(group_of.max()) + 1 for group_of in groups) < 1800  # of 3600
