@@ -197,7 +197,9 @@ def test_scores_of_independent_columns_are_nothing_beyond_the_noise_of_their_mar
     assert clear_scores(curator, noisy, pairs, PLENTY.share(0.4)).max() < 0.5 * plain.max()
     dependent, _ = curator_of(planted(), SIZES)
     found = clear_scores(dependent, one_way_of(planted(), SIZES), [("a", "b"), ("a", "c")], PLENTY.share(0.4))
-    assert found[0] == pytest.approx(pair_scores(dependent, one_way_of(planted(), SIZES).clean(), pairs[:1], PLENTY.share(0.4))[0])
+    assert found[0] == pytest.approx(
+        pair_scores(dependent, one_way_of(planted(), SIZES).clean(), pairs[:1], PLENTY.share(0.4))[0]
+    )
     assert found[1] < 0.1 * found[0]
 
 

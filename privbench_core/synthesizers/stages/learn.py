@@ -51,7 +51,7 @@ Networks = Callable[[StepContext, frozenset[str]], Network]
 
 def learn_steps(
     schema: Schema, table: Table, price: Price, first: float, networks: Networks, parameters: Mapping[str, Any]
-) -> list[Step]:
+) -> tuple[Step, Step]:
     """The profile step and the model step of a private table, together for ``price``.
 
     Args:
@@ -77,10 +77,10 @@ def learn_steps(
         return Artifact({"model": learned["model"], "summary": learned["nodes"]})
 
     free = zero(price.measure)
-    return [
+    return (
         measured_step(schema, table, price, learn, {**parameters, "first": first}),
         Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), (), free, hand_on),
-    ]
+    )
 
 
 def learn_table(
