@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from benchmarks import (
     stats,
     tpch,
 )
+from benchmarks.measure import Runs
 from privbench_core.errors import PrivbenchError
 
 
@@ -47,19 +49,23 @@ def main() -> int:
     parser.add_argument("--dry", action="store_true", help="print the tables, leave the README as it is")
     given = parser.parse_args()
     chosen = {"seeds": given.seeds, "epsilons": given.epsilon, "deltas": given.delta}
-    common = {"progress": _tell} | {name: value for name, value in chosen.items() if value is not None}
+    asked = {"progress": _tell} | {name: value for name, value in chosen.items() if value is not None}
+
+    def runs(usual: Runs) -> Runs:
+        return replace(usual, **asked)
+
     sections: dict[str, Callable[[], str]] = {
-        "adult": partial(adult.run, given.data, names=given.methods, **common),
-        "peers": partial(adult.run_peers, given.data, **common),
-        "shapes": partial(shapes.run, **common),
-        "sandag": partial(sandag.run, **common),
-        "households": partial(planted.run_households, **common),
-        "california": partial(planted.run_california, **common),
-        "skew": partial(skew.run, **common),
+        "adult": partial(adult.run, runs(adult.RUNS), given.data, names=given.methods),
+        "peers": partial(adult.run_peers, runs(adult.PEER_RUNS), given.data),
+        "shapes": partial(shapes.run, runs(shapes.RUNS)),
+        "sandag": partial(sandag.run, runs(sandag.RUNS)),
+        "households": partial(planted.run_households, runs(planted.HOUSEHOLDS)),
+        "california": partial(planted.run_california, runs(planted.CALIFORNIA)),
+        "skew": partial(skew.run, runs(skew.RUNS)),
         # Its budgets are part of what is claimed, and its figures do not vary with the seed.
         "schemas": partial(schemas.run, given.data, scales=given.scale, progress=_tell),
-        "stats": partial(stats.run, given.data, **common),
-        "tpch": partial(tpch.run, **common),
+        "stats": partial(stats.run, runs(stats.RUNS), given.data),
+        "tpch": partial(tpch.run, runs(tpch.RUNS)),
         "evaluation": partial(evaluation.run, given.data, progress=_tell),
         "orchestration": partial(orchestration.run, progress=_tell),
         "ledger": partial(ledger.run, seeds=given.seeds or 3, progress=_tell),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +14,18 @@ from numpy.typing import NDArray
 
 from benchmarks import histograms, subject
 from benchmarks.data import ADULT, CodedAdult, Listed, data_folder, read_table
-from benchmarks.measure import Codes, Fit, Method
+from benchmarks.measure import Codes, Fit, Method, Runs
 from benchmarks.peers import DPMM_METHODS, fit_dpmm
 from benchmarks.report import Row, machine, markdown, medians, with_ratios
 from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.evaluate.encode import value_codes
-from privbench_core.evaluate.marginals import column_subsets, mean_kld, mean_tvd
+from privbench_core.evaluate.marginals import mean_kld, mean_tvd
 from privbench_core.evaluate.queries import Query, cardinalities, load_sam_workload, q_errors
+from privbench_core.evaluate.subsets import column_subsets
 
 EPSILONS = (0.2, 0.8, 3.2)
-DELTAS = (1e-9, 0.0)
+RUNS = Runs(3, EPSILONS, (1e-9, 0.0))
+PEER_RUNS = Runs(1, EPSILONS, (1e-12,))  # three quarters of an hour
 PEER = "histograms"
 DEFAULT_METHODS = ("privbench", PEER)
 _RATIOS = ("2-way TVD", "3-way TVD", "2-way KLD", "Q-error mean", "learn s")
@@ -99,25 +102,15 @@ class Scoring:
 
 
 def run(
-    data: Path | None = None,
-    *,
-    seeds: int = 3,
-    epsilons: Sequence[float] = EPSILONS,
-    deltas: Sequence[float] = DELTAS,
-    names: Sequence[str] = DEFAULT_METHODS,
-    peer: str = PEER,
-    progress: Callable[[str], None] = print,
+    runs: Runs = RUNS, data: Path | None = None, *, names: Sequence[str] = DEFAULT_METHODS, peer: str = PEER
 ) -> str:
     """Measure and return the Markdown text for the README.
 
     Args:
+        runs: What is run; methods without a pure form are left out there.
         data: The data folder; see `data.data_folder`.
-        seeds: Runs per cell of the table.
-        epsilons: Budgets.
-        deltas: 0 is pure differential privacy; methods without a pure form are left out there.
         names: Which of `methods`.
         peer: The one of them that ratios are taken to.
-        progress: Called with a line before each run.
 
     Raises:
         SourceError: Data is missing, or a method has an unknown name.
@@ -131,32 +124,20 @@ def run(
     workload = Workload.load(folder, adult)
     scoring = Scoring(adult, workload)
     rows: list[Row] = []
-    for delta in deltas:
-        for epsilon in epsilons:
-            for name in names:
-                if delta == 0 and name in {"mst", "aim"}:
-                    continue
-                for seed in range(seeds):
-                    progress(f"adult: {name}, epsilon {epsilon:g}, delta {delta:g}, seed {seed}")
-                    synthetic, learn, sample, peak = known[name](
-                        adult.codes, adult.sizes, adult.ordered, epsilon, delta, seed
-                    )
-                    costs = {"learn s": learn, "sample s": sample, "peak MB": peak}
-                    cell = {"δ": f"{delta:g}", "ε": f"{epsilon:g}", "method": name}
-                    rows.append({**cell, **scoring.score(synthetic), **costs})
+    for (delta, epsilon), name in product(runs.budgets, names):
+        if delta == 0 and name in {"mst", "aim"}:
+            continue
+        for seed in range(runs.seeds):
+            runs.progress(f"adult: {name}, epsilon {epsilon:g}, delta {delta:g}, seed {seed}")
+            synthetic, learn, sample, peak = known[name](adult.codes, adult.sizes, adult.ordered, epsilon, delta, seed)
+            costs = {"learn s": learn, "sample s": sample, "peak MB": peak}
+            cell = {"δ": f"{delta:g}", "ε": f"{epsilon:g}", "method": name}
+            rows.append({**cell, **scoring.score(synthetic), **costs})
     table = with_ratios(medians(rows, ("δ", "ε", "method")), ("δ", "ε"), peer, _RATIOS)
     checked = f"{workload.reproduced:,} of {len(workload.queries):,} stated cardinalities reproduce on the full table."
-    return f"{machine(seeds)} {checked}\n\n{markdown(table)}"
+    return f"{machine(runs.seeds)} {checked}\n\n{markdown(table)}"
 
 
-def run_peers(
-    data: Path | None = None,
-    *,
-    seeds: int = 1,
-    epsilons: Sequence[float] = EPSILONS,
-    deltas: Sequence[float] = (1e-12,),
-    progress: Callable[[str], None] = print,
-) -> str:
+def run_peers(runs: Runs = PEER_RUNS, data: Path | None = None) -> str:
     """The same beside all peers, as ratios to privbench; about three quarters of an hour a run. See `run`."""
-    names = tuple(methods())
-    return run(data, seeds=seeds, epsilons=epsilons, deltas=deltas, names=names, peer="privbench", progress=progress)
+    return run(runs, data, names=tuple(methods()), peer="privbench")

@@ -10,7 +10,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -28,6 +30,32 @@ Method = Callable[[Codes, list[int], list[bool], float, float, int], Fit]
 """``method(codes, sizes, ordered, epsilon, delta, seed)``."""
 
 _PROJECT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What a benchmark runs, and how often.
+
+    Attributes:
+        seeds: Runs per figure.
+        epsilons: Budgets.
+        deltas: 0 is pure differential privacy; None leaves them to the data, see `at`.
+        progress: Called with a line before each run.
+    """
+
+    seeds: int
+    epsilons: Sequence[float]
+    deltas: Sequence[float] | None = None
+    progress: Callable[[str], None] = print
+
+    def at(self, *deltas: float) -> Runs:
+        """The same at these δ, if none are chosen yet."""
+        return replace(self, deltas=deltas) if self.deltas is None else self
+
+    @property
+    def budgets(self) -> tuple[tuple[float, float], ...]:
+        """Each δ with each ε."""
+        return tuple(product(self.deltas or (), self.epsilons))
 
 
 def call_in_child(target: str, arguments: dict[str, Any]) -> tuple[Any, float]:
@@ -83,6 +111,11 @@ def peak_mb() -> float:
     status = Path("/proc/self/status").read_text(encoding="ascii")
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
     return int(found.group(1)) / 1024 if found else float("nan")
+
+
+def reset_peak() -> None:
+    """Let `peak_mb` begin anew from what this process holds now (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def _main(target: str, folder: Path) -> None:

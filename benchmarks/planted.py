@@ -2,47 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks import population, relations
+from benchmarks.measure import Runs
+
+HOUSEHOLDS = Runs(3, population.EPSILONS)
+CALIFORNIA = Runs(1, population.EPSILONS)
 
 
-def run_households(
-    *,
-    seeds: int = 3,
-    epsilons: Sequence[float] = population.EPSILONS,
-    deltas: Sequence[float] | None = None,
-    progress: Callable[[str], None] = print,
-) -> str:
+def run_households(runs: Runs = HOUSEHOLDS) -> str:
     """20,000 households: the Markdown text for the README; by default at δ = 1 / persons."""
-    return _run(population.households(), "households", (seeds, epsilons, deltas), progress, baselines=True)
+    return _run(population.households(), "households", runs, baselines=True)
 
 
-def run_california(
-    *,
-    seeds: int = 1,
-    epsilons: Sequence[float] = population.EPSILONS,
-    deltas: Sequence[float] | None = None,
-    progress: Callable[[str], None] = print,
-) -> str:
+def run_california(runs: Runs = CALIFORNIA) -> str:
     """616,115 households: the Markdown text for the README, of the synthesizers alone."""
-    return _run(population.california(), "california", (seeds, epsilons, deltas), progress, baselines=False)
+    return _run(population.california(), "california", runs, baselines=False)
 
 
-def _run(
-    source: population.Population,
-    name: str,
-    runs: tuple[int, Sequence[float], Sequence[float] | None],
-    progress: Callable[[str], None],
-    *,
-    baselines: bool,
-) -> str:
-    seeds, epsilons, deltas = runs
+def _run(source: population.Population, name: str, runs: Runs, *, baselines: bool) -> str:
     with TemporaryDirectory() as folder:
         pair = relations.Pair.of(source.save(Path(folder), name))
-        chosen = (pair.delta,) if deltas is None else deltas
-        return relations.run(
-            pair, seeds=seeds, epsilons=epsilons, deltas=chosen, progress=progress, baselines=baselines
-        )
+        return relations.run(pair, runs.at(pair.delta), baselines=baselines)

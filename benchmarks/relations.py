@@ -8,7 +8,7 @@ children alone: every parent has as many as it had, which already tells some of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks import histograms
-from benchmarks.measure import call_in_child
+from benchmarks.measure import Runs, call_in_child
 from benchmarks.report import machine, markdown, medians
 from benchmarks.workloads import SYNTHESIZERS, Tables, available
 from privbench_core.domain.codecs import codec_for
@@ -27,12 +27,13 @@ from privbench_core.evaluate.correlations import Correlation, Numbers, Side, amo
 from privbench_core.evaluate.counting import CountingQuery, CountingShape, Predicate, counting_errors, counting_queries
 from privbench_core.evaluate.encode import Coded, encode_tables
 from privbench_core.evaluate.joins import NO_PARENT, Linked, fanout_distance, joint_tvd, link_tables
-from privbench_core.evaluate.marginals import column_subsets, mean_kld, mean_tvd
+from privbench_core.evaluate.marginals import mean_kld, mean_tvd
+from privbench_core.evaluate.subsets import column_subsets
 from privbench_core.schema.model.columns import Column, Values
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema
 from privbench_core.schema.spec import Spec
-from privbench_core.source import open_source
+from privbench_core.source.opening import open_source
 
 QUERIES = 2000
 _SHAPES = {f"c{c} k{k}": CountingShape(children=c, attributes=k) for c, k in product((1, 2), repeat=2)}
@@ -188,36 +189,25 @@ def _mean_difference(correlations: Sequence[Correlation]) -> float:
     return float(np.mean(found)) if found else float("nan")
 
 
-def run(
-    pair: Pair,
-    *,
-    seeds: int,
-    epsilons: Sequence[float],
-    deltas: Sequence[float],
-    progress: Callable[[str], None],
-    baselines: bool = True,
-) -> str:
+def run(pair: Pair, runs: Runs, *, baselines: bool = True) -> str:
     """Measure and return the Markdown text for the README: a table per table, then the join.
 
     Args:
         pair: The database.
-        seeds: Runs per cell.
-        epsilons: Budgets.
-        deltas: 0 is pure differential privacy, of which PrivPetal has none.
-        progress: Called with a line before each run.
+        runs: What is run, at some δ; PrivPetal has no pure form.
         baselines: Whether to show both random linkings and independent histograms.
     """
     tables: Rows = []
     joins: Rows = []
-    for seed in range(seeds if baselines else 0):
+    for seed in range(runs.seeds if baselines else 0):
         for linking, relinked in pair.join.relinked(seed).items():
             joins.append({**_TRUE, "method": f"true tables, {linking}", **pair.score_join(relinked)})
-    for delta, epsilon, seed in product(deltas, epsilons, range(seeds)):
+    for (delta, epsilon), seed in product(runs.budgets, range(runs.seeds)):
         cell = {"δ": f"{delta:.3g}", "ε": f"{epsilon:g}"}
         for name in SYNTHESIZERS:
             if not available(name, delta):
                 continue
-            progress(f"{pair.spec.schema.name}: {name}, epsilon {epsilon:g}, delta {delta:g}, seed {seed}")
+            runs.progress(f"{pair.spec.schema.name}: {name}, epsilon {epsilon:g}, delta {delta:g}, seed {seed}")
             of_tables, of_joins = _one_run(pair, name, (epsilon, delta, seed), baselines)
             tables += [{**cell, **row} for row in of_tables]
             joins += [{**cell, **row} for row in of_joins]
@@ -225,7 +215,7 @@ def run(
             tables += [{**cell, **row} for row in _histogram_rows(pair, epsilon, delta, seed)]
     by_table = markdown(medians(tables, ("table", "δ", "ε", "method")))
     by_join = markdown(medians(joins, ("δ", "ε", "method")))
-    head = f"{machine(seeds)} {pair.sizes}."
+    head = f"{machine(runs.seeds)} {pair.sizes}."
     return f"{head}\n\n**Tables**\n\n{by_table}\n\n**The join**\n\n{by_join}"
 
 

@@ -1,7 +1,8 @@
-"""Seconds and memory as tables grow: rows, columns, sizes of domains, and two tables as large as JOB-light's.
+"""Seconds and memory as tables grow: rows, columns, sizes of domains; and the whole pipeline on JOB-light's sizes.
 
-Each figure is that of a process of its own, which makes its data (or reads it, for the two tables) and then runs the
-profile, model, fanout and sample steps of a plan with real noise.
+Each figure is that of a process of its own. Single tables are made in it, learned and sampled with real noise. Two
+tables are written as Parquet, and then run as `privbench run` runs them: read, fingerprints, integrity of the source,
+all steps of the plan, stored results, validation, bundle.
 """
 
 from __future__ import annotations
@@ -9,27 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import subject
-from benchmarks.measure import call_in_child, peak_mb
+from benchmarks.measure import call_in_child, peak_mb, reset_peak
 from benchmarks.report import Row, machine, markdown
-from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.door import open_door
-from privbench_core.privacy.ledger import Ledger
-from privbench_core.privacy.noise import OpenDPNoise
-from privbench_core.privacy.relations import PrivateDatabase
+from privbench_core.pipeline.run import run_spec
 from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.source.folder import FolderSource
-from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.synthesizers.contract import Key, StepContext, StepKind
-from privbench_core.synthesizers.privbench import PrivBench
+from privbench_core.schema.spec import Spec
+from privbench_core.synthesizers.contract import Step
 
 EPSILON, DELTA = 0.8, 1e-9
 ROWS = (10_000, 100_000, 1_000_000, 10_000_000)
@@ -37,7 +32,9 @@ COLUMNS = (5, 15, 50, 200)
 SIZES = (2, 10, 100, 1000)
 TITLES, CASTS = 2_280_000, 35_800_000
 _MAX_CASTS = 200
-_LEARNING = (StepKind.PROFILE, StepKind.MODEL, StepKind.FANOUT)
+SHARES = (0.01, 0.1, 1.0)  # of these two
+_READ = "read, fingerprint"
+_LEARN_AND_SAMPLE = ("profile", "model", "fanout", "sample")
 
 
 def run(*, progress: Callable[[str], None] = print) -> str:
@@ -51,14 +48,29 @@ def run(*, progress: Callable[[str], None] = print) -> str:
         (learn, sample), peak = call_in_child("benchmarks.scale:grow", arguments)
         figures = {"learn s": learn, "sample s": sample, "peak MB": peak}
         grown.append({"rows": f"{rows:,}", "columns": str(columns), "codes": str(size), **figures})
-    progress(f"scale: two tables, {TITLES:,} and about {CASTS:,} rows")
+    whole: list[Row] = []
+    for share in SHARES:
+        titles, casts = round(TITLES * share), round(CASTS * share)
+        progress(f"scale: the whole pipeline on two tables, {titles:,} and about {casts:,} rows")
+        stages = measure_pipeline(titles, casts)
+        learn_and_sample = sum(of["s"] for stage, of in stages.items() if stage.startswith(_LEARN_AND_SAMPLE))
+        figures = {name: sum(of[name] for of in stages.values()) for name in ("s", "CPU s")}
+        peak = max(of["peak MB"] for of in stages.values())
+        sizes = {"parents": f"{titles:,}", "children": f"{casts:,}", "learn and sample s": learn_and_sample}
+        whole.append({**sizes, "whole pipeline s": figures["s"], "CPU s": figures["CPU s"], "peak MB": peak})
+    by_stage = markdown([{"stage": stage, **figures} for stage, figures in stages.items()])
+    return (
+        f"{machine(1)}\n\n{markdown(grown)}\n\nThe whole pipeline, two tables:\n\n{markdown(whole)}\n\n"
+        f"The largest of them by stage:\n\n{by_stage}"
+    )
+
+
+def measure_pipeline(titles: int, casts: int) -> dict[str, dict[str, float]]:
+    """`pipeline` of new tables of that size, in a process of its own."""
     with TemporaryDirectory() as folder:
-        call_in_child("benchmarks.scale:write_star", {"folder": folder, "titles": TITLES, "casts": CASTS})
-        phases, peak = call_in_child("benchmarks.scale:star", {"folder": folder})
-    steps = [name for name in phases if name != "read"]
-    whole = {"phase": "learn and sample", "s": sum(phases[name]["s"] for name in steps), "peak MB so far": peak}
-    table = markdown([*({"phase": name, **figures} for name, figures in phases.items()), whole])
-    return f"{machine(1)}\n\n{markdown(grown)}\n\nTwo tables of the size of JOB-light's:\n\n{table}"
+        call_in_child("benchmarks.scale:write_star", {"folder": folder, "titles": titles, "casts": casts})
+        stages: dict[str, dict[str, float]] = call_in_child("benchmarks.scale:pipeline", {"folder": folder})[0]
+    return stages
 
 
 def grow(rows: int, columns: int, size: int) -> tuple[float, float]:
@@ -119,37 +131,23 @@ def write_star(folder: str, titles: int, casts: int) -> int:
     return rows
 
 
-def star(folder: str) -> dict[str, dict[str, float]]:
-    """Phase -> seconds, and peak memory until its end, of learning and sampling the tables of a folder."""
-    schema = star_schema()
-    phases: dict[str, dict[str, float]] = {}
-    start = perf_counter()
+def pipeline(folder: str) -> dict[str, dict[str, float]]:
+    """Stage -> seconds, those of all cores together, and peak memory, of a whole run on the tables of a folder."""
+    place = Path(folder)
+    spec = Spec(star_schema(), folder, place / "spec.yaml", (EPSILON,), DELTA, 20.0, 1e-7, state=place / "state")
+    stages: dict[str, dict[str, float]] = {}
+    stage, start = _READ, (perf_counter(), process_time())
 
-    def done_with(phase: str) -> None:
-        nonlocal start
-        phases[phase] = {"s": perf_counter() - start, "peak MB so far": peak_mb()}
-        start = perf_counter()
+    def done() -> None:
+        wall, cores = start
+        stages[stage] = {"s": perf_counter() - wall, "CPU s": process_time() - cores, "peak MB": peak_mb()}
 
-    plan = PrivBench().plan(schema, Budget(EPSILON, DELTA), {})
-    done: dict[Key, Artifact] = {}
+    def next_stage(_number: int, _steps: int, step: Step) -> None:
+        nonlocal stage, start
+        done()
+        reset_peak()
+        stage, start = " ".join(step.key), (perf_counter(), process_time())
 
-    def learn() -> None:
-        source = FolderSource(Path(folder))
-        private = PrivateDatabase(schema, {table.name: source.read(table) for table in schema.tables}, bytes(16))
-        done_with("read")
-        ledger = Ledger(":memory:", schema.name, "one title", Budget(EPSILON, DELTA * 4))
-        for step in plan.steps:
-            if step.kind in _LEARNING:
-                name = " ".join(step.key)
-                door, _ = open_door(
-                    private, ledger, OpenDPNoise(), release=name, step=name, run="benchmark", price=step.price
-                )
-                done[step.key] = step.run(StepContext({key: done[key] for key in step.inputs}, door, {}, 0))
-                done_with(name)
-
-    learn()  # the private rows go with it, as in a run
-    for step in plan.steps:
-        if step.kind is StepKind.SAMPLE:
-            done[step.key] = step.run(StepContext({key: done[key] for key in step.inputs}, None, {}, 0))
-            done_with(" ".join(step.key))
-    return phases
+    run_spec(spec, EPSILON, out=place / "bundle", progress=next_stage)
+    done()
+    return stages

@@ -28,8 +28,8 @@ from privbench_core.schema.model.columns import Column, ColumnType, Learn
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.schema.spec import Spec, dump_spec, load_spec
-from privbench_core.source import open_source
 from privbench_core.source.integrity import check_rows
+from privbench_core.source.opening import open_source
 
 EPSILONS = (0.1, 0.8, 3.2)
 # No limit on fidelity, so that a run whose rows are mostly noise is not refused, and its keys are looked up as well.

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import histograms, subject
-from benchmarks.measure import Codes
+from benchmarks.measure import Codes, Runs
 from benchmarks.report import Row, machine, markdown
-from privbench_core.evaluate.marginals import column_subsets, mean_tvd
+from privbench_core.evaluate.marginals import mean_tvd
+from privbench_core.evaluate.subsets import column_subsets
 
-EPSILONS = (0.2, 0.8, 3.2)
-DELTAS = (1e-9, 0.0)
+RUNS = Runs(3, (0.2, 0.8, 3.2), (1e-9, 0.0))
 _PAIRS = 300  # of columns, at most, in a distance
 
 
@@ -79,26 +79,19 @@ SHAPES = (
 )
 
 
-def run(
-    *,
-    seeds: int = 3,
-    epsilons: Sequence[float] = EPSILONS,
-    deltas: Sequence[float] = DELTAS,
-    progress: Callable[[str], None] = print,
-) -> str:
+def run(runs: Runs = RUNS) -> str:
     """Measure and return the Markdown text for the README: ratios of mean distances, per shape and in summary."""
     rows: list[Row] = []
     ratios: dict[str, list[Ratio]] = {}
     for shape in SHAPES:
-        progress(f"shapes: {shape.name}")
+        runs.progress(f"shapes: {shape.name}")
         codes = shape.codes()
         cells: dict[str, str | float] = {"table": shape.name, "rows": f"{shape.rows:,}", "columns": _columns(shape)}
-        for delta in deltas:
-            for epsilon in epsilons:
-                heading = f"δ={delta:g}, ε={epsilon:g}"
-                found = ratio(shape, codes, epsilon, delta, seeds)
-                cells[heading] = str(found)
-                ratios.setdefault(heading, []).append(found)
+        for delta, epsilon in runs.budgets:
+            heading = f"δ={delta:g}, ε={epsilon:g}"
+            found = ratio(shape, codes, epsilon, delta, runs.seeds)
+            cells[heading] = str(found)
+            ratios.setdefault(heading, []).append(found)
         rows.append(cells)
     summaries: tuple[tuple[str, Callable[[list[Ratio]], float]], ...] = (
         ("worst", lambda found: max(each.mean for each in found)),
@@ -107,7 +100,7 @@ def run(
     )
     for name, figure in summaries:
         rows.append({"table": f"**{name}**", **{heading: figure(found) for heading, found in ratios.items()}})
-    return f"{machine(seeds).replace('Medians', 'Means')}\n\n{markdown(rows)}"
+    return f"{machine(runs.seeds).replace('Medians', 'Means')}\n\n{markdown(rows)}"
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,14 @@ millions share one default, moments are whole days, and three columns have no sk
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from benchmarks.measure import Runs
 from benchmarks.report import Row, machine, markdown, medians
 from benchmarks.subject import learn_and_sample
 from privbench_core.domain.grid import Grid
@@ -23,8 +24,7 @@ from privbench_core.source.arrow_types import arrow_schema
 from privbench_core.synthesizers.stages import refine
 
 SIZES = (2_000, 100_000)
-EPSILONS = (0.2, 0.8, 3.2)
-DELTAS = (1e-9, 0.0)
+RUNS = Runs(3, (0.2, 0.8, 3.2), (1e-9, 0.0))
 SHOWN = {
     "Top 5, error": ("uniform", "near-unique"),
     "TVD, values": ("uniform", "near-unique"),
@@ -80,28 +80,15 @@ def rows(n: int, seed: int = 0) -> pa.Table:
     return pa.table([pa.array(c).cast(field.type) for c, field in zip(columns, types, strict=True)], schema=types)
 
 
-def run(
-    *,
-    seeds: int = 3,
-    epsilons: Sequence[float] = EPSILONS,
-    deltas: Sequence[float] = DELTAS,
-    progress: Callable[[str], None] = print,
-) -> str:
-    """Measure and return the Markdown text for the README.
-
-    Args:
-        seeds: Runs per cell of the table.
-        epsilons: Budgets.
-        deltas: δ of each run.
-        progress: Called with a line before each run.
-    """
+def run(runs: Runs = RUNS) -> str:
+    """Measure and return the Markdown text for the README."""
     found: list[Row] = []
     for n in SIZES:
         source = rows(n)
-        for delta, epsilon in ((d, e) for d in deltas for e in epsilons):
+        for delta, epsilon in runs.budgets:
             for method, share in (("one look", 0.0), ("closer looks", refine.SHARE)):
-                for seed in range(seeds):
-                    progress(f"skew: n={n} δ={delta:g} ε={epsilon:g} {method} {seed}")
+                for seed in range(runs.seeds):
+                    runs.progress(f"skew: n={n} δ={delta:g} ε={epsilon:g} {method} {seed}")
                     with patch.object(refine, "SHARE", share):
                         made, _, _ = learn_and_sample(TABLE, source, epsilon, delta, seed)
                     head = {"rows": f"{n:,}", "δ": f"{delta:g}", "ε": f"{epsilon:g}", "method": method}
@@ -110,7 +97,7 @@ def run(
     keys = ["rows", "δ", "ε", "method"]
     figures = medians(found, [*keys, "column"])
     tables = [f"**{what}**\n\n{markdown(_pivoted(figures, keys, what, left_out))}" for what, left_out in SHOWN.items()]
-    return "\n\n".join([machine(seeds), *tables])
+    return "\n\n".join([machine(runs.seeds), *tables])
 
 
 def compare(source: pa.ChunkedArray, made: pa.ChunkedArray) -> dict[str, float]:

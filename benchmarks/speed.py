@@ -24,7 +24,7 @@ from privbench_core.publish.bundle import read_bundle, write_bundle
 from privbench_core.publish.load import load_bundle
 from privbench_core.schema.reflect import reflect
 from privbench_core.schema.spec import Spec, dump_spec, load_spec
-from privbench_core.source import open_source
+from privbench_core.source.opening import open_source
 from privbench_core.synthesizers.contract import Step
 
 EPSILON = 3.2

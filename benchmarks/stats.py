@@ -11,7 +11,7 @@ data is done to it first, and is stated in the README:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.data import data_folder, read_table
+from benchmarks.measure import Runs
 from benchmarks.report import machine
 from benchmarks.workloads import Case, Tables, measure
 from privbench_core.errors import PrivbenchError
@@ -32,7 +33,8 @@ from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.schema.spec import Spec
 
 EPSILONS = (0.8, 3.2)
-DELTAS = (1e-9,)
+DELTA = 1e-9
+RUNS = Runs(1, EPSILONS, (DELTA,))
 TABLES = ("users", "posts", "votes", "badges", "postLinks", "tags")
 ON_POSTS = ("votes", "postLinks")
 _I = ColumnType.INTEGER
@@ -114,7 +116,7 @@ def spec(source: Path, folder: Path) -> Spec:
         public=True,
     )
     schema = Schema("stats", (users, posts, votes, badges, links, tags), "users")
-    return Spec(schema, str(source), folder / "stats.yaml", EPSILONS, DELTAS[0], 20.0, 1e-7, state=folder / "state")
+    return Spec(schema, str(source), folder / "stats.yaml", EPSILONS, DELTA, 20.0, 1e-7, state=folder / "state")
 
 
 def _owner(child: str, column: str, parent: str, most: int) -> ForeignKey:
@@ -131,22 +133,12 @@ def prepare(data: Path, folder: Path) -> Tables:
     return complete
 
 
-def run(
-    data: Path | None = None,
-    *,
-    seeds: int = 1,
-    epsilons: Sequence[float] = EPSILONS,
-    deltas: Sequence[float] = DELTAS,
-    progress: Callable[[str], None] = print,
-) -> str:
+def run(runs: Runs = RUNS, data: Path | None = None) -> str:
     """Measure and return the Markdown text for the README.
 
     Args:
+        runs: What is run; a δ of 0 is left out, because the names of badges are learned.
         data: The data folder; see `data.data_folder`.
-        seeds: Runs per cell of the tables.
-        epsilons: Budgets.
-        deltas: δ of each run; above 0, because the names of badges are learned.
-        progress: Called with a line before each run.
 
     Raises:
         PrivbenchError: Data is missing, or a cardinality of the published queries does not reproduce on it.
@@ -162,12 +154,11 @@ def run(
             return {"published, one table": published, "random, up to 3 joins": joins}
 
         case = Case.of(spec(source, Path(place)), workloads)
-        budgets = [delta for delta in deltas if delta > 0]
-        figures = measure(case, seeds=seeds, epsilons=epsilons, deltas=budgets, progress=progress)
+        figures = measure(case, replace(runs, deltas=[delta for delta in runs.deltas or () if delta > 0]))
     checked = (
         f"All {len(published.statements)} stated cardinalities of queries whose tables are there reproduce on all rows."
     )
-    return f"{machine(seeds)} {checked}\n\n{figures}"
+    return f"{machine(runs.seeds)} {checked}\n\n{figures}"
 
 
 def published_queries(file: Path, complete: Tables) -> Workload:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from subprocess import run as run_command
 from tempfile import TemporaryDirectory
@@ -29,6 +28,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.data import read_table
+from benchmarks.measure import Runs
 from benchmarks.report import machine
 from benchmarks.tpch_queries import QUERIES
 from benchmarks.tpch_schema import SCHEMA
@@ -39,6 +39,7 @@ from privbench_core.evaluate.statements import Workload
 from privbench_core.schema.spec import Spec
 
 EPSILONS = (0.2, 0.4, 0.8, 1.6, 3.2)
+RUNS = Runs(1, EPSILONS)
 SCALE_FACTOR = 0.1
 _SEED = 0
 
@@ -129,13 +130,7 @@ def _with(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
     return rows.set_column(rows.column_names.index(name), name, values)
 
 
-def run(
-    *,
-    seeds: int = 1,
-    epsilons: Sequence[float] = EPSILONS,
-    deltas: Sequence[float] | None = None,
-    progress: Callable[[str], None] = print,
-) -> str:
+def run(runs: Runs = RUNS) -> str:
     """Measure and return the Markdown text for the README, by default at δ = 1 / line items and in pure DP.
 
     Raises:
@@ -148,13 +143,10 @@ def run(
         folder = Path(place)
         spec = Spec(SCHEMA, str(source), folder / "tpch.yaml", EPSILONS, 1e-9, 20.0, 1e-7, state=folder / "state")
         case = Case.of(spec, lambda *_: {"eight queries": Workload.of(QUERIES.values())})
-        chosen = (1 / case.source["lineitem"].num_rows, 0.0) if deltas is None else deltas
-        figures = measure(
-            case, seeds=seeds, epsilons=epsilons, deltas=chosen, progress=progress, more=relative_errors,
-            synthesizers=SYNTHESIZERS,
-        )  # fmt: skip
+        chosen = runs.at(1 / case.source["lineitem"].num_rows, 0.0)
+        figures = measure(case, chosen, more=relative_errors, synthesizers=SYNTHESIZERS)
         sizes = ", ".join(f"{case.source[name].num_rows:,} {name}" for name in ("orders", "lineitem"))
-    return f"{machine(seeds)} {sizes}.\n\n{figures}"
+    return f"{machine(runs.seeds)} {sizes}.\n\n{figures}"
 
 
 def relative_errors(source: Tables, synthetic: Tables) -> dict[str, float]:

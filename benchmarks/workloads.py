@@ -16,7 +16,7 @@ from time import perf_counter
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.measure import call_in_child
+from benchmarks.measure import Runs, call_in_child
 from benchmarks.report import Row, markdown, medians
 from privbench_core.evaluate.runtime import Protocol, RunTimeResult
 from privbench_core.evaluate.statements import Workload
@@ -24,8 +24,8 @@ from privbench_core.evaluate.workload import WorkloadResult, run_workload
 from privbench_core.publish.bundle import read_bundle, write_bundle
 from privbench_core.report.side_by_side import compare_run_times
 from privbench_core.schema.spec import Spec, dump_spec, load_spec
-from privbench_core.source import open_source
 from privbench_core.source.integrity import check_rows
+from privbench_core.source.opening import open_source
 
 SHUFFLED = "source, columns shuffled"
 SYNTHESIZERS = ("privpetal", "privbench")
@@ -89,37 +89,27 @@ def run_pipeline(spec: str, epsilon: float, delta: float, seed: int, out: str, s
 
 
 def measure(
-    case: Case,
-    *,
-    seeds: int,
-    epsilons: Sequence[float],
-    deltas: Sequence[float],
-    progress: Callable[[str], None],
-    more: MoreFigures | None = None,
-    synthesizers: Sequence[str] = ("privbench",),
+    case: Case, runs: Runs, *, more: MoreFigures | None = None, synthesizers: Sequence[str] = ("privbench",)
 ) -> str:
     """Markdown tables: Q-errors, their parts by joins, run times, and what else the case has to say.
 
     Args:
         case: The database.
-        seeds: Runs per cell.
-        epsilons: Budgets.
-        deltas: 0 is pure differential privacy.
-        progress: Called with a line before each run.
+        runs: What is run, at some δ.
         more: Further figures from the source's and the synthetic tables.
         synthesizers: Their names; PrivPetal is left out at δ = 0, which it has no form for.
     """
     found = _Figures(case, more)
-    for seed in range(seeds):
-        progress(f"{case.spec.schema.name}: {SHUFFLED}, seed {seed}")
+    for seed in range(runs.seeds):
+        runs.progress(f"{case.spec.schema.name}: {SHUFFLED}, seed {seed}")
         with TemporaryDirectory() as folder:
             tables = case.shuffled(seed)
             bundle = write_bundle(Path(folder) / "shuffled", case.spec.schema, tables, {})
             found.add({"method": SHUFFLED, "δ": "-", "ε": "-"}, tables, bundle, {})
-    for delta, epsilon, synthesizer, seed in product(deltas, epsilons, synthesizers, range(seeds)):
+    for (delta, epsilon), synthesizer, seed in product(runs.budgets, synthesizers, range(runs.seeds)):
         if not available(synthesizer, delta):
             continue
-        progress(f"{case.spec.schema.name}: {synthesizer}, epsilon {epsilon:g}, delta {delta:g}, seed {seed}")
+        runs.progress(f"{case.spec.schema.name}: {synthesizer}, epsilon {epsilon:g}, delta {delta:g}, seed {seed}")
         with TemporaryDirectory() as folder:
             given = {"epsilon": epsilon, "delta": delta, "seed": seed, "out": folder, "synthesizer": synthesizer}
             seconds, peak = call_in_child("benchmarks.workloads:run_pipeline", {"spec": str(case.spec.path), **given})

@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 import dagster as dg
 
-from privbench_assets.automation import first_step_condition, next_step_condition
+from privbench_assets.automation import asked, first_step_condition, next_step_condition
 from privbench_assets.checks import check_results, check_specs, refuse_failures
 from privbench_assets.failures import nothing_private
 from privbench_assets.freshness import freshness_policy
@@ -18,7 +18,7 @@ from privbench_assets.metadata import price_in_words, step_metadata
 from privbench_assets.resources import Session, session_key
 from privbench_assets.sources import trail
 from privbench_core.pipeline.receipt import receipt_for
-from privbench_core.pipeline.runner import Release
+from privbench_core.pipeline.runner import Decoded, Release
 from privbench_core.pipeline.standing import WARNING
 from privbench_core.schema.spec import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
@@ -57,7 +57,7 @@ def step_asset(
         with nothing_private(key.to_user_string(), spec.state, context.log.error):
             before = {inputs[name]: value for name, value in given.items()}
             made = _execute(session, epsilon, step.key, before, context.job_def.asset_layer.selected_asset_keys)
-            release = made.release
+            release, content = made.release, made.release.artifact
             priced = plans[epsilon].step(step.key)
             context.log.info(_paid(priced, release))
             if step.kind is StepKind.PUBLISH:
@@ -66,8 +66,8 @@ def step_asset(
                 asset_key=key,
                 value=made,
                 data_version=dg.DataVersion(_version(priced, release)),
-                metadata=step_metadata(session, epsilon, priced, release),
-                check_results=list(check_results(schema, priced, key, release.artifact)),
+                metadata=step_metadata(session, epsilon, priced, release, content),
+                check_results=list(check_results(schema, priced, key, content)),
             )
 
     return dg.multi_asset(
@@ -80,7 +80,7 @@ def step_asset(
                 description=_description(plans, step, schema.name),
                 io_manager_key=identifier(schema.name, IO_MANAGER),
                 code_version=_code_version(next(iter(plans.values())), step),
-                automation_condition=next_step_condition() if step.inputs else first_step_condition(),
+                automation_condition=asked(next_step_condition() if step.inputs else first_step_condition(), plans),
                 group_name=group(schema.name, step.table),
                 owners=spec.owners,
                 freshness_policy=freshness_policy(spec) if step.kind is StepKind.PUBLISH else None,
@@ -119,14 +119,15 @@ def _execute(
     step = runner.plan.step(key)
     sources = trail(session.spec, step, made, runner.snapshot.fingerprint)
     releases = {before: value.release for before, value in made.items()}
-    refuse_failures(step, {before: release.artifact for before, release in releases.items()})
+    refuse_failures(step, Decoded({k: r for k, r in releases.items() if runner.plan.step(k).kind is StepKind.VALIDATE}))
     receipt = None
     if step.kind is StepKind.PUBLISH:
         receipt = receipt_for(session.spec, runner.plan, session.workspace.ledger, runner.run)
+    chosen = {other.key for other in runner.plan.steps if _asset(session, other) in selected}
     if step.reads and not runner.released(step, releases):
-        chosen = {other.key for other in runner.plan.steps if _asset(session, other) in selected}
         session.require(epsilon, chosen, _made_before(session, epsilon, chosen))
     release = runner.execute(step, releases, receipt)
+    session.done(epsilon, step.key, chosen)
     return Made(release, sources, {"/".join(before): value.digest for before, value in releases.items()})
 
 

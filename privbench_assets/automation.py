@@ -1,4 +1,4 @@
-"""Automation: when a step runs by itself. Small conditions, each with its reason; the sensor that evaluates them.
+"""Automation: when a step runs by itself. Small conditions, each with its reason.
 
 A change of the source travels: the profile sees another fingerprint, every step behind it sees that the one before is
 about to run, so one tick requests the whole affected line, in one run per ε. Whoever is done stays quiet, because
@@ -8,13 +8,13 @@ spend budget.
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
 
-from privbench_assets.keys import identifier, step_key
-from privbench_core.schema.spec import Spec
+from privbench_assets.stopping import LIMIT, stopping
+from privbench_core.synthesizers.contract import Plan
 
 Condition = dg.AutomationCondition
 _REQUESTED = "dagster/from_automation_condition"  # how Dagster marks the runs that conditions ask for
@@ -103,22 +103,11 @@ def status_condition() -> dg.AutomationCondition[Any]:
     return until_requested(content_changed()) & ~Condition.in_progress()
 
 
-def automation_sensor(spec: Spec) -> dg.AutomationConditionSensorDefinition:
-    """Evaluates the conditions of one database. Off until somebody turns it on, because a refresh spends budget.
+def asked(condition: dg.AutomationCondition[Any], plans: Mapping[str, Plan]) -> dg.AutomationCondition[Any]:
+    """The same condition, made to stop early where a database has few enough steps for that."""
+    return stopping(condition) if few_conditions(plans) else condition
 
-    The sources are part of its selection: conditions can see the versions of what is evaluated only.
-    """
-    name = spec.schema.name
-    with warnings.catch_warnings():  # the parameter is called a beta feature
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        everything = dg.AssetSelection.key_prefixes(step_key(name, ()).path, include_sources=True)
-    return dg.AutomationConditionSensorDefinition(
-        f"{identifier(name)}_refresh_on_change",
-        target=everything,
-        description=(
-            f"Refreshes the benchmark of {name} when an observation of the source shows a change, at every ε that it"
-            " was made at before. Each refresh costs lifetime budget. Turn on the schedule that observes, too."
-        ),
-        default_status=dg.DefaultSensorStatus.STOPPED,
-        emit_backfills=False,
-    )
+
+def few_conditions(plans: Mapping[str, Plan]) -> bool:
+    """Whether the steps, and the status, are within what Dagster evaluates where the code is loaded."""
+    return all(len(plan.steps) + 1 <= LIMIT for plan in plans.values())

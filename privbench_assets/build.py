@@ -9,13 +9,13 @@ from typing import Any
 import dagster as dg
 
 from privbench_assets.assets import IO_MANAGER, step_asset
-from privbench_assets.automation import automation_sensor
 from privbench_assets.evaluation import report_asset
 from privbench_assets.io_managers import release_io_manager
 from privbench_assets.jobs import observe_job, observe_schedule, refresh_job, refresh_schedule
 from privbench_assets.keys import identifier
 from privbench_assets.partitions import epsilon_name, epsilon_partitions
 from privbench_assets.resources import session_key, session_resource
+from privbench_assets.sensor import automation_sensor
 from privbench_assets.sources import first_looks, source_assets
 from privbench_assets.status import benchmark_status
 from privbench_core.errors import InternalError
@@ -53,7 +53,7 @@ def build_defs(spec: Spec | Path, *, resource_overrides: Mapping[str, Any] | Non
         assets=[sources, *steps, status, report_asset(spec, plans, partitions)],
         jobs=[refresh, observe],
         schedules=[refresh_schedule(spec, refresh), observe_schedule(spec, observe)],
-        sensors=[automation_sensor(spec)],
+        sensors=[automation_sensor(spec, plans)],
         resources={**own, **(resource_overrides or {})},
         executor=dg.in_process_executor,
     )

@@ -85,7 +85,8 @@ def broken_specs(broken: Iterable[tuple[Path, str]]) -> list[dg.AssetSpec]:
             [name, "broken_spec"],
             description=(
                 f"This spec cannot be used, so its database is missing here; the others are not affected. Mend"
-                f" `{path}`, then click Reload definitions.\n\n```\n{problem}\n```"
+                f" `{path}`, then click Reload definitions (the arrows beside the code location)."
+                f"\n\n```\n{problem}\n```"
             ),
             group_name="broken_specs",
             kinds={"yaml"},

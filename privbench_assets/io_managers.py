@@ -20,7 +20,6 @@ from privbench_assets.resources import Session
 from privbench_core.errors import ReleaseError
 from privbench_core.pipeline.runner import Release
 from privbench_core.pipeline.workspace import ReleaseStore
-from privbench_core.synthesizers.artifact import Artifact
 
 FOLDER = "assets"
 
@@ -100,12 +99,12 @@ def load_made(path: Path, releases: ReleaseStore, asset: str) -> Made:
     manifest = read_manifest(path)
     if manifest is None:
         raise ReleaseError(f"{asset}: not made yet at this ε; materialise it first")
-    stored = releases.get(manifest.release, manifest.digest)
+    stored = releases.get(manifest.release, {manifest.digest})
     if stored is None:
         raise ReleaseError(
             f"{asset}: its release is gone from the state folder; restore it, or materialise the asset again"
         )
-    release = Release(manifest.release, manifest.digest, Artifact.from_bytes(stored), None, reused=True)
+    release = Release(manifest.release, manifest.digest, stored, None, reused=True)
     return Made(release, manifest.sources, manifest.inputs)
 
 

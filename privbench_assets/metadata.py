@@ -16,19 +16,20 @@ from privbench_core.pipeline.runner import Release
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.schema.model.columns import Column
 from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepKind
 
 SYMBOL = {Measure.PURE: "ε", Measure.ZCDP: "ρ"}
 
 
-def step_metadata(session: Session, epsilon: str, step: Step, release: Release) -> dict[str, Any]:
-    """All that is shown about one step at one ε."""
+def step_metadata(session: Session, epsilon: str, step: Step, release: Release, made: Artifact) -> dict[str, Any]:
+    """All that is shown about one step at one ε; ``made`` is what the release holds."""
     shown = {
         "ε": float(epsilon),
         **_payment(session.plans[epsilon], step, release),
         **_ledger(session),
-        **_rows(session.spec.schema, step, release),
-        **_summary(step, release.artifact.data.get("summary", {})),
+        **_rows(session.spec.schema, step, made),
+        **_summary(step, made.data.get("summary", {})),
     }
     return {**shown, **_bundle(session, epsilon)} if step.kind is StepKind.PUBLISH else shown
 
@@ -66,8 +67,8 @@ def _ledger(session: Session) -> dict[str, Any]:
     return {"lifetime ε spent": round(float(balance.spent), 6), "lifetime ε left": round(float(balance.left), 6)}
 
 
-def _rows(schema: Schema, step: Step, release: Release) -> dict[str, Any]:
-    rows = release.artifact.table
+def _rows(schema: Schema, step: Step, made: Artifact) -> dict[str, Any]:
+    rows = made.table
     if step.kind is not StepKind.SAMPLE or rows is None or step.table not in schema.by_name:
         return {}
     table = schema.table(step.table)

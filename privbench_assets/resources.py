@@ -43,6 +43,7 @@ class Session:
         self.scale = scale
         self._runners: dict[str, Runner] = {}
         self._affordable: set[str] = set()
+        self._done: dict[str, set[Key]] = {}
 
     @cached_property
     def workspace(self) -> Workspace:
@@ -74,6 +75,21 @@ class Session:
         if epsilon not in self._affordable:
             self.runner(epsilon).require(f"this refresh at ε={epsilon}", steps, made)
             self._affordable.add(epsilon)
+
+    def done(self, epsilon: str, step: Key, steps: Collection[Key]) -> None:
+        """Note that a step is done; after the last one that may look at private rows, let go of them.
+
+        Args:
+            epsilon: The partition.
+            step: The step.
+            steps: Those that the run consists of.
+        """
+        finished = self._done.setdefault(epsilon, set())
+        finished.add(step)
+        if not any(
+            other.reads and other.key in steps and other.key not in finished for other in self.plans[epsilon].steps
+        ):
+            self.runner(epsilon).snapshot.forget()
 
     def standing(self) -> Standing:
         """Where the account of the cohort stands, and how many more refreshes of all ε it can pay for."""

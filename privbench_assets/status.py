@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 
 from privbench_assets import plots
-from privbench_assets.automation import status_condition
+from privbench_assets.automation import asked, status_condition
 from privbench_assets.failures import nothing_private
 from privbench_assets.io_managers import Manifest, manifest_path, read_manifest
 from privbench_assets.keys import group, source_key, status_key, step_key
@@ -64,7 +64,7 @@ def benchmark_status(spec: Spec, plans: Mapping[str, Plan]) -> dg.AssetsDefiniti
                 ),
             )
         ],
-        automation_condition=status_condition(),
+        automation_condition=asked(status_condition(), plans),
         required_resource_keys={resource},
         description=(
             f"How far every table of {name} is at every ε, what was spent and what is left. The ε add up: whoever holds"

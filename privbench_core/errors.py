@@ -9,6 +9,7 @@
     │   └── UnsupportedBudgetError  the mechanism has no form for this budget (say, no pure form)
     ├── LedgerError             the ledger cannot be read or written, so nothing may be looked at
     ├── ReleaseError            a stored artifact is missing or corrupt
+    ├── BusyError               another process has been at work on the same thing for too long
     ├── PublishError            the bundle could not be written or loaded
     ├── ValidationError         the synthetic data breaks an expectation
     └── InternalError           our bug, never the user's

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import socket
 from collections.abc import Iterator
@@ -17,7 +18,9 @@ LONGEST_WAIT = 3600.0  # seconds
 VARIABLE = "PRIVBENCH_LONGEST_WAIT"
 """Environment variable: how many seconds are waited for another process, instead of an hour."""
 
+_LOG = logging.getLogger(__name__)
 _NAP = 0.05  # seconds
+_SILENCE = 5.0  # seconds of waiting, until somebody who watches is told why nothing happens
 
 
 @contextmanager
@@ -65,12 +68,14 @@ def longest_wait() -> float:
     try:
         return float(wanted or LONGEST_WAIT)
     except ValueError:
-        raise SpecError(f"{VARIABLE}: {wanted!r} is not a number of seconds") from None
+        raise SpecError(
+            f"{VARIABLE}: {wanted!r} is not a number of seconds; write one, or unset it for an hour"
+        ) from None
 
 
 def _wait(path: Path, what: str, seconds: float) -> TextIO:
-    """The lock's file, locked."""
-    patience = monotonic() + seconds
+    """The lock's file, locked. What it says after a while is for whoever wonders, and holds nothing private."""
+    start, silent = monotonic(), True
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):  # the one before has just cleared the folder
@@ -79,7 +84,11 @@ def _wait(path: Path, what: str, seconds: float) -> TextIO:
                 return file
             with file:
                 holder = _told(file)
-            if monotonic() > patience:
+            waited = monotonic() - start
+            if silent and waited > _SILENCE:
+                silent = False
+                _LOG.warning("%s: waiting for %s, which is at work on it; for at most %g s", what, holder, seconds)
+            if waited > seconds:
                 raise BusyError(
                     f"{what}: {holder} has been at work on it for more than {seconds:g} s, which is how long is waited."
                     f" Nothing was spent here. If it hangs, end it; then run again. {VARIABLE} sets the wait in seconds"

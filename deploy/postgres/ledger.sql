@@ -1,5 +1,5 @@
 -- The ledger's tables, to be run once by a role that owns them and that privbench does not log in as:
---     psql -d ledger -U ledger_owner -f ledger.sql
+--     sudo -u postgres psql -d ledger -v ON_ERROR_STOP=1 -c 'set role ledger_owner' -f - < ledger.sql
 -- privbench's own role, here privbench, may then add rows and read them, and nothing else.
 begin;
 create table ledger_layout(version integer not null, at text not null);

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from itertools import groupby
 from operator import add
 from pathlib import Path
 
 from privbench_core.commands.lifetime import cohort_as_data, refreshes_as_data, standing_of
-from privbench_core.commands.plan import budget_in_words, tell_refreshes, unit_in_words
+from privbench_core.commands.plan import budget_in_words, tell_neighbours, tell_refreshes, unit_in_words
 from privbench_core.commands.terminal import finite, print_json, say, show
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Measure, Price, zero
@@ -49,6 +49,7 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
             "database": spec.schema.name,
             "unit": unit_in_words(spec),
             "cohort": cohort_as_data(spec, account),
+            "other_databases": [asdict(other) for other in account.neighbours],
             "lifetime": {"epsilon": life.epsilon, "delta": life.delta},
             "spent": finite(balance.spent),
             "left": balance.left,
@@ -72,6 +73,7 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
     if not account.entries:
         say(f"{_title(spec)}: nothing is spent; the lifetime budget is {budget_in_words(life)}.")
         tell_refreshes(spec, account)
+        tell_neighbours(spec, account)
         return
     rows = [
         [
@@ -95,6 +97,7 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
     rho = f" (ρ={balance.rho_left:.4g})" if life.delta else ""
     say(f"Left:     ε={balance.left:.4g}{rho}")
     tell_refreshes(spec, account)
+    tell_neighbours(spec, account)
 
 
 def _title(spec: Spec) -> str:

@@ -54,6 +54,8 @@ def show_plans(path: Path, epsilon: float | None, *, as_json: bool) -> None:
     of_cohort = f" of cohort {spec.cohort}" if spec.cohort else ""
     say(f"Lifetime budget{of_cohort}: {budget_in_words(life)}, of which ε={spent:.4g} is spent. No row was read.")
     tell_refreshes(spec, account)
+    if not account.entries:  # before the first release a new name is put back at no cost
+        tell_neighbours(spec, account)
     say("Steps that were released before, from the same rows, are not paid for again.")
     if inside:
         say(f"Keys that stay inside of one unit; rows that break this are not looked at: {', '.join(inside)}")
@@ -70,6 +72,12 @@ def tell_refreshes(spec: Spec, account: Standing) -> None:
     if spec.refresh is not None:
         say(f"Refresh policy: {spec.refresh.in_words()}")
     for line in (*account.in_words(), *account.others_in_words()):
+        say(line)
+
+
+def tell_neighbours(spec: Spec, account: Standing) -> None:
+    """Print which other databases have accounts in the same ledger."""
+    for line in account.neighbours_in_words(spec.schema.name):
         say(line)
 
 

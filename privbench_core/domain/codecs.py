@@ -6,7 +6,6 @@ has paid for one: on the public grid of `LearnedMagnitude` for ranges, by a stab
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from privbench_core.domain.codec import Codec
@@ -22,31 +21,15 @@ from privbench_core.domain.patterns import PatternCodec, pattern_codec
 from privbench_core.errors import InternalError, ReleaseError
 from privbench_core.schema.model.columns import Column, ColumnType, Learn, Pattern, Range, Values
 
-__all__ = [
-    "IntervalCodec",
-    "LearnedMagnitude",
-    "LengthCodec",
-    "ListCodec",
-    "PatternCodec",
-    "UuidCodec",
-    "codec_for",
-    "codec_from_dict",
-    "interval_codec",
-    "length_codec",
-    "list_codec",
-    "pattern_codec",
-    "uuid_codec",
-]
-
-_READERS: dict[str, Callable[[dict[str, Any]], Codec]] = {
-    "interval": IntervalCodec.from_dict,
-    "cuts": CutCodec.from_dict,
-    "list": ListCodec.from_dict,
-    "length": LengthCodec.from_dict,
-    "magnitude": LearnedMagnitude.from_dict,
-    "group size": GroupSizeCodec.from_dict,
-    "uuid": UuidCodec.from_dict,
-    "pattern": PatternCodec.from_dict,
+_KINDS: dict[str, type[Any]] = {
+    "interval": IntervalCodec,
+    "cuts": CutCodec,
+    "list": ListCodec,
+    "length": LengthCodec,
+    "magnitude": LearnedMagnitude,
+    "group size": GroupSizeCodec,
+    "uuid": UuidCodec,
+    "pattern": PatternCodec,
 }
 
 
@@ -88,9 +71,15 @@ def codec_from_dict(description: dict[str, Any]) -> Codec:
     >>> codec_from_dict(codec.to_dict()) == codec
     True
     """
-    reader = _READERS.get(description.get("codec", ""))
-    if reader is None:
+    kind = _KINDS.get(description.get("codec", ""))
+    if kind is None:
         raise ReleaseError(
-            f"a stored codec is of kind {description.get('codec')!r}; known: {', '.join(sorted(_READERS))}"
+            f"a stored codec is of kind {description.get('codec')!r}; known: {', '.join(sorted(_KINDS))}"
         )
-    return reader(description)
+    codec: Codec = kind.from_dict(description)
+    return codec
+
+
+def is_known(codec: Codec) -> bool:
+    """Whether a codec is exactly of a kind from here, no subclass: each of these looks at one value at a time."""
+    return type(codec) in _KINDS.values()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,11 @@ class Coder:
         """Number of codes."""
         return self.codec.size if self.binning is None else self.binning.size
 
+    @property
+    def ordered(self) -> int:
+        """How many leading codes are intervals, in order; 0 for lists of values."""
+        return self.codec.ordered if self.binning is None else self.binning.ordered
+
     def encode(self, values: pa.ChunkedArray) -> Codes:
         """Codes of ``values``, shape (n,)."""
         cells = self.codec.encode(values)
@@ -42,9 +48,23 @@ class Coder:
         """Codes of plain integers that never were a column (group sizes, row positions)."""
         return self.encode(pa.chunked_array([pa.array(numbers)]))
 
+    @property
+    def shares(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The code of each cell, and its share of the rows of that code."""
+        if self.binning is None:
+            return np.arange(self.codec.size), np.ones(self.codec.size)
+        return np.array(self.binning.code_of), np.array(self.binning.weights)
+
     def decode(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
         """Values for ``codes``: cells by their released weights, uniform inside a cell."""
-        cells = codes if self.binning is None else self.binning.expand(codes, rng)
+        return self.values(self.cells(codes, rng), rng)
+
+    def cells(self, codes: Codes, rng: np.random.Generator) -> Codes:
+        """Cells for ``codes``, by their released weights."""
+        return codes if self.binning is None else self.binning.expand(codes, rng)
+
+    def values(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
+        """Values for ``cells``, uniform inside each."""
         blocks = [cells[start : start + _BLOCK] for start in range(0, max(len(cells), 1), _BLOCK)]
         return pa.concat_arrays([self.codec.decode(block.astype(np.int32), rng) for block in blocks])
 
@@ -57,3 +77,8 @@ class Coder:
         """The inverse of `to_dict`."""
         binning = description["binning"]
         return cls(codec_from_dict(description["codec"]), None if binning is None else Binning.from_dict(binning))
+
+
+def ordered_codes(coders: Mapping[str, Coder]) -> dict[str, int]:
+    """Columns with ordered codes -> how many of their leading codes are intervals, in order."""
+    return {name: coder.ordered for name, coder in coders.items() if coder.ordered}

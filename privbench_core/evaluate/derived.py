@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.domain.dealing import group_counts
 from privbench_core.domain.lengths import length_limit
 from privbench_core.evaluate.joins import NO_PARENT, parent_rows, unit_rows
 from privbench_core.schema.model.columns import Column, ColumnType, Pattern
@@ -24,7 +25,9 @@ from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.source.arrow_types import arrow_type
 
+BETWEEN, IN_SET, LENGTHS = "between", "in set", "lengths"
 _LENGTHS = frozenset({ColumnType.TEXT, ColumnType.JSON})
+_BLOCK = 1 << 20  # rows looked at together
 
 
 def integrity_frame(
@@ -46,12 +49,78 @@ def integrity_frame(
     """
     rows = tables[table.name]
     frame = _frame(rows if wanted is None else rows.select([name for name in rows.column_names if name in wanted]))
-    derived: dict[str, Any] = {}
     compared = table.key_columns.union(*table.unique)
     for column in table.columns:
-        fits = column.name in rows.column_names and _fits(rows.schema.field(column.name).type, arrow_type(column))
-        if fits and column.name in frame and column.type in _LENGTHS and column.name not in compared:
+        opaque = column.type in _LENGTHS and column.name not in compared
+        if opaque and column.name in frame and _has_its_type(column, rows):
             frame[column.name] = _of_same_length(rows[column.name])
+    shown = _derived(schema, table, tables, wanted)
+    # All at once: pandas copies the frame for each column that is added alone.
+    return pd.concat([frame, pd.DataFrame(shown, index=pd.RangeIndex(rows.num_rows))], axis=1)
+
+
+def witness_frame(
+    schema: Schema, table: Table, tables: Mapping[str, pa.Table], asked: Mapping[str, Collection[str]]
+) -> pd.DataFrame:
+    """A few values of each column, so chosen that what is asked of the column holds for all its values if for these.
+
+    Its rows are none of the table's: each column has witnesses of its own, the last one repeated to make them equally
+    many. NULL is among them where the column has one. Columns of another type than they should have are left out.
+
+    Args:
+        schema: The database.
+        table: The table.
+        tables: As for `integrity_frame`.
+        asked: Per column of `integrity_frame`, what its values have to be: any of `BETWEEN`, `IN_SET` and `LENGTHS`.
+    """
+    rows = tables[table.name]
+    sound = [column.name for column in table.columns if column.name in asked and _has_its_type(column, rows)]
+    columns = {name: rows[name].cast(_comparable(rows[name].type)) for name in sound}
+    for name, values in _derived(schema, table, tables, asked).items():
+        columns[name] = pa.chunked_array([pa.array(values if np.ndim(values) else [values] * min(1, rows.num_rows))])
+    found = {name: _witnesses(values, asked[name]) for name, values in columns.items()}
+    longest = max((len(values) for values in found.values()), default=0)
+    each = np.arange(longest)
+    padded = {name: values.take(pa.array(np.minimum(each, len(values) - 1))) for name, values in found.items()}
+    return _frame(pa.table(padded))
+
+
+def row_hashes(rows: pa.Table, number: int) -> NDArray[np.unsignedinteger[Any]]:
+    """A number below ``number`` for each row, the same for rows that are equal in all columns; shape (rows,)."""
+    hashes = np.empty(rows.num_rows, np.min_scalar_type(number))
+    for start in range(0, rows.num_rows, _BLOCK):
+        block = _frame(rows.slice(start, _BLOCK))
+        hashes[start : start + _BLOCK] = pd.util.hash_pandas_object(block, index=False).to_numpy() % number
+    return hashes
+
+
+def _witnesses(values: pa.ChunkedArray, asked: Collection[str]) -> pa.Array:
+    missing = values.is_null(nan_is_null=True)
+    found = [
+        values.slice(pc.index(missing, flag).as_py(), 1)
+        for flag in (True, False)
+        if pc.any(pc.equal(missing, flag)).as_py()
+    ]
+    if IN_SET in asked:
+        found.append(pc.unique(values))
+    if BETWEEN in asked:
+        ends = pc.min_max(values)
+        found.append(pa.array([ends["min"].as_py(), ends["max"].as_py()], values.type))
+    if LENGTHS in asked:
+        lengths = pc.unique(pc.utf8_length(values)).drop_null()
+        found.append(pa.array(["x" * length for length in lengths.to_pylist()], values.type))
+    chunks = [chunk for part in found for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
+    return pa.concat_arrays(chunks) if len(values) else values.combine_chunks()
+
+
+def _derived(
+    schema: Schema, table: Table, tables: Mapping[str, pa.Table], wanted: Collection[str] | None
+) -> dict[str, Any]:
+    """The derived columns among ``wanted`` (None for all): a value for each row, or one for all."""
+    rows = tables[table.name]
+    derived: dict[str, Any] = {}
+    for column in table.columns:
+        fits = _has_its_type(column, rows)
         derived[type_column(column)] = fits
         form = form_column(column)
         if has_form(column) and not table.public and (wanted is None or form in wanted):
@@ -61,9 +130,11 @@ def integrity_frame(
         # Without its columns the type expectation already fails, and the one on the reference will too.
         if set(key.columns) <= set(rows.column_names) and (wanted is None or not names.isdisjoint(wanted)):
             derived |= _references(schema, key, tables)
-    shown = {name: values for name, values in derived.items() if wanted is None or name in wanted}
-    # All at once: pandas copies the frame for each column that is added alone.
-    return pd.concat([frame, pd.DataFrame(shown, index=pd.RangeIndex(rows.num_rows))], axis=1)
+    return {name: values for name, values in derived.items() if wanted is None or name in wanted}
+
+
+def _has_its_type(column: Column, rows: pa.Table) -> bool:
+    return column.name in rows.column_names and _fits(rows.schema.field(column.name).type, arrow_type(column))
 
 
 def _of_same_length(texts: pa.ChunkedArray) -> NDArray[np.object_]:
@@ -82,10 +153,10 @@ def _references(schema: Schema, key: ForeignKey, tables: Mapping[str, pa.Table])
     if key.optional:
         for name in key.columns:
             missing |= np.asarray(rows[name].is_null(nan_is_null=True))
-    siblings = np.bincount(parents[parents != NO_PARENT], minlength=parent.num_rows + 1)
+    siblings = group_counts(parents, parent.num_rows + 1)  # the last entry is that of `NO_PARENT`: none
     derived = {
         reference_column(key): (parents != NO_PARENT) | missing,
-        siblings_column(key): np.where(parents == NO_PARENT, 0, siblings[parents]),
+        siblings_column(key): siblings[parents],
     }
     if key.same_unit:
         mine, theirs = unit_rows(schema, key.child, tables), unit_rows(schema, key.parent, tables)
@@ -161,10 +232,17 @@ def _formed(column: Column, values: pa.ChunkedArray) -> NDArray[np.bool_]:
     if column.type is ColumnType.UUID:
         right = pc.match_substring_regex(values, r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
         return np.asarray(right.fill_null(fill_value=True))
-    if column.type is ColumnType.JSON:
-        return np.array([text is None or _is_json(text) for text in values.to_pylist()], bool)
     pattern = re.compile(column.domain.regex or "" if isinstance(column.domain, Pattern) else "")
-    return np.array([text is None or pattern.fullmatch(text) is not None for text in values.to_pylist()], bool)
+    formed = np.ones(len(values), bool)
+    for start in range(0, len(values), _BLOCK):
+        texts = values.slice(start, _BLOCK).combine_chunks().dictionary_encode()
+        right = [
+            _is_json(text) if column.type is ColumnType.JSON else pattern.fullmatch(text) is not None
+            for text in texts.dictionary.to_pylist()
+        ]
+        # -1, NULL, takes the last entry
+        formed[start : start + _BLOCK] = np.array([*right, True], bool)[texts.indices.fill_null(-1).to_numpy()]
+    return formed
 
 
 def _is_json(text: str) -> bool:

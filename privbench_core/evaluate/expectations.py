@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from types import ModuleType
@@ -23,13 +23,18 @@ import pyarrow as pa
 from privbench_core.domain.grid import Grid
 from privbench_core.domain.lengths import length_limit
 from privbench_core.evaluate.derived import (
+    BETWEEN,
+    IN_SET,
+    LENGTHS,
     form_column,
     has_form,
     integrity_frame,
     reference_column,
+    row_hashes,
     siblings_column,
     type_column,
     unit_column,
+    witness_frame,
 )
 from privbench_core.schema.model.columns import Column, ColumnType, Range, Scalar, Values
 from privbench_core.schema.model.tables import Schema, Table
@@ -39,6 +44,13 @@ if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
 
 _CELLS = 12_000_000
+# What looks at the values of a column one by one, and which of them stand for all; NULL always does.
+_ONE_BY_ONE = {
+    "expect_column_values_to_not_be_null": None,
+    "expect_column_values_to_be_between": BETWEEN,
+    "expect_column_values_to_be_in_set": IN_SET,
+    "expect_column_value_lengths_to_be_between": LENGTHS,
+}
 
 
 @dataclass(frozen=True)
@@ -73,18 +85,69 @@ def check_table(
     suite = integrity_suite(table)
     needed = [frozenset(_columns(expectation)) for expectation in suite]
     width = max(1, cells // max(1, tables[table.name].num_rows))
-    results: dict[int, ExpectationResult] = {}
+    results = _hold_for_witnesses(schema, table, tables, suite)
     # Those of the same columns come one after the other.
-    waiting = sorted(range(len(suite)), key=lambda place: sorted(needed[place]))
+    waiting = sorted((place for place in range(len(suite)) if place not in results), key=lambda p: sorted(needed[p]))
     while waiting:
         columns, part = needed[waiting[0]], waiting[:1]
         while len(part) < len(waiting) and len(columns | needed[waiting[len(part)]]) <= width:
             columns |= needed[waiting[len(part)]]
             part.append(waiting[len(part)])
-        frame = integrity_frame(schema, table, tables, columns)
-        results |= zip(part, run_suite(table.name, frame, [suite[place] for place in part]), strict=True)
+        judged = _judge(schema, table, tables, columns, [suite[place] for place in part], cells)
+        results |= zip(part, judged, strict=True)
         waiting = waiting[len(part) :]
     return [results[place] for place in range(len(suite))]
+
+
+def _hold_for_witnesses(
+    schema: Schema, table: Table, tables: Mapping[str, pa.Table], suite: Sequence[Expectation]
+) -> dict[int, ExpectationResult]:
+    """Results by place in the suite of what can be seen to hold from a few values of each column.
+
+    Whatever looks at values one by one holds for all if it holds for each of them: looking at millions of values that
+    way takes minutes, and a frame with all of them gigabytes. What fails has still to be counted.
+    """
+    places = [place for place, expectation in enumerate(suite) if expectation.configuration.type in _ONE_BY_ONE]
+    asked: dict[str, set[str]] = {}
+    for place in places:
+        kind = _ONE_BY_ONE[suite[place].configuration.type]
+        asked.setdefault(_columns(suite[place])[0], set()).update([kind] if kind else [])
+    frame = witness_frame(schema, table, tables, asked)
+    found = run_suite(table.name, frame, [suite[place] for place in places])
+    return {place: result for place, result in zip(places, found, strict=True) if result.success}
+
+
+def _judge(
+    schema: Schema,
+    table: Table,
+    tables: Mapping[str, pa.Table],
+    columns: frozenset[str],
+    suite: Sequence[Expectation],
+    cells: int,
+) -> list[ExpectationResult]:
+    """Results of ``suite``, whose expectations are all about ``columns``, or some of these if they have few ``cells``.
+
+    Too many cells of the table's own columns stand in frames of some of the rows at a time: equal rows together, so
+    that what holds of each part holds of the whole, uniqueness included.
+    """
+    rows = tables[table.name]
+    number = -(-rows.num_rows * len(columns) // cells)
+    if number <= 1 or not columns <= set(rows.column_names):
+        return run_suite(table.name, integrity_frame(schema, table, tables, columns), suite)
+    compared = rows.select(sorted(columns))
+    part_of = row_hashes(compared, number)
+    found = []
+    for part in range(number):
+        here = {**tables, table.name: compared.filter(pa.array(part_of == part))}
+        found.append(run_suite(table.name, integrity_frame(schema, table, here, columns), suite))
+    return [_together(results) for results in zip(*found, strict=True)]
+
+
+def _together(results: Sequence[ExpectationResult]) -> ExpectationResult:
+    """The result of one expectation on all rows, from those on their parts."""
+    counts = [result.unexpected_count for result in results if result.unexpected_count is not None]
+    success = all(result.success for result in results)
+    return replace(results[0], success=success, unexpected_count=sum(counts) if counts else None)
 
 
 def integrity_suite(table: Table) -> list[Expectation]:

@@ -14,6 +14,7 @@ from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.counts.units import unit_numbers
@@ -133,6 +134,15 @@ def parent_rows(parent: pa.Table, child: pa.Table, key: ForeignKey) -> NDArray[n
     Returns:
         Row positions, shape (child rows,).
     """
+    if len(key.columns) == 1:
+        known = parent[key.parent_columns[0]].combine_chunks()
+        found = pc.index_in(child[key.columns[0]].cast(known.type), value_set=known, skip_nulls=True)
+        parents = np.full(child.num_rows, NO_PARENT, np.int64)
+        start = 0
+        for chunk in found.chunks:
+            parents[start : start + len(chunk)] = chunk.fill_null(NO_PARENT)
+            start += len(chunk)
+        return parents
     rows = parent.num_rows + child.num_rows
     index = np.zeros(rows, np.int64)
     has_key = np.ones(rows, bool)

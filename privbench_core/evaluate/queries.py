@@ -71,7 +71,9 @@ def load_sam_workload(path: Path, columns: Sequence[str]) -> tuple[tuple[Query, 
         )
         cardinalities = np.array([int(c) for c in content["card_list"]], np.int64)
     except (OSError, UnicodeDecodeError, KeyError, IndexError, TypeError, ValueError) as error:
-        raise SourceError(f"{path.name}: not a workload for these {len(columns)} columns ({error})") from error
+        raise SourceError(
+            f"{path.name}: not a workload for these {len(columns)} columns ({error}); correct the file, or give SQL"
+        ) from error
     if len(queries) != len(cardinalities):
         raise SourceError(f"{path.name}: {len(queries)} queries but {len(cardinalities)} cardinalities; give one each")
     return queries, cardinalities
@@ -150,7 +152,7 @@ class _Distinct:
 
 def _distinct(table: pa.Table, column: str) -> _Distinct:
     if column not in table.column_names:
-        raise SourceError(f"{column}: a query names this column, but the table has no such column")
+        raise SourceError(f"{column}: a query names this column, but the table has no such column; correct the query")
     encoded = table[column].combine_chunks()
     encoded = encoded if pa.types.is_dictionary(encoded.type) else encoded.dictionary_encode()
     return _Distinct(encoded.dictionary, encoded.indices.fill_null(len(encoded.dictionary)).to_numpy().astype(np.int64))

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.domain.binning import merge_cells
-from privbench_core.domain.coder import Coder
+from privbench_core.domain.coder import Coder, ordered_codes
 from privbench_core.domain.group_sizes import GroupSizeCodec
 from privbench_core.domain.simplex import onto_simplex
 from privbench_core.linking.presence import present_or_not
@@ -161,9 +161,8 @@ def _counts(
     counts = onto_simplex(noisy, one_way.total)
     features: dict[str, tuple[Feature, Coder]] = {name: (Own(name), coder) for name, coder in coders.items()}
     view = door.view(ViewSpec(key.parent, {**features, CHILDREN: (Children(key), sizes)}), "fanout by parent")
-    joints = fit.pairs.fit_pairs(
-        view, {**clean, CHILDREN: counts}, [(name, CHILDREN) for name in coders], price.share(1 - share)
-    )
+    pairs, ordered = [(name, CHILDREN) for name in coders], ordered_codes({**coders, CHILDREN: sizes})
+    joints = fit.pairs.fit_pairs(view, {**clean, CHILDREN: counts}, pairs, price.share(1 - share), ordered)
     return sizes, counts / counts.sum(), {name: joint for (name, _), joint in joints.items()}
 
 
@@ -195,7 +194,8 @@ def _ties(
         regions = _region_ties(view, model, {name: clean[name] for name in context}, price.share(fit.region_share))
         price = price.share(1 - fit.region_share)
     candidates = [(name, column) for name in context for column in own]
-    return {**regions, **fit.pairs.fit_pairs(view, clean, candidates, price)}
+    ordered = ordered_codes({name: coder for name, (_, coder) in (*context.items(), *own.items())})
+    return {**regions, **fit.pairs.fit_pairs(view, clean, candidates, price, ordered)}
 
 
 def _region_ties(view: Curator, model: Sum, context: Mapping[str, Array], price: Price) -> dict[tuple[str, str], Array]:

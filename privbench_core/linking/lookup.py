@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.domain.codec import Codes
-from privbench_core.domain.codecs import interval_codec
-from privbench_core.domain.coder import Coder
+from privbench_core.domain.coder import Coder, ordered_codes
+from privbench_core.domain.intervals import interval_codec
 from privbench_core.domain.simplex import onto_simplex
 from privbench_core.linking.choice import Choice, Level, pick_parents
 from privbench_core.linking.presence import present_or_not
@@ -174,6 +174,9 @@ def fit_lookup(
         possible = onto_simplex(noisy.values[0][:rows], total)
         clean[_POSITION] = np.append(possible, np.zeros(len(clean[_POSITION]) - rows))
     candidates = [(target, column) for target in features for column in own]
-    ties = fit.fit_pairs(view, {**clean, **one_way.clean()}, candidates, price.share(1 - share)) if own else {}
+    # Neighbours in a public table have nothing to do with each other: its positions are a list.
+    ordered = ordered_codes({**{name: coder for name, coder in targets.items() if name != _POSITION}, **coders})
+    counts = {**clean, **one_way.clean()}
+    ties = fit.fit_pairs(view, counts, candidates, price.share(1 - share), ordered) if own else {}
     marginals = {name: counts / total for name, counts in clean.items()}
     return Lookup(targets, marginals, ties, by_position=isinstance(parent, int))

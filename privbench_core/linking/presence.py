@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from privbench_core.domain.binning import Binning
-from privbench_core.domain.codecs import interval_codec
 from privbench_core.domain.coder import Coder
+from privbench_core.domain.intervals import interval_codec
 from privbench_core.schema.model.columns import Column, ColumnType
 
 

@@ -21,12 +21,14 @@ def fit_margins(joint: Array, margins: Sequence[tuple[tuple[int, ...], Array]], 
         rounds: Sweeps over all margins.
     """
     fitted = joint.copy()
+    kept = [tuple(size if axis in axes else 1 for axis, size in enumerate(joint.shape)) for axes, _ in margins]
+    summed = [tuple(axis for axis in range(joint.ndim) if axis not in axes) for axes, _ in margins]
+    targets = [np.asarray(target, dtype=float).reshape(shape) for (_, target), shape in zip(margins, kept, strict=True)]
     for _ in range(rounds):
-        for axes, target in margins:
-            others = tuple(axis for axis in range(fitted.ndim) if axis not in axes)
-            current = fitted.sum(axis=others) if others else fitted
-            ratio = np.divide(target, current, out=np.zeros_like(target), where=current > _NOTHING)
-            fitted *= np.expand_dims(np.minimum(ratio, _MOST), others)
+        for target, others in zip(targets, summed, strict=True):
+            current = np.add.reduce(fitted, axis=others, keepdims=True)
+            ratio = np.divide(target, current, out=np.zeros(target.shape), where=current > _NOTHING)
+            fitted *= np.minimum(ratio, _MOST, out=ratio)
     return fitted
 
 

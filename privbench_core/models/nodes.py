@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 from privbench_core.models.conditional import Tie, draw_column
 from privbench_core.models.draw import draw_grouped
 from privbench_core.models.estimate import mutual_information
+from privbench_core.models.implied import implied_pairs
 from privbench_core.models.refine import refine
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.rules import ByValue, Centres, Rule
 
 _FLOOR = 1e-9
+_MOST_TABLES = 150  # of pairs that were not measured and of those that were: each takes its time
 REGION = "#region"  # name under which link tables tie the parts of a root sum node to context columns
 
 
@@ -71,7 +73,10 @@ class Leaf:
             marginal = self.marginals[column]
             rows.add(column, len(marginal), draw_column(rows, marginal, self._ties(column, rows), rng))
         context = {(c, t): table for (c, t), table in rows.links.items() if t in self.marginals and c in rows.codes}
-        refine(rows, self.columns, {**context, **self.pairs}, rng)
+        # Below a context, columns that no pair ties may still depend on each other by way of that.
+        others = 0 if context else max(_MOST_TABLES - len(self.pairs), 0)
+        implied = implied_pairs(self.pairs, self.marginals, others)
+        refine(rows, self.columns, {**context, **self.pairs}, rng, implied)
 
     def _ties(self, column: str, rows: Rows) -> list[Tie]:
         ties = [Tie(c, table.T) for (c, t), table in rows.links.items() if t == column and c in rows.codes]

@@ -4,9 +4,9 @@ Three looks at the rows: dependence scores of all pairs, the one-way marginals a
 pairs; public arithmetic on released numbers says how the price is shared between the last two.
 
 The score of a pair is its R-score, half the L1 distance between its exact counts and the product of the *released*
-one-way marginals (PrivMRF; PrivPetal section 5), whose sensitivity is half the view's stability, whatever n. Pairs are
-chosen to maximise the expected reduction of L1 error: a pair left out costs its score, a pair measured costs the noise
-on its cells.
+one-way marginals (PrivMRF; PrivPetal section 5), whose sensitivity is half the view's stability, whatever n. Pairs,
+and how finely each is measured, are chosen to maximise the expected reduction of L1 error: a pair left out costs its
+score, a pair measured costs the noise on its cells and what merged codes do not show (`candidates`, `grains`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.domain.simplex import onto_simplex
+from privbench_core.models.candidates import Candidates, PairTable, noisy_cells
 from privbench_core.models.estimate import combine
-from privbench_core.models.joints import estimated_joint
+from privbench_core.models.joints import NoisyTable, estimated_joints
 from privbench_core.models.nodes import Leaf
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
@@ -38,11 +39,11 @@ _TOLD = 3.0  # standard deviations by which a code stands out
 _EXACT = 1e-9  # noise of counts that are known exactly: what is divided by it stays finite
 _STRONG = 0.3  # of all rows: the score of two columns that determine each other is one minus the likeliest values
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
-_RANK = 1.5  # of what a joint usually has over the product of its marginals
 _POSSIBLE = 0.3  # standard deviations that a count is at least: noise does not rule a value out
 _CLEAR = 0.2  # of all rows: largest noise of scores that is no reason to pay more for them
 _MORE_FOR_SCORES = (1.0, 2.0, 3.0)  # times the usual share, where scores would say little for less
 _RARELY = 0.2  # of an equal share of the rows: most that a value is given without evidence
+_NUMBERS = 24  # of pairs that share a price are tried
 _SHARES = (0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)  # of what a leaf has left, for joints rather than marginals
 
 
@@ -113,16 +114,22 @@ class PairwiseFit:
     noise_factor: float = 0.28
     max_pairs: int = 400
 
-    def fit(self, curator: Curator, one_way: OneWay, price: Price) -> Leaf:
-        """A leaf over the columns of ``one_way``, for at most ``price``."""
-        found = self.find(curator, one_way, price)
+    def fit(self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]) -> Leaf:
+        """A leaf over the columns of ``one_way``, for at most ``price``; see `find`."""
+        found = self.find(curator, one_way, price, ordered)
         return leaf_of(count_again(curator, one_way, found)) if isinstance(found, Price) else found
 
-    def find(self, curator: Curator, one_way: OneWay, price: Price) -> Leaf | Price:
+    def find(self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]) -> Leaf | Price:
         """A leaf with joints for at most ``price``, or what is left of it if no joint is worth its noise.
 
         What the scores leave of the price goes partly to joints and partly to the one-way marginals again, in the
         proportion that promises the smallest total error over all pairs.
+
+        Args:
+            curator: Of a view with these columns.
+            one_way: Their counts so far.
+            price: Of everything here.
+            ordered: Column -> how many of its leading codes are intervals, in order; columns it lacks are lists.
         """
         clean = one_way.clean()
         pairs = _telling(clean, combinations(clean, 2))
@@ -131,20 +138,24 @@ class PairwiseFit:
             return price
         scores = clear_scores(curator, one_way, pairs, price.share(for_scores))
         rest = price.share(1 - for_scores)
-        cells = noisy_cells(clean, pairs)
+        candidates = Candidates.of(pairs, scores, clean, ordered)
 
         def promise(share: float) -> float:
             """Expected L1 error over all pairs if ``share`` of the rest goes to joints."""
-            gain, _ = self.choose(curator, scores, cells, rest.share(share)) if share > 0 else (0.0, None)
+            gain = (
+                self.choose(curator, candidates.useful, candidates.cells, rest.share(share)).gain if share > 0 else 0.0
+            )
             left = second_look(curator, one_way, rest.share(1 - share)).noise if share < 1 else _noise(one_way)
             return _ABSOLUTE * left * (len(clean) - 1) - gain
 
         share = min(_SHARES, key=promise)
-        _, chosen = self.choose(curator, scores, cells, rest.share(share)) if share > 0 else (0.0, np.zeros(0, int))
-        if not len(chosen):
+        if share == 0:
+            return rest
+        tables = self.choose(curator, candidates.useful, candidates.cells, rest.share(share)).tables(candidates)
+        if not tables:
             return rest
         better = count_again(curator, one_way, rest.share(1 - share)) if share < 1 else one_way
-        return leaf_of(better, self.measure(curator, [pairs[i] for i in chosen], better.clean(), rest.share(share)))
+        return leaf_of(better, self.measure(curator, tables, better.clean(), rest.share(share)))
 
     def promising(self, curator: Curator, codes: Sequence[int], total: float, price: Price, first: float) -> bool:
         """Whether to look for dependences, as far as can be told before.
@@ -169,7 +180,7 @@ class PairwiseFit:
         twice = once / np.sqrt(1 + (once / again) ** 2)
         lost = (len(sizes) - 1) * (_error(sizes, twice, total) - _error(sizes, whole, total))
         told = np.minimum(sizes, 1 + total / (_TOLD * once))[pairs]  # no more codes stand out of the noise
-        cells = cells_with_noise(told[:, 0], told[:, 1])
+        cells = noisy_cells(told[:, 0], told[:, 1])
         supposed = _SUPPOSED * total - _largest_noise(curator, len(pairs), second.share(for_scores)) / 2
         gain = 0.0
         for number in range(1, len(sizes)):
@@ -186,53 +197,90 @@ class PairwiseFit:
         return next((share for share, noise in zip(shares, noises, strict=True) if noise <= _CLEAR * total), shares[-1])
 
     def fit_pairs(
-        self, curator: Curator, clean: Mapping[str, Array], candidates: Sequence[Pair], price: Price
+        self,
+        curator: Curator,
+        clean: Mapping[str, Array],
+        pairs: Sequence[Pair],
+        price: Price,
+        ordered: Mapping[str, int],
     ) -> dict[Pair, Array]:
-        """Joint probabilities of those ``candidates`` that are worth their noise; {} spends the score share only.
+        """Joint probabilities of those ``pairs`` that are worth their noise; {} spends the score share only.
 
         Args:
-            curator: Of a view with all columns of the candidates.
+            curator: Of a view with all columns of the pairs.
             clean: Released counts of each column, all with the same total.
-            candidates: Pairs of columns.
+            pairs: Pairs of columns.
             price: Of scores and joints together.
+            ordered: As in `find`.
         """
-        candidates = _telling(clean, candidates)
-        for_scores = self._telling_share(curator, len(candidates), _total(clean), price) if candidates else None
+        pairs = _telling(clean, pairs)
+        for_scores = self._telling_share(curator, len(pairs), _total(clean), price) if pairs else None
         if for_scores is None:
             return {}
-        scores = pair_scores(curator, clean, candidates, price.share(for_scores))
+        scores = pair_scores(curator, clean, pairs, price.share(for_scores))
         rest = price.share(1 - for_scores)
-        _, chosen = self.choose(curator, scores, noisy_cells(clean, candidates), rest)
-        return self.measure(curator, [candidates[i] for i in chosen], clean, rest) if len(chosen) else {}
+        candidates = Candidates.of(pairs, scores, clean, ordered)
+        chosen = self.choose(curator, candidates.useful, candidates.cells, rest)
+        return self.measure(curator, chosen.tables(candidates), clean, rest)
 
     def hopeless(self, curator: Curator, candidates: int, total: float, price: Price) -> bool:
         """Whether even a strong dependence would drown in the noise of its score: then nothing is spent on scores."""
         return _largest_noise(curator, candidates, price) > _STRONG * total
 
-    def choose(self, curator: Curator, scores: Array, cells: Array, price: Price) -> tuple[float, NDArray[np.int64]]:
-        """The largest gain in L1 error that measuring some pairs for ``price`` promises, and their indices."""
-        best: tuple[float, NDArray[np.int64]] = (0.0, np.zeros(0, dtype=np.int64))
-        for number in range(1, min(self.max_pairs, len(scores)) + 1):
+    def choose(self, curator: Curator, useful: Array, cells: Array, price: Price) -> Choice:
+        """The largest gain in L1 error that measuring some candidates for ``price`` promises, and how.
+
+        Args:
+            curator: Says how large noise is.
+            useful: Error that measuring a candidate in some way takes away, but for noise; shape (candidates, ways).
+            cells: How many cells' noise it is left with, same shape.
+            price: Of all measurements together.
+        """
+        best = Choice(0.0, ())
+        telling = np.flatnonzero(useful.max(axis=1, initial=0.0) > 0)
+        useful, cells = useful[telling], cells[telling]
+        most = min(self.max_pairs, len(telling))
+        for number in np.unique(np.geomspace(1, most, _NUMBERS).astype(int)).tolist() if most else ():
             sigma = curator.sigma([Marginal(())], price.share(1 / number))
-            gain = scores - self.noise_factor * sigma * cells
-            order = np.argsort(-gain)[:number]
-            value = float(np.maximum(gain[order], 0).sum())
-            if value > best[0]:
-                best = (value, order[gain[order] > 0])
+            gains = useful - self.noise_factor * sigma * cells
+            ways = np.argmax(gains, axis=1)
+            gain = gains[np.arange(len(gains)), ways]
+            order = [index for index in np.argsort(-gain)[:number].tolist() if gain[index] > 0]
+            value = float(gain[order].sum())
+            if value > best.gain:
+                best = Choice(value, tuple((int(telling[index]), int(ways[index])) for index in order))
         return best
 
     def measure(
-        self, curator: Curator, pairs: Sequence[Pair], clean: Mapping[str, Array], price: Price
+        self, curator: Curator, tables: Sequence[PairTable], clean: Mapping[str, Array], price: Price
     ) -> dict[Pair, Array]:
-        """Joint probabilities of ``pairs``: measured, rid of noise, fitted to the marginals, never exactly zero."""
+        """Joint probabilities: measured, rid of noise, fitted to the marginals, spread over codes, never zero."""
         total = _total(clean)
-        sizes = noisy_cells(clean, pairs)
-        shares = sizes ** (2 / 3) / (sizes ** (2 / 3)).sum()  # minimises the sum of expected L1 errors
-        joints = {}
-        for (a, b), share in zip(pairs, shares, strict=True):
-            noisy = curator.measure(f"{a} x {b}", [Marginal((a, b))], price.share(float(share)))
-            joints[a, b] = estimated_joint(noisy.values[0], clean[a], clean[b], noisy.sigma) / total
-        return joints
+        weights = np.array([table.cells for table in tables]) ** (2 / 3)  # least sum of expected L1 errors
+        measured = {}
+        for table, share in zip(tables, (weights / weights.sum()).tolist(), strict=True):
+            a, b = table.pair
+            groups = (table.grains[0].groups, table.grains[1].groups)
+            noisy = curator.measure(f"{a} x {b}", [Marginal((a, b), groups)], price.share(share))
+            measured[a, b] = NoisyTable(noisy.values[0], noisy.sigma, groups)
+        return {pair: joint / total for pair, joint in estimated_joints(measured, clean).items()}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Candidates to measure.
+
+    Attributes:
+        gain: What they promise to take off the L1 error.
+        ways: Candidate and the way to measure it, by index.
+    """
+
+    gain: float
+    ways: tuple[tuple[int, int], ...]
+
+    def tables(self, candidates: Candidates) -> list[PairTable]:
+        """What is to be measured, of these candidates."""
+        return [candidates.table(pair, way) for pair, way in self.ways]
 
 
 @dataclass(frozen=True)
@@ -323,22 +371,6 @@ def _sigmas(curator: Curator, sizes: Array, price: Price) -> Array:
     """Noise of the counts of columns of these sizes if all are measured for ``price``."""
     weights = least_noise(dict(enumerate(sizes)), price.measure)
     return np.array([curator.sigma([Marginal(())], price.share(share)) for share in weights.values()])
-
-
-def noisy_cells(clean: Mapping[str, Array], pairs: Sequence[Pair]) -> Array:
-    """How many cells' noise the joint of each pair is left with; see `cells_with_noise`."""
-    rows, columns = (np.array([len(clean[pair[side]]) for pair in pairs], dtype=float) for side in (0, 1))
-    return cells_with_noise(rows, columns)
-
-
-def cells_with_noise(rows: Array, columns: Array) -> Array:
-    """How many cells' noise joints of so many rows and columns are left with.
-
-    Of the L1 norm of its cells' noise, an estimate of rank r keeps that of about r(rows + columns) free numbers, spread
-    over all cells: √(cells · free).
-    """
-    free = np.minimum((rows - 1) * (columns - 1), _RANK * (rows + columns - 2))
-    return np.asarray(np.sqrt(rows * columns * free))
 
 
 def pair_scores(curator: Curator, clean: Mapping[str, Array], candidates: Sequence[Pair], price: Price) -> Array:

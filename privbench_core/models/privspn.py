@@ -38,7 +38,7 @@ class PairwiseSPN:
     """Sum nodes over one attribute where they pay, pairwise leaves everywhere else: the default.
 
     Attributes:
-        ordered: Columns with ordered codes.
+        ordered: Columns with ordered codes -> how many of their leading codes are intervals, in order.
         beta: Smallest (noisy) number of rows of a part.
         max_depth: Most row splits on a path.
         max_noise: A node is split only if the expected noise of a pair's joint in its parts stays below this share of
@@ -46,7 +46,7 @@ class PairwiseSPN:
         leaf: How leaves spend their price.
     """
 
-    ordered: frozenset[str]
+    ordered: Mapping[str, int]
     beta: float = 10_000
     max_depth: int = 2
     max_noise: float = 0.01
@@ -64,15 +64,15 @@ class PairwiseSPN:
     def find(self, curator: Curator, one_way: OneWay, price: Price, depth: int = 0) -> Node | Price:
         """The same, or what is left of the price if nothing but the columns themselves is worth being measured."""
         if depth >= self.max_depth or not self._affordable(curator, one_way, price):
-            return self.leaf.find(curator, one_way, price)
+            return self.leaf.find(curator, one_way, price, self.ordered)
         pairs = list(combinations(one_way.counts, 2))
         scores = clear_scores(curator, one_way, pairs, price.share(self.leaf.score_share))
         rest = price.share(1 - self.leaf.score_share)
-        split = AttributeSplit(self.ordered)
+        split = AttributeSplit(frozenset(self.ordered))
         telling = scores.max() > _TELLING * one_way.total
         rule = split.rule(dict(zip(pairs, scores.tolist(), strict=True)), one_way.clean()) if telling else None
         if rule is None:
-            return self.leaf.find(curator, one_way, rest)
+            return self.leaf.find(curator, one_way, rest, self.ordered)
         parts = []
         for part in curator.split(rule):
             inside = measure_one_way(part, list(one_way.counts), rest.share(_MARGIN_SHARE))

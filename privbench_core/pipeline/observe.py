@@ -19,8 +19,9 @@ from privbench_core.errors import ReleaseError
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.schema.change import Content
 from privbench_core.schema.model.tables import Table
-from privbench_core.source import Source, open_source
+from privbench_core.source.base import Source
 from privbench_core.source.fingerprint import fingerprint_rows
+from privbench_core.source.opening import open_source
 from privbench_core.source.version import versioned
 
 _MEMORY = "observed.json"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from privbench_core.errors import BudgetExhaustedError
 from privbench_core.pipeline.run import run_name
 from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for, zero
-from privbench_core.privacy.ledger import Balance, Entry, Ledger
+from privbench_core.privacy.ledger import Balance, Entry, Ledger, Neighbour
 from privbench_core.privacy.refresh import Limits
 from privbench_core.schema.spec import Spec
 from privbench_core.synthesizers.contract import Plan
@@ -30,6 +30,7 @@ class Standing:
         epsilon: The ε that this price alone amounts to, at the lifetime's δ.
         left: How many more refreshes of all ε can be paid for, one after the other.
         refusal: Why the next one cannot, with the exact shortfall; None if it can.
+        neighbours: Other databases with accounts of their own in the same ledger.
     """
 
     entries: tuple[Entry, ...]
@@ -41,6 +42,7 @@ class Standing:
     epsilon: float
     left: int
     refusal: str | None
+    neighbours: tuple[Neighbour, ...]
 
     def in_words(self) -> list[str]:
         """What a refresh costs, and how many more there can be: a warning where that is the last one, or none."""
@@ -64,6 +66,19 @@ class Standing:
             return []
         each = ", ".join(f"{name or 'no name'} ε={balance.spent:.4g}" for name, balance in self.others.items())
         return [f"Other cohorts, declared to be other people: {each}. Whoever is in several has paid the sum."]
+
+    def neighbours_in_words(self, database: str) -> list[str]:
+        """Which other databases the ledger holds, so that a change of name is noticed; nothing if there are none."""
+        if not self.neighbours:
+            return []
+        each = ", ".join(
+            f"{other.database} ({other.entries} paid steps, the last on {other.last.partition('T')[0]})"
+            for other in self.neighbours
+        )
+        return [
+            f"Other databases in the same ledger, whose budgets are apart: {each}.",
+            f"If {database} was one of them, under an earlier name: put that back, or its people pay a second time.",
+        ]
 
 
 def standing(spec: Spec, ledger: Ledger, plans: Iterable[Plan]) -> Standing:
@@ -101,6 +116,7 @@ def standing(spec: Spec, ledger: Ledger, plans: Iterable[Plan]) -> Standing:
         epsilon=_epsilon(ledger.lifetime, price),
         left=left,
         refusal=refusal,
+        neighbours=tuple(ledger.others()),
     )
 
 

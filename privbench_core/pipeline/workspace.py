@@ -59,7 +59,7 @@ class Workspace:
         """Note how many reservations the ledger holds, so that another one, or an old copy, is not taken for it."""
         if not self.ledger.durable:
             return  # a rehearsal: nothing of it is spent
-        number = len(self.ledger.entries())
+        number = self.ledger.count()
         with suppress(OSError):  # a full disk: the note is then an older one, which says less and nothing wrong
             self._note.parent.mkdir(exist_ok=True)
             handle, beside = tempfile.mkstemp(dir=self._note.parent)
@@ -81,7 +81,7 @@ class Workspace:
             seen = int(self._note.read_text(encoding="ascii"))
         except (OSError, ValueError):  # none, or half of one after a power cut: then nothing is known
             return
-        found = len(self.ledger.entries())
+        found = self.ledger.count()
         if found < seen:
             message = (
                 f"the ledger of {self.spec.schema.name} holds {found} reservations, and this state folder has seen"
@@ -138,7 +138,9 @@ class ReleaseStore:
             sync_entry(target.parent)  # else a power cut may take the name back that the ledger relies on
         except OSError as error:
             Path(beside).unlink(missing_ok=True)
-            raise ReleaseError(f"the result of a step could not be stored: {error.strerror}") from error
+            raise ReleaseError(
+                f"the result of a step could not be stored: {error.strerror}. Make room, then run again"
+            ) from error
         return digest_of(stored)
 
     def get(self, key: str, digests: Collection[str] | None = None) -> bytes | None:

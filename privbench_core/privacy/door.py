@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from privbench_core.domain.binning import Binning
+from privbench_core.domain.codecs import is_known
+from privbench_core.domain.coder import Coder
 from privbench_core.errors import InternalError, UnsupportedBudgetError
 from privbench_core.privacy.account import Account
 from privbench_core.privacy.budget import Price
@@ -12,6 +15,8 @@ from privbench_core.privacy.ledger import Ledger
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise, Sensitivity, noise_std
 from privbench_core.privacy.relations import PrivateDatabase
 from privbench_core.privacy.views import ViewSpec, build_view, distinct_weights
+
+_BINNINGS = (Binning, type(None))
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,15 @@ class Door:
         return self._account.limit
 
     def view(self, spec: ViewSpec, name: str = "view") -> Curator:
-        """A curator of the coded view that ``spec`` describes. Free: looking costs, having does not."""
+        """A curator of the coded view that ``spec`` describes. Free: looking costs, having does not.
+
+        Raises:
+            InternalError: A column with a coder that is not ours: only of these it is known that a row's code follows
+                from the row's own value, and so that a unit moves no more than the view's stability says.
+        """
+        for column, (_, coder) in spec.features.items():
+            if type(coder) is not Coder or type(coder.binning) not in _BINNINGS or not is_known(coder.codec):
+                raise InternalError(f"{spec.table}/{column}: rows are coded by the coders of domain.coder only")
         return Curator(build_view(self._database, spec), self._account, self._noise, f"{self._label}/{name}")
 
     def discover(self, table: str, column: str, price: Price) -> Discovered:

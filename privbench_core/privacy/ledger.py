@@ -27,6 +27,7 @@ from privbench_core.privacy.ledger_layout import LAYOUT, UPGRADE
 from privbench_core.privacy.ledger_sqlite import SqliteStore
 from privbench_core.privacy.ledger_store import LedgerStore, Row
 from privbench_core.privacy.refresh import Limits, Purchase, Spent
+from privbench_core.privacy.tally import Tally
 from privbench_core.schema.location import is_url
 from privbench_core.schema.refresh import RefreshPolicy
 
@@ -66,6 +67,21 @@ class Balance:
     rho_left: float
 
 
+@dataclass(frozen=True)
+class Neighbour:
+    """Another database with accounts of its own in the same ledger.
+
+    Attributes:
+        database: Its name.
+        entries: How many reservations it has.
+        last: When one was made last, as its clock said.
+    """
+
+    database: str
+    entries: int
+    last: str
+
+
 class Ledger:
     """The accounts of one database. Each may spend the whole lifetime budget, so the units of any two must be disjoint.
 
@@ -91,6 +107,7 @@ class Ledger:
         self.lifetime = lifetime
         self.policy = policy
         self._store = _open(place)
+        self._tallies: dict[str, Tally] = {}
         self.durable = self._store.durable
         try:
             self._lay_out()
@@ -157,11 +174,11 @@ class Ledger:
         Raises:
             BudgetExhaustedError: It could not, because of the lifetime budget or of the refresh policy.
         """
-        if not self._affordable(price, account):
+        purchases, tally = tuple(purchases), self._tally(account)
+        if not self._affordable(price, tally):
             raise BudgetExhaustedError(self._refusal(what, price, account))
-        purchases = tuple(purchases)
         if self.policy is not None and purchases:
-            spent = self.spent(account)
+            spent = tally.spent()
             refusal = Limits(self.lifetime, self.policy).refusal(spent, spent.refresh_of(purchases), price)
             if refusal is not None:
                 raise BudgetExhaustedError(f"{what}: {refusal}. {_ADVICE_ON_REFRESH}")
@@ -200,15 +217,22 @@ class Ledger:
         return [entry for entry in entries if account in {None, entry.account}]
 
     def spent(self, account: str = "") -> Spent:
-        """What an account has paid, summed up by the store: no reservation reads its entries one by one."""
-        only_pure, rho, delta, epsilon = self._sums(account)
+        """What an account has paid, and for how many refreshes."""
+        return self._tally(account).spent()
+
+    def count(self) -> int:
+        """How many reservations there are, of all accounts."""
+        ((number,),) = self._store.query("select count(*) from reservation where database = ?", (self.database,))
+        return int(number)
+
+    def others(self) -> list[Neighbour]:
+        """The other databases that something was reserved for, in the order in which that began."""
         rows = self._store.query(
-            "select run, step, count(*) from reservation join result on result.reservation = reservation.id"
-            " where database = ? and account = ? group by run, step",
-            (self.database, account),
+            "select database, count(*), max(at) from reservation where database <> ?"
+            " group by database order by min(id)",
+            (self.database,),
         )
-        bought = {(str(run), str(step)): int(times) for run, step, times in rows}
-        return Spent(only_pure and delta == 0, epsilon, rho, delta, bought)
+        return [Neighbour(str(name), int(entries), str(last)) for name, entries, last in rows]
 
     def charges(self, reservation: int) -> list[tuple[str, float]]:
         """(label, amount) of each verb inside a reservation, in order."""
@@ -217,16 +241,15 @@ class Ledger:
 
     def balance(self, account: str = "") -> Balance:
         """What is spent and left of an account."""
-        pure, rho, _, epsilon = self._sums(account)
-        life = self.lifetime
-        if rho == 0:
+        tally, life = self._tally(account), self.lifetime
+        if tally.rho == 0:
             spent = 0.0
         elif life.delta == 0:
-            spent = epsilon
+            spent = tally.epsilon
         else:
-            spent = epsilon_for(rho, life.delta - life.threshold_delta)
-            spent = min(spent, epsilon) if pure else spent
-        rho_left = max(0.0, self._rho_cap() - rho) if life.delta > 0 else 0.0
+            spent = epsilon_for(tally.rho, life.delta - life.threshold_delta)
+            spent = min(spent, tally.epsilon) if tally.pure else spent
+        rho_left = max(0.0, self._rho_cap() - tally.rho) if life.delta > 0 else 0.0
         return Balance(life, spent, max(0.0, life.epsilon - spent), rho_left)
 
     def _lay_out(self) -> None:
@@ -282,28 +305,29 @@ class Ledger:
         )
         return rows[0] if rows else None
 
-    def _sums(self, account: str) -> tuple[bool, float, float, float]:
-        """(all entries pure, Σρ, Σδ, Σε of the pure ones)."""
-        (row,) = self._store.query(
-            "select coalesce(sum(case when measure = 'pure' then 0 else 1 end), 0), coalesce(sum(rho), 0),"
-            " coalesce(sum(delta), 0), coalesce(sum(case when measure = 'pure' then amount else 0 end), 0)"
-            " from reservation where database = ? and account = ?",
-            (self.database, account),
-        )
-        return row[0] == 0, float(row[1]), float(row[2]), float(row[3])
+    def _tally(self, account: str) -> Tally:
+        """What the account's reservations add up to now."""
+        while True:
+            connection = self._store.connection
+            tally = self._tallies.pop(account, None)  # whoever is interrupted while reading begins anew
+            if tally is None or tally.connection != connection:
+                tally = Tally(connection)
+            tally.read(self._store, self.database, account)
+            if self._store.connection == connection:
+                self._tallies[account] = tally
+                return tally
 
     def _rho_cap(self) -> float:
         return self.lifetime.total().amount
 
-    def _affordable(self, price: Price, account: str) -> bool:
-        pure, rho, delta, epsilon = self._sums(account)
-        pure = pure and price.measure is Measure.PURE and delta + price.delta == 0
-        if pure and epsilon + price.amount <= self.lifetime.epsilon * _SLACK:
+    def _affordable(self, price: Price, tally: Tally) -> bool:
+        pure = tally.pure and price.measure is Measure.PURE and tally.delta + price.delta == 0
+        if pure and tally.epsilon + price.amount <= self.lifetime.epsilon * _SLACK:
             return True
         if self.lifetime.delta == 0:
             return False
-        within = rho + price.rho <= self._rho_cap() * _SLACK
-        return within and delta + price.delta <= self.lifetime.threshold_delta * _SLACK
+        within = tally.rho + price.rho <= self._rho_cap() * _SLACK
+        return within and tally.delta + price.delta <= self.lifetime.threshold_delta * _SLACK
 
     def _refusal(self, step: str, price: Price, account: str) -> str:
         balance = self.balance(account)
@@ -313,15 +337,17 @@ class Ledger:
         if life.delta == 0:
             short = price.amount - balance.left
             return f"{step}: costs {price}, {balance.left:.6g} of ε={life.epsilon:g} is left, {short:.6g} too little."
-        _, _, delta, _ = self._sums(account)
+        delta = self._tally(account).delta
         short = max(0.0, price.rho - balance.rho_left)
         lacking = (
             f"{short:.6g} too little"
             if short
             else f"δ={delta:.2g} of the {life.threshold_delta:.2g} for thresholds is spent"
         )
+        threshold = f", δ={price.delta:.2g}" if price.delta else ""
+        cost = f"{price} (ρ={price.rho:.6g})" if price.measure is Measure.PURE else f"ρ={price.rho:.6g}{threshold}"
         return (
-            f"{step}: costs {price} (ρ={price.rho:.6g}), ρ={balance.rho_left:.6g} of {self._rho_cap():.6g}"
+            f"{step}: costs {cost}, ρ={balance.rho_left:.6g} of {self._rho_cap():.6g}"
             f" (ε={life.epsilon:g}, δ={life.delta:g}) is left: {lacking}."
             " Raise privacy.lifetime, or publish what was released before."
         )

@@ -49,6 +49,7 @@ class PostgresStore:
             raise LedgerError("privacy.ledger: not a PostgreSQL URL; write postgresql://user:${PASSWORD}@host/database")
         self._begin = ""
         self._inside = False
+        self.connection = 1
         self._db = self._connect()
 
     def close(self) -> None:
@@ -121,6 +122,7 @@ class PostgresStore:
         while True:
             try:
                 self._db = self._connect()
+                self.connection += 1
             except LedgerError:
                 if monotonic() > patience:
                     raise

@@ -24,6 +24,8 @@ class SqliteStore:
         path: The file, made if missing; ":memory:" for tests, which makes the ledger not durable.
     """
 
+    connection = 1  # of a file there is never another one
+
     def __init__(self, path: Path | str) -> None:
         self.durable = str(path) != MEMORY
         if self.durable:

@@ -14,9 +14,11 @@ class LedgerStore(Protocol):
 
     Attributes:
         durable: Whether what is written outlives the process.
+        connection: Number of the connection that is used; another one may lead to another copy of the database.
     """
 
     durable: bool
+    connection: int
 
     def transaction(self) -> AbstractContextManager[None]:
         """All or nothing, on the disk when it ends, and one at a time over all processes and hosts.

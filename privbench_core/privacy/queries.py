@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.counts.contingency import merge_codes
 from privbench_core.errors import InternalError
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.rules import Centres
@@ -39,13 +40,23 @@ class Query(Protocol):
 
 @dataclass(frozen=True)
 class Marginal:
-    """Weighted counts over all combinations of ``columns``. One unit moves ``s`` in L1 and at most ``s`` in L2."""
+    """Weighted counts over all combinations of ``columns``, or of *released* groups of their codes.
+
+    One unit moves ``s`` in L1 and at most ``s`` in L2. A group is a function of the code alone, so merged cells are
+    sums of disjoint sets of cells, and by the triangle inequality they move by no more than these.
+
+    Attributes:
+        columns: The columns.
+        groups: Of each column the group of each code, dense from 0, shape (size,); none: every code is a cell.
+    """
 
     columns: tuple[str, ...]
+    groups: tuple[NDArray[np.int64], ...] = ()
 
     def evaluate(self, view: CodedView) -> Counts:
-        """Counts, shape (sizes of the columns)."""
-        return view.counts(self.columns)
+        """Counts, shape (numbers of codes or groups)."""
+        counts = view.counts(self.columns)
+        return merge_codes(counts, self.groups) if self.groups else counts
 
     def moves(self, view: CodedView) -> tuple[float, float]:
         """L1 ≤ s; L2 ≤ L1."""

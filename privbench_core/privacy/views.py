@@ -43,7 +43,10 @@ class OfParent:
 
 @dataclass(frozen=True)
 class ParentRow:
-    """Which row of a *public* parent the key refers to, as its position in the public table."""
+    """Which row the key refers to: its position in a public table; of a private one, 0 for any row and -1 for none.
+
+    Where a private row stands depends on the rows before it, which another unit may take away.
+    """
 
     key: ForeignKey
 
@@ -206,7 +209,8 @@ def _feature(database: PrivateDatabase, table: str, rows: Index, feature: Featur
         return _encoded_numbers(database.group_sizes(feature.key), coder)[rows]
     parents = database.kept_parent_rows(feature.key)[rows]
     if isinstance(feature, ParentRow):
-        return _encoded_numbers(parents, coder)
+        public = database.schema.table(feature.key.parent).public
+        return _encoded_numbers(parents if public else np.minimum(parents, 0), coder)
     if isinstance(feature, Siblings):
         return _encoded_numbers(np.append(database.group_sizes(feature.key), 1), coder)[parents]
     encoded = _encoded(database.values(feature.key.parent, feature.column), coder)

@@ -108,7 +108,7 @@ def write_bundle(
     Args:
         out: Its folder: new, empty, or a bundle, which is replaced.
         schema: The database.
-        tables: The rows of every table of the schema.
+        tables: The rows of every table of the schema; each is asked for once, and needed until it is written.
         receipt: JSON-able facts about privacy, kept as they are under ``privacy``. A ``created`` date in it becomes the
             bundle's, and the README quotes a ``guarantee`` as the pipeline writes it.
         workload: SQL text by name.
@@ -215,13 +215,16 @@ def _write_table(folder: Path, table: Table, rows: pa.Table) -> dict[str, Any]:
     if sorted(rows.column_names) != sorted(names):
         raise InternalError(f"{table.name}: columns {rows.column_names} were given for the bundle; expected {names}")
     file = f"data/{file_name(table.name)}.parquet"
-    try:
-        canonical = rows.select(names).cast(arrow_schema(table))
-    except ValueError as error:
-        raise InternalError(f"{table.name}: the rows for the bundle do not fit their columns: {error}") from error
-    # One chunk and no metadata of other programs: pages, and so the bytes, then depend on the rows alone.
-    plain = canonical.combine_chunks()
-    pq.write_table(plain, folder / file, compression="zstd", row_group_size=_ROW_GROUP)
+    # One chunk per row group and no metadata of other programs: pages, and so the bytes, depend on the rows alone.
+    with pq.ParquetWriter(folder / file, arrow_schema(table), compression="zstd") as writer:
+        for start in range(0, max(rows.num_rows, 1), _ROW_GROUP):
+            part = rows.select(names).slice(start, _ROW_GROUP)
+            try:
+                canonical = part.cast(arrow_schema(table))
+            except ValueError as error:
+                message = f"{table.name}: the rows for the bundle do not fit their columns: {error}"
+                raise InternalError(message) from error
+            writer.write_table(canonical.combine_chunks(), row_group_size=_ROW_GROUP)
     return {
         "file": file,
         "rows": rows.num_rows,

@@ -31,7 +31,7 @@ def load_postgres(bundle: Bundle, target_url: str, *, replace: bool) -> Loaded:
     try:
         connection = psycopg.connect(**connection_parameters(url))
     except psycopg.Error as error:
-        raise PublishError(f"{where}: cannot connect: {reason_of(error, url)}") from None
+        raise PublishError(f"{where}: cannot connect ({reason_of(error, url)}); check the URL and the server") from None
     try:
         # The block commits at its end and rolls back on any error.
         with connection:

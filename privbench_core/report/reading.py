@@ -17,8 +17,8 @@ from privbench_core.publish.bundle import Bundle, is_bundle, read_bundle
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema
 from privbench_core.schema.spec import Spec
-from privbench_core.source import open_source
 from privbench_core.source.integrity import check_rows
+from privbench_core.source.opening import open_source
 
 _NAMED = 3  # differences between spec and bundle that an error names
 

@@ -19,6 +19,7 @@ from privbench_core.models.model import Model
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.constraints import RowRule, made_dependent, repaired
 from privbench_core.sampling.groups import group_numbers, repeated
+from privbench_core.sampling.spreading import spread_cells
 from privbench_core.schema.model.constraints import Dependency
 from privbench_core.schema.model.tables import Table
 
@@ -100,7 +101,8 @@ class _Draft:
         self._rows, self._model, self._coders, self._limits = rows, model, coders, limits
         self._fixed, self._rng = fixed, rng
         self.codes = self._drawn(replace(rows, codes=dict(rows.codes), sizes=dict(rows.sizes)))
-        self.values = {name: coder.decode(self.codes[name], rng) for name, coder in coders.items()}
+        cells = spread_cells(self.codes, coders, rng)
+        self.values = {name: coder.values(cells[name], rng) for name, coder in coders.items()}
         self.depend()
 
     def broken(self) -> NDArray[np.bool_]:

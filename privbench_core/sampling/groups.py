@@ -22,13 +22,14 @@ def group_numbers(columns: Sequence[Column], n: int) -> Numbers:
     """
     numbers = np.zeros(n, dtype=np.int64)
     complete = np.ones(n, dtype=bool)
-    for column in columns:
+    for place, column in enumerate(columns):
         values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         encoded = values.dictionary_encode()
         complete &= values.is_valid().to_numpy(zero_copy_only=False)
         codes = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
         numbers = numbers * max(len(encoded.dictionary), 1) + codes
-        numbers = np.unique(numbers, return_inverse=True)[1].astype(np.int64)  # dense, so that products stay small
+        if place:  # dense again, so that products stay small
+            numbers = np.unique(numbers, return_inverse=True)[1].astype(np.int64)
     return np.where(complete, numbers, -1)
 
 

@@ -22,7 +22,8 @@ from privbench_core.schema.model.tables import Schema
 from privbench_core.schema.parse import parse_tables
 from privbench_core.schema.parts import parse_enums
 from privbench_core.schema.refresh import RefreshPolicy
-from privbench_core.schema.validate import find_problems, infer_keys
+from privbench_core.schema.validate import find_problems
+from privbench_core.schema.validate_keys import infer_keys
 from privbench_core.schema.yaml_io import read_yaml, write_yaml
 
 _DEFAULT_SYNTHESIZER = "privbench"

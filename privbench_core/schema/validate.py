@@ -12,10 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.model.columns import ColumnType, Learn
 from privbench_core.schema.model.tables import Schema
-from privbench_core.schema.validate_keys import find_column, find_key_problems, infer_keys
+from privbench_core.schema.validate_keys import find_column, find_key_problems
 from privbench_core.schema.validate_sql import find_sql_problems
-
-__all__ = ["find_problems", "infer_keys"]
 
 _UNKEYED = frozenset({ColumnType.FLOAT, ColumnType.BOOLEAN, ColumnType.JSON})
 _NEVER_FRESH = frozenset({ColumnType.BYTES, ColumnType.INTERVAL})
@@ -23,7 +21,7 @@ _IDENTIFIER_BYTES = 63  # of PostgreSQL, which cuts off what comes after
 
 
 def find_problems(schema: Schema, *, delta: float, broken: Collection[str] = ()) -> list[str]:
-    """All broken rules of a schema whose keys went through `infer_keys`.
+    """All broken rules of a schema whose keys went through `validate_keys.infer_keys`.
 
     Args:
         schema: The schema; its foreign keys refer to tables and columns that exist.

@@ -6,20 +6,31 @@ names the column and the two types.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from privbench_core.errors import SourceError
 from privbench_core.schema.model.columns import Column, ColumnType
 from privbench_core.schema.model.tables import Table
-from privbench_core.source.arrow_types import arrow_schema, arrow_type
+from privbench_core.source.arrow_types import arrow_type
 from privbench_core.source.durations import durations
 from privbench_core.source.opaque import as_bytes, uuids
 
 _TEXTUAL = frozenset({ColumnType.CATEGORY, ColumnType.TEXT})
 
 
-def canonical_table(table: Table, rows: pa.Table) -> pa.Table:
+class Columns(Protocol):
+    """Columns by name: a table, or a file that reads each when it is asked for."""
+
+    def column(self, name: str, /) -> pa.ChunkedArray:
+        """The values of a column."""
+        ...
+
+
+def canonical_table(table: Table, rows: Columns) -> pa.Table:
     """The declared columns of ``rows``, cast, in spec order.
 
     Args:
@@ -29,9 +40,54 @@ def canonical_table(table: Table, rows: pa.Table) -> pa.Table:
     Raises:
         SourceError: Some columns do not fit their types; one line for each, without a value.
     """
+    return _canonical(table, table.columns, rows)
+
+
+def canonical_batches(table: Table, batches: Iterable[pa.Table]) -> pa.Table:
+    """`canonical_table` of rows that come in parts, so that what the source has is never in memory as a whole.
+
+    Args:
+        table: What the spec declares.
+        batches: At least one, perhaps without rows; all of the same types.
+
+    Raises:
+        SourceError: As `canonical_table`.
+    """
+    # All of a column's texts decide whether they are bytes in hexadecimal.
+    last = [column for column in table.columns if column.type is ColumnType.BYTES]
+    first = [column for column in table.columns if column not in last]
+    parts: list[pa.Table] = []
+    problems: dict[str, None] = {}
+    for batch in batches:
+        found = _canonical_or_problems(table, first, batch)
+        if isinstance(found, str):
+            problems |= dict.fromkeys(found.splitlines())
+            continue
+        for column in last:
+            found = found.append_column(column.name, batch.column(column.name))
+        parts.append(found)
+    if problems:
+        raise SourceError("\n".join(problems))
+    columns = dict(zip(parts[0].column_names, pa.concat_tables(parts).columns, strict=True))
+    parts.clear()
+    for column in table.columns:
+        # One after the other, so that only one is there twice. Taking rows out of many chunks joins them each time.
+        joined = pa.table({column.name: columns.pop(column.name)}).combine_chunks()
+        columns[column.name] = (joined if column in first else _canonical(table, [column], joined)).column(0)
+    return pa.table(columns)
+
+
+def _canonical_or_problems(table: Table, columns: Sequence[Column], rows: pa.Table) -> pa.Table | str:
+    try:
+        return _canonical(table, columns, rows)
+    except SourceError as error:
+        return str(error)
+
+
+def _canonical(table: Table, columns: Sequence[Column], rows: Columns) -> pa.Table:
     arrays: list[pa.ChunkedArray] = []
     problems: list[str] = []
-    for column in table.columns:
+    for column in columns:
         values = _plain(rows.column(column.name))
         refusal = refused(column, nested=pa.types.is_nested(values.type), time=pa.types.is_time(values.type))
         if refusal:
@@ -44,8 +100,7 @@ def canonical_table(table: Table, rows: pa.Table) -> pa.Table:
     if problems:
         raise SourceError("\n".join(problems))
     # Whether NULLs are there although none are declared is `integrity`'s question: here every field admits them.
-    schema = pa.schema([field.with_nullable(True) for field in arrow_schema(table)])
-    return pa.Table.from_arrays(arrays, schema=schema)
+    return pa.Table.from_arrays(arrays, schema=pa.schema([(column.name, arrow_type(column)) for column in columns]))
 
 
 def refused(column: Column, *, nested: bool, time: bool) -> str | None:

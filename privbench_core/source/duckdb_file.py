@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import duckdb
@@ -15,9 +16,11 @@ from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.ddl import quote_identifier
 from privbench_core.schema.model.tables import Table
 from privbench_core.source.base import check_columns, check_table, check_watermark
-from privbench_core.source.cast import canonical_table
+from privbench_core.source.cast import canonical_batches
 from privbench_core.source.fingerprint import fingerprint_files, fingerprint_rows
 from privbench_core.source.version import failed_query, version_of, watermark_sql
+
+_ROWS = 1 << 20  # read at a time
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,10 @@ class DuckDBSource:
             check_table(table.name, columns)
             check_columns(table, columns[table.name])
             names = ", ".join(quote_identifier(column.name) for column in table.columns)
-            rows = connection.sql(f"SELECT {names} FROM main.{quote_identifier(table.name)}").to_arrow_table()
-        return canonical_table(table, rows)
+            found = connection.sql(f"SELECT {names} FROM main.{quote_identifier(table.name)}")
+            reader = found.to_arrow_reader(_ROWS)
+            empty = reader.schema.empty_table()  # a table without rows still has its columns
+            return canonical_batches(table, chain([empty], (pa.Table.from_batches([batch]) for batch in reader)))
 
     def fingerprint(self, table: Table) -> str:
         """See `Source.fingerprint`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,11 @@ from privbench_core.errors import SourceError
 from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.model.tables import Table
 from privbench_core.source.base import check_columns, check_table
-from privbench_core.source.cast import canonical_table
+from privbench_core.source.cast import canonical_batches, canonical_table
 from privbench_core.source.fingerprint import fingerprint_files, fingerprint_rows
 
 _SUFFIXES = frozenset({".parquet", ".csv"})
+_BYTES = 1 << 24  # of a CSV file at a time: more than any row has
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,9 @@ class FolderSource:
         if len(paths) > 1:
             names = " and ".join(path.name for path in paths)
             raise SourceError(f"{table.name}: two files hold this table, {names}; remove one")
-        read = _read_csv if paths[0].suffix.lower() == ".csv" else _read_parquet
-        return canonical_table(table, read(table, paths[0]))
+        if paths[0].suffix.lower() == ".csv":
+            return canonical_batches(table, _csv_batches(table, paths[0]))
+        return _read_parquet(table, paths[0])
 
     def fingerprint(self, table: Table) -> str:
         """See `Source.fingerprint`."""
@@ -73,18 +75,28 @@ class FolderSource:
             raise SourceError(f"source: {self.folder} cannot be read ({error.strerror}); check the folder") from None
 
 
+@dataclass(frozen=True)
+class _Stored:
+    """The columns of a Parquet file, each read when it is asked for."""
+
+    file: pq.ParquetFile
+
+    def column(self, name: str, /) -> pa.ChunkedArray:
+        return self.file.read([name]).column(name)
+
+
 def _read_parquet(table: Table, path: Path) -> pa.Table:
     if path.stat().st_size == 0:
         raise SourceError(f"{table.name}: {path.name} is an empty file; write the table again")
     try:
         with pq.ParquetFile(path) as file:
             check_columns(table, file.schema_arrow.names)
-            return file.read([column.name for column in table.columns])
+            return canonical_table(table, _Stored(file))
     except (pa.ArrowException, OSError):
         raise SourceError(f"{table.name}: {path.name} is not a readable Parquet file; write it again") from None
 
 
-def _read_csv(table: Table, path: Path) -> pa.Table:
+def _csv_batches(table: Table, path: Path) -> Iterator[pa.Table]:
     check_columns(table, _header(table, path))
     wanted = [column.name for column in table.columns]
     convert = pyarrow.csv.ConvertOptions(
@@ -96,7 +108,11 @@ def _read_csv(table: Table, path: Path) -> pa.Table:
     )
     parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
     try:
-        return pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert)
+        read = pyarrow.csv.ReadOptions(block_size=_BYTES)
+        with pyarrow.csv.open_csv(path, read_options=read, parse_options=parse, convert_options=convert) as reader:
+            yield reader.schema.empty_table()  # a table without rows still has its columns
+            for batch in reader:
+                yield pa.Table.from_batches([batch])
     except (pa.ArrowException, UnicodeDecodeError) as error:
         if "utf8" in str(error).lower():  # Arrow's message goes no further: it may quote a row
             raise _not_utf8(table, path) from None

@@ -6,6 +6,7 @@ is private and goes into ``private_detail``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -19,6 +20,8 @@ from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema, Table
 
 _ROW = "\0row"  # no column is called so
+_BLOCK = 1 << 22  # rows whose composite key is looked up at a time
+_MOST_NUMBERS = (1 << 63) - 1
 
 
 @dataclass
@@ -107,8 +110,9 @@ def _nan_to_null(rows: pa.Table) -> pa.Table:
     for index, column in enumerate(rows.schema):
         if pa.types.is_floating(column.type):
             values = rows.column(index)
-            cleaned = pc.if_else(pc.is_nan(values), pa.scalar(None, column.type), values)
-            rows = rows.set_column(index, column, cleaned)
+            nan = pc.is_nan(values)
+            if pc.any(nan).as_py():  # else there is nothing to copy
+                rows = rows.set_column(index, column, pc.if_else(nan, pa.scalar(None, column.type), values))
     return rows
 
 
@@ -128,17 +132,59 @@ def _check_unique(table: Table, rows: pa.Table, findings: _Findings) -> None:
     groups = dict.fromkeys(table.unique, "declared unique") | {table.primary_key: "primary key"}
     for columns, what in groups.items():
         complete = rows.select(list(columns)).drop_null()  # as in SQL, NULL is unlike any NULL
-        repeated = complete.num_rows - complete.group_by(list(columns)).aggregate([]).num_rows
+        repeated = complete.num_rows - _distinct(complete)
         if repeated:
             name = columns[0] if len(columns) == 1 else f"({','.join(columns)})"
             found = f"duplicate values ({what})"
             findings.add(f"{table.name}.{name}", found, "fix the source", repeated, rows.num_rows)
 
 
+def _distinct(rows: pa.Table) -> int:
+    """How many different rows there are; none has a NULL in it."""
+    numbers = _numbers(rows)
+    if numbers is None:
+        return int(rows.group_by(rows.column_names).aggregate([]).num_rows)
+    if not (numbers[1:] > numbers[:-1]).all():  # keys are often in order already
+        numbers.sort()
+    return int((numbers[1:] != numbers[:-1]).sum()) + min(1, len(numbers))
+
+
+def _numbers(rows: pa.Table) -> NDArray[np.int64] | None:
+    """A number for each row, the same for equal rows alone; None where columns are no integers, or of too wide ranges.
+
+    Grouping tens of millions of rows takes ten times the room of sorting their numbers.
+    """
+    if rows.num_rows == 0 or not all(pa.types.is_int64(field.type) for field in rows.schema):
+        return None
+    ends = [pc.min_max(column).as_py() for column in rows.columns]
+    sizes = [end["max"] - end["min"] + 1 for end in ends]
+    if math.prod(sizes) > _MOST_NUMBERS:
+        return rows.column(0).to_numpy().copy() if rows.num_columns == 1 else None
+    numbers = np.zeros(rows.num_rows, dtype=np.int64)
+    for column, end, size in zip(rows.columns, ends, sizes, strict=True):
+        numbers *= size
+        numbers += column.to_numpy()
+        numbers -= end["min"]
+    return numbers
+
+
 def _orphans(key: ForeignKey, child: pa.Table, parent: pa.Table) -> NDArray[np.int64]:
     """Row numbers of ``child`` whose complete key has no match in ``parent``."""
     columns = list(key.columns)
-    keyed = child.select(columns).append_column(_ROW, pa.array(np.arange(child.num_rows))).drop_null()
     known = parent.select(list(key.parent_columns)).rename_columns(columns)
-    lost = keyed.join(known, keys=columns, join_type="left anti")
+    if len(columns) == 1:
+        values = child.column(columns[0])
+        found = pc.is_in(values, value_set=known.column(0).combine_chunks(), skip_nulls=True)
+        return np.flatnonzero(~found.to_numpy() & values.is_valid().to_numpy())
+    lost = [
+        _unmatched(child.select(columns).slice(start, _BLOCK), start, known)
+        for start in range(0, child.num_rows, _BLOCK)
+    ]
+    return np.concatenate([np.zeros(0, dtype=np.int64), *lost])
+
+
+def _unmatched(child: pa.Table, start: int, known: pa.Table) -> NDArray[np.int64]:
+    """The rows of ``child``, numbered from ``start``, that are complete and not in ``known``, which has its columns."""
+    keyed = child.append_column(_ROW, pa.array(np.arange(start, start + child.num_rows))).drop_null()
+    lost = keyed.join(known, keys=child.column_names, join_type="left anti")
     return np.sort(lost.column(_ROW).to_numpy()).astype(np.int64)

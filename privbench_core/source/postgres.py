@@ -14,7 +14,7 @@ from privbench_core.schema.ddl import quote_identifier
 from privbench_core.schema.location import describe
 from privbench_core.schema.model.columns import Column, ColumnType
 from privbench_core.schema.model.tables import Table
-from privbench_core.source.cast import canonical_table, refused
+from privbench_core.source.cast import canonical_batches, refused
 
 # Other drivers of SQLAlchemy spell their options in the URL in ways that libpq does not read.
 _DRIVERS = frozenset({"postgresql+psycopg", "postgresql+psycopg2"})
@@ -57,8 +57,7 @@ def read_postgres(connection: sa.Connection, table: Table, found: Found) -> pa.T
     # Without parameters nothing is formatted, so a per cent sign in a name stays single.
     dialect: Any = postgresql.dialect
     text = str(statement.select_from(sa.table(table.name)).compile(dialect=dialect(paramstyle="named")))
-    batches = _batches(connection.engine.url, table.name, text)
-    return pa.concat_tables([canonical_table(table, batch) for batch in batches])
+    return canonical_batches(table, _batches(connection.engine.url, table.name, text))
 
 
 def _base(stored: sa.types.TypeEngine[Any]) -> sa.types.TypeEngine[Any]:

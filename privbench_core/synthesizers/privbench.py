@@ -112,21 +112,23 @@ class _Histograms:
 def _learn_steps(schema: Schema, table: Table, price: Price, options: Options) -> tuple[Step, Step]:
     """PrivSPN over a table's attributes."""
 
-    def network(context: StepContext, ordered: frozenset[str]) -> Network:
+    def network(context: StepContext, ordered: Mapping[str, int]) -> Network:
         grower = _grower(options, ordered)
         if isinstance(grower, PairwiseSPN):
             return grower
         # Which halvings are tried does not depend on the run's seed: another sample must not buy the model again.
         return _Histograms(grower, replace(context, seed=0).rng("structure", table.name))
 
-    return learn_steps(schema, table, price, options.profile, network, {"grower": repr(_grower(options, frozenset()))})
+    return learn_steps(schema, table, price, options.profile, network, {"grower": repr(_grower(options, {}))})
 
 
-def _grower(options: Options, ordered: frozenset[str]) -> PairwiseSPN | HistogramSPN:
+def _grower(options: Options, ordered: Mapping[str, int]) -> PairwiseSPN | HistogramSPN:
     """What grows a network, with those options that its result depends on."""
     if options.leaf == "pairwise":
         return PairwiseSPN(ordered, beta=options.beta)
-    return HistogramSPN(ordered, options.alpha, options.beta, options.gamma1, options.gamma2, options.iterations)
+    return HistogramSPN(
+        frozenset(ordered), options.alpha, options.beta, options.gamma1, options.gamma2, options.iterations
+    )
 
 
 def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:

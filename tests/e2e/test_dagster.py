@@ -12,11 +12,16 @@ from typing import Any
 import dagster as dg
 import pyarrow.parquet as pq
 import pytest
+from dagster._core.execution.backfill import BulkActionStatus
 
 from privbench_assets.definitions import project_root
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.run import plan_for, run_name, run_spec
+from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.publish.bundle import read_bundle
 from privbench_core.schema.spec import load_spec
+from tests.helpers.servers import answers, graphql, running, wait_for
+
+LAUNCH = "mutation($asked: LaunchBackfillParams!) {launchPartitionBackfill(backfillParams: $asked) {__typename}}"
 
 
 @pytest.fixture
@@ -69,6 +74,46 @@ def test_the_workspace_loads_as_privbench_even_with_a_broken_spec(town_spec: Pat
     assert done.returncode == 0, said[-3000:]
     assert "Validation successful for code location privbench" in said
     assert "broken.yaml cannot be used" in said
+
+
+@pytest.mark.slow
+def test_a_backfill_over_epsilon_makes_both_bundles_and_pays_for_both(big_town: Path, tmp_path: Path) -> None:
+    home, port = tmp_path / "home", 3978
+    home.mkdir()
+    (home / "dagster.yaml").write_text((project_root() / "dagster.yaml").read_text())
+    environment = {**os.environ, "DAGSTER_HOME": str(home), "PRIVBENCH_SPECS": str(big_town)}
+    workspace = ("--workspace", str(project_root() / "workspace.yaml"))
+    spec = load_spec(big_town)
+    steps = [["town", *step.key] for step in plan_for(spec, 0.8).steps]
+    with (
+        running(environment, tmp_path / "web.log", "dagster_webserver", "--port", str(port), *workspace),
+        running(environment, tmp_path / "daemon.log", "dagster._daemon", "run", *workspace),
+        dg.DagsterInstance.from_config(str(home)) as instance,
+    ):
+        wait_for("the webserver", lambda: answers(port))
+        assets = [{"path": path} for path in (*steps, ["town", "benchmark_status"])]
+        asked = {"assetSelection": assets, "partitionNames": ["0.8", "3.2"]}
+        assert (
+            graphql(port, LAUNCH, {"asked": asked})["launchPartitionBackfill"]["__typename"] == "LaunchBackfillSuccess"
+        )
+        wait_for(
+            "the end of the backfill", lambda: instance.get_backfills()[0].status is not BulkActionStatus.REQUESTED, 300
+        )
+        assert instance.get_backfills()[0].status is BulkActionStatus.COMPLETED_SUCCESS
+        runs = [run.tags.get("dagster/partition", "") for run in instance.get_runs()]
+        assert sorted(runs) == ["", "0.8", "3.2"]  # the status is gathered last, once
+        assert runs[0] == ""
+    for epsilon in (0.8, 3.2):
+        read_bundle(spec.state / "bundles" / f"{epsilon:g}")
+    ledger = open_ledger(spec)
+    paid = {(entry.run, tuple(entry.step.split("/"))): entry.price for entry in ledger.entries()}
+    assert ledger.count() == len(paid)
+    ledger.close()
+    plans = [plan_for(spec, epsilon) for epsilon in (0.8, 3.2)]
+    assert paid == {
+        (run_name(plan.budget.epsilon), step.key): step.price for plan in plans for step in plan.steps if step.reads
+    }
+    assert all(run_spec(spec, epsilon, out=tmp_path / f"{epsilon:g}").paid == 0 for epsilon in (0.8, 3.2))
 
 
 def files(folder: Path) -> dict[str, bytes]:

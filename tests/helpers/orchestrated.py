@@ -95,7 +95,9 @@ class Orchestrated:
 
     def observe(self) -> None:
         """Observe the source."""
-        assert self.defs.resolve_job_def("town_observe").execute_in_process(instance=self.instance).success
+        job = self.defs.resolve_job_def("town_observe")
+        result = job.execute_in_process(instance=self.instance, raise_on_error=False)
+        assert result.success, errors(result)
 
     def tick(self) -> dict[str, list[str]]:
         """One evaluation of all automation conditions: the requested partitions by step."""

@@ -6,10 +6,7 @@ import json
 import os
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +24,7 @@ from privbench_core.privacy.ledger_layout import LAYOUT, TABLES, postgres_statem
 from privbench_core.publish.bundle import read_bundle
 from privbench_core.schema.location import connection_parameters, parse_url
 from tests.helpers.ledgers import raw
+from tests.helpers.servers import answers, running, wait_for
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "postgres"
 PASSWORD = "correct-horse"
@@ -42,13 +40,14 @@ def beside(url: str, name: str, user: str | None = None) -> str:
 def databases(postgres: str) -> Iterator[tuple[str, str]]:
     """URLs of Dagster's database, and of a ledger that ``ledger.sql`` made, for the role that may only add to it."""
     for statement in (
-        "create role ledger_owner login",
+        "create role ledger_owner",
         f"create role privbench login password '{PASSWORD}'",
         "create database dagster",
         "create database ledger owner ledger_owner",
     ):
         raw(postgres, statement)
-    raw(beside(postgres, "ledger", "ledger_owner"), (DEPLOY / "ledger.sql").read_text(encoding="utf-8"))
+    script = (DEPLOY / "ledger.sql").read_text(encoding="utf-8")
+    raw(beside(postgres, "ledger"), f"set role ledger_owner; {script}")
     yield beside(postgres, "dagster"), beside(postgres, "ledger", "privbench")
     for statement in ("database dagster", "database ledger"):
         raw(postgres, f"drop {statement} with (force)")
@@ -82,6 +81,7 @@ def test_runs_and_events_land_in_postgresql(
 
     with dg.DagsterInstance.from_config(str(home_of(tmp_path))) as instance:
         assert not instance.telemetry_enabled
+        assert instance.managed_python_loggers == ["privbench_core"]
         assert "postgres" in type(instance.event_log_storage).__name__.lower()
         assert instance.run_monitoring_max_runtime_seconds == 86_400
         assert dg.materialize([bundle], instance=instance, partition_key="0.8").success
@@ -135,33 +135,6 @@ def test_a_role_that_finds_no_tables_is_told_what_to_do(postgres: str) -> None:
         raw(postgres, "drop database empty with (force)")
 
 
-@contextmanager
-def running(environment: dict[str, str], log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of the deployment, stopped at the end."""
-    with log.open("wb") as file:
-        command = [sys.executable, "-W", "ignore", "-m", *arguments]
-        process = subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT, cwd=log.parent)
-        try:
-            yield process
-        finally:
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
-def wait_for(what: str, happened: Callable[[], Any], seconds: float = 120) -> Any:
-    """What ``happened`` returns once it is true."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = happened()
-        if found:
-            return found
-        time.sleep(0.5)
-    raise AssertionError(f"{what}: not within {seconds} s")
-
-
 @pytest.mark.slow
 def test_a_deployment_refreshes_ticks_and_ends_what_hangs(
     databases: tuple[str, str],
@@ -193,13 +166,6 @@ def test_a_deployment_refreshes_ticks_and_ends_what_hangs(
         all_tags = {"dagster/partition": partition, **tags}
         dagster("job", "launch", "--job", "town_refresh", "--tags", json.dumps(all_tags))
 
-    def alive() -> bool:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/server_info", timeout=5) as answer:
-                return "dagster_version" in json.load(answer)
-        except OSError:
-            return False
-
     logs = [tmp_path / name for name in ("webserver.log", "daemon.log")]
     address = ("--host", "127.0.0.1", "--port", str(port))
     with (
@@ -207,7 +173,7 @@ def test_a_deployment_refreshes_ticks_and_ends_what_hangs(
         running(environment, logs[1], "dagster._daemon", "run", *workspace),
         dg.DagsterInstance.from_config(str(home)) as instance,
     ):
-        wait_for("the webserver", alive)
+        wait_for("the webserver", lambda: answers(port))
         launch("3.2", {})
         done = wait_for("the refresh", lambda: instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])))
         booked = raw(databases[1], "select step from reservation order by id")

@@ -19,9 +19,10 @@ from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.schema.reflect import reflect
 from privbench_core.schema.spec import Spec, load_spec
-from privbench_core.source import database, open_source, postgres
+from privbench_core.source import database, postgres
 from privbench_core.source.arrow_types import arrow_schema
 from privbench_core.source.fingerprint import fingerprint_rows
+from privbench_core.source.opening import open_source
 from tests.helpers.postgres import execute, new_database
 
 T = ColumnType
@@ -288,12 +289,22 @@ def test_a_database_that_may_be_read_in_part(odd_url: str) -> None:
         source.read(Table("closed", columns[:1], ("id",)))
 
 
-def test_many_batches_are_one_table(odd_url: str) -> None:
+def test_many_batches_are_one_table(odd_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches, sizes = postgres._batches, []
+
+    def counted(*arguments: object) -> Iterator[pa.Table]:
+        for batch in batches(*arguments):
+            sizes.append(batch.num_rows)
+            yield batch
+
+    monkeypatch.setattr(postgres, "_batches", counted)
     execute(
         odd_url, "CREATE TABLE many AS SELECT i AS id, repeat('x', 200) AS word FROM generate_series(1, 200000) AS i"
     )
     rows = open_source(spec(odd_url)).read(Table("many", (Column("id", T.INTEGER), Column("word", T.TEXT)), ("id",)))
-    assert rows["id"].num_chunks > 1
+    assert len(sizes) > 2
+    assert sum(sizes) == 200_000
+    assert rows["id"].num_chunks == rows["word"].num_chunks == 1  # rows of many chunks are slow to take
     assert rows["id"].to_pylist() == list(range(1, 200_001))
 
 

@@ -13,8 +13,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from privbench_core.domain.binning import merge_cells
-from privbench_core.domain.codecs import LearnedMagnitude, codec_for, codec_from_dict
+from privbench_core.domain.codecs import codec_for, codec_from_dict
 from privbench_core.domain.cuts import cut, joined, values_in
+from privbench_core.domain.magnitude import LearnedMagnitude
 from privbench_core.errors import SpecError
 from privbench_core.schema.durations import duration_text
 from privbench_core.schema.model.columns import Column, ColumnType, Pattern, Range, Values

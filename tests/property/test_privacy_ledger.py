@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from privbench_core.errors import BudgetExhaustedError
+from privbench_core.privacy import tally
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.ledger import Ledger
 from tests.helpers.ledgers import Place, new_place
@@ -92,3 +96,43 @@ def test_pure_prices_are_refused_exactly_when_they_do_not_fit(parts: list[int], 
             assert spent <= 64
     assert ledger.balance().spent == spent / 64
     ledger.close()
+
+
+acts = st.lists(
+    st.tuples(st.integers(0, 1), st.integers(0, 2), st.sampled_from(["reserve", "release", "look"])),
+    min_size=12,
+    max_size=30,
+)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(acts=acts, lifetime=lifetimes, many=st.sampled_from([1, 5000]))
+def test_whoever_keeps_up_knows_what_a_newcomer_reads(
+    acts: list[tuple[int, int, str]], lifetime: Budget, many: int, tmp_path: Path, place: Place
+) -> None:
+    with patch.object(tally, "_AT_ONCE", many):
+        name = fresh_name()
+        there = tmp_path / f"{name}.sqlite" if place == ":memory:" else place
+        both = [Ledger(there, name, "u", lifetime) for _ in range(2)]
+        reserved: list[int] = []
+        for number, (who, what, act) in enumerate(acts):
+            ledger, account = both[who], "" if what else "cohort"
+            if act == "release" and reserved:
+                ledger.release(reserved.pop(number % len(reserved)), "digest")
+            elif act == "reserve":
+                price = Price(Measure.PURE if what == 1 else Measure.ZCDP, number / 64, 1e-10 * (what == 2))
+                with suppress(BudgetExhaustedError):
+                    reserved.append(ledger.reserve("r", f"step {what}", f"run {number % 2}", price, account))
+            else:
+                ledger.spent(account)
+        both.append(Ledger(there, name, "u", lifetime))
+        for account in ("", "cohort"):
+            entries = both[2].entries(account)
+            assert both[0].spent(account) == both[1].spent(account) == both[2].spent(account)
+            assert both[0].balance(account) == both[1].balance(account) == both[2].balance(account)
+            spent = both[0].spent(account)
+            assert spent.rho == pytest.approx(sum(entry.price.rho for entry in entries))
+            assert spent.bought == Counter((entry.run, entry.step) for entry in entries if entry.state == "released")
+        assert both[0].count() == len(both[2].entries())
+        for ledger in both:
+            ledger.close()

@@ -121,6 +121,8 @@ def test_a_unit_moves_no_more_than_the_stability(relation: str, seed: int) -> No
             moved = int(np.abs(before.counts(columns) - after.counts(columns)).sum())
             most = max(most, moved)
             assert moved <= before.stability
+            coarse = [merged_at_random(columns, before, seed).evaluate(view) for view in (before, after)]
+            assert int(np.abs(coarse[0] - coarse[1]).sum()) <= moved
             # Parts by the size of the group: together no more than the whole.
             parts = sum(
                 int(np.abs(_part(before, size).counts(columns) - _part(after, size).counts(columns)).sum())
@@ -131,6 +133,13 @@ def test_a_unit_moves_no_more_than_the_stability(relation: str, seed: int) -> No
         score = Distances((((("own", "second"), reference),),))
         assert abs(int((score.evaluate(before) - score.evaluate(after))[0])) <= before.stability
     assert most > 0.9 * PERMUTATION_UNIT  # the bound is met: nothing is scaled away
+
+
+def merged_at_random(columns: tuple[str, ...], view: CodedView, seed: int) -> Marginal:
+    """A marginal over groups of codes, with as many groups as chance would have it."""
+    rng = np.random.default_rng(seed)
+    drawn = (rng.integers(0, 1 + view.sizes[name] // 2, view.sizes[name]) for name in columns)
+    return Marginal(columns, tuple(np.unique(groups, return_inverse=True)[1] for groups in drawn))
 
 
 def _part(view: CodedView, size: int) -> CodedView:

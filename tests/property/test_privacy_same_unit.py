@@ -248,6 +248,21 @@ def test_a_unit_that_reaches_into_another_moves_what_depends_on_it_there() -> No
     assert moved_rows(schema, "c") > moved_rows(schema, "a") * 2
 
 
+@SHAPES
+@settings(max_examples=3, deadline=None)
+@given(st.integers(1, 3), st.integers(0, 10_000))
+def test_where_a_private_row_stands_is_in_no_view(make: Make, tau: int, seed: int) -> None:
+    """Positions shift with the rows before: a view that told them would change for units that are still there."""
+    database = make(tau, 1, seed)
+    for k in (k for t in database.schema.tables for k in t.foreign_keys):
+        spec = ViewSpec(k.child, {"to": (ParentRow(k), Positions())})  # type: ignore[dict-item]
+        view = build_view(database.private(), spec)
+        assert set(view.codes["to"].tolist()) <= {0, Positions.size - 1}
+        for smaller, _ in neighbours(database):
+            moved = np.abs(view.counts(["to"]) - build_view(smaller.private(), spec).counts(["to"])).sum()
+            assert moved <= view.stability, k.name
+
+
 @pytest.mark.parametrize("feature", [Siblings, Children])
 def test_groups_are_those_of_the_kept_rows(feature: type[Feature]) -> None:
     database = diamond(3, 1, 3)

@@ -7,6 +7,7 @@ the two databases must add up to no more than the step's price: that proves the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -14,6 +15,9 @@ from typing import Any
 import pytest
 
 from privbench_core.privacy.budget import Budget
+from privbench_core.privacy.noise import Counts
+from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.views import CodedView
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privbench import PrivBench
@@ -158,6 +162,25 @@ def test_groups_are_measured_here(make: Callable[[int], Database]) -> None:
     pairs = [call.head[1] for call in recorded.tape if " x other." in call.head[1]]
     assert len({site.split("/groups/")[1][0] for site in pairs}) > 1
     assert any(call.head[1].endswith("trio scores") for call in recorded.tape) or make is forum  # where τ = 2
+
+
+@pytest.mark.parametrize("case", ["till, pairwise, zCDP", "till, pairwise, pure", "town, groups", "forum, groups"])
+def test_the_plans_tested_do_merge_codes(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of tables and along keys, some pair is measured over groups of codes."""
+    answers: list[int] = []
+    evaluate = Marginal.evaluate
+
+    def watched(self: Marginal, view: CodedView) -> Counts:
+        answer = evaluate(self, view)
+        if self.groups:
+            answers.append(math.prod(view.sizes[name] for name in self.columns) - answer.size)
+        return answer
+
+    monkeypatch.setattr(Marginal, "evaluate", watched)
+    make, budget, options = CASES[case]
+    database = make(0)
+    record(plan_of(database, budget, options), database, 0)
+    assert max(answers) > 0 <= min(answers)
 
 
 def test_two_units_less_are_flagged() -> None:

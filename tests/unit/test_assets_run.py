@@ -12,8 +12,11 @@ import pytest
 
 from privbench_assets.io_managers import manifest_path, read_manifest
 from privbench_core.errors import ReleaseError, SourceError
+from privbench_core.pipeline.runner import Snapshot
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.publish.bundle import read_bundle
+from privbench_core.schema.model.tables import Table
+from privbench_core.source.folder import FolderSource
 from tests.helpers.orchestrated import Orchestrated, errors, shown, versions
 
 SECRET = "Smith, 17 Elm Street"
@@ -173,10 +176,12 @@ def test_errors_say_nothing_private_and_keep_it_for_the_owner(
 
 def test_a_failed_look_counts_as_spent(operated: Orchestrated) -> None:
     operated.fake.broken[("model", "person")] = ValueError("x")
-    operated.refresh("0.8", ["profile/person", "model/person"])
+    first = operated.refresh("0.8", ["profile/person", "model/person"])
+    assert list(versions(first)) == ["profile/person"], errors(first)
     once = operated.spent()
     operated.fake.broken.clear()
-    assert operated.refresh("0.8", ["model/person"]).success
+    again = operated.refresh("0.8", ["model/person"])
+    assert again.success, errors(again)
     assert operated.spent() > once
 
 
@@ -191,3 +196,27 @@ def test_nothing_of_a_private_row_is_in_the_event_log(operated: Orchestrated) ->
     events = "\n".join(str(event) for event in operated.instance.all_logs(result.run_id))
     assert str(canary) not in events
     assert "person.parquet" in events
+
+
+def test_private_rows_are_let_go_after_the_last_step_that_looks_at_them(
+    operated: Orchestrated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget, read = Snapshot.forget, FolderSource.read
+    forgotten: list[int] = []
+    asked: list[str] = []
+
+    def forgetting(snapshot: Snapshot) -> None:
+        forgotten.append(len(operated.fake.runs))
+        forget(snapshot)
+
+    def reading(source: FolderSource, table: Table) -> pa.Table:
+        asked.append(table.name)
+        return read(source, table)
+
+    monkeypatch.setattr(Snapshot, "forget", forgetting)
+    monkeypatch.setattr(FolderSource, "read", reading)
+    assert operated.refresh("0.8").success
+    done = ["/".join(key) for key in operated.fake.runs]
+    assert {*done[: forgotten[0]]} >= {*PAID}
+    assert done[forgotten[0] - 1] in PAID
+    assert sorted(asked) == ["household", "person"]  # none twice

@@ -18,6 +18,7 @@ from privbench_core.publish.load import load_bundle, split_sql
 from privbench_core.schema.model.columns import Column, ColumnType
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.source.arrow_types import arrow_schema
 
 GUARANTEE = {
     "unit": "one row of home",
@@ -331,3 +332,30 @@ def test_a_file_with_other_tables_is_not_empty(tmp_path, bundle):
     with pytest.raises(PublishError, match=r"is not empty \(it has mine\); pass --replace to load beside"):
         load_bundle(bundle, str(tmp_path / "x.duckdb"))
     assert load_bundle(bundle, str(tmp_path / "x.duckdb"), replace=True).rows["pet"] == 4
+
+
+def test_a_table_is_asked_for_once_and_written_one_row_group_at_a_time(
+    tmp_path: Path, schema: Schema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = [f"{number:02}" for number in range(25)]
+    rows = {
+        "place": pa.table({"code": pa.chunked_array([codes[:9], codes[9:]])}),
+        "home": pa.table({"id": range(25), "place": pa.array([None, *codes[1:]])}),
+        "pet": pa.table({"nr": range(25), "home id": range(25), "name": pa.nulls(25, pa.string())}),
+    }
+    monkeypatch.setattr("privbench_core.publish.bundle._ROW_GROUP", 10)
+    asked = []
+
+    class Rows(dict[str, pa.Table]):
+        def __getitem__(self, name: str) -> pa.Table:
+            asked.append(name)
+            return rows[name]
+
+    out = write_bundle(tmp_path / "out", schema, Rows(rows), RECEIPT)
+    assert sorted(asked) == sorted(rows)
+    for table in schema.tables:
+        file, whole = out / "data" / f"{table.name}.parquet", tmp_path / f"{table.name}.parquet"
+        assert pq.read_metadata(file).num_row_groups == 3
+        canonical = rows[table.name].cast(arrow_schema(table)).combine_chunks()
+        pq.write_table(canonical, whole, compression="zstd", row_group_size=10)
+        assert file.read_bytes() == whole.read_bytes()

@@ -352,6 +352,25 @@ def test_ledger_shows_a_killed_step_as_reserved(shop: Path, monkeypatch: pytest.
     assert "Reserved: ρ=" in call("ledger", shop).stdout
 
 
+def test_a_renamed_database_is_told_what_the_ledger_holds(shop: Path) -> None:
+    assert data_of("ledger", shop)["other_databases"] == []
+    call("run", shop, "--epsilon", 1, "--out", shop.parent / "bundle")
+    steps = len(data_of("ledger", shop)["entries"])
+    assert "Other databases" not in call("ledger", shop).stdout + call("plan", shop).stdout
+    text = shop.read_text()
+    shop.write_text(text.replace("database: shop", "database: store"))
+    (other,) = data_of("ledger", shop)["other_databases"]
+    assert (other["database"], other["entries"]) == ("shop", steps)
+    for command in ("plan", "ledger"):
+        said = " ".join(call(command, shop).stdout.split())
+        assert (
+            f"Other databases in the same ledger, whose budgets are apart: shop ({steps} paid steps, the last" in said
+        )
+        assert "If store was one of them, under an earlier name: put that back" in said
+    shop.write_text(text)
+    assert "Other databases" not in call("ledger", shop).stdout  # for the other name nothing was paid
+
+
 def test_ledger_adds_up_refreshes_of_the_same_step(shop: Path) -> None:
     bundle_of(shop, "--epsilon", 0.5)
     rows = pq.read_table(shop.parent / "customer.parquet")

@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.domain.codecs import LearnedMagnitude, codec_for, codec_from_dict, interval_codec
+from privbench_core.domain.codecs import codec_for, codec_from_dict
+from privbench_core.domain.intervals import interval_codec
+from privbench_core.domain.magnitude import LearnedMagnitude
 from privbench_core.errors import InternalError, ReleaseError, SourceError, SpecError
 from privbench_core.schema.model.columns import Column, ColumnType, Learn, Pattern, Range, Values
 

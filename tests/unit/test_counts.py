@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.counts.contingency import cell_index, contingency
+from privbench_core.counts.contingency import cell_index, contingency, merge_codes
 from privbench_core.errors import InternalError
 
 SIZES = {"a": 3, "b": 4, "c": 2}
@@ -66,3 +66,19 @@ def test_weights_beyond_what_a_float_holds_exactly_are_refused():
         contingency(codes, {"a": 1}, ["a"], np.array([1 << 52, 1 << 52]))
     large = contingency(codes, {"a": 1}, ["a"], np.array([(1 << 51) + 1, 1]))
     assert large.tolist() == [(1 << 51) + 2]
+
+
+def test_merged_counts_are_those_of_merged_codes():
+    codes, weights = random_codes(200), np.random.default_rng(1).integers(0, 1 << 20, 200)
+    groups = {"a": np.array([0, 0, 0]), "b": np.array([2, 0, 1, 0]), "c": np.array([1, 0])}
+    merged = {name: groups[name][codes[name]].astype(np.int32) for name in SIZES}
+    for columns in (["a", "b", "c"], ["c", "b"], ["b"]):
+        fine = contingency(codes, SIZES, columns, weights)
+        coarse = contingency(merged, {"a": 1, "b": 3, "c": 2}, columns, weights)
+        np.testing.assert_array_equal(merge_codes(fine, [groups[name] for name in columns]), coarse)
+
+
+@pytest.mark.parametrize("groups", [[[0, 1]], [[0, 1], [0, 1]], [[0, 1], [0, 1, 2, 3]], [[0, 1], [0, -1, 1]]])
+def test_every_code_has_exactly_one_group(groups):
+    with pytest.raises(InternalError, match="one group"):
+        merge_codes(np.ones((2, 3), dtype=np.int64), [np.array(group_of) for group_of in groups])

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
+from privbench_core.evaluate import expectations
+from privbench_core.evaluate.derived import integrity_frame
 from privbench_core.evaluate.expectations import (
     ExpectationResult,
     check_table,
     fidelity_frame,
     fidelity_suite,
+    integrity_suite,
     run_suite,
 )
 from privbench_core.schema.model.columns import Column, ColumnType, Pattern, Range, Values
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.source.arrow_types import arrow_type
+from tests.helpers.integrity import check_integrity, failures
 
 _HOME = Table(
     "home",
@@ -92,22 +97,6 @@ def _with(table: str, column: str, values: Any) -> dict[str, pa.Table]:
     array = values if isinstance(values, pa.Array) else pa.array(values, tables[table].schema.field(column).type)
     tables[table] = tables[table].set_column(position, column, array)
     return tables
-
-
-def check_integrity(schema: Schema, tables: Mapping[str, pa.Table]) -> dict[str, list[ExpectationResult]]:
-    """What is found of every table, in schema order."""
-    return {table.name: check_table(schema, table, tables) for table in schema.tables}
-
-
-def failures(results: Mapping[str, Sequence[ExpectationResult]]) -> list[str]:
-    """A line for each expectation that does not hold: where, which one, how many rows."""
-    return [
-        f"{table}{f'.{result.column}' if result.column else ''}: {result.name} fails"
-        + ("" if result.unexpected_count is None else f" for {result.unexpected_count:,} rows")
-        for table, of_table in results.items()
-        for result in of_table
-        if not result.success
-    ]
 
 
 def _failed(table: str, tables: dict[str, pa.Table]) -> set[tuple[str, str | None, int | None]]:
@@ -337,3 +326,47 @@ def test_a_frame_of_few_columns_at_a_time_finds_the_same(cells: int) -> None:
     assert len(failures(whole)) > 0
     for table in SCHEMA.tables:
         assert check_table(SCHEMA, table, tables, cells=cells) == whole[table.name]
+
+
+def _faults(rng: np.random.Generator) -> dict[str, pa.Table]:
+    """The sound database with more rows, some values of which are wrong, or NULL."""
+    tables = _tables()
+    taken = {name: rng.integers(0, 3, 40) for name in tables}
+    found = {}
+    for name, rows in tables.items():
+        columns = {}
+        for column in rows.column_names:
+            values = rows[column].take(pa.array(taken[name])).to_pylist()
+            worse = {"age": -1, "sex": 3, "kind": "hut", "area": float("nan"), "note": "abcdef", "price": Decimal(100)}
+            wrong, null = rng.random(40) < 0.5 * rng.integers(0, 2), rng.random(40) < 0.1 * rng.integers(0, 2)
+            values = [worse.get(column, value) if bad else value for value, bad in zip(values, wrong, strict=True)]
+            values = [None if gone else value for value, gone in zip(values, null, strict=True)]
+            columns[column] = pa.array(values, rows.schema.field(column).type)
+        found[name] = pa.table(columns)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_few_witnesses_say_what_all_rows_say(seed: int) -> None:
+    tables = _faults(np.random.default_rng(seed))
+    for table in SCHEMA.tables:
+        frame, suite = integrity_frame(SCHEMA, table, tables), integrity_suite(table)
+        whole = run_suite(table.name, frame, suite)
+        assert any(result.name.endswith("unique") and not result.success for result in whole)
+        assert check_table(SCHEMA, table, tables) == whole
+        assert check_table(SCHEMA, table, tables, cells=30) == whole  # some rows of one column at a time
+
+
+def test_all_that_holds_and_looks_at_values_one_by_one_is_seen_from_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    framed: list[frozenset[str]] = []
+
+    def recorded(schema: Schema, table: Table, tables: Any, wanted: frozenset[str]) -> pd.DataFrame:
+        framed.append(wanted)
+        return integrity_frame(schema, table, tables, wanted)
+
+    monkeypatch.setattr(expectations, "integrity_frame", recorded)
+    assert failures(check_integrity(SCHEMA, _tables())) == []
+    assert framed == [frozenset({"region", "number"}), frozenset({"badge", "sex", "id"})]
+    framed.clear()
+    assert len(failures(check_integrity(SCHEMA, _with("person", "age", [-1, None, 5])))) == 1
+    assert framed[1] == {"badge", "sex", "id", "age"}

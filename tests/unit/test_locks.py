@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from time import sleep
 
 import pytest
 
+from privbench_core import locks
 from privbench_core.errors import BusyError, SpecError
 from privbench_core.locks import VARIABLE, alone, busy
 
@@ -37,6 +39,18 @@ def test_the_wait_ends_and_names_who_is_there(tmp_path: Path, monkeypatch: pytes
         pytest.fail("both were let in")
     with alone(tmp_path / "lock", "it is free again"):
         pass
+
+
+def test_a_wait_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setenv(VARIABLE, "0.5")
+    monkeypatch.setattr(locks, "_SILENCE", 0.1)
+    with alone(tmp_path / "lock", "one"), pytest.raises(BusyError), alone(tmp_path / "lock", "profile/person"):
+        pytest.fail("both were let in")
+    (said,) = caplog.messages
+    assert said.startswith(f"profile/person: waiting for process {os.getpid()} on ")
+    assert said.endswith("for at most 0.5 s")
+    with alone(tmp_path / "lock", "nobody is there"):
+        assert len(caplog.messages) == 1
 
 
 def test_a_wait_that_is_no_number_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

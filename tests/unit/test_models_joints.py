@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privbench_core.domain.simplex import onto_simplex
-from privbench_core.models.joints import estimated_joint, low_rank
+from privbench_core.models.joints import NoisyTable, estimated_joint, estimated_joints, low_rank
 
 
 def smooth_table(rows: int = 30, columns: int = 20, total: float = 40_000.0):
@@ -21,14 +21,14 @@ def error(estimate, truth) -> float:
 def test_a_smooth_dependence_loses_most_of_its_noise():
     truth = smooth_table()
     noisy = truth + np.random.default_rng(0).normal(0, 30, truth.shape)
-    ours = estimated_joint(noisy, truth.sum(axis=1), truth.sum(axis=0), 30.0)
+    ours = estimated_joint(NoisyTable(noisy, 30.0), truth.sum(axis=1), truth.sum(axis=0))
     assert error(ours, truth) < 0.5 * error(onto_simplex(noisy, truth.sum()), truth)
 
 
 def test_columns_that_determine_each_other_stay_that_way():
     truth = np.diag(np.linspace(500, 3000, 12))
     noisy = truth + np.random.default_rng(0).normal(0, 30, truth.shape)
-    ours = estimated_joint(noisy, truth.sum(axis=1), truth.sum(axis=0), 30.0)
+    ours = estimated_joint(NoisyTable(noisy, 30.0), truth.sum(axis=1), truth.sum(axis=0))
     assert error(ours, truth) < 0.05 * truth.sum()
 
 
@@ -37,14 +37,14 @@ def test_independent_columns_get_their_product():
     second *= first.sum() / second.sum()
     truth = np.outer(first, second) / first.sum()
     noisy = truth + np.random.default_rng(0).normal(0, 50, truth.shape)
-    assert error(estimated_joint(noisy, first, second, 50.0), truth) < 0.02 * truth.sum()
+    assert error(estimated_joint(NoisyTable(noisy, 50.0), first, second), truth) < 0.02 * truth.sum()
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (1, 5), (2, 40), (40, 3)])
 def test_joints_have_their_marginals_and_no_zeros(shape):
     rng = np.random.default_rng(1)
     first, second = rng.dirichlet(np.ones(shape[0])) * 5000, rng.dirichlet(np.ones(shape[1])) * 5000
-    ours = estimated_joint(rng.normal(0, 200, shape), first, second, 200.0)
+    ours = estimated_joint(NoisyTable(rng.normal(0, 200, shape), 200.0), first, second)
     assert ours.min() > 0
     np.testing.assert_allclose(ours.sum(axis=0), second, rtol=0.02, atol=5)
     np.testing.assert_allclose(ours.sum(axis=1), first, rtol=0.02, atol=5)
@@ -52,7 +52,8 @@ def test_joints_have_their_marginals_and_no_zeros(shape):
 
 def test_what_is_measured_without_noise_is_kept():
     truth = smooth_table(6, 4)
-    np.testing.assert_allclose(estimated_joint(truth, truth.sum(axis=1), truth.sum(axis=0), 1e-6), truth, rtol=1e-6)
+    exact = estimated_joint(NoisyTable(truth, 1e-6), truth.sum(axis=1), truth.sum(axis=0))
+    np.testing.assert_allclose(exact, truth, rtol=1e-6)
 
 
 def test_the_estimated_risk_is_the_risk():
@@ -65,7 +66,8 @@ def test_the_estimated_risk_is_the_risk():
         noise += noise.mean() - noise.mean(axis=0, keepdims=True) - noise.mean(axis=1, keepdims=True)
         low = low_rank(truth + noise, 80.0)
         found.append(((low.matrix - truth) ** 2).sum())
-        guessed.append(low.risk - 80.0**2 * (truth.shape[0] - 1) * (truth.shape[1] - 1))
+        risk = ((low.matrix - truth - noise) ** 2).sum() + 2 * 80.0**2 * low.freedom
+        guessed.append(risk - 80.0**2 * (truth.shape[0] - 1) * (truth.shape[1] - 1))
     assert np.mean(guessed) == pytest.approx(np.mean(found), rel=0.1)
 
 
@@ -73,3 +75,46 @@ def test_pure_noise_has_no_rank():
     noise = np.random.default_rng(0).normal(0, 10, (40, 25))
     noise += noise.mean() - noise.mean(axis=0, keepdims=True) - noise.mean(axis=1, keepdims=True)
     assert np.abs(low_rank(noise, 10.0).matrix).sum() < 0.1 * np.abs(noise).sum()
+
+
+def test_neighbouring_codes_that_are_alike_lend_to_each_other():
+    rng, size = np.random.default_rng(2), 40
+    share = 0.5 + 0.4 * np.sin(np.linspace(0, 6, size))  # of two codes, changing slowly along an ordered column
+    truth = np.stack([share, 1 - share], axis=1) * 500
+    noisy = truth + rng.normal(0, 100, truth.shape)
+    found = estimated_joint(NoisyTable(noisy, 100.0), truth.sum(axis=1), truth.sum(axis=0))
+    shuffled = rng.permutation(size)
+    without = estimated_joint(NoisyTable(noisy[shuffled], 100.0), truth.sum(axis=1), truth.sum(axis=0))
+    assert error(found, truth) < 0.75 * error(without, truth[shuffled])
+
+
+def test_a_pair_is_seen_better_by_way_of_a_column_that_determines_one_of_them():
+    size, sigma = 12, 60.0
+    hidden = np.random.default_rng(4).permutation(size)
+    table = np.random.default_rng(5).dirichlet(np.full(size, 0.3), size) * 1500  # no smoothness, full rank
+    twin = np.zeros((size, size))
+    twin[np.arange(size), hidden] = table.sum(axis=1)
+    truth = {("a", "b"): table, ("a", "c"): twin, ("c", "b"): table[np.argsort(hidden)]}
+    clean = {"a": table.sum(axis=1), "b": table.sum(axis=0), "c": table.sum(axis=1)[np.argsort(hidden)]}
+    alone, together = [], []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        tables = {pair: NoisyTable(t + rng.normal(0, sigma, t.shape), sigma) for pair, t in truth.items()}
+        alone.append(error(estimated_joint(tables["a", "b"], clean["a"], clean["b"]), table))
+        together.append(error(estimated_joints(tables, clean)["a", "b"], table))
+    assert np.mean(together) < 0.85 * np.mean(alone)
+
+
+def test_a_way_that_tells_nothing_does_no_harm():
+    truth = smooth_table(12, 10)
+    rng = np.random.default_rng(6)
+    third = np.full(8, truth.sum() / 8)
+    clean = {"a": truth.sum(axis=1), "b": truth.sum(axis=0), "c": third}
+    exact = {
+        ("a", "b"): truth,
+        ("a", "c"): np.outer(clean["a"], third) / truth.sum(),
+        ("c", "b"): np.outer(third, clean["b"]) / truth.sum(),
+    }
+    tables = {pair: NoisyTable(t + rng.normal(0, 60, t.shape), 60.0) for pair, t in exact.items()}
+    alone = error(estimated_joint(tables["a", "b"], clean["a"], clean["b"]), truth)
+    assert error(estimated_joints(tables, clean)["a", "b"], truth) < 1.05 * alone

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 
 from privbench_core.domain.codecs import codec_for
 from privbench_core.domain.coder import Coder
+from privbench_core.domain.intervals import IntervalCodec
 from privbench_core.errors import BudgetExhaustedError, InternalError, UnsupportedBudgetError
 from privbench_core.privacy.account import Account
 from privbench_core.privacy.budget import Budget, Measure, Price, delta_for, epsilon_for, rho_for
@@ -176,6 +178,33 @@ def test_a_list_of_values_is_not_learned_without_delta() -> None:
     door, account, _ = door_with(Price(Measure.PURE, 1.0))
     with pytest.raises(UnsupportedBudgetError, match="needs delta > 0"):
         door.discover("household", "colour", Price(Measure.PURE, 0.5))
+    assert account.spent.amount == 0
+
+
+class ByRank(Coder):
+    """Codes that depend on all rows: a unit would move those of everybody after it."""
+
+    def encode(self, values: pa.ChunkedArray) -> np.ndarray:
+        return np.argsort(np.argsort(values.to_numpy())) % self.size
+
+
+@dataclass(frozen=True)
+class CutByRows(IntervalCodec):
+    """Cells that follow from the rows."""
+
+    def encode(self, values: pa.ChunkedArray) -> np.ndarray:
+        return replace(self, low=min(values.to_pylist())).encode(values)
+
+
+def test_the_door_takes_no_coder_that_might_look_at_other_rows() -> None:
+    door, account, _ = door_with(Price(Measure.ZCDP, 0.1))
+    coder = rooms_view().features["rooms"][1]
+    codec = coder.codec
+    assert isinstance(codec, IntervalCodec)
+    stray = CutByRows(codec.grid, codec.nullable, codec.low, codec.high, codec.cells)
+    for foreign in (ByRank(codec), Coder(stray), codec):
+        with pytest.raises(InternalError, match="household/rooms: rows are coded by the coders of"):
+            door.view(ViewSpec("household", {"rooms": (Own("rooms"), foreign)}))  # type: ignore[dict-item]
     assert account.spent.amount == 0
 
 

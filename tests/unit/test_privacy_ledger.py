@@ -20,6 +20,7 @@ from privbench_core.privacy import ledger_postgres
 from privbench_core.privacy.budget import Budget, Measure, Price, rho_for
 from privbench_core.privacy.ledger import Ledger
 from privbench_core.privacy.ledger_layout import LAYOUT
+from privbench_core.privacy.refresh import Spent
 from tests.helpers.ledgers import DatabaseError, Place, new_place, raw
 from tests.helpers.processes import PROCESSES
 
@@ -180,6 +181,54 @@ def test_a_reservation_counts_as_spent_whether_or_not_it_is_released(place: Plac
     assert ledger.released("a") == {"digest"}
     assert [e.state for e in ledger.entries()] == ["released"]
     ledger.close()
+
+
+def test_what_another_connection_enters_counts_at_once(place: Place) -> None:
+    with contextlib.closing(open_ledger(place, PURE)) as one, contextlib.closing(open_ledger(place, PURE)) as other:
+        first = one.reserve("a", "first", "run", Price(Measure.PURE, 0.5))
+        assert (other.balance().spent, other.count()) == (0.5, 1)
+        assert not other.spent().bought
+        other.reserve("b", "second", "run", Price(Measure.PURE, 0.5), account="cohort")
+        one.release(other.reserve("c", "third", "run", Price(Measure.PURE, 1.0)), "digest")
+        assert one.spent() == other.spent() == Spent(True, 1.5, 0.625, 0.0, {("run", "third"): 1})
+        other.release(first, "digest")  # a result may come later than those of later reservations
+        assert one.spent().bought == other.spent().bought == {("run", "first"): 1, ("run", "third"): 1}
+        with pytest.raises(BudgetExhaustedError, match=r"0\.5 of ε=2 is left, 0\.125 too little"):
+            one.reserve("d", "fourth", "run", Price(Measure.PURE, 0.625))
+        assert (one.spent("cohort").epsilon, one.count()) == (0.5, 3)
+
+
+def test_after_a_lost_connection_everything_is_read_anew(postgres: str, tmp_path: Path) -> None:
+    place = new_place("postgresql", tmp_path, lambda: postgres)
+    ledger = open_ledger(place, PURE)
+    for number in range(3):
+        ledger.reserve(f"r{number}", "step", "run", Price(Measure.PURE, 0.25))
+    assert ledger.balance().spent == 0.75
+    # The server comes back with an older copy, in which others go on where that ends.
+    raw(place, "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()")
+    for statement in (
+        "alter table reservation disable trigger all",
+        "delete from reservation where id > 1",
+        "alter table reservation alter column id restart with 2",
+        "alter table reservation enable trigger all",
+    ):
+        raw(place, statement)
+    with contextlib.closing(open_ledger(place, PURE)) as other:
+        other.reserve("r", "step", "run", Price(Measure.PURE, 1.5))
+    assert ledger.balance().spent == 1.75
+    with pytest.raises(BudgetExhaustedError):
+        ledger.reserve("s", "step", "run", Price(Measure.PURE, 0.5))
+    ledger.close()
+
+
+def test_the_ledger_knows_its_other_databases(place: Place) -> None:
+    with contextlib.closing(open_ledger(place)) as town, contextlib.closing(Ledger(place, "village", "u", BOTH)) as one:
+        assert town.others() == one.others() == []
+        for _ in range(2):
+            town.reserve("r", "s", "run", Price(Measure.PURE, 0.5))
+        (other,) = one.others()
+        assert (other.database, other.entries, other.last) == ("town", 2, town.entries()[-1].at)
+        assert town.others() == []
 
 
 def _race(places: list[Place], barrier: Any, won: Any) -> None:

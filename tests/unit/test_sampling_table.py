@@ -10,7 +10,8 @@ from privbench_core.linking.lookup import Lookup
 from privbench_core.models.nodes import Leaf
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Budget
-from privbench_core.sampling.table import Parent, draw_root, draw_table
+from privbench_core.sampling.references import Parent
+from privbench_core.sampling.table import draw_root, draw_table
 from privbench_core.schema.model.columns import Column, ColumnType
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema, Table

@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -20,12 +21,13 @@ from privbench_core.schema.model.columns import Column, ColumnType, Learn
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.schema.spec import Spec
-from privbench_core.source import open_source
+from privbench_core.source import integrity
 from privbench_core.source.arrow_types import arrow_schema, arrow_type
 from privbench_core.source.cast import canonical_table
 from privbench_core.source.database import DatabaseSource
 from privbench_core.source.fingerprint import fingerprint_rows
 from privbench_core.source.integrity import check_rows
+from privbench_core.source.opening import open_source
 
 T = ColumnType
 EVENT = Table(
@@ -400,3 +402,55 @@ def test_nan_becomes_null_where_null_may_be() -> None:
     table = Table("t", (Column("id", T.INTEGER), Column("x", T.FLOAT, Learn(), nullable=True)), ("id",))
     rows = {"t": pa.table({"id": [1, 2, 3], "x": [float("nan"), float("inf"), None]})}
     assert check_rows(Schema("s", (table,), "t"), rows, {})["t"]["x"].to_pylist() == [None, float("inf"), None]
+
+
+_FIRST, _LAST = -(1 << 63), (1 << 63) - 1
+
+
+@pytest.mark.parametrize(
+    "values", [[_FIRST, _LAST], [_FIRST, -1, 0, _LAST], [5], [], [7, 3, 5], [7, 3, 7], [3, 3, 7], [_LAST, _LAST]]
+)
+def test_keys_of_any_integers_are_unique_or_not(values: list[int]) -> None:
+    schema = Schema("s", (Table("t", (Column("id", T.INTEGER),), ("id",)),), "t")
+    rows = {"t": pa.table({"id": pa.array(values, pa.int64())})}
+    assert _repeated(schema, rows) == len(values) - len(set(values))
+
+
+@pytest.mark.parametrize("largest", [3, 1 << 20, 1 << 31, _LAST])
+def test_keys_of_several_columns_are_counted_as_python_counts_them(largest: int) -> None:
+    rng = np.random.default_rng(largest)
+    columns = tuple(Column(name, T.INTEGER, nullable=True) for name in "ab")
+    schema = Schema("s", (Table("t", (Column("id", T.INTEGER), *columns), ("id",), unique=(("a", "b"),)),), "t")
+    choice = np.unique(rng.integers(-largest, largest, 9))
+    pairs = [(int(a), int(b) if b > choice[0] else None) for a, b in rng.choice(choice, (200, 2))]
+    rows = {
+        "t": pa.table({"id": range(200), "a": [a for a, _ in pairs], "b": pa.array([b for _, b in pairs], pa.int64())})
+    }
+    complete = [pair for pair in pairs if pair[1] is not None]
+    assert _repeated(schema, rows) == len(complete) - len(set(complete)) > 0
+
+
+def _repeated(schema: Schema, rows: dict[str, pa.Table]) -> int:
+    """How many rows `check_rows` finds to be one too many."""
+    try:
+        check_rows(schema, rows, {})
+    except SourceError as error:
+        return int(str(error.private_detail).split(": ")[1].split(" of ")[0])
+    return 0
+
+
+@pytest.mark.parametrize("block", [1, 7, 1000])
+def test_orphans_are_found_whatever_the_blocks(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(integrity, "_BLOCK", block)
+    rng = np.random.default_rng(block)
+    a = [(x, y) for x in range(4) for y in "pq"]
+    b = [
+        (i, int(x), y, float(i))
+        for i, (x, y) in enumerate(zip(rng.integers(0, 5, 50), rng.choice([*"pqr"], 50), strict=True))
+    ]
+    c = [(i, int(up)) for i, up in enumerate(rng.integers(0, 60, 100))]
+    checked = check_rows(family(), rows_of(a, b, c), {"b.(ax,ay)": "drop", "c.b": "drop"})
+    known = {row[0] for row in b if row[1:3] in a}
+    assert 0 < len(known) < 50
+    assert checked["b"]["id"].to_pylist() == sorted(known)
+    assert checked["c"]["id"].to_pylist() == [i for i, up in c if up in known]

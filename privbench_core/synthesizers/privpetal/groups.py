@@ -16,12 +16,13 @@ from itertools import combinations, combinations_with_replacement, permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.domain.coder import Coder
+from privbench_core.domain.coder import Coder, ordered_codes
 from privbench_core.domain.simplex import onto_simplex
 from privbench_core.linking.fanout import SIBLINGS, Fanout, parent_column
+from privbench_core.models.candidates import Candidates
 from privbench_core.models.estimate import fit_margins
 from privbench_core.models.members import GroupClass, Members
-from privbench_core.models.pairwise import PairwiseFit, noisy_cells, pair_scores
+from privbench_core.models.pairwise import PairwiseFit, pair_scores
 from privbench_core.models.privspn import measure_one_way
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
@@ -76,14 +77,23 @@ class GroupFit:
         rest = price.share(1 - self.scores - self.margins)
         class_of = sizes.classes(self.least(curator, rest, max(len(pairs.all), 1), pairs.cells(curator.sizes)))
         parts = curator.split(ByValue(SIBLINGS, class_of))
+        ordered = ordered_codes({**context, **child.coders})
+        ordered |= {f"{_OTHER}{name}": number for name, number in ordered_codes(child.coders).items()}
         classes = []
         for number, part in enumerate(parts):
             inside = np.asarray(class_of) == number
-            classes.append(self._class(part, [*context, *own], own, pairs, sizes.shares(inside), price))
+            classes.append(self._class(part, [*context, *own], own, ordered, pairs, sizes.shares(inside), price))
         return Members(SIBLINGS, class_of, tuple(classes))
 
     def _class(
-        self, part: Curator, columns: list[str], own: list[str], pairs: _Pairs, shares: Array, price: Price
+        self,
+        part: Curator,
+        columns: list[str],
+        own: list[str],
+        ordered: Mapping[str, int],
+        pairs: _Pairs,
+        shares: Array,
+        price: Price,
     ) -> GroupClass:
         """One class of sizes; ``shares`` of its groups have at least 1, 2, 3 members."""
         one_way = measure_one_way(part, columns, price.share(self.margins))
@@ -99,12 +109,12 @@ class GroupFit:
         if not candidates or self.pairs.hopeless(part, len(candidates), one_way.total, for_scores):
             return GroupClass(marginals)
         scores = pair_scores(part, {**of_two, **clean}, candidates, for_scores)
-        cells = noisy_cells({**of_two, **clean}, candidates)
+        ways = Candidates.of(candidates, scores, {**of_two, **clean}, ordered)
         useful = self._useful(part, own, three, rest.share(self.trios))
         for_trios, rest = rest.share(self.trios), rest.share(1 - self.trios) if useful else rest
-        _, chosen = self.pairs.choose(part, scores, cells, rest)
-        kinds = [[candidates[i] for i in chosen if candidates[i] in kind] for kind in pairs.kinds]
-        weights = [sum(float(part.sizes[a] * part.sizes[b]) ** (2 / 3) for a, b in kind) for kind in kinds]
+        tables = self.pairs.choose(part, ways.useful, ways.cells, rest).tables(ways)
+        kinds = [[table for table in tables if table.pair in kind] for kind in pairs.kinds]
+        weights = [sum(table.cells ** (2 / 3) for table in kind) for kind in kinds]
         joints: list[dict[Pair, Array]] = []
         for kind, weight, counts in zip(kinds, weights, (clean, clean, of_two), strict=True):
             share = rest.share(weight / sum(weights)) if kind else rest
@@ -141,8 +151,8 @@ class GroupFit:
         noisy = part.measure("trio scores", [Distances(groups)], price.share(self.scores))
         cells = np.array([expected[name].size for name in alike], dtype=float)
         rest = price.share(1 - self.scores)
-        _, chosen = self.pairs.choose(part, noisy.values[0] / 2, cells, rest)
-        names = [list(alike)[i] for i in chosen]
+        chosen = self.pairs.choose(part, noisy.values[0][:, None] / 2, cells[:, None], rest)
+        names = [list(alike)[i] for i, _ in chosen.ways]
         trios = {}
         for name in names:
             counts = part.measure(f"{name} in three", [Marginal(columns[name])], rest.share(1 / len(names))).values[0]

@@ -112,10 +112,10 @@ class _Prices:
 def _root_step(schema: Schema, table: Table, price: Price) -> Step:
     """A table without owner, by the house model in the role of the paper's PrivMRF; and tables of keys alone."""
 
-    def grow(_: StepContext, view: Curator, one_way: OneWay, ordered: frozenset[str]) -> Node:
+    def grow(_: StepContext, view: Curator, one_way: OneWay, ordered: Mapping[str, int]) -> Node:
         return PairwiseSPN(ordered).build(view, one_way, price)
 
-    return model_step(schema, table, price, grow, {"grower": repr(PairwiseSPN(frozenset()))})
+    return model_step(schema, table, price, grow, {"grower": repr(PairwiseSPN({}))})
 
 
 def sizes_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
@@ -147,4 +147,4 @@ def groups_step(schema: Schema, key: ForeignKey, price: Price, fit: GroupFit) ->
     reads = deciding_tables(schema, key.child, key.parent)
     parameters = {"key": repr(key), "fit": repr(fit), "stability": stability(schema, key.child)}
     inputs = (*profiles, fanout_key(key))
-    return Step(("model", key.child), StepKind.MODEL, key.child, inputs, reads, price, run, parameters)
+    return Step(("model", key.child), StepKind.MODEL, key.child, inputs, reads, price, run, parameters, version="2")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from privbench_core.domain.coder import ordered_codes
 from privbench_core.models.nodes import Node, count_nodes, node_to_dict
 from privbench_core.models.pairwise import OneWay, leaf_of
 from privbench_core.privacy.budget import Measure, Price, zero
@@ -45,8 +46,8 @@ class Network(Protocol):
         ...
 
 
-Networks = Callable[[StepContext, frozenset[str]], Network]
-"""(context, which of the columns are ordered) -> network."""
+Networks = Callable[[StepContext, Mapping[str, int]], Network]
+"""(context, `ordered_codes` of the columns) -> network."""
 
 
 def learn_steps(
@@ -84,7 +85,7 @@ def learn_steps(
 
 
 def learn_table(
-    door: Door, table: Table, price: Price, first: float, network: Callable[[frozenset[str]], Network]
+    door: Door, table: Table, price: Price, first: float, network: Callable[[Mapping[str, int]], Network]
 ) -> tuple[Cells, Node]:
     """All that is measured of a table's attributes, and their model.
 
@@ -99,7 +100,7 @@ def learn_table(
         view = door.view(ViewSpec(table.name, {}), "size")
         rows = float(view.measure("rows", [Marginal(())], rest.share(_ROWS_SHARE)).values[0])
         rest = rest.share(1 - _ROWS_SHARE)
-        share = share if network(frozenset()).promising(view, sizes, rows, rest, share) else 1.0
+        share = share if network({}).promising(view, sizes, rows, rest, share) else 1.0
     cells = first_look(door, table, codecs, rest.share(share))
     if share == 1:
         return cells, leaf_of(cells.profile().one_way)
@@ -116,12 +117,12 @@ def _modelled(
     profile: Profile,
     price: Price,
     share: float,
-    network: Callable[[frozenset[str]], Network],
+    network: Callable[[Mapping[str, int]], Network],
 ) -> Node | Price:
     """A model for what a first look has left of the price, or what is left then."""
     features = {name: (Own(name), coder) for name, coder in profile.coders.items()}
     view = door.view(ViewSpec(table.name, dict(features)), "spn")
-    chosen = network(frozenset(name for name, coder in profile.coders.items() if coder.codec.ordered))
+    chosen = network(ordered_codes(profile.coders))
     codes = [coder.size for coder in profile.coders.values()]
     left = price.share(1 - share)
     if price.measure is Measure.ZCDP and not chosen.promising(view, codes, profile.total, price, share):

@@ -41,7 +41,7 @@ def link_step(
     moves = [stability(schema, child.name), reference_moves(schema, key)]
     parameters = {"key": repr(key), "fit": repr(fit), "stability": moves}
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
-    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters)
+    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version="2")
 
 
 def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: PairwiseFit) -> Step:

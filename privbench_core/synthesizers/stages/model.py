@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from privbench_core.domain.coder import ordered_codes
 from privbench_core.models.nodes import Leaf, Node, count_nodes, node_to_dict
 from privbench_core.models.pairwise import OneWay
 from privbench_core.privacy.budget import Price
@@ -16,8 +17,8 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.stages.profile import Profile
 
-Grow = Callable[[StepContext, Curator, OneWay, frozenset[str]], Node]
-"""(context, view of the table's attributes, their one-way marginals, which of them are ordered) -> network."""
+Grow = Callable[[StepContext, Curator, OneWay, Mapping[str, int]], Node]
+"""(context, view of the table's attributes, their one-way marginals, `ordered_codes`) -> network."""
 
 
 def model_step(schema: Schema, table: Table, price: Price, grow: Grow, parameters: Mapping[str, Any]) -> Step:
@@ -38,10 +39,9 @@ def model_step(schema: Schema, table: Table, price: Price, grow: Grow, parameter
         if table.attributes:
             features = {name: (Own(name), coder) for name, coder in profile.coders.items()}
             view = context.opened().view(ViewSpec(table.name, dict(features)), "spn")
-            ordered = frozenset(name for name, coder in profile.coders.items() if coder.codec.ordered)
-            node = grow(context, view, profile.one_way, ordered)
+            node = grow(context, view, profile.one_way, ordered_codes(profile.coders))
         return Artifact({"model": node_to_dict(node), "summary": count_nodes(node)})
 
     reads = deciding_tables(schema, table.name) if table.attributes else ()
     own = {**parameters, "keys": repr(table.foreign_keys)}
-    return Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), reads, price, run, own)
+    return Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), reads, price, run, own, version="2")

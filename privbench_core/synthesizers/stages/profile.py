@@ -15,8 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.domain.codec import Codec
-from privbench_core.domain.codecs import LearnedMagnitude, codec_for, interval_codec, list_codec
+from privbench_core.domain.codecs import codec_for
 from privbench_core.domain.coder import Coder
+from privbench_core.domain.intervals import interval_codec
+from privbench_core.domain.lists import list_codec
+from privbench_core.domain.magnitude import LearnedMagnitude
 from privbench_core.models.pairwise import MOST_CODES, OneWay, count_again, least_noise
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.door import Door
@@ -101,7 +104,7 @@ def measured_step(
         "stability": stability(schema, table.name),
     }
     key = ("profile", table.name)
-    return Step(key, StepKind.PROFILE, table.name, (), reads, price, run, {**own, **parameters}, version="3")
+    return Step(key, StepKind.PROFILE, table.name, (), reads, price, run, {**own, **parameters}, version="4")
 
 
 @dataclass(frozen=True)

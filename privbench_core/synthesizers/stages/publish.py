@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from privbench_core.errors import InternalError, ValidationError
 from privbench_core.privacy.budget import Price
-from privbench_core.publish.bundle import write_bundle
+from privbench_core.publish.bundle import read_bundle, write_bundle
 from privbench_core.schema.model.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
@@ -32,14 +32,9 @@ def publish_step(schema: Schema, free: Price) -> Step:
     def run(context: StepContext) -> Artifact:
         if context.out is None:
             raise InternalError("publish: no folder to write to")
-        tables = {}
         for table in schema.tables:
-            checks = context.inputs["validate", table.name].data["expectations"]
-            _refuse_failures(table.name, checks)
-            rows = context.inputs[sampled_key(schema, table)].table
-            if rows is None:
-                raise InternalError(f"{table.name}: a sample step without rows")
-            tables[table.name] = rows
+            _refuse_failures(table.name, context.inputs["validate", table.name].data["expectations"])
+        tables = _Rows(schema, context.inputs)
         fidelity = {
             table.name: context.inputs["validate", table.name].data["summary"] for table in schema.private_tables
         }
@@ -48,10 +43,33 @@ def publish_step(schema: Schema, free: Price) -> Step:
         if noted:
             receipt["workload"] = noted
         path = write_bundle(context.out, schema, tables, receipt, queries)
-        rows_of = {name: table.num_rows for name, table in tables.items()}
+        rows_of = {name: described["rows"] for name, described in read_bundle(path).manifest["tables"].items()}
         return Artifact({"path": str(path), "rows": rows_of, "summary": {"rows": rows_of}})
 
     return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run)
+
+
+class _Rows(Mapping[str, pa.Table]):
+    """The finished rows of every table, read when they are asked for: a bundle is written one table at a time."""
+
+    def __init__(self, schema: Schema, inputs: Mapping[Key, Artifact]) -> None:
+        self._schema = schema
+        self._inputs = inputs
+
+    def __getitem__(self, name: str) -> pa.Table:
+        rows = self._inputs[sampled_key(self._schema, self._schema.table(name))].table
+        if rows is None:
+            raise InternalError(f"{name}: a sample step without rows")
+        return rows
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._schema.by_name
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._schema.by_name)
+
+    def __len__(self) -> int:
+        return len(self._schema.tables)
 
 
 def _workload(
@@ -63,14 +81,14 @@ def _workload(
     from privbench_core.evaluate.rebind import rebind_workload  # brings in DuckDB, which most runs can do without
     from privbench_core.evaluate.selectivity import ReleasedMarginal
 
-    released = {}
+    rows, released = dict(tables), {}
     for table in schema.private_tables:
         profile = Profile.from_dict(context.inputs["profile", table.name].data["profile"])
         counts = profile.one_way.counts
         released[table.name] = {name: ReleasedMarginal(coder, counts[name]) for name, coder in profile.coders.items()}
     queries, noted = {}, {}
     for name, workload in context.workload.items():
-        rebound = rebind_workload(workload, schema, tables, released, context.rng("workload", name))
+        rebound = rebind_workload(workload, schema, rows, released, context.rng("workload", name))
         if rebound.kept:  # a file without a query could not be read back
             queries[name] = rebound.to_sql()
         noted[name] = {

@@ -114,11 +114,24 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
         rng = context.rng("sample", table.name)
         ignored = ignored_checks(table)
         facts = {"checks not kept while sampling": ", ".join(ignored)} if ignored else {}
-        return draw_sample(schema, table, context.inputs, above, context.scale, rng).to_artifact(**facts)
+        sample = draw_sample(schema, table, context.inputs, above, context.scale, rng)
+        del above  # their rows are not needed beside the bytes
+        return sample.to_artifact(**facts)
 
     parameters = _constraints(schema, table)
     key = ("sample", table.name)
-    return Step(key, StepKind.SAMPLE, table.name, tuple(inputs), (), free, run, parameters, depends=("seed", "scale"))
+    return Step(
+        key,
+        StepKind.SAMPLE,
+        table.name,
+        tuple(inputs),
+        (),
+        free,
+        run,
+        parameters,
+        version="2",
+        depends=("seed", "scale"),
+    )
 
 
 def complete_step(schema: Schema, table: Table, free: Price) -> Step:

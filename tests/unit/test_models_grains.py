@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from privbench_core.models.grains import grains
+
+
+def by_number(counts, ordered=0):
+    return {grain.number: grain for grain in grains(np.array(counts, dtype=float), ordered)}
+
+
+@pytest.mark.parametrize("ordered", [0, 1, 7, 12])
+@pytest.mark.parametrize("seed", range(5))
+def test_each_way_merges_fewer_codes_and_loses_less_than_the_one_before(ordered, seed):
+    counts = np.random.default_rng(seed).gamma(0.3, 1000, 12)
+    found = grains(counts, ordered)
+    assert [grain.number for grain in found] == sorted({grain.number for grain in found})
+    for grain in found:
+        assert set(grain.groups.tolist()) == set(range(grain.number))
+        assert (np.diff(grain.groups[:ordered]) >= 0).all()  # groups of an ordered column are intervals
+        assert not set(grain.groups[:ordered].tolist()) & set(grain.groups[ordered:].tolist())  # NULL joins no interval
+    assert [grain.lost for grain in found] == sorted((grain.lost for grain in found), reverse=True)
+    assert found[-1].number == 12
+    assert found[-1].lost == 0
+    np.testing.assert_array_equal(found[-1].groups, np.arange(12))
+
+
+def test_neighbours_are_merged_into_groups_of_like_weight_and_what_is_common_stays_alone():
+    found = by_number([*[10] * 8, 200, *[10] * 8], ordered=17)
+    assert found[3].groups.tolist() == [0] * 8 + [1] + [2] * 8
+    assert found[5].groups.tolist() == [0] * 4 + [1] * 4 + [2] + [3] * 4 + [4] * 4
+
+
+def test_rare_values_of_a_list_share_the_last_group():
+    found = by_number([500, 3, 400, 2, 5])
+    assert found[3].groups.tolist() == [0, 2, 1, 2, 2]
+    assert found[3].lost == pytest.approx(2 * 10 / 910)
+
+
+def test_a_smooth_dependence_survives_merging_better_than_a_listed_one():
+    even = np.full(64, 100.0)
+    ordered, listed = (by_number(even, ordered) for ordered in (64, 0))
+    assert ordered[16].lost == pytest.approx(4 / 16)
+    assert set(listed) == {64}  # all are rare, or none
+
+
+@pytest.mark.parametrize("counts", [[5.0], [0.0], [0.0, 0.0], [1.0, 0.0]])
+def test_columns_of_hardly_a_code_are_left_as_they_are(counts):
+    for ordered in (0, len(counts)):
+        (only,) = grains(np.array(counts), ordered)
+        assert only.groups.tolist() == list(range(len(counts)))
