@@ -78,13 +78,12 @@ class PrivBench:
         gamma = chosen.gamma if keys else 1.0
         core = spendable.share(1 - chosen.validation)
         learners = [table for table in private if lists_to_learn(table)]
-        learned = []
+        steps: list[Step] = []
         for table in private:
             price = core.share(gamma * tables[table.name] / sum(tables.values()))
             if table in learners:
                 price = price.with_delta(total.delta / len(learners))
-            learned.append(_learn_steps(schema, table, price, chosen))
-        steps = [profile for profile, _ in learned] + [model for _, model in learned]
+            steps += _learn_steps(schema, table, price, chosen)
         for_links = core.share(1 - gamma)
         for key in keys:
             price = for_links.share(links[key] / sum(links.values()))
@@ -109,7 +108,7 @@ class _Histograms:
         return self.network.build(curator, one_way, price, self.rng)
 
 
-def _learn_steps(schema: Schema, table: Table, price: Price, options: Options) -> tuple[Step, Step]:
+def _learn_steps(schema: Schema, table: Table, price: Price, options: Options) -> list[Step]:
     """PrivSPN over a table's attributes."""
 
     def network(context: StepContext, ordered: Mapping[str, int]) -> Network:

@@ -52,7 +52,7 @@ Networks = Callable[[StepContext, Mapping[str, int]], Network]
 
 def learn_steps(
     schema: Schema, table: Table, price: Price, first: float, networks: Networks, parameters: Mapping[str, Any]
-) -> tuple[Step, Step]:
+) -> list[Step]:
     """The profile step and the model step of a private table, together for ``price``.
 
     Args:
@@ -78,10 +78,10 @@ def learn_steps(
         return Artifact({"model": learned["model"], "summary": learned["nodes"]})
 
     free = zero(price.measure)
-    return (
+    return [
         measured_step(schema, table, price, learn, {**parameters, "first": first}),
         Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), (), free, hand_on),
-    )
+    ]
 
 
 def learn_table(
