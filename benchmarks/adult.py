@@ -133,6 +133,7 @@ def run(
             costs = {"learn s": learn, "sample s": sample, "peak MB": peak}
             cell = {"δ": f"{delta:g}", "ε": f"{epsilon:g}", "method": name}
             rows.append({**cell, **scoring.score(synthetic), **costs})
+            runs.progress(f"    {learn + sample:.3g} s, 2-way TVD {rows[-1]['2-way TVD']:.3g}")
     table = with_ratios(medians(rows, ("δ", "ε", "method")), ("δ", "ε"), peer, _RATIOS)
     checked = f"{workload.reproduced:,} of {len(workload.queries):,} stated cardinalities reproduce on the full table."
     return f"{machine(runs.seeds)} {checked}\n\n{markdown(table)}"
