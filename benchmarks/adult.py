@@ -25,7 +25,7 @@ from privbench_core.evaluate.subsets import column_subsets
 
 EPSILONS = (0.2, 0.8, 3.2)
 RUNS = Runs(3, EPSILONS, (1e-9, 0.0))
-PEER_RUNS = Runs(1, EPSILONS, (1e-12,))  # three quarters of an hour
+PEER_RUNS = Runs(1, EPSILONS, (1e-12,))  # an hour
 PEER = "histograms"
 DEFAULT_METHODS = ("privbench", PEER)
 _RATIOS = ("2-way TVD", "3-way TVD", "2-way KLD", "Q-error mean", "learn s")
@@ -140,5 +140,5 @@ def run(
 
 
 def run_peers(runs: Runs = PEER_RUNS, data: Path | None = None) -> str:
-    """The same beside all peers, as ratios to privbench; about three quarters of an hour a run. See `run`."""
+    """The same beside all peers, as ratios to privbench; about an hour a run. See `run`."""
     return run(runs, data, names=tuple(methods()), peer="privbench")
