@@ -58,11 +58,15 @@ class Compared(Orchestrated):
 
 
 def memory(cursor: Any) -> dict[str, dict[str, tuple[Any, Any]]]:
-    """By asset: for what is true of each condition that remembers, and what it keeps besides."""
+    """By asset: for what is true of each condition that remembers, and what it keeps besides.
+
+    "Newly true" remembers what it keeps alone: for what it is true is read by nobody, and is that of the last place
+    where the tree asks for it, which here may be another one.
+    """
     found: dict[str, dict[str, tuple[Any, Any]]] = {}
     for one in cursor.previous_condition_cursors:
         kept = {
-            name: (node.true_subset, node.extra_state)
+            name: (node.true_subset if node.metadata else None, node.extra_state)
             for name, node in one.node_cursors_by_unique_id.items()
             if node.metadata or isinstance(node.extra_state, type(node.true_subset))
         }
