@@ -76,6 +76,10 @@ SHAPES = (
     Shape("deterministic", 10_000, (30, 10, 30, 5, 30, 2), tied=1.0),
     Shape("many dependent columns", 5_000, (6,) * 40, tied=0.5),
     Shape("many rows", 200_000, (20, 50, 10, 100, 5), ordered=True, tied=0.3, rough=False),
+    Shape("independent, 200 columns", 20_000, (6,) * 200),
+    Shape("200 dependent columns", 20_000, (6,) * 200, tied=0.3),
+    Shape("a million rows", 1_000_000, (20,) * 8, tied=0.3),
+    Shape("a constant column", 10_000, (1, 5, 8, 12)),
 )
 
 
