@@ -25,7 +25,8 @@ from privbench_core.domain.group_sizes import GroupSizeCodec
 from privbench_core.domain.simplex import onto_simplex
 from privbench_core.linking.presence import present_or_not
 from privbench_core.models.nodes import REGION, Node, Sum
-from privbench_core.models.pairwise import OneWay, PairwiseFit, highest_noise
+from privbench_core.models.one_way import OneWay
+from privbench_core.models.pairwise import PairwiseFit, highest_noise
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.door import Door

@@ -23,7 +23,8 @@ from privbench_core.linking.choice import Choice, Level, pick_parents
 from privbench_core.linking.presence import present_or_not
 from privbench_core.models.conditional import Tie, draw_column
 from privbench_core.models.estimate import mutual_information
-from privbench_core.models.pairwise import OneWay, PairwiseFit
+from privbench_core.models.one_way import OneWay
+from privbench_core.models.pairwise import PairwiseFit
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.door import Door

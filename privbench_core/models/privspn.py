@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from privbench_core.models.estimate import combine
 from privbench_core.models.nodes import Leaf, Node, Product, Sum
-from privbench_core.models.pairwise import OneWay, PairwiseFit, clear_scores, count_again, leaf_of
+from privbench_core.models.one_way import OneWay, count_again
+from privbench_core.models.pairwise import PairwiseFit, clear_scores, leaf_of
 from privbench_core.models.splits import AttributeSplit, LloydSplit
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator

@@ -15,7 +15,7 @@ import numpy as np
 
 from privbench_core.linking.fanout import FanoutFit, fit_fanout
 from privbench_core.models.nodes import Node, node_from_dict
-from privbench_core.models.pairwise import OneWay
+from privbench_core.models.one_way import OneWay
 from privbench_core.models.privspn import HistogramSPN, PairwiseSPN
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.curator import Curator

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from privbench_core.domain.codecs import codec_for
 from privbench_core.domain.coder import Coder
-from privbench_core.models.pairwise import OneWay
+from privbench_core.models.one_way import OneWay
 from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.account import Account

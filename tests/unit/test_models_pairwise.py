@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from privbench_core.models.nodes import Leaf
-from privbench_core.models.pairwise import OneWay, PairwiseFit, clear_scores, pair_scores, second_look
+from privbench_core.models.one_way import OneWay, second_look
+from privbench_core.models.pairwise import PairwiseFit, clear_scores, pair_scores
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.queries import Marginal

@@ -13,7 +13,7 @@ from privbench_core.domain.group_sizes import GroupSizeCodec
 from privbench_core.errors import SpecError, UnsupportedBudgetError
 from privbench_core.linking.fanout import SIBLINGS, Fanout, parent_column
 from privbench_core.models.members import Members
-from privbench_core.models.pairwise import OneWay
+from privbench_core.models.one_way import OneWay
 from privbench_core.privacy.budget import Budget
 from privbench_core.schema.model.columns import Column, ColumnType, Values
 from privbench_core.schema.model.constraints import ForeignKey

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from privbench_core.models.nodes import Leaf, Node
-from privbench_core.models.pairwise import least_noise
+from privbench_core.models.one_way import least_noise
 from privbench_core.models.privspn import PairwiseSPN
 from privbench_core.privacy.account import Account
 from privbench_core.privacy.budget import Budget, Measure, Price

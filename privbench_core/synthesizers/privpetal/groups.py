@@ -23,7 +23,8 @@ from privbench_core.linking.fanout import SIBLINGS, Fanout, parent_column
 from privbench_core.models.candidates import Candidates
 from privbench_core.models.estimate import fit_margins
 from privbench_core.models.members import GroupClass, Members
-from privbench_core.models.pairwise import OneWay, PairwiseFit, pair_scores
+from privbench_core.models.one_way import OneWay
+from privbench_core.models.pairwise import PairwiseFit, pair_scores
 from privbench_core.models.privspn import measure_one_way
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.linking.fanout import SIBLINGS, Fanout, parent_column
-from privbench_core.models.pairwise import OneWay
+from privbench_core.models.one_way import OneWay
 from privbench_core.privacy.permutations import MOST_MEMBERS
 
 Array = NDArray[np.float64]

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 from privbench_core.domain.coder import ordered_codes
 from privbench_core.models.nodes import Node, count_nodes, node_to_dict
-from privbench_core.models.pairwise import OneWay, leaf_of
+from privbench_core.models.one_way import OneWay
+from privbench_core.models.pairwise import leaf_of
 from privbench_core.privacy.budget import Measure, Price, zero
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.door import Door

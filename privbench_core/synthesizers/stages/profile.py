@@ -20,7 +20,8 @@ from privbench_core.domain.coder import Coder
 from privbench_core.domain.intervals import interval_codec
 from privbench_core.domain.lists import list_codec
 from privbench_core.domain.magnitude import LearnedMagnitude
-from privbench_core.models.pairwise import MOST_CODES, OneWay, count_again, highest_noise, least_noise
+from privbench_core.models.one_way import OneWay, count_again, least_noise
+from privbench_core.models.pairwise import MOST_CODES, highest_noise
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Marginal
