@@ -33,18 +33,18 @@ def contingency(
     columns: Sequence[str],
     weights: NDArray[np.integer[Any]] | None = None,
 ) -> NDArray[np.int64]:
-    """Counts (or sums of integer weights) over all code combinations of ``columns``, shape (size, ...).
+    """Counts (or sums of integer weights, each below 2⁵³) over all code combinations of ``columns``, shape (size, ...).
 
-    Additive over chunks of rows. InternalError if the weights add up beyond what a float holds exactly.
+    Additive over chunks of rows, and exact in 64 bits: a block adds up to no more than a float holds.
 
     >>> contingency({"a": np.array([0, 1, 1], np.int32)}, {"a": 3}, ["a"])
     array([1, 2, 0])
     """
     shape = tuple(sizes[name] for name in columns)
-    if weights is not None and len(weights) and len(weights) * int(weights.max()) >= _MAX_EXACT:
-        raise InternalError("too much weight for exact accumulation")
     total = np.zeros(math.prod(shape), dtype=np.int64)
     rows, block = len(codes[columns[0]]), max(_BLOCK, len(total))
+    if weights is not None:
+        block = max(1, min(block, _MAX_EXACT // max(1, int(weights.max(initial=0)))))
     for start in range(0, rows, block):  # what a block needs stays in the cache
         part = slice(start, start + block)
         cells = cell_index({name: codes[name][part] for name in columns}, sizes, columns)
@@ -56,13 +56,13 @@ def contingency(
 def merge_codes(counts: NDArray[Number], groups: Sequence[NDArray[np.int64]]) -> NDArray[Number]:
     """Counts over groups of codes: of each axis of ``counts``, the group of each code, dense from 0.
 
-    InternalError if that is not one group for each code of each axis.
+    InternalError if that is not one group for each code of each axis. Integers must add up to less than 2⁶³.
 
     >>> merge_codes(np.array([[1, 2, 3], [4, 5, 6]]), [np.array([0, 1]), np.array([0, 1, 0])])
     array([[ 4,  2],
            [10,  5]])
     """
-    if tuple(map(len, groups)) != counts.shape or any(group_of.min() < 0 for group_of in groups):
+    if tuple(group_of.shape for group_of in groups) != tuple((size,) for size in counts.shape) or any(group_of.min() < 0 for group_of in groups):
         raise InternalError("each code of each column is in one group")
     merged = counts
     for axis, group_of in enumerate(groups):

@@ -6,12 +6,13 @@ has paid for one: on the public grid of `LearnedMagnitude` for ranges, by a stab
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from privbench_core.domain.codec import Codec
 from privbench_core.domain.cuts import CutCodec
 from privbench_core.domain.fresh import UuidCodec, uuid_codec
-from privbench_core.domain.grid import qualified
+from privbench_core.domain.grid import Grid, qualified
 from privbench_core.domain.group_sizes import GroupSizeCodec
 from privbench_core.domain.intervals import IntervalCodec, interval_codec
 from privbench_core.domain.lengths import LengthCodec, length_codec
@@ -31,6 +32,7 @@ _KINDS: dict[str, type[Any]] = {
     "uuid": UuidCodec,
     "pattern": PatternCodec,
 }
+_PLAIN = (str, int, float, bool, type(None), ColumnType)
 
 
 def codec_for(column: Column, *, table: str = "") -> Codec:
@@ -81,5 +83,14 @@ def codec_from_dict(description: dict[str, Any]) -> Codec:
 
 
 def is_known(codec: Codec) -> bool:
-    """Whether a codec is exactly of a kind from here, no subclass: each of these looks at one value at a time."""
-    return type(codec) in _KINDS.values()
+    """Whether a codec is exactly of a kind from here, its parts too, no subclass: these look at one value at a time."""
+    return type(codec) in _KINDS.values() and all(_is_plain(getattr(codec, field.name)) for field in fields(codec))
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a part of a codec is of a type that does nothing of its own, all the way down."""
+    if type(value) is tuple:
+        return all(_is_plain(part) for part in value)
+    if type(value) in {Grid, Pattern}:
+        return all(_is_plain(getattr(value, field.name)) for field in fields(value))  # type: ignore[arg-type]
+    return type(value) in _PLAIN

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from privbench_core.domain.binning import Binning
-from privbench_core.domain.codecs import is_known
-from privbench_core.domain.coder import Coder
 from privbench_core.errors import InternalError, UnsupportedBudgetError
 from privbench_core.privacy.account import Account
+from privbench_core.privacy.admission import admit_column, admit_price, admit_view
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.ledger import Ledger
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise, Sensitivity, noise_std
 from privbench_core.privacy.relations import PrivateDatabase
 from privbench_core.privacy.views import ViewSpec, build_view, distinct_weights
-
-_BINNINGS = (Binning, type(None))
 
 
 @dataclass(frozen=True)
@@ -45,26 +41,29 @@ class Door:
         """A curator of the coded view that ``spec`` describes. Free: looking costs, having does not.
 
         Raises:
-            InternalError: A column with a coder that is not ours: only of these it is known that a row's code follows
-                from the row's own value, and so that a unit moves no more than the view's stability says.
+            InternalError: A feature, coder or key that is not of the closed lists, see `admit_view`.
         """
-        for column, (_, coder) in spec.features.items():
-            if type(coder) is not Coder or type(coder.binning) not in _BINNINGS or not is_known(coder.codec):
-                raise InternalError(f"{spec.table}/{column}: rows are coded by the coders of domain.coder only")
-        return Curator(build_view(self._database, spec), self._account, self._noise, f"{self._label}/{name}")
+        admitted = admit_view(self._database.schema, spec)
+        return Curator(build_view(self._database, admitted), self._account, self._noise, f"{self._label}/{name}")
 
     def discover(self, table: str, column: str, price: Price) -> Discovered:
         """The texts of a column that stand out of a stability threshold, with noisy counts.
 
+        Formal guarantee: satisfies δ-approximate ρ-zCDP (discrete Gaussian noise and a stability threshold), for adding
+        or removing one unit; ``docs/privacy.md``, section 5, mechanism 6.
+
         Args:
             table: Private table.
-            column: Text column to learn the list of values of.
+            column: Text column to learn the list of values of; none of a key.
             price: Must carry a δ; charged before the look.
 
         Raises:
+            InternalError: A column of a key; nothing was charged.
             UnsupportedBudgetError: No δ: a list of values cannot be learned under pure ε-DP this way.
         """
         site = f"{self._label}/discover {column}"
+        admit_price(site, price)
+        admit_column(self._database.schema, table, column)
         if price.delta <= 0:
             message = f"{table}.{column}: learning a list of values needs delta > 0; declare domain: {{values: [...]}}"
             raise UnsupportedBudgetError(message)
