@@ -104,7 +104,8 @@ class Distances:
 
 def _distance(view: CodedView, columns: tuple[str, ...], reference: NDArray[np.float64]) -> int:
     """‖marginal - reference‖₁ in weight units, exactly."""
-    public = np.clip(np.rint(reference * float(view.unit)), -float(LARGEST), float(LARGEST)).astype(np.int64)
+    most = LARGEST / view.unit
+    public = np.rint(np.clip(reference, -most, most) * view.unit).astype(np.int64)
     return total(np.abs(view.counts(columns) - public))
 
 
