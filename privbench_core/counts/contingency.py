@@ -62,7 +62,9 @@ def merge_codes(counts: NDArray[Number], groups: Sequence[NDArray[np.int64]]) ->
     array([[ 4,  2],
            [10,  5]])
     """
-    if tuple(group_of.shape for group_of in groups) != tuple((size,) for size in counts.shape) or any(group_of.min() < 0 for group_of in groups):
+    if tuple(group_of.shape for group_of in groups) != tuple((size,) for size in counts.shape) or any(
+        group_of.min() < 0 for group_of in groups
+    ):
         raise InternalError("each code of each column is in one group")
     merged = counts
     for axis, group_of in enumerate(groups):

@@ -84,7 +84,8 @@ def codec_from_dict(description: dict[str, Any]) -> Codec:
 
 def is_known(codec: Codec) -> bool:
     """Whether a codec is exactly of a kind from here, its parts too, no subclass: these look at one value at a time."""
-    return type(codec) in _KINDS.values() and all(_is_plain(getattr(codec, field.name)) for field in fields(codec))
+    kind = type(codec)
+    return kind in _KINDS.values() and all(_is_plain(getattr(codec, field.name)) for field in fields(kind))  # type: ignore[arg-type]
 
 
 def _is_plain(value: object) -> bool:

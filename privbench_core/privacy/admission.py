@@ -1,4 +1,4 @@
-"""What the door and the curator accept: exact types, down to the arrays inside, in the shapes that the proofs are about.
+"""What the door and the curator accept: exact types, down to the arrays inside, in the shapes that proofs are about.
 
 A subclass may override what a proof relies on, an array of another shape is broadcast so that rows count several times,
 and a foreign key that the schema does not declare has no stability. All of this is checked on public values alone,
@@ -170,6 +170,6 @@ def _admit_columns(site: str, columns: tuple[str, ...], sizes: Sizes) -> None:
         raise InternalError(f"{site}: no such column in the view: {', '.join(unknown)}")
 
 
-def _require(holds: bool, site: str, what: str) -> None:  # noqa: FBT001
+def _require(holds: bool, site: str, what: str) -> None:
     if not holds:
         raise InternalError(f"{site}: needs {what}")

@@ -126,7 +126,7 @@ class CodedView:
         return replace(self, codes=codes, weights=weights, rows=int(mask.sum()), groups=groups)
 
     def counts(self, columns: Sequence[str]) -> NDArray[np.int64]:
-        """Weighted counts over ``columns`` (none: the total, a scalar), shape (size, ...), at most `LARGEST`: private."""
+        """Weighted counts over ``columns`` (none: the total), shape (size, ...), at most `LARGEST`: private."""
         if not columns:
             return np.array(self.rows if self.weights is None else min(total(self.weights), LARGEST), dtype=np.int64)
         if self.groups is None:

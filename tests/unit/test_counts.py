@@ -78,7 +78,9 @@ def test_merged_counts_are_those_of_merged_codes():
         np.testing.assert_array_equal(merge_codes(fine, [groups[name] for name in columns]), coarse)
 
 
-@pytest.mark.parametrize("groups", [[[0, 1]], [[0, 1], [0, 1]], [[0, 1], [0, 1, 2, 3]], [[0, 1], [0, -1, 1]], [[[0, 0], [1, 1]], [0, 0, 0]]])
+@pytest.mark.parametrize(
+    "groups", [[[0, 1]], [[0, 1], [0, 1]], [[0, 1], [0, 1, 2, 3]], [[0, 1], [0, -1, 1]], [[[0, 0], [1, 1]], [0, 0, 0]]]
+)
 def test_every_code_has_exactly_one_group(groups):
     with pytest.raises(InternalError, match="one group"):
         merge_codes(np.ones((2, 3), dtype=np.int64), [np.array(group_of) for group_of in groups])

@@ -230,7 +230,9 @@ def test_views_look_along_the_keys_of_the_schema_only(key: str, feature: str) ->
 
 def test_a_key_that_the_schema_does_not_declare_could_move_more_than_claimed() -> None:
     """Why keys are compared: another unit's row is all that a hundred units see."""
-    unit = Table("unit", (Column("id", ColumnType.INTEGER), Column("friend", ColumnType.INTEGER, Range(0, 200))), ("id",))
+    unit = Table(
+        "unit", (Column("id", ColumnType.INTEGER), Column("friend", ColumnType.INTEGER, Range(0, 200))), ("id",)
+    )
     database = Database(
         Schema("d", (unit,), "unit"),
         {"unit": pa.table({"id": pa.array(range(101)), "friend": pa.array([100] * 101)})},
