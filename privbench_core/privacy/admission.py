@@ -20,6 +20,7 @@ from privbench_core.privacy.budget import Price
 from privbench_core.privacy.queries import CentreSums, Distances, Marginal, Query
 from privbench_core.privacy.rules import ByValue, Centres, Rule
 from privbench_core.privacy.views import Children, Feature, Fellow, OfParent, Own, ParentRow, Siblings, ViewSpec
+from privbench_core.schema.model.columns import Column, ColumnType
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema
 
@@ -90,34 +91,40 @@ def admit_view(schema: Schema, spec: ViewSpec) -> ViewSpec:
 
     Raises:
         InternalError: A feature, a coder or a key of a type that is not known; a key that the schema does not declare
-            exactly so; a column that is part of a key. Only of these is it known that a row's code follows from the
-            row's own value, and that a unit moves no more than the view's stability.
+            exactly so; a column that is part of a key, or may be NULL where its coder has no code for that. Only of
+            these is it known that a row's code follows from the row's own value, and that a unit moves no more than
+            the view's stability.
     """
-    features = {
-        column: (_admitted(schema, spec.table, column, feature), _admitted_coder(spec.table, column, coder))
-        for column, (feature, coder) in spec.features.items()
-    }
-    return ViewSpec(spec.table, features)
+    return ViewSpec(
+        spec.table, {name: _admitted(schema, spec.table, name, *how) for name, how in spec.features.items()}
+    )
 
 
-def admit_column(schema: Schema, table: str, column: str) -> None:
-    """Refuse a column of a key: where that key is deferred, its value may change while the row stays."""
-    if column not in {attribute.name for attribute in schema.table(table).attributes}:
-        raise InternalError(f"{table}.{column}: only columns that are not part of a key may be looked at")
+def admit_discovery(schema: Schema, table: str, column: str) -> None:
+    """Refuse all columns but categories that are not part of a key."""
+    if _attribute(schema, table, column).type is not ColumnType.CATEGORY:
+        raise InternalError(f"{table}.{column}: a list of values is learned of category columns only")
 
 
-def _admitted(schema: Schema, table: str, column: str, feature: Feature) -> Feature:
+def _attribute(schema: Schema, table: str, name: str) -> Column:
+    """Return a column that is not part of a key: the value of a deferred key may change while the row stays."""
+    found = next((column for column in schema.table(table).attributes if column.name == name), None)
+    if found is None:
+        raise InternalError(f"{table}.{name}: only columns that are not part of a key may be looked at")
+    return found
+
+
+def _admitted(schema: Schema, table: str, name: str, feature: Feature, coder: Coder) -> tuple[Feature, Coder]:
     if type(feature) not in _FEATURES:
-        raise InternalError(f"{table}/{column}: a view has the features of privacy.views only")
-    if isinstance(feature, Own):
-        admit_column(schema, table, feature.column)
-        return feature
-    key = _declared(schema, feature.key)
-    if isinstance(feature, OfParent):
-        admit_column(schema, key.parent, feature.column)
-    elif isinstance(feature, Fellow):
-        admit_column(schema, key.child, feature.column)
-    return replace(feature, key=key)
+        raise InternalError(f"{table}/{name}: a view has the features of privacy.views only")
+    _admit_coder(table, name, coder)
+    if not isinstance(feature, Own):
+        feature = replace(feature, key=_declared(schema, feature.key))
+    if isinstance(feature, Own | Fellow | OfParent):
+        of = feature.key.parent if isinstance(feature, OfParent) else table
+        if _attribute(schema, of, feature.column).nullable and not getattr(coder.codec, "nullable", False):
+            raise InternalError(f"{table}/{name}: {of}.{feature.column} may be NULL, and the coder has no code for it")
+    return feature, coder
 
 
 def _declared(schema: Schema, key: ForeignKey) -> ForeignKey:
@@ -129,13 +136,12 @@ def _declared(schema: Schema, key: ForeignKey) -> ForeignKey:
     return found
 
 
-def _admitted_coder(table: str, column: str, coder: Coder) -> Coder:
+def _admit_coder(table: str, column: str, coder: Coder) -> None:
     known = type(coder) is Coder and is_known(coder.codec)
     if not known or type(coder.binning) not in {Binning, type(None)}:
         raise InternalError(f"{table}/{column}: rows are coded by the coders of domain.coder only")
     if coder.binning is not None and len(coder.binning.code_of) != coder.codec.size:
         raise InternalError(f"{table}/{column}: a binning needs a code for each of the {coder.codec.size} cells")
-    return coder
 
 
 def _admit_marginal(site: str, query: Marginal, sizes: Sizes) -> None:

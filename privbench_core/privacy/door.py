@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from privbench_core.errors import InternalError, UnsupportedBudgetError
 from privbench_core.privacy.account import Account
-from privbench_core.privacy.admission import admit_column, admit_price, admit_view
+from privbench_core.privacy.admission import admit_discovery, admit_price, admit_view
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.ledger import Ledger
@@ -54,16 +54,16 @@ class Door:
 
         Args:
             table: Private table.
-            column: Text column to learn the list of values of; none of a key.
+            column: Category column to learn the list of values of; none of a key.
             price: Must carry a δ; charged before the look.
 
         Raises:
-            InternalError: A column of a key; nothing was charged.
+            InternalError: A column of a key or of another type; nothing was charged.
             UnsupportedBudgetError: No δ: a list of values cannot be learned under pure ε-DP this way.
         """
         site = f"{self._label}/discover {column}"
         admit_price(site, price)
-        admit_column(self._database.schema, table, column)
+        admit_discovery(self._database.schema, table, column)
         if price.delta <= 0:
             message = f"{table}.{column}: learning a list of values needs delta > 0; declare domain: {{values: [...]}}"
             raise UnsupportedBudgetError(message)
@@ -97,6 +97,7 @@ def open_door(
     """
     if ledger.durable and type(noise) is not OpenDPNoise:
         raise InternalError("only OpenDP noise may be used with a durable ledger")
+    admit_price(step, price)
     reservation = ledger.reserve(release, step, run, price, account)
     limit = Account(price, lambda label, cost: ledger.charge(reservation, label, cost))
     return Door(database, limit, noise, step), reservation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,9 +16,10 @@ from privbench_core.domain.coder import Coder
 from privbench_core.domain.grid import Grid
 from privbench_core.errors import InternalError
 from privbench_core.privacy.account import Account
-from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.door import Door
+from privbench_core.privacy.door import Door, open_door
+from privbench_core.privacy.ledger import Ledger
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.queries import CentreSums, Distances, Marginal
 from privbench_core.privacy.rules import ByValue, Centres
@@ -193,6 +195,10 @@ def test_prices_are_exactly_prices() -> None:
     with pytest.raises(InternalError, match="must be a Price"):
         door.discover("household", "colour", free)
     assert labels == []
+    with closing(Ledger(":memory:", "town", "household", Budget(1.0, 1e-6))) as ledger:
+        with pytest.raises(InternalError, match="must be a Price"):
+            open_door(town(0).private(), ledger, SeededNoise(0), release="r", step="s", run="x", price=free)
+        assert ledger.entries() == []
 
 
 KEYS = {
@@ -283,3 +289,21 @@ def test_coders_are_of_exact_types_down_to_their_parts() -> None:
     unknown = type("MyOwn", (Own,), {})("rooms")
     with pytest.raises(InternalError, match=r"features of privacy\.views"):
         door.view(ViewSpec("household", {"rooms": (unknown, ROOMS)}))
+
+
+def test_a_column_that_may_be_null_needs_a_code_for_it() -> None:
+    """Else the run would stop where some row has none, and go on where no row has."""
+    door, _ = door_to(town(0))
+    income = SCHEMA.table("household").column("income")
+    assert income.nullable
+    without = Coder(codec_for(replace(income, domain=Range(0.0, 1.0), nullable=False)))
+    for table, feature in (("household", Own("income")), ("person", OfParent(OWNER, "income"))):
+        with pytest.raises(InternalError, match=r"household\.income may be NULL"):
+            door.view(ViewSpec(table, {"x": (feature, without)}))
+
+
+def test_lists_of_values_are_learned_of_categories_only() -> None:
+    door, labels = door_to(town(0))
+    with pytest.raises(InternalError, match="category columns only"):
+        door.discover("household", "rooms", replace(PRICE, delta=1e-4))
+    assert labels == []

@@ -263,3 +263,21 @@ def test_no_view_sees_a_row_that_is_not_kept() -> None:
     view = build_view(private, ViewSpec("post", {"of": (OfParent(answers, "long"), coder)}))
     assert (view.counts(("of",)) > 0).sum() == 2  # of one, and of none
     assert view.counts(("of",))[coder.size] == 3 * WEIGHT_UNIT
+
+
+def test_keys_of_bytes_are_truncated_too() -> None:
+    """Bytes that are no text must not stop a run, which they would only where a group is too large."""
+    row = Table(
+        "row",
+        (Column("id", ColumnType.BYTES), Column("up", INTEGER)),
+        ("id",),
+        (ForeignKey("row", ("up",), "unit", ("id",), max_children=2, owner=True),),
+    )
+    rows = pa.table({"id": pa.array([bytes([255, i]) for i in range(9)]), "up": integers([0] * 9)})
+    tables = {"unit": pa.table({"id": integers([0])}), "row": rows}
+    database = Database(Schema("d", (UNIT, row), "unit"), tables)
+    kept = rows.filter(pa.array(database.private().kept("row"))).column("id").to_pylist()
+    assert len(kept) == 2
+    moved = database.shuffled(1)
+    again = moved.tables["row"].filter(pa.array(moved.private().kept("row"))).column("id").to_pylist()
+    assert set(again) == set(kept)
