@@ -1,4 +1,4 @@
-"""What the door and the curator accept: exact types, down to the arrays inside, in the shapes that proofs are about.
+"""What the session and the curator accept: exact types, down to the arrays inside, in the shapes that proofs are about.
 
 A subclass may override what a proof relies on, an array of another shape is broadcast so that rows count several times,
 and a foreign key that the schema does not declare has no stability. All of this is checked on public values alone,
@@ -12,22 +12,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from privbench_core.domain.binning import Binning
-from privbench_core.domain.codecs import is_known
-from privbench_core.domain.coder import Coder
+from privbench_core.columns.binning import Binning
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.registry import is_known
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.queries import CentreSums, Distances, Marginal, Query
-from privbench_core.privacy.rules import ByValue, Centres, Rule
-from privbench_core.privacy.views import Children, Feature, Fellow, OfParent, Own, ParentRow, Siblings, ViewSpec
-from privbench_core.schema.model.columns import Column, ColumnType
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema
+from privbench_core.privacy.split_rules import ByValue, Centres, Rule
+from privbench_core.privacy.views import CoMember, Feature, OfParent, Own, OwnerFanout, OwnFanout, ParentRow, ViewSpec
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema
 
 # Exactly these, no subclasses: each has a proof of its sensitivity, or of its independence of other rows.
 _QUERIES = (Marginal, Distances, CentreSums)
 _RULES = (ByValue, Centres)
-_FEATURES = (Own, OfParent, ParentRow, Siblings, Children, Fellow)
+_FEATURES = (Own, OfParent, ParentRow, OwnerFanout, OwnFanout, CoMember)
 _KINDS = {"ordered", "list"}
 Sizes = Mapping[str, int]
 
@@ -90,8 +90,8 @@ def admit_view(schema: Schema, spec: ViewSpec) -> ViewSpec:
     """Return ``spec`` with the schema's own foreign keys in place of equal ones.
 
     Raises:
-        InternalError: A feature, a coder or a key of a type that is not known; a key that the schema does not declare
-            exactly so; a column that is part of a key, or may be NULL where its coder has no code for that. Only of
+        InternalError: A feature, a discretizer or a key of a type that is not known; a key that the schema does not declare
+            exactly so; a column that is part of a key, or may be NULL where its discretizer has no code for that. Only of
             these is it known that a row's code follows from the row's own value, and that a unit moves no more than
             the view's stability.
     """
@@ -114,17 +114,21 @@ def _attribute(schema: Schema, table: str, name: str) -> Column:
     return found
 
 
-def _admitted(schema: Schema, table: str, name: str, feature: Feature, coder: Coder) -> tuple[Feature, Coder]:
+def _admitted(
+    schema: Schema, table: str, name: str, feature: Feature, discretizer: Discretizer
+) -> tuple[Feature, Discretizer]:
     if type(feature) not in _FEATURES:
         raise InternalError(f"{table}/{name}: a view has the features of privacy.views only")
-    _admit_coder(table, name, coder)
+    _admit_coder(table, name, discretizer)
     if not isinstance(feature, Own):
         feature = replace(feature, key=_declared(schema, feature.key))
-    if isinstance(feature, Own | Fellow | OfParent):
+    if isinstance(feature, Own | CoMember | OfParent):
         of = feature.key.parent if isinstance(feature, OfParent) else table
-        if _attribute(schema, of, feature.column).nullable and not getattr(coder.codec, "nullable", False):
-            raise InternalError(f"{table}/{name}: {of}.{feature.column} may be NULL, and the coder has no code for it")
-    return feature, coder
+        if _attribute(schema, of, feature.column).nullable and not getattr(discretizer.codec, "nullable", False):
+            raise InternalError(
+                f"{table}/{name}: {of}.{feature.column} may be NULL, and the discretizer has no code for it"
+            )
+    return feature, discretizer
 
 
 def _declared(schema: Schema, key: ForeignKey) -> ForeignKey:
@@ -136,12 +140,12 @@ def _declared(schema: Schema, key: ForeignKey) -> ForeignKey:
     return found
 
 
-def _admit_coder(table: str, column: str, coder: Coder) -> None:
-    known = type(coder) is Coder and is_known(coder.codec)
-    if not known or type(coder.binning) not in {Binning, type(None)}:
-        raise InternalError(f"{table}/{column}: rows are coded by the coders of domain.coder only")
-    if coder.binning is not None and len(coder.binning.code_of) != coder.codec.size:
-        raise InternalError(f"{table}/{column}: a binning needs a code for each of the {coder.codec.size} cells")
+def _admit_coder(table: str, column: str, discretizer: Discretizer) -> None:
+    known = type(discretizer) is Discretizer and is_known(discretizer.codec)
+    if not known or type(discretizer.binning) not in {Binning, type(None)}:
+        raise InternalError(f"{table}/{column}: rows are coded by the discretizers of domain.coder only")
+    if discretizer.binning is not None and len(discretizer.binning.code_of) != discretizer.codec.size:
+        raise InternalError(f"{table}/{column}: a binning needs a code for each of the {discretizer.codec.size} cells")
 
 
 def _admit_marginal(site: str, query: Marginal, sizes: Sizes) -> None:

@@ -26,11 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from privbench_core.columns.codec import Codes
 from privbench_core.counts.exact import LARGEST, joined, weighted_sums, words
-from privbench_core.domain.codec import Codes
 from privbench_core.errors import InternalError
 
-PERMUTATION_UNIT = 1 << 36  # a triple out of 100 children still weighs 70,000 units
+PERMUTATION_SCALE = 1 << 36  # a triple out of 100 children still weighs 70,000 units
 MOST_MEMBERS = 3
 _CHUNK = 4_000_000  # pairs that are made at once; a group with more of them is large
 _HELD = 25_000_000  # pairs that are kept for the next marginal of the same view

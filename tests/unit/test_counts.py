@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privbench_core.counts.contingency import cell_index, contingency, merge_codes
+from privbench_core.columns.contingency import cell_index, contingency
 from privbench_core.counts.exact import LARGEST, joined, total, weighted_sums, words
 from privbench_core.errors import InternalError
+from privbench_core.estimate.merge import merge_codes
 
 SIZES = {"a": 3, "b": 4, "c": 2}
 

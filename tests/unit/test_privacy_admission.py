@@ -1,4 +1,4 @@
-"""What the door and the curator refuse, and that nothing is charged when they do."""
+"""What the session and the curator refuse, and that nothing is charged when they do."""
 
 from __future__ import annotations
 
@@ -10,54 +10,54 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.domain.binning import Binning
-from privbench_core.domain.codecs import codec_for
-from privbench_core.domain.coder import Coder
-from privbench_core.domain.grid import Grid
+from privbench_core.columns.binning import Binning
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.grid import Grid
+from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
-from privbench_core.privacy.account import Account
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.door import Door, open_door
-from privbench_core.privacy.ledger import Ledger
+from privbench_core.privacy.filter import PrivacyFilter
+from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.queries import CentreSums, Distances, Marginal
-from privbench_core.privacy.rules import ByValue, Centres
+from privbench_core.privacy.session import PrivateSession, open_session
+from privbench_core.privacy.split_rules import ByValue, Centres
 from privbench_core.privacy.views import (
-    Children,
     CodedView,
+    CoMember,
     Feature,
-    Fellow,
     OfParent,
     Own,
+    OwnerFanout,
+    OwnFanout,
     ParentRow,
-    Siblings,
     ViewSpec,
 )
-from privbench_core.schema.model.columns import Column, ColumnType, Range
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.columns import Column, ColumnType, Range
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import Database, town
 from tests.helpers.noise import SeededNoise
 
 PRICE = Price(Measure.ZCDP, 0.1)
 SCHEMA = town(0).schema
 OWNER = next(key for key in SCHEMA.table("person").foreign_keys if key.owner)
-ROOMS = Coder(codec_for(SCHEMA.table("household").column("rooms"), table="household"))
+ROOMS = Discretizer(codec_for(SCHEMA.table("household").column("rooms"), table="household"))
 SIZE = ROOMS.size
 
 
-def door_to(database: Database) -> tuple[Door, list[str]]:
-    """A door with much to spend, and the labels charged."""
+def door_to(database: Database) -> tuple[PrivateSession, list[str]]:
+    """A session with much to spend, and the labels charged."""
     labels: list[str] = []
-    account = Account(Price(Measure.ZCDP, 100.0, 1e-3), lambda label, _: labels.append(label))
-    return Door(database.private(), account, SeededNoise(0), "test"), labels
+    account = PrivacyFilter(Price(Measure.ZCDP, 100.0, 1e-3), lambda label, _: labels.append(label))
+    return PrivateSession(database.private(), account, SeededNoise(0), "test"), labels
 
 
 def rooms() -> tuple[Curator, list[str]]:
     """Households by their number of rooms."""
-    door, labels = door_to(town(0))
-    return door.view(ViewSpec("household", {"rooms": (Own("rooms"), ROOMS)})), labels
+    session, labels = door_to(town(0))
+    return session.view(ViewSpec("household", {"rooms": (Own("rooms"), ROOMS)})), labels
 
 
 @dataclass(frozen=True)
@@ -185,19 +185,19 @@ def test_rules_give_every_code_a_part(name: str) -> None:
 
 
 def test_prices_are_exactly_prices() -> None:
-    door, labels = door_to(town(0))
-    curator = door.view(ViewSpec("household", {"rooms": (Own("rooms"), ROOMS)}))
+    session, labels = door_to(town(0))
+    curator = session.view(ViewSpec("household", {"rooms": (Own("rooms"), ROOMS)}))
     free = Free(Measure.ZCDP, 1e6, 1e-4)
     with pytest.raises(InternalError, match="must be a Price"):
         curator.measure("ask", [Marginal(("rooms",))], free)
     with pytest.raises(InternalError, match="must be a Price"):
         curator.select("choose", Distances(((REFERENCE,),)), free)
     with pytest.raises(InternalError, match="must be a Price"):
-        door.discover("household", "colour", free)
+        session.discover("household", "colour", free)
     assert labels == []
     with closing(Ledger(":memory:", "town", "household", Budget(1.0, 1e-6))) as ledger:
         with pytest.raises(InternalError, match="must be a Price"):
-            open_door(town(0).private(), ledger, SeededNoise(0), release="r", step="s", run="x", price=free)
+            open_session(town(0).private(), ledger, SeededNoise(0), release="r", step="s", run="x", price=free)
         assert ledger.entries() == []
 
 
@@ -219,19 +219,19 @@ def looking_along(key: ForeignKey) -> dict[str, tuple[str, Feature]]:
     return {
         "of parent": ("person", OfParent(key, "rooms")),
         "parent row": ("person", ParentRow(key)),
-        "siblings": ("person", Siblings(key)),
-        "children": ("household", Children(key)),
-        "fellow": ("person", Fellow(key, 1, "rooms")),
+        "siblings": ("person", OwnerFanout(key)),
+        "children": ("household", OwnFanout(key)),
+        "co_member": ("person", CoMember(key, 1, "rooms")),
     }
 
 
 @pytest.mark.parametrize("feature", looking_along(OWNER))
 @pytest.mark.parametrize("key", KEYS)
 def test_views_look_along_the_keys_of_the_schema_only(key: str, feature: str) -> None:
-    door, _ = door_to(town(0))
+    session, _ = door_to(town(0))
     table, wrong = looking_along(KEYS[key])[feature]
     with pytest.raises(InternalError, match="not a foreign key as the schema declares it"):
-        door.view(ViewSpec(table, {"x": (wrong, ROOMS)}))
+        session.view(ViewSpec(table, {"x": (wrong, ROOMS)}))
 
 
 def test_a_key_that_the_schema_does_not_declare_could_move_more_than_claimed() -> None:
@@ -244,10 +244,10 @@ def test_a_key_that_the_schema_does_not_declare_could_move_more_than_claimed() -
         {"unit": pa.table({"id": pa.array(range(101)), "friend": pa.array([100] * 101)})},
     )
     friend = ForeignKey("unit", ("friend",), "unit", ("id",), optional=True)
-    door, _ = door_to(database)
-    present = Coder(codec_for(Column("x", ColumnType.INTEGER, Range(-1, 0))))
+    session, _ = door_to(database)
+    present = Discretizer(codec_for(Column("x", ColumnType.INTEGER, Range(-1, 0))))
     with pytest.raises(InternalError, match="not a foreign key"):
-        door.view(ViewSpec("unit", {"friend": (ParentRow(friend), present)}))
+        session.view(ViewSpec("unit", {"friend": (ParentRow(friend), present)}))
 
 
 def deferred() -> Database:
@@ -266,44 +266,48 @@ def test_columns_of_keys_are_not_looked_at() -> None:
     """The value of a deferred key's column changes when another unit's row goes, and the row stays."""
     database = deferred()
     author, answers = database.schema.table("post").foreign_keys
-    coder = Coder(codec_for(Column("answers", ColumnType.INTEGER, Range(0, 9), nullable=True)))
-    for feature in (Own("answers"), Own("id"), OfParent(answers, "answers"), Fellow(author, 1, "answers")):
-        door, _ = door_to(database)
+    discretizer = Discretizer(codec_for(Column("answers", ColumnType.INTEGER, Range(0, 9), nullable=True)))
+    for feature in (Own("answers"), Own("id"), OfParent(answers, "answers"), CoMember(author, 1, "answers")):
+        session, _ = door_to(database)
         with pytest.raises(InternalError, match="not part of a key"):
-            door.view(ViewSpec("post", {"x": (feature, coder)}))
-    door, labels = door_to(database)
+            session.view(ViewSpec("post", {"x": (feature, discretizer)}))
+    session, labels = door_to(database)
     with pytest.raises(InternalError, match="not part of a key"):
-        door.discover("post", "answers", replace(PRICE, delta=1e-4))
+        session.discover("post", "answers", replace(PRICE, delta=1e-4))
     assert labels == []
 
 
 def test_coders_are_of_exact_types_down_to_their_parts() -> None:
-    door, _ = door_to(town(0))
+    session, _ = door_to(town(0))
     grid = ROOMS.codec.grid  # type: ignore[attr-defined]
     other = type("MyGrid", (Grid,), {})(**{name: getattr(grid, name) for name in grid.__dataclass_fields__})
     short = Binning((0,) * (ROOMS.codec.size - 1), (1.0,) * (ROOMS.codec.size - 1))
     mine = type("MyBinning", (Binning,), {})((0,) * ROOMS.codec.size, (1.0,) * ROOMS.codec.size)
-    for coder in (Coder(replace(ROOMS.codec, grid=other)), Coder(ROOMS.codec, short), Coder(ROOMS.codec, mine)):  # type: ignore[type-var]
+    for discretizer in (
+        Discretizer(replace(ROOMS.codec, grid=other)),
+        Discretizer(ROOMS.codec, short),
+        Discretizer(ROOMS.codec, mine),
+    ):  # type: ignore[type-var]
         with pytest.raises(InternalError):
-            door.view(ViewSpec("household", {"rooms": (Own("rooms"), coder)}))
+            session.view(ViewSpec("household", {"rooms": (Own("rooms"), discretizer)}))
     unknown = type("MyOwn", (Own,), {})("rooms")
     with pytest.raises(InternalError, match=r"features of privacy\.views"):
-        door.view(ViewSpec("household", {"rooms": (unknown, ROOMS)}))
+        session.view(ViewSpec("household", {"rooms": (unknown, ROOMS)}))
 
 
 def test_a_column_that_may_be_null_needs_a_code_for_it() -> None:
     """Else the run would stop where some row has none, and go on where no row has."""
-    door, _ = door_to(town(0))
+    session, _ = door_to(town(0))
     income = SCHEMA.table("household").column("income")
     assert income.nullable
-    without = Coder(codec_for(replace(income, domain=Range(0.0, 1.0), nullable=False)))
+    without = Discretizer(codec_for(replace(income, domain=Range(0.0, 1.0), nullable=False)))
     for table, feature in (("household", Own("income")), ("person", OfParent(OWNER, "income"))):
         with pytest.raises(InternalError, match=r"household\.income may be NULL"):
-            door.view(ViewSpec(table, {"x": (feature, without)}))
+            session.view(ViewSpec(table, {"x": (feature, without)}))
 
 
 def test_lists_of_values_are_learned_of_categories_only() -> None:
-    door, labels = door_to(town(0))
+    session, labels = door_to(town(0))
     with pytest.raises(InternalError, match="category columns only"):
-        door.discover("household", "rooms", replace(PRICE, delta=1e-4))
+        session.discover("household", "rooms", replace(PRICE, delta=1e-4))
     assert labels == []

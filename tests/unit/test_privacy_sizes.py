@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from privbench_core.counts.exact import LARGEST
-from privbench_core.privacy.permutations import PERMUTATION_UNIT, Groups, tuple_counts
+from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups, tuple_counts
 from privbench_core.privacy.queries import CentreSums, Distances, Marginal
-from privbench_core.privacy.rules import Centres
+from privbench_core.privacy.split_rules import Centres
 from privbench_core.privacy.views import CodedView
 
 CENTRES = Centres((("a", "ordered"), ("a", "list")), (3, 3), (((0.0, 0.5, 1.0), (0.0, 1.0, 1.0)),) * 1)
@@ -35,7 +35,7 @@ def test_cluster_sums_are_exact_beyond_what_a_float_holds() -> None:
 
 
 @pytest.mark.parametrize("members", [1, 2, 3])
-@pytest.mark.parametrize("share", [PERMUTATION_UNIT, 1 << 59, 1 << 61])
+@pytest.mark.parametrize("share", [PERMUTATION_SCALE, 1 << 59, 1 << 61])
 def test_tuples_of_very_many_groups_are_exact_or_stop_at_the_largest(members: int, share: int) -> None:
     sizes = [3, 5, 1, 4] * 2
     owner = np.repeat(np.arange(len(sizes)), sizes)
@@ -58,7 +58,7 @@ def test_merged_codes_and_totals_stop_at_the_largest() -> None:
 
 @pytest.mark.parametrize("reference", [2.0**26, 2.0**27, -(2.0**27), 1e9, -1e12, 1e300, np.inf])
 def test_distances_to_large_references_do_not_wrap_around(reference: float) -> None:
-    view = replace(weighty(6, PERMUTATION_UNIT), stability=PERMUTATION_UNIT)
+    view = replace(weighty(6, PERMUTATION_SCALE), stability=PERMUTATION_SCALE)
     assert view.weights is not None
     smaller = view.take(np.arange(6) > 0)
     for groups in ((((("a",), np.full(3, reference)),),), (((("a",), np.array([reference, 0.0, 1.0])),) * 3,)):
@@ -71,15 +71,15 @@ def test_distances_to_large_references_do_not_wrap_around(reference: float) -> N
 def test_the_pairs_of_one_large_group_take_little_memory() -> None:
     rows = 5_000  # 25 million pairs
     rng = np.random.default_rng(0)
-    groups = Groups(np.zeros(rows, dtype=np.int64), np.full(rows, rows), np.full(rows, PERMUTATION_UNIT))
+    groups = Groups(np.zeros(rows, dtype=np.int64), np.full(rows, rows), np.full(rows, PERMUTATION_SCALE))
     first, second = rng.integers(0, 4, rows), rng.integers(0, 3, rows)
     tracemalloc.start()
     counted = tuple_counts([(first, 4), (second, 3)], groups)
-    trios = tuple_counts([(first, 4), (second, 3), (first, 4)], groups)
+    triples = tuple_counts([(first, 4), (second, 3), (first, 4)], groups)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 10_000_000
     pairs = np.outer(np.bincount(first), np.bincount(second))
     np.add.at(pairs, (first, second), -1)
-    np.testing.assert_array_equal(counted, pairs * (PERMUTATION_UNIT // rows // (rows - 1)))
-    assert trios.sum() == rows * (rows - 1) * (rows - 2) * int(groups.weights(3)[0])
+    np.testing.assert_array_equal(counted, pairs * (PERMUTATION_SCALE // rows // (rows - 1)))
+    assert triples.sum() == rows * (rows - 1) * (rows - 2) * int(groups.weights(3)[0])

@@ -8,7 +8,7 @@ from pathlib import Path
 from privbench_core.pipeline.run import plan_for
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.schema.spec import load_spec
+from privbench_core.spec.load import load_spec
 from privbench_core.synthesizers.artifact import Artifact
 
 
