@@ -84,8 +84,8 @@ def _chosen(size: int, pair_tables: Sequence[PairMarginal], rows: Rows) -> tuple
     """The pair tables that together tell most about the target, within the limits, and the context of each row.
 
     One after the other, that with the most information on the target beyond what those before it say already: two
-    columns that determine each other are one column. Contexts are numbered in the order of their codes, the first table's first;
-    those that no row is in have none.
+    columns that determine each other are one column. Contexts are numbered in the order of their codes, the first
+    table's first; those that no row is in have none.
     """
     chosen: list[PairMarginal] = []
     context, contexts = np.zeros(rows.n, dtype=np.int64), 1
