@@ -90,10 +90,10 @@ def admit_view(schema: Schema, spec: ViewSpec) -> ViewSpec:
     """Return ``spec`` with the schema's own foreign keys in place of equal ones.
 
     Raises:
-        InternalError: A feature, a discretizer or a key of a type that is not known; a key that the schema does not declare
-            exactly so; a column that is part of a key, or may be NULL where its discretizer has no code for that. Only of
-            these is it known that a row's code follows from the row's own value, and that a unit moves no more than
-            the view's stability.
+        InternalError: A feature, a discretizer or a key of a type that is not known; a key that the schema does not
+            declare exactly so; a column that is part of a key, or may be NULL where its discretizer has no code for
+            that. Only of the others is it known that a row's code follows from the row's own value, and that a unit
+            moves no more than the view's stability.
     """
     return ViewSpec(
         spec.table, {name: _admitted(schema, spec.table, name, *how) for name, how in spec.features.items()}
@@ -119,7 +119,7 @@ def _admitted(
 ) -> tuple[Feature, Discretizer]:
     if type(feature) not in _FEATURES:
         raise InternalError(f"{table}/{name}: a view has the features of privacy.views only")
-    _admit_coder(table, name, discretizer)
+    _admit_discretizer(table, name, discretizer)
     if not isinstance(feature, Own):
         feature = replace(feature, key=_declared(schema, feature.key))
     if isinstance(feature, Own | CoMember | OfParent):
@@ -140,10 +140,10 @@ def _declared(schema: Schema, key: ForeignKey) -> ForeignKey:
     return found
 
 
-def _admit_coder(table: str, column: str, discretizer: Discretizer) -> None:
+def _admit_discretizer(table: str, column: str, discretizer: Discretizer) -> None:
     known = type(discretizer) is Discretizer and is_known(discretizer.codec)
     if not known or type(discretizer.binning) not in {Binning, type(None)}:
-        raise InternalError(f"{table}/{column}: rows are coded by the discretizers of domain.coder only")
+        raise InternalError(f"{table}/{column}: rows are coded by the discretizers of columns.discretizer only")
     if discretizer.binning is not None and len(discretizer.binning.code_of) != discretizer.codec.size:
         raise InternalError(f"{table}/{column}: a binning needs a code for each of the {discretizer.codec.size} cells")
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from privbench_core.columns.codec import Codes
-from privbench_core.counts.exact import LARGEST, joined, weighted_sums, words
+from privbench_core.columns.exact_sums import LARGEST, joined, weighted_sums, words
 from privbench_core.errors import InternalError
 
 PERMUTATION_SCALE = 1 << 36  # a triple out of 100 children still weighs 70,000 units

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.counts.exact import HALF, LARGEST, joined, total, weighted_sums, words
+from privbench_core.columns.exact_sums import HALF, LARGEST, joined, total, weighted_sums, words
 from privbench_core.estimate.merge import merge_codes
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.split_rules import Centres

@@ -277,7 +277,7 @@ def test_columns_of_keys_are_not_looked_at() -> None:
     assert labels == []
 
 
-def test_coders_are_of_exact_types_down_to_their_parts() -> None:
+def test_discretizers_are_of_exact_types_down_to_their_parts() -> None:
     session, _ = door_to(town(0))
     grid = ROOMS.codec.grid  # type: ignore[attr-defined]
     other = type("MyGrid", (Grid,), {})(**{name: getattr(grid, name) for name in grid.__dataclass_fields__})

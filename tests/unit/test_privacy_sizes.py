@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privbench_core.counts.exact import LARGEST
+from privbench_core.columns.exact_sums import LARGEST
 from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups, tuple_counts
 from privbench_core.privacy.queries import CentreSums, Distances, Marginal
 from privbench_core.privacy.split_rules import Centres
