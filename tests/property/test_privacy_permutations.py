@@ -209,7 +209,7 @@ def test_only_fellows_along_the_owner_key_and_of_three_members() -> None:
         CoMember(here.foreign_keys[0], 3, "up"),
         CoMember(here.foreign_keys[0], 0, "up"),
     ):
-        with pytest.raises(InternalError, match="fellows"):
+        with pytest.raises(InternalError, match="co-members"):
             build_view(database.private(), ViewSpec("vote", {"up": (wrong, discretizer)}))
     with pytest.raises(InternalError, match="tuples of 4"):
         tuple_counts([(np.zeros(0, np.int64), 1)] * 4, Groups(*(np.zeros(0, np.int64),) * 3))

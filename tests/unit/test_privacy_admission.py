@@ -47,7 +47,7 @@ ROOMS = Discretizer(codec_for(SCHEMA.table("household").column("rooms"), table="
 SIZE = ROOMS.size
 
 
-def door_to(database: Database) -> tuple[PrivateSession, list[str]]:
+def session_on(database: Database) -> tuple[PrivateSession, list[str]]:
     """A session with much to spend, and the labels charged."""
     labels: list[str] = []
     account = PrivacyFilter(Price(Measure.ZCDP, 100.0, 1e-3), lambda label, _: labels.append(label))
@@ -56,7 +56,7 @@ def door_to(database: Database) -> tuple[PrivateSession, list[str]]:
 
 def rooms() -> tuple[Curator, list[str]]:
     """Households by their number of rooms."""
-    session, labels = door_to(town(0))
+    session, labels = session_on(town(0))
     return session.view(ViewSpec("household", {"rooms": (Own("rooms"), ROOMS)})), labels
 
 
@@ -185,7 +185,7 @@ def test_rules_give_every_code_a_part(name: str) -> None:
 
 
 def test_prices_are_exactly_prices() -> None:
-    session, labels = door_to(town(0))
+    session, labels = session_on(town(0))
     curator = session.view(ViewSpec("household", {"rooms": (Own("rooms"), ROOMS)}))
     free = Free(Measure.ZCDP, 1e6, 1e-4)
     with pytest.raises(InternalError, match="must be a Price"):
@@ -228,7 +228,7 @@ def looking_along(key: ForeignKey) -> dict[str, tuple[str, Feature]]:
 @pytest.mark.parametrize("feature", looking_along(OWNER))
 @pytest.mark.parametrize("key", KEYS)
 def test_views_look_along_the_keys_of_the_schema_only(key: str, feature: str) -> None:
-    session, _ = door_to(town(0))
+    session, _ = session_on(town(0))
     table, wrong = looking_along(KEYS[key])[feature]
     with pytest.raises(InternalError, match="not a foreign key as the schema declares it"):
         session.view(ViewSpec(table, {"x": (wrong, ROOMS)}))
@@ -244,7 +244,7 @@ def test_a_key_that_the_schema_does_not_declare_could_move_more_than_claimed() -
         {"unit": pa.table({"id": pa.array(range(101)), "friend": pa.array([100] * 101)})},
     )
     friend = ForeignKey("unit", ("friend",), "unit", ("id",), optional=True)
-    session, _ = door_to(database)
+    session, _ = session_on(database)
     present = Discretizer(codec_for(Column("x", ColumnType.INTEGER, Range(-1, 0))))
     with pytest.raises(InternalError, match="not a foreign key"):
         session.view(ViewSpec("unit", {"friend": (ParentRow(friend), present)}))
@@ -268,17 +268,17 @@ def test_columns_of_keys_are_not_looked_at() -> None:
     author, answers = database.schema.table("post").foreign_keys
     discretizer = Discretizer(codec_for(Column("answers", ColumnType.INTEGER, Range(0, 9), nullable=True)))
     for feature in (Own("answers"), Own("id"), OfParent(answers, "answers"), CoMember(author, 1, "answers")):
-        session, _ = door_to(database)
+        session, _ = session_on(database)
         with pytest.raises(InternalError, match="not part of a key"):
             session.view(ViewSpec("post", {"x": (feature, discretizer)}))
-    session, labels = door_to(database)
+    session, labels = session_on(database)
     with pytest.raises(InternalError, match="not part of a key"):
         session.discover("post", "answers", replace(PRICE, delta=1e-4))
     assert labels == []
 
 
 def test_discretizers_are_of_exact_types_down_to_their_parts() -> None:
-    session, _ = door_to(town(0))
+    session, _ = session_on(town(0))
     grid = ROOMS.codec.grid  # type: ignore[attr-defined]
     other = type("MyGrid", (Grid,), {})(**{name: getattr(grid, name) for name in grid.__dataclass_fields__})
     short = Binning((0,) * (ROOMS.codec.size - 1), (1.0,) * (ROOMS.codec.size - 1))
@@ -297,7 +297,7 @@ def test_discretizers_are_of_exact_types_down_to_their_parts() -> None:
 
 def test_a_column_that_may_be_null_needs_a_code_for_it() -> None:
     """Else the run would stop where some row has none, and go on where no row has."""
-    session, _ = door_to(town(0))
+    session, _ = session_on(town(0))
     income = SCHEMA.table("household").column("income")
     assert income.nullable
     without = Discretizer(codec_for(replace(income, domain=Range(0.0, 1.0), nullable=False)))
@@ -307,7 +307,7 @@ def test_a_column_that_may_be_null_needs_a_code_for_it() -> None:
 
 
 def test_lists_of_values_are_learned_of_categories_only() -> None:
-    session, labels = door_to(town(0))
+    session, labels = session_on(town(0))
     with pytest.raises(InternalError, match="category columns only"):
         session.discover("household", "rooms", replace(PRICE, delta=1e-4))
     assert labels == []
