@@ -1,16 +1,13 @@
 """The tables of a ledger, the same in SQLite and PostgreSQL, and the rules that keep them append-only.
 
 Rows are only ever inserted. A reservation is *released* when `result` has a row for it. ``ledger_layout`` says which
-layout a ledger has: each version of privbench reads one, mends older ones, and refuses newer ones.
-
-    1   SQLite only; without ``ledger_layout``, ``account``, ``result`` and ``state_folder``: `UPGRADE`
-    2   this one
+layout a ledger has: each version of privbench reads one, and refuses all others.
 """
 
 from __future__ import annotations
 
 LAYOUT = 2
-"""Raise it with any change of a table, and mend older ones in `Ledger`."""
+"""Raise it with any change of a table, and bring older ledgers to it in `Ledger`."""
 
 TABLES = ("ledger_layout", "lifetime", "reservation", "charge", "result", "state_folder")
 
@@ -58,20 +55,3 @@ def postgres_statements() -> list[str]:
         for table in TABLES
     ]
     return [statement.format(id=_POSTGRES_ID) for statement in _CREATE] + [_REFUSE, *guards]
-
-
-_OLD = ("lifetime", "reservation", "charge")
-UPGRADE = (
-    # Renaming keeps triggers and indexes, which would then stand in the way of the new ones.
-    *(f"drop trigger {table}_{rule}" for table in _OLD for rule in ("stays", "kept")),
-    "drop index by_release",
-    *(f"alter table {table} rename to {table}_1" for table in _OLD),
-    *sqlite_statements(),
-    "insert into lifetime select id, database, unit, epsilon, delta, at from lifetime_1 order by id",
-    """insert into reservation select id, database, '', release, step, run, measure, amount, rho, delta, at
-    from reservation_1 order by id""",
-    "insert into charge select id, reservation, label, amount, delta, at from charge_1 order by id",
-    "insert into result select id, digest, at from reservation_1 where state = 'released'",
-    *(f"drop table {table}_1" for table in reversed(_OLD)),
-)
-"""From layout 1 to 2, in SQLite, within one transaction."""

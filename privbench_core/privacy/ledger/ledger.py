@@ -23,7 +23,7 @@ from pathlib import Path
 
 from privbench_core.errors import BudgetError, BudgetExhaustedError, LedgerError, ReleaseError
 from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for
-from privbench_core.privacy.ledger.layout import LAYOUT, UPGRADE
+from privbench_core.privacy.ledger.layout import LAYOUT
 from privbench_core.privacy.ledger.refresh_limits import AccountSpend, Purchase, RefreshLimits
 from privbench_core.privacy.ledger.sqlite import SqliteStore
 from privbench_core.privacy.ledger.store import LedgerStore, Row
@@ -275,27 +275,31 @@ class Ledger:
         return found
 
     def _lay_out(self) -> None:
-        """Make the tables, or bring them to the layout of today."""
+        """Make the tables, where there are none.
+
+        Raises:
+            LedgerError: There are tables of another layout.
+        """
         if self._layout() == LAYOUT:
             return
         with self._store.transaction():
             found = self._layout()  # another process may have been faster
-            if found > LAYOUT:
-                raise LedgerError(
-                    f"the ledger has layout {found}, this privbench knows {LAYOUT}: use a newer privbench"
-                )
             if found == LAYOUT:
                 return
-            for statement in UPGRADE if found else self._store.creation():
+            if found is not None:
+                raise LedgerError(
+                    f"the ledger has layout {found}, this privbench knows {LAYOUT}: use the version that made it"
+                )
+            for statement in self._store.creation():
                 self._store.query(statement)
             self._store.query("insert into ledger_layout(version, at) values (?, ?)", (LAYOUT, _now()))
 
-    def _layout(self) -> int:
-        """Which layout is there, 0 for none. Layout 1 did not say so, and was in SQLite only."""
+    def _layout(self) -> int | None:
+        """Which layout is there, None for none."""
         if self._store.has_tables(_MARKER):
             ((version,),) = self._store.query("select coalesce(max(version), 0) from ledger_layout")
             return int(version)
-        return int(isinstance(self._store, SqliteStore) and self._store.has_tables("reservation"))
+        return 0 if self._store.has_tables("reservation") else None
 
     def _marks(self) -> list[str]:
         rows = self._store.query("select mark from state_folder where database = ? order by id", (self.database,))
