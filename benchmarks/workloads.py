@@ -13,11 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-import numpy as np
 import pyarrow as pa
 
 from benchmarks.measure import Runs, call_in_child
 from benchmarks.report import Row, markdown, medians
+from privbench_core.evaluate.rows import shuffled_reference
 from privbench_core.evaluate.runtime import Protocol, RunTimeResult
 from privbench_core.evaluate.statements import Workload
 from privbench_core.evaluate.workload import WorkloadResult, run_workload
@@ -58,21 +58,6 @@ class Case:
         kept = check_rows(checked.schema, rows, checked.orphans)
         return cls(checked, kept, workloads(checked, kept))
 
-    def shuffled(self, seed: int) -> dict[str, pa.Table]:
-        """The source with the columns of private tables shuffled, foreign keys as a whole, primary keys apart."""
-        rng = np.random.default_rng(seed)
-        result = dict(self.source)
-        for table in self.spec.schema.private_tables:
-            rows = self.source[table.name]
-            orders = {c.name: rng.permutation(rows.num_rows) for c in table.attributes}
-            fixed = set(table.primary_key)
-            for key in table.foreign_keys:
-                if fixed.isdisjoint(key.columns):
-                    orders |= dict.fromkeys(key.columns, rng.permutation(rows.num_rows))
-            columns = [rows[n].take(pa.array(orders[n])) if n in orders else rows[n] for n in rows.column_names]
-            result[table.name] = pa.table(dict(zip(rows.column_names, columns, strict=True)))
-        return result
-
 
 def run_pipeline(spec: str, epsilon: float, delta: float, seed: int, out: str, synthesizer: str | None = None) -> float:
     """Run a spec into the folder ``out``; returns seconds. Called in a process of its own.
@@ -103,7 +88,7 @@ def measure(
     for seed in range(runs.seeds):
         runs.progress(f"{case.spec.schema.name}: {SHUFFLED}, seed {seed}")
         with TemporaryDirectory() as folder:
-            tables = case.shuffled(seed)
+            tables = shuffled_reference(case.spec.schema, case.source, seed)
             bundle = write_bundle(Path(folder) / "shuffled", case.spec.schema, tables, {})
             found.add({"method": SHUFFLED, "δ": "-", "ε": "-"}, tables, bundle, {})
     for (delta, epsilon), synthesizer, seed in product(runs.budgets, synthesizers, range(runs.seeds)):
