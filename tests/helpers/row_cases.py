@@ -11,6 +11,7 @@ from privbench_core.schema.model.tables import Schema, Table
 from tests.helpers.heavy_tails import Database, Ints, following, magnitudes, zipf_sizes
 from tests.helpers.planted import category, integer, owner_key, rows_of, texts
 
+_BATTING = {"at_bats": (3.4, 700), "runs": (0.45, 160), "hits": (0.9, 250), "doubles": (0.16, 60), "homers": (0.08, 60)}
 FEW_GAMES = 30
 """A season with fewer is one with few games."""
 
@@ -28,7 +29,14 @@ def seasons(players: int = 8000, seed: int = 0) -> Database:
     player = Table("player", (integer("id"), category("bats", 3), integer("height", 0, 15)), ("id",))
     season = Table(
         "season",
-        (integer("id"), integer("player_id"), integer("year", 0, 129), integer("games", 0, 162), category("league", 4)),
+        (
+            integer("id"),
+            integer("player_id"),
+            integer("year", 0, 129),
+            integer("games", 0, 162),
+            *(integer(name, 0, most) for name, (_, most) in _BATTING.items()),
+            category("league", 4),
+        ),
         ("id",),
         (owner_key("season", "player_id", "player", 30),),
     )
@@ -45,6 +53,7 @@ def seasons(players: int = 8000, seed: int = 0) -> Database:
             player_id=of_player,
             year=np.minimum(year, 129),
             games=games,
+            **{name: np.minimum(rng.poisson(games * rate), most) for name, (rate, most) in _BATTING.items()},
             league=texts(rng.choice(4, len(of_player), p=[0.45, 0.4, 0.1, 0.05])),
         ),
     }
@@ -65,15 +74,15 @@ def hospital_stays(stays: int = 2520, seed: int = 0) -> Database:
     shares = _shares(rng, stays)
     charts = [
         (name, rng.multinomial(rows, shares), bound)
-        for name, rows, bound in (("chart", 42_080, 1000), ("input", 38_256, 1000), ("output", 5_436, 200))
+        for name, rows, bound in (("chart", 42_080, 5000), ("input", 38_256, 5000), ("output", 5_436, 5000))
     ]
     return _owned("hospital", ("stay", stays), charts, seed)
 
 
-def returns(sales: int = 20_000, share: float = 0.04, seed: int = 0) -> Database:
-    """Sales, few of which have the one return that a sale may have."""
+def returns(sales: int = 5000, share: float = 0.03, seed: int = 0) -> Database:
+    """Sales, few of which have a return and none has two, though as many as 20 are declared."""
     rng = np.random.default_rng(seed)
-    return _owned("returns", ("sale", sales), [("return", (rng.random(sales) < share).astype(np.int64), 1)], seed)
+    return _owned("returns", ("sale", sales), [("return", (rng.random(sales) < share).astype(np.int64), 20)], seed)
 
 
 def bestsellers(customers: int = 5000, products: int = 400, seed: int = 0) -> Database:
