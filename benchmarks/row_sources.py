@@ -14,7 +14,8 @@ from benchmarks.data import data_folder
 from benchmarks.tpch_schema import SCHEMA as TPCH
 from benchmarks.workloads import Tables
 from privbench_core.errors import SourceError
-from privbench_core.schema.spec import Spec, load_spec
+from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import Spec
 from tests.helpers.heavy_tails import CONVERGING, Database
 from tests.helpers.planted import place_of
 from tests.helpers.row_cases import CASES, FEW_GAMES

@@ -17,11 +17,11 @@ from benchmarks.report import Row, machine, markdown, medians
 from benchmarks.row_sources import RowSource, row_sources
 from benchmarks.workloads import SHUFFLED, SYNTHESIZERS, Case, Tables, available, by_joins, run_pipeline
 from privbench_core.evaluate.generate import Recipe, generate_workload
+from privbench_core.evaluate.q_error import run_workload
 from privbench_core.evaluate.rows import row_figures, shuffled_reference
-from privbench_core.evaluate.statements import Workload
-from privbench_core.evaluate.workload import run_workload
 from privbench_core.publish.bundle import read_bundle
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
+from privbench_core.workload.statements import Workload
 
 RUNS = Runs(1, (0.2, 0.8, 3.2), (1e-9,))
 WORKLOAD = "multi-join"

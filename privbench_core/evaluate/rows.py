@@ -18,20 +18,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.evaluate.encode import Coded, encode_tables
-from privbench_core.evaluate.joins import (
-    NO_PARENT,
-    Linked,
-    chains,
-    joint_tvd,
-    link_chain,
-    link_parents,
-    link_tables,
-    meetings,
-    parent_rows,
-)
+from privbench_core.evaluate.joins import Linked, chains, joint_tvd, link_chain, link_parents, link_tables, meetings
 from privbench_core.evaluate.marginals import subset_distances, tvd
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema
+from privbench_core.validate.references import NO_PARENT, parent_rows
 
 Tables = Mapping[str, pa.Table]
 Figures = dict[str, float]

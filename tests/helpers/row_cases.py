@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
 from tests.helpers.heavy_tails import Database, Ints, following, magnitudes, zipf_sizes
 from tests.helpers.planted import category, integer, owner_key, rows_of, texts
 

@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.evaluate.joins import NO_PARENT, Linked
+from privbench_core.evaluate.joins import Linked
 from privbench_core.evaluate.rows import popularity_distance, row_figures, shuffled_reference, size_class_distance
-from privbench_core.schema.model.tables import Schema
+from privbench_core.schema.tables import Schema
+from privbench_core.validate.references import NO_PARENT
 from tests.helpers.heavy_tails import CONVERGING, Database, chain, many_to_many, optional_keys
 from tests.helpers.planted import codes_of
 from tests.helpers.row_cases import CASES, FEW_GAMES, bestsellers, few_customers, hospital_stays, seasons
