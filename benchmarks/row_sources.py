@@ -42,7 +42,7 @@ def row_sources(data: Path | None, progress: Callable[[str], None]) -> Iterator[
     """All databases that can be made here; those whose data or generator is missing are named to ``progress``."""
     for name, make in {**CONVERGING, **CASES}.items():
         yield RowSource(name, partial(_generated, make), _FIGURES.get(name))
-    yield RowSource("San Diego", lambda folder: replace(load_spec(sandag.SPEC), state=folder / "state"))
+    yield RowSource("San Diego", _san_diego)
     yield RowSource(f"TPC-H {TPCH_SCALE:g}, Zipf keys", _skewed_tpch)
     try:
         place = data_folder(data) / "stats"
@@ -56,6 +56,10 @@ def row_sources(data: Path | None, progress: Callable[[str], None]) -> Iterator[
 def _generated(make: Callable[[], Database], folder: Path) -> Spec:
     schema, tables = make()
     return place_of(folder / "place", schema, tables).spec
+
+
+def _san_diego(folder: Path) -> Spec:
+    return replace(load_spec(sandag.SPEC), path=folder / "households.yaml", state=folder / "state")
 
 
 def _skewed_tpch(folder: Path) -> Spec:

@@ -83,15 +83,15 @@ def generate_skewed(folder: Path, scale: float, power: float = 0.9) -> None:
     generate_plain(folder, scale)
     tables = {table.name: _plain(read_table(folder, table.name)) for table in SCHEMA.tables}
     rng = np.random.default_rng(_SEED)
-    tables["orders"] = _refer(tables["orders"], ("o_custkey",), tables["customer"], ("c_custkey",), power, rng)
-    tables["lineitem"] = _refer(
+    tables["orders"] = refer_by_zipf(tables["orders"], ("o_custkey",), tables["customer"], ("c_custkey",), power, rng)
+    tables["lineitem"] = refer_by_zipf(
         tables["lineitem"], ("l_partkey", "l_suppkey"), tables["partsupp"], ("ps_partkey", "ps_suppkey"), power, rng
     )
     for name, rows in tables.items():
         pq.write_table(rows, folder / f"{name}.parquet")
 
 
-def _refer(
+def refer_by_zipf(
     rows: pa.Table,
     columns: Sequence[str],
     parent: pa.Table,
@@ -99,7 +99,7 @@ def _refer(
     power: float,
     rng: np.random.Generator,
 ) -> pa.Table:
-    """The rows with references to rows of ``parent`` whose popularity falls with their rank, ∝ rank^-power."""
+    """Return the rows with references to rows of ``parent`` whose popularity falls with their rank, ∝ rank^-power."""
     shares = np.arange(1, parent.num_rows + 1) ** -power
     chosen = pa.array(rng.permutation(parent.num_rows)[rng.choice(len(shares), rows.num_rows, p=shares / shares.sum())])
     for column, key in zip(columns, keys, strict=True):
