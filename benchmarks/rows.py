@@ -17,7 +17,7 @@ from benchmarks.report import Row, machine, markdown, medians
 from benchmarks.row_sources import RowSource, row_sources
 from benchmarks.workloads import SHUFFLED, SYNTHESIZERS, Case, Tables, available, by_joins, run_pipeline
 from privbench_core.evaluate.generate import Recipe, generate_workload
-from privbench_core.evaluate.q_error import run_workload
+from privbench_core.evaluate.q_error import WORSE, run_workload
 from privbench_core.evaluate.rows import row_figures, shuffled_reference
 from privbench_core.publish.bundle import read_bundle
 from privbench_core.spec.model import Spec
@@ -27,8 +27,6 @@ RUNS = Runs(1, (0.2, 0.8, 3.2), (1e-9,))
 WORKLOAD = "multi-join"
 _RECIPE = Recipe(queries=60, max_joins=3, max_predicates=2, seed=1)
 _SECONDS = 10.0
-_WORSE = 1.02
-"""Q-errors above this many times the reference's count as worse: what is below is the draw of the shuffle."""
 
 # Heading -> (kind of `RowFigures`, whether the worst of them or their mean).
 _SHOWN = {
@@ -147,7 +145,7 @@ def worse_than_shuffled(errors: Iterable[Row]) -> list[str]:
         worse = [
             f"{name} {float(row[name]):.3g} against {float(beside[name]):.3g}"
             for name in classes
-            if not float(row[name]) <= _WORSE * float(beside[name])
+            if not float(row[name]) <= WORSE * float(beside[name])
         ]
         if worse:
             lines.append(f"- {row['database']}, {row['method']} at ε = {row['ε']}: {'; '.join(worse)}")
