@@ -11,13 +11,13 @@ dependence between any two columns.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.evaluate.encode import Coded, encode_tables
+from privbench_core.evaluate.encode import QUANTILE_BINS, Coded, encode_tables
 from privbench_core.evaluate.joins import Linked, chains, joint_tvd, link_chain, link_parents, link_tables, meetings
 from privbench_core.evaluate.marginals import subset_distances, tvd
 from privbench_core.schema.constraints import ForeignKey
@@ -81,12 +81,12 @@ def row_figures(schema: Schema, source: Tables, synthetic: Tables) -> RowFigures
     Args:
         schema: Of both.
         source: The original rows, by table.
-        synthetic: The other rows; columns without a declared domain are coded by ``source``.
+        synthetic: The other rows; columns without a declared domain and wide ordered ones are coded by ``source``.
 
     Raises:
         SourceError: A column holds values of the wrong type, or NULL where none may be.
     """
-    true, made = encode_tables(schema, source), encode_tables(schema, synthetic, source)
+    true, made = _coarsened(encode_tables(schema, source), encode_tables(schema, synthetic, source))
     keys = [key for table in schema.private_tables for key in table.foreign_keys]
     sides = {key.name: (link_tables(key, source, true), link_tables(key, synthetic, made)) for key in keys}
     owners = {key.name: sides[key.name] for key in keys if key.owner}
@@ -151,6 +151,26 @@ def shuffled_reference(schema: Schema, tables: Tables, seed: int) -> dict[str, p
 
 
 _Sides = tuple[Linked, Linked]
+
+
+def _coarsened(true: Mapping[str, Coded], made: Mapping[str, Coded]) -> tuple[dict[str, Coded], dict[str, Coded]]:
+    """Both with the codes of wide ordered columns in `QUANTILE_BINS` bins of about as many rows of the source.
+
+    A pair of wide columns has more cells than there are rows, so two samples of one distribution would be far apart.
+    """
+    coarse: tuple[dict[str, Coded], dict[str, Coded]] = {}, {}
+    for name, coded in true.items():
+        sides = [np.array(side[name].codes, order="F") for side in (true, made)]
+        sizes = list(coded.sizes)
+        for i in (i for i, size in enumerate(sizes) if coded.ordered[i] and size > QUANTILE_BINS + 1 and len(sides[0])):
+            bins = np.arange(1, QUANTILE_BINS) / QUANTILE_BINS
+            cuts = np.unique(np.quantile(sides[0][:, i], bins, method="inverted_cdf"))
+            sizes[i] = len(cuts) + 1
+            for codes in sides:
+                codes[:, i] = np.searchsorted(cuts, codes[:, i], side="left")
+        for result, codes in zip(coarse, sides, strict=True):
+            result[name] = replace(coded, codes=codes, sizes=tuple(sizes))
+    return coarse
 
 
 def _one_way(schema: Schema, true: Mapping[str, Coded], made: Mapping[str, Coded]) -> Figures:

@@ -82,6 +82,16 @@ def test_a_table_of_uniform_sizes_is_found_out():
     assert figures.beyond(rows=1e-9, one_way=1e-9) == {}
 
 
+def test_wide_columns_are_compared_in_bins_that_hold_enough_rows():
+    schema, tables = seasons(3000)
+    other = seasons(3000, seed=1)[1]
+    figures = row_figures(schema, tables, other)
+    assert figures.one_way["season.at_bats"] < 0.05  # 701 codes: value by value another draw is .1 away
+    hits = tables["season"]["hits"].to_numpy() // 2
+    halved = tables["season"].set_column(tables["season"].column_names.index("hits"), "hits", pa.array(hits))
+    assert row_figures(schema, tables, {**tables, "season": halved}).one_way["season.hits"] > 0.1
+
+
 def test_missing_rows_are_signed_and_named():
     schema, tables = chain(500)
     half = {**tables, "item": tables["item"].slice(0, tables["item"].num_rows // 2)}
