@@ -20,6 +20,7 @@ from benchmarks import (
     orchestration,
     planted,
     report,
+    rows,
     sandag,
     scale,
     schemas,
@@ -36,7 +37,19 @@ from privbench_core.errors import PrivbenchError
 def main() -> int:
     """Run what was asked for; 0 if all of it succeeded, 1 with a line on stderr if not."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
-    names = ("adult", "peers", "shapes", "sandag", "households", "california", "skew", "schemas", "stats", "tpch")
+    names = (
+        "adult",
+        "peers",
+        "shapes",
+        "sandag",
+        "households",
+        "california",
+        "skew",
+        "schemas",
+        "stats",
+        "rows",
+        "tpch",
+    )
     names += ("evaluation", "orchestration", "ledger", "scale", "spec_errors")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
@@ -66,6 +79,7 @@ def main() -> int:
         # Its budgets are part of what is claimed, and its figures do not vary with the seed.
         "schemas": partial(schemas.run, given.data, scales=given.scale, progress=_tell),
         "stats": partial(stats.run, runs(stats.RUNS), given.data),
+        "rows": partial(rows.run, runs(rows.RUNS), given.data),
         "tpch": partial(tpch.run, runs(tpch.RUNS)),
         "evaluation": partial(evaluation.run, given.data, progress=_tell),
         "orchestration": partial(orchestration.run, progress=_tell),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import sys
@@ -74,4 +75,6 @@ def rewrite(section: str, text: str, path: Path = README) -> None:
 def _cell(value: str | float) -> str:
     if isinstance(value, str):
         return value
+    if math.isnan(value):
+        return ""
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"

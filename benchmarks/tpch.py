@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from subprocess import run as run_command
 from tempfile import TemporaryDirectory
@@ -71,6 +72,39 @@ def generate(folder: Path) -> None:
     items = _ship(orders, items, rng)
     for name, rows in {**tables, "orders": orders, "lineitem": items}.items():
         pq.write_table(rows, folder / f"{name}.parquet")
+
+
+def generate_skewed(folder: Path, scale: float, power: float = 0.9) -> None:
+    """Write TPC-H to ``folder`` with references by Zipf's law: of orders to customers, of line items to part suppliers.
+
+    Raises:
+        SourceError: tpchgen-cli is not installed, or fails.
+    """
+    generate_plain(folder, scale)
+    tables = {table.name: _plain(read_table(folder, table.name)) for table in SCHEMA.tables}
+    rng = np.random.default_rng(_SEED)
+    tables["orders"] = refer_by_zipf(tables["orders"], ("o_custkey",), tables["customer"], ("c_custkey",), power, rng)
+    tables["lineitem"] = refer_by_zipf(
+        tables["lineitem"], ("l_partkey", "l_suppkey"), tables["partsupp"], ("ps_partkey", "ps_suppkey"), power, rng
+    )
+    for name, rows in tables.items():
+        pq.write_table(rows, folder / f"{name}.parquet")
+
+
+def refer_by_zipf(
+    rows: pa.Table,
+    columns: Sequence[str],
+    parent: pa.Table,
+    keys: Sequence[str],
+    power: float,
+    rng: np.random.Generator,
+) -> pa.Table:
+    """Return the rows with references to rows of ``parent`` whose popularity falls with their rank, ∝ rank^-power."""
+    shares = np.arange(1, parent.num_rows + 1) ** -power
+    chosen = pa.array(rng.permutation(parent.num_rows)[rng.choice(len(shares), rows.num_rows, p=shares / shares.sum())])
+    for column, key in zip(columns, keys, strict=True):
+        rows = _with(rows, column, parent[key].take(chosen))
+    return rows
 
 
 def _plain(rows: pa.Table) -> pa.Table:

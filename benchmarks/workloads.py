@@ -13,7 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-import numpy as np
 import pyarrow as pa
 
 from benchmarks.measure import Runs, call_in_child
@@ -21,6 +20,7 @@ from benchmarks.report import Row, markdown, medians
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
 from privbench_core.evaluate.q_error import WorkloadResult, run_workload
+from privbench_core.evaluate.rows import shuffled_reference
 from privbench_core.evaluate.runtime import RunTimeProtocol, RunTimeResult
 from privbench_core.evaluate.side_by_side import compare_run_times
 from privbench_core.publish.bundle import read_bundle, write_bundle
@@ -59,21 +59,6 @@ class Case:
         kept = check_rows(checked.schema, rows, checked.orphans)
         return cls(checked, kept, workloads(checked, kept))
 
-    def shuffled(self, seed: int) -> dict[str, pa.Table]:
-        """The source with the columns of private tables shuffled, foreign keys as a whole, primary keys apart."""
-        rng = np.random.default_rng(seed)
-        result = dict(self.source)
-        for table in self.spec.schema.private_tables:
-            rows = self.source[table.name]
-            orders = {c.name: rng.permutation(rows.num_rows) for c in table.attributes}
-            fixed = set(table.primary_key)
-            for key in table.foreign_keys:
-                if fixed.isdisjoint(key.columns):
-                    orders |= dict.fromkeys(key.columns, rng.permutation(rows.num_rows))
-            columns = [rows[n].take(pa.array(orders[n])) if n in orders else rows[n] for n in rows.column_names]
-            result[table.name] = pa.table(dict(zip(rows.column_names, columns, strict=True)))
-        return result
-
 
 def run_pipeline(spec: str, epsilon: float, delta: float, seed: int, out: str, synthesizer: str | None = None) -> float:
     """Run a spec into the folder ``out``; returns seconds. Called in a process of its own.
@@ -104,7 +89,7 @@ def measure(
     for seed in range(runs.seeds):
         runs.progress(f"{case.spec.schema.name}: {SHUFFLED}, seed {seed}")
         with TemporaryDirectory() as folder:
-            tables = case.shuffled(seed)
+            tables = shuffled_reference(case.spec.schema, case.source, seed)
             bundle = write_bundle(Path(folder) / "shuffled", case.spec.schema, tables, {})
             found.add({"method": SHUFFLED, "δ": "-", "ε": "-"}, tables, bundle, {})
     for (delta, epsilon), synthesizer, seed in product(runs.budgets, synthesizers, range(runs.seeds)):
@@ -131,7 +116,11 @@ class _Figures:
 
     def __init__(self, case: Case, more: MoreFigures | None) -> None:
         self._case, self._more = case, more
-        self._rows: dict[str, list[Row]] = {"Q-error": [], "Median Q-error by joins": [], "Run time in PostgreSQL": []}
+        self._rows: dict[str, list[Row]] = {
+            "Q-error": [],
+            "Q-error by joins, median / 95th": [],
+            "Run time in PostgreSQL": [],
+        }
 
     def add(self, cell: dict[str, str], tables: Tables, bundle: Path, costs: dict[str, float]) -> None:
         """Measure one synthetic database."""
@@ -141,9 +130,8 @@ class _Figures:
             result = run_workload(workload, case.source, tables)
             times = compare_run_times(case.spec.schema, case.source, bundle, workload, protocol=PROTOCOL)
             self._rows["Q-error"].append({**here, **_q_errors(result), **costs})
-            by_joins = {f"joins: {joins}": errors.percentile(50) for joins, errors in result.by_joins.items()}
-            if len(by_joins) > 1:
-                self._rows["Median Q-error by joins"].append({**here, **by_joins})
+            if len(result.by_joins) > 1:
+                self._rows["Q-error by joins, median / 95th"].append({**here, **by_joins(result)})
             self._rows["Run time in PostgreSQL"].append({**here, **_run_times(times)})
         if self._more is not None:
             self._rows.setdefault("Relative errors of answers", []).append({**cell, **self._more(case.source, tables)})
@@ -156,6 +144,15 @@ class _Figures:
             if rows:
                 parts.append(f"**{title}**\n\n{markdown(medians(rows, keys))}")
         return "\n\n".join(parts)
+
+
+def by_joins(result: WorkloadResult) -> dict[str, float]:
+    """Median and 95th percentile of the Q-errors by number of joins."""
+    return {
+        f"joins {joins}, {name}": errors.percentile(percent)
+        for joins, errors in result.by_joins.items()
+        for name, percent in (("median", 50), ("95th", 95))
+    }
 
 
 def _q_errors(result: WorkloadResult) -> dict[str, float]:

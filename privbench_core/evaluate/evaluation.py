@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from privbench_core.evaluate.membership import RunOnRows
 from privbench_core.evaluate.privacy_figures import PrivacyFigures, privacy_figures
 from privbench_core.evaluate.q_error import WorkloadResult, run_workload
 from privbench_core.evaluate.queries import read_sam_workload
+from privbench_core.evaluate.rows import shuffled_reference
 from privbench_core.evaluate.runtime import RunTimeResult
 from privbench_core.evaluate.subjects import Subjects, read_both
 from privbench_core.evaluate.table_figures import FULL, SEED, Scope
@@ -106,9 +107,17 @@ def evaluate_bundle(
         subjects,
         compare(pair, scope),
         privacy_figures(subjects, rehearse),
-        run_workload(queries, pair.source, pair.synthetic, scale=subjects.about.scale) if queries else None,
+        _q_errors(queries, subjects) if queries else None,
         times,
     )
+
+
+def _q_errors(queries: Workload, subjects: Subjects) -> WorkloadResult:
+    """Q-errors of the bundle, and beside them those of the source with every column shuffled."""
+    pair = subjects.pair
+    reference = run_workload(queries, pair.source, shuffled_reference(pair.schema, pair.source, SEED))
+    found = run_workload(queries, pair.source, pair.synthetic, scale=subjects.about.scale)
+    return replace(found, shuffled=reference.by_joins)
 
 
 def _read_queries(path: Path, schema: Schema) -> Workload:

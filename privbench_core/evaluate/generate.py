@@ -39,15 +39,17 @@ class Recipe:
 
     Attributes:
         queries: How many.
-        max_joins: Each query has 0 to this many joins, as far as the keys allow.
+        max_joins: Each query has ``min_joins`` to this many joins, as far as the keys allow.
         max_predicates: Each table has 0 to this many predicates, as far as its columns allow.
         seed: Of the draw.
+        min_joins: See ``max_joins``.
     """
 
     queries: int = 200
     max_joins: int = 2
     max_predicates: int = 3
     seed: int = 0
+    min_joins: int = 0
 
 
 def generate_workload(
@@ -103,7 +105,8 @@ class _QueryDraft:
         self._linked = [name for name in self.filled if any(name in {k.child, k.parent} for k in self._keys)]
 
     def query(self) -> str:
-        joins = int(self._rng.integers(self._recipe.max_joins + 1)) if self._linked else 0
+        least, most = self._recipe.min_joins, self._recipe.max_joins
+        joins = int(self._rng.integers(least, most + 1)) if self._linked else 0
         tables = [self._one(self._linked if joins else self.filled)]
         conditions: list[str] = []
         for _ in range(joins):

@@ -22,6 +22,8 @@ from privbench_core.workload.naming import UnansweredError, Understood
 from privbench_core.workload.statements import Workload
 
 CLASSES = ("low", "medium", "high")
+WORSE = 1.02
+"""A Q-error so many times that of shuffled columns counts as worse: what is below is the chance of one shuffle."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,13 @@ class WorkloadResult:
         answers: The queries that could be answered, in order.
         failed: (number in the workload from 1, reason) of those that could not.
         made_from_private_rows: Whether the workload itself, literals and all, is private.
+        shuffled: Q-errors of the source with every column shuffled, by number of joins; empty where it was not asked.
     """
 
     answers: tuple[Answer, ...]
     failed: tuple[tuple[int, str], ...] = field(default=())
     made_from_private_rows: bool = False
+    shuffled: Mapping[int, QErrors] = field(default_factory=dict)
 
     @cached_property
     def errors(self) -> QErrors | None:
@@ -89,6 +93,15 @@ class WorkloadResult:
         """Q-errors by number of joins."""
         numbers = sorted({answer.joins for answer in self.answers})
         return {joins: _errors([a for a in self.answers if a.joins == joins]) for joins in numbers}
+
+    @property
+    def worse_than_shuffled(self) -> tuple[int, ...]:
+        """Numbers of joins where the median Q-error is more than 2% above that of the source with shuffled columns."""
+        return tuple(
+            joins
+            for joins, errors in self.by_joins.items()
+            if joins in self.shuffled and errors.percentile(50) > WORSE * self.shuffled[joins].percentile(50)
+        )
 
     @cached_property
     def cardinality_classes(self) -> dict[str, tuple[int, int]]:
@@ -122,6 +135,7 @@ class WorkloadResult:
             "made_from_private_rows": self.made_from_private_rows,
             "q_error": self.errors.summary() if self.errors else None,
             "by_joins": [{"joins": j, "queries": len(e.errors), **e.summary()} for j, e in self.by_joins.items()],
+            "shuffled_by_joins": [{"joins": j, **errors.summary()} for j, errors in self.shuffled.items()],
             "by_cardinality": [
                 {"class": name, "from": low, "to": high, "queries": len(errors.errors), **errors.summary()}
                 for (name, errors), (low, high) in zip(

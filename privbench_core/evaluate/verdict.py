@@ -80,9 +80,12 @@ def judge(
     found += [_join(name, figures) for name, figures in comparison.joins.items()]
     if workload is not None and workload.errors is not None:
         errors = workload.errors
+        worse = workload.worse_than_shuffled
         level = _level(errors.percentile(50), CLOSE_Q_ERROR, ROUGH_Q_ERROR)
         made = ", generated" if workload.made_from_private_rows else ""
         text = f"Q-errors of {len(workload.answers):,} queries{made}: {errors}."
+        if worse:
+            text += f" With {' and '.join(map(str, worse))} joins the source with every column shuffled is closer."
         found.append(Remark(level, "Workload", text))
     if run_time is not None and run_time.discrepancy and run_time.noise:
         text = (

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from privbench_core.backends.postgres.ddl import AFTER_THE_ROWS, quote_identifier, quote_text
+from privbench_core.publish.figures import fidelity_table
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.tables import Schema, Table
 
@@ -26,6 +27,7 @@ def consumer_readme(
         f"# {schema.name}: a synthetic database",
         _summary(schema),
         _guarantee(schema, receipt),
+        _fidelity(receipt),
         _contents(schema, tables, workload),
         _loading(schema, tables),
     ]
@@ -71,6 +73,20 @@ def _guarantee(schema: Schema, receipt: Mapping[str, Any]) -> str:
     if public:
         lines += ["", f"Not protected, because the owner declared them public: {', '.join(public)}."]
     return "\n".join(lines)
+
+
+def _fidelity(receipt: Mapping[str, Any]) -> str:
+    stated = receipt.get("fidelity_paid_for")
+    lines = fidelity_table(stated) if isinstance(stated, Mapping) else []
+    if not lines:
+        return ""
+    explained = (
+        "Mean total variation distances between the original and the models that these rows were drawn from: 0 is "
+        "the same, 1 has nothing in common. They were measured under the guarantee above, so each has noise of its own "
+        "(± is two standard deviations of it). *Columns shuffled* is the distance of a database whose columns know "
+        "nothing of each other."
+    )
+    return "\n".join(["## How close it is", "", explained, "", *lines])
 
 
 def _contents(schema: Schema, tables: Mapping[str, Mapping[str, Any]], workload: Mapping[str, str]) -> str:

@@ -115,11 +115,14 @@ class Plan:
         synthesizer: Name of the synthesizer that made it.
         budget: The guarantee of the whole plan.
         steps: Inputs before the steps that use them.
+        joints: Whether its models converge to joint distributions as the budget grows. A plan that holds no joints by
+            design says so, and is held to numbers of rows, one-way marginals, fanout and popularity alone.
     """
 
     synthesizer: str
     budget: Budget
     steps: tuple[Step, ...]
+    joints: bool = True
 
     def __post_init__(self) -> None:
         seen: set[Key] = set()

@@ -91,7 +91,8 @@ class PrivBench:
             price = for_links.share(links[key] / sum(links.values()))
             made = fanout_step(schema, key, price) if key.owner else lookup_step(schema, key, price, FanoutFit().pairs)
             steps.append(made)
-        return whole_plan(self.name, schema, budget, steps, spendable.share(chosen.validation), chosen.limits)
+        plan = whole_plan(self.name, schema, budget, steps, spendable.share(chosen.validation), chosen.limits)
+        return replace(plan, joints=chosen.leaf != "histogram")
 
 
 @dataclass(frozen=True)

@@ -144,6 +144,17 @@ def test_a_query_that_takes_too_long_is_reported_and_the_rest_goes_on():
     assert found.answers[0].true == 4
 
 
+def test_classes_of_joins_where_shuffled_columns_are_closer_are_named():
+    def answers(*errors):
+        return tuple(Answer("", 100, 100 * error, joins=joins) for joins, error in enumerate(errors))
+
+    reference = WorkloadResult(answers(1, 1.5, 3)).by_joins
+    found = WorkloadResult(answers(1.01, 1.6, 2), shuffled=reference)
+    assert found.worse_than_shuffled == (1,)
+    assert found.to_dict()["shuffled_by_joins"][1]["median"] == 1.5
+    assert WorkloadResult(answers(9, 9)).worse_than_shuffled == ()
+
+
 def test_errors_are_told_by_joins_and_by_cardinality():
     true = [0, 10, 20, 20, 20, 1000]
     answers = tuple(Answer("", t, t * (2 if t > 20 else 1), n, joins=n % 2) for n, t in enumerate(true, start=1))

@@ -135,3 +135,9 @@ def test_what_has_no_literal_is_told(value):
 )
 def test_constants_are_worked_out(sql, value):
     assert constant(sqlglot.parse_one(sql, read="postgres"), Engine({})) == value
+
+
+def test_every_query_has_at_least_as_many_joins_as_asked_for():
+    workload = generate_workload(SCHEMA, forum(), Recipe(queries=40, min_joins=1, max_joins=2, seed=3))
+    tables = {len(list(sqlglot.parse_one(s.sql, read="postgres").find_all(exp.Table))) for s in workload.statements}
+    assert tables == {2, 3}

@@ -181,6 +181,15 @@ def test_the_verdict_minds_the_workload(estimated: float, level: Level) -> None:
     assert judge(Comparison({"t": figures(0.01, 0.4)}, {}), workload).level is level
 
 
+def test_the_verdict_says_where_shuffled_columns_are_closer() -> None:
+    reference = WorkloadResult((Answer("select 1", 100, 110, joins=2),)).by_joins
+    workload = WorkloadResult((Answer("select 1", 100, 150, joins=2),), shuffled=reference)
+    verdict = judge(Comparison({"t": figures(0.01, 0.4)}, {}), workload)
+    assert str(verdict.remarks[-1]).endswith("With 2 joins the source with every column shuffled is closer.")
+    closer = replace(workload, answers=(Answer("select 1", 100, 105, joins=2),))
+    assert "shuffled" not in str(judge(Comparison({}, {}), closer).remarks[-1])
+
+
 def test_the_verdict_says_that_a_link_is_lost() -> None:
     key = KeyFigures(JoinFigures(("p", "c"), "", 0.2, 0.2, None), {("a", "b"): 0.2}, 0.0, 0.0, (1.0, 1.0))
     assert "link is lost" in str(judge(Comparison({}, {"c.p": key})).remarks[0])

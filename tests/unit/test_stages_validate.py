@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -36,10 +37,38 @@ def test_figures_are_small_for_a_good_model_and_fail_a_strict_limit(tmp_path: Pa
     metrics = result.releases["fidelity", "child"].artifact.data["metrics"]
     assert [metric["metric"] for metric in metrics] == ["one-way TVD", "two-way TVD", "join TVD"]
     assert all(metric["value"] < 0.05 for metric in metrics)
+    assert [metric["shuffled"] is None for metric in metrics] == [True, False, False]
+    assert all(metric["shuffled"] > 3 * metric["value"] for metric in metrics[1:])  # b follows a, and x follows b
     strict = place_of(tmp_path / "strict", schema, tables, options={"max_two_way": 1e-6})
     with pytest.raises(ValidationError, match=r"expectations fail, so nothing is published"):
         strict.run_with(NoNoise(), 1e6)
     assert not strict.out.exists()
+
+
+def test_shuffled_columns_are_as_far_as_a_model_without_joints(tmp_path: Path):
+    """Leaves of one column each are independent, so both distances are of the same kind of database."""
+    schema, tables = planted_pair(3000)
+    independent = {"leaf": "histogram", "beta": 10**9, "gamma1": 0.01, "gamma2": 0.01, "iterations": 1}
+    here = place_of(tmp_path, schema, tables, options=independent)
+    metrics = here.run_with(NoNoise(), 1e6).releases["fidelity", "parent"].artifact.data["metrics"]
+    two_way = next(metric for metric in metrics if metric["metric"] == "two-way TVD")
+    assert two_way["value"] == pytest.approx(two_way["shuffled"], abs=0.02)
+
+
+def test_a_measurement_that_is_all_noise_is_never_published_as_a_distance_of_nothing(tmp_path: Path):
+    schema, tables = planted_pair(30)
+    here = place_of(tmp_path, schema, tables)
+    out = here.run_with(SeededNoise(1), 0.05).out
+    stated = json.loads((out / "MANIFEST.json").read_text(encoding="utf-8"))["privacy"]["fidelity_paid_for"]
+    figures = [figure for table in stated.values() for figure in table]
+    assert len(figures) == 5
+    noisy = [figure for figure in figures if figure["value"] is None]
+    assert noisy
+    assert all(figure["at_most"] >= figure["plus_minus"] > 0 and "all noise" in figure["text"] for figure in noisy)
+    readme = (out / "README.md").read_text(encoding="utf-8")
+    assert "## How close it is" in readme
+    assert all(f"| {figure['metric']} | {figure['text']} |" in readme for figure in figures)
+    assert "| 0.000 ±" not in readme
 
 
 def test_a_failed_limit_can_be_raised_without_paying_again(tmp_path: Path):

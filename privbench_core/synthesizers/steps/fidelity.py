@@ -4,6 +4,10 @@ Comparing with the source is looking at private rows, so it is priced like every
 synthetic marginals move by at most the stability per marginal, which a small share of the budget measures well. The
 figures may therefore be shown, logged and published (unpriced comparisons are `privbench evaluate`'s, and internal).
 
+Beside each distance of pairs stands that of *independent* columns with the models' one-way marginals: what a database
+with every column shuffled would have. It is a distance to the source too, so it is measured together with the first and
+at the same price; its reference is made of the reference sample alone.
+
 What is compared is a *reference sample*, drawn from the same released models with a seed and a size of its own, so
 that another seed or scale of the published sample does not buy the figures again.
 """
@@ -12,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
-from typing import Any
+from functools import reduce
+from itertools import chain, combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +32,7 @@ from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.relations import deciding_tables
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import Feature, OfParent, Own, ViewSpec, feature_size
+from privbench_core.publish.figures import FidelityFigure
 from privbench_core.schema.identity import column_identity, constraints_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -59,8 +64,8 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
         sample = draw_sample(schema, table, context.inputs, above, min(1.0, _REFERENCE_UNITS / units), rng)
         metrics = _metrics(table, price, context, sample, above)
         stored = sample.to_artifact()
-        shown = {row["metric"]: round(row["value"], 4) for row in metrics}
-        return Artifact({**stored.data, "metrics": metrics, "summary": shown}, stored.table)
+        shown = {figure.metric: str(figure) for figure in metrics}
+        return Artifact({**stored.data, "metrics": [f.to_dict() for f in metrics], "summary": shown}, stored.table)
 
     owner = [table.owner_key.parent] if table.owner_key else []
     reads = tuple(dict.fromkeys([*deciding_tables(schema, table.name), *owner]))
@@ -72,7 +77,7 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
         **constraints_identity(table.checks, table.dependencies),
     }
     key = ("fidelity", table.name)
-    return Step(key, StepKind.FIDELITY, table.name, tuple(dict.fromkeys(inputs)), reads, price, run, parameters)
+    return Step(key, StepKind.FIDELITY, table.name, tuple(dict.fromkeys(inputs)), reads, price, run, parameters, "2")
 
 
 def _metrics(
@@ -81,7 +86,7 @@ def _metrics(
     context: StepContext,
     sample: Sample,
     parents: Mapping[str, Sample],
-) -> list[dict[str, Any]]:
+) -> list[FidelityFigure]:
     """Mean total variation distances of one-way, two-way and join marginals: noisy, with the noise's deviation."""
     session = context.opened()
     profile = Profile.from_dict(context.inputs["profile", table.name].data["profile"])
@@ -111,9 +116,15 @@ def _metrics(
     view = session.view(ViewSpec(table.name, columns), "fidelity")
     metrics = []
     for name, sets in wanted.items():
-        groups = (tuple((cols, _reference(codes, sizes, cols, integers, profile.total)) for cols in sets),)
+        references = [{cols: _reference(codes, sizes, cols, integers, profile.total) for cols in sets}]
+        if name != ONE_WAY:
+            single = {n: _reference(codes, sizes, (n,), integers, profile.total) for n in dict.fromkeys(chain(*sets))}
+            references.append({cols: _independent([single[n] for n in cols], profile.total) for cols in sets})
+        groups = tuple(tuple(reference.items()) for reference in references)
         answer = view.measure("distances", [Distances(groups)], price.share(1 / len(wanted)))
-        metrics.append(_metric(table, name, float(answer.values[0][0]), answer.sigma, 2 * len(sets) * profile.total))
+        ours, shuffled = float(answer.values[0][0]), float(answer.values[0][1]) if name != ONE_WAY else None
+        whole = 2 * len(sets) * profile.total
+        metrics.append(FidelityFigure.of((table.name, name), (ours, shuffled), answer.sigma, whole))
     return metrics
 
 
@@ -129,17 +140,11 @@ def _clamping(discretizer: Discretizer) -> Discretizer:
     return Discretizer(codec, replace(binning, code_of=tuple(code_of)))
 
 
-def _metric(table: Table, name: str, distance: float, sigma: float, whole: float) -> dict[str, Any]:
-    """A distance as a share of ``whole``, the largest it can be but for the noise."""
-    value, noise = min(1.0, max(0.0, distance / whole)), min(1.0, sigma / whole)
-    return {"table": table.name, "metric": name, "value": value, "noise": noise}
-
-
-def _no_columns(session: PrivateSession, table: Table, price: Price, profile: Profile) -> list[dict[str, Any]]:
+def _no_columns(session: PrivateSession, table: Table, price: Price, profile: Profile) -> list[FidelityFigure]:
     """A table of keys alone: its number of rows is all there is to compare."""
     again = session.view(ViewSpec(table.name, {}), "fidelity").measure("rows", [Marginal(())], price)
     off = abs(float(again.values[0]) - profile.total)
-    return [_metric(table, SIZE, off, again.sigma, max(profile.total, 1.0))]
+    return [FidelityFigure.of((table.name, SIZE), (off, None), again.sigma, max(profile.total, 1.0))]
 
 
 def _reference(
@@ -152,6 +157,11 @@ def _reference(
     """Synthetic counts, scaled to the released number of rows."""
     counts = contingency(codes, sizes, columns, weights).astype(float)
     return np.asarray(counts * (total / max(counts.sum(), 1.0)), dtype=float)
+
+
+def _independent(single: Sequence[Array], total: float) -> Array:
+    """Counts of combinations of independent columns, from the counts of each."""
+    return np.asarray(reduce(np.multiply.outer, single) / max(total, 1.0) ** (len(single) - 1), dtype=float)
 
 
 def _some(sets: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:

@@ -36,7 +36,7 @@ def publish_step(schema: Schema, free: Price) -> Step:
             _refuse_failures(table.name, context.inputs["validate", table.name].data["expectations"])
         tables = _Rows(schema, context.inputs)
         fidelity = {
-            table.name: context.inputs["validate", table.name].data["summary"] for table in schema.private_tables
+            table.name: context.inputs["validate", table.name].data["fidelity"] for table in schema.private_tables
         }
         receipt = {**context.receipt, "fidelity_paid_for": fidelity}
         queries, noted = _workload(context, schema, tables)
@@ -46,7 +46,7 @@ def publish_step(schema: Schema, free: Price) -> Step:
         rows_of = {name: described["rows"] for name, described in read_bundle(path).manifest["tables"].items()}
         return Artifact({"path": str(path), "rows": rows_of, "summary": {"rows": rows_of}})
 
-    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run)
+    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, version="2")
 
 
 class _Rows(Mapping[str, pa.Table]):

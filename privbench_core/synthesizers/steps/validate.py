@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from privbench_core.privacy.budget import Price
+from privbench_core.publish.figures import FidelityFigure
 from privbench_core.schema.identity import Identity, column_identity, constraints_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -55,8 +56,10 @@ def validate_step(schema: Schema, table: Table, free: Price, limits: FidelityLim
         found = _integrity(schema, table, needed, context)
         measured = [] if table.public else context.inputs["fidelity", table.name].data["metrics"]
         metrics = [{**metric, "limit": limits.of(metric)} for metric in measured]
-        shown = {row["metric"]: round(row["value"], 4) for row in metrics}
-        return Artifact({"expectations": found + _fidelity(table, metrics), "summary": shown})
+        figures = [FidelityFigure.from_dict(metric) for metric in measured]
+        shown = {figure.metric: str(figure) for figure in figures}
+        receipt = [figure.receipt for figure in figures]
+        return Artifact({"expectations": found + _fidelity(table, metrics), "fidelity": receipt, "summary": shown})
 
     parameters: dict[str, Any] = {
         "columns": [column_identity(column) for column in table.columns],
@@ -66,7 +69,7 @@ def validate_step(schema: Schema, table: Table, free: Price, limits: FidelityLim
         "limits": limits.identity(),
         **constraints_identity(table.checks, table.dependencies),
     }
-    return Step(("validate", table.name), StepKind.VALIDATE, table.name, tuple(inputs), (), free, run, parameters)
+    return Step(("validate", table.name), StepKind.VALIDATE, table.name, tuple(inputs), (), free, run, parameters, "2")
 
 
 def _integrity(schema: Schema, table: Table, needed: Sequence[str], context: StepContext) -> list[dict[str, Any]]:

@@ -1,0 +1,224 @@
+"""Row-level distances between two databases: what queries count, where the models are built on privacy units.
+
+A benchmark is judged by its queries, and those count rows. So every figure here is taken over rows: how many there are,
+how their values are distributed, what they are joined to along each key, and how many rows share a parent. Nothing is
+averaged over parents first, which is what weights of 1/(group size) would do.
+
+The baseline to beat is `shuffled_reference`: perfect counts, one-way marginals, fanouts and popularity, and no
+dependence between any two columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privbench_core.evaluate.encode import QUANTILE_BINS, Coded, encode_tables
+from privbench_core.evaluate.joins import Linked, chains, joint_tvd, link_chain, link_parents, link_tables, meetings
+from privbench_core.evaluate.marginals import subset_distances, tvd
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema
+from privbench_core.validate.references import NO_PARENT, parent_rows
+
+Tables = Mapping[str, pa.Table]
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True)
+class RowFigures:
+    """Distances over rows; all but ``rows`` are total variation distances in [0, 1]. Public tables are left out.
+
+    Attributes:
+        rows: Relative error of the number of rows, signed, by table.
+        one_way: By ``table.column``.
+        joined: Of a parent's column and a child's over the joined rows, by ``key: parent column, child column``.
+        further: The same along chains of keys, and between parents that meet in the rows of a child.
+        fanout: Of children per parent in classes of sizes 0, 1, 2-3, 4-7, …, over *parents*, by owner key.
+        group_size: Of the size of the group that a row is in, in the same classes, over *rows*, by owner key.
+        popularity: Of references among parents in order of popularity (`popularity_distance`), by every other key.
+        by_name: Of references among the rows of a public parent, by key.
+    """
+
+    rows: Figures
+    one_way: Figures
+    joined: Figures
+    further: Figures
+    fanout: Figures
+    group_size: Figures
+    popularity: Figures
+    by_name: Figures
+
+    def worst(self) -> Figures:
+        """Return the largest absolute figure of each kind, NaN where there is none."""
+        return {f.name: _largest(getattr(self, f.name).values()) for f in fields(self)}
+
+    def mean(self) -> Figures:
+        """Return the mean absolute figure of each kind, NaN where there is none."""
+        found = {f.name: np.abs(list(getattr(self, f.name).values())) for f in fields(self)}
+        return {name: float(values.mean()) if values.size else float("nan") for name, values in found.items()}
+
+    def beyond(self, **limits: float) -> Figures:
+        """Return the figures above their kind's limit, by kind and name.
+
+        >>> RowFigures({"a": -0.2}, {}, {}, {}, {}, {}, {}, {}).beyond(rows=0.1)
+        {'rows of a': -0.2}
+        """
+        return {
+            f"{kind} of {name}": value
+            for kind, limit in limits.items()
+            for name, value in getattr(self, kind).items()
+            if not abs(value) <= limit
+        }
+
+
+def row_figures(schema: Schema, source: Tables, synthetic: Tables) -> RowFigures:
+    """Compare two databases over rows; looks at private rows, so the figures are internal.
+
+    Args:
+        schema: Of both.
+        source: The original rows, by table.
+        synthetic: The other rows; columns without a declared domain and wide ordered ones are coded by ``source``.
+
+    Raises:
+        SourceError: A column holds values of the wrong type, or NULL where none may be.
+    """
+    true, made = _coarsened(encode_tables(schema, source), encode_tables(schema, synthetic, source))
+    keys = [key for table in schema.private_tables for key in table.foreign_keys]
+    sides = {key.name: (link_tables(key, source, true), link_tables(key, synthetic, made)) for key in keys}
+    owners = {key.name: sides[key.name] for key in keys if key.owner}
+    others = {key.name: sides[key.name] for key in keys if not key.owner}
+    public = [key for key in keys if schema.table(key.parent).public]
+    return RowFigures(
+        rows={t.name: _relative(source[t.name].num_rows, synthetic[t.name].num_rows) for t in schema.private_tables},
+        one_way=_one_way(schema, true, made),
+        joined=_named(((f"{key.name}: ", key.parent, key.child, sides[key.name]) for key in keys), true),
+        further=_named(_further(schema, (source, true), (synthetic, made)), true),
+        fanout={name: size_class_distance(a.fanout, b.fanout) for name, (a, b) in owners.items()},
+        group_size={name: size_class_distance(*map(_own_group, pair)) for name, pair in owners.items()},
+        popularity={name: popularity_distance(*pair) for name, pair in others.items()},
+        by_name={key.name: _by_name(key, source, synthetic) for key in public},
+    )
+
+
+def size_class_distance(true: NDArray[np.integer], made: NDArray[np.integer]) -> float:
+    """Return the TVD between the classes 0, 1, 2-3, 4-7, … of two sets of sizes, each of shape (n,).
+
+    Exact sizes of a heavy tail occur about once, so over those two samples of one distribution would seem far apart.
+    """
+    classes = [np.frexp(sizes.astype(float))[1][:, None] for sizes in (true, made)]
+    return tvd(classes[0], classes[1], (0,), (64,))
+
+
+def popularity_distance(true: Linked, made: Linked) -> float:
+    """Return the share of references that would have to go to parents of another popularity, in [0, 1].
+
+    Half the L1 distance between the shares of references as functions of the parents' relative rank by popularity;
+    child rows without a parent are a share of their own. The numbers of parents may differ. That is the earth mover's
+    distance between the degree distributions, over twice the mean degree.
+    """
+    if not len(true.links) or not len(made.links):
+        return float(len(true.links) != len(made.links))
+    none = [float((linked.links == NO_PARENT).mean()) for linked in (true, made)]
+    density = [np.sort(linked.fanout) * (len(linked.parent) / len(linked.links)) for linked in (true, made)]
+    edges = np.union1d(*(np.linspace(0.0, 1.0, len(shares) + 1) for shares in density))
+    middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
+    at = [d[np.minimum((middle * len(d)).astype(np.int64), len(d) - 1)] if len(d) else 0 * middle for d in density]
+    return float(np.abs(at[0] - at[1]) @ width + abs(none[0] - none[1])) / 2
+
+
+def shuffled_reference(schema: Schema, tables: Tables, seed: int) -> dict[str, pa.Table]:
+    """Return the rows with the columns of each private table permuted independently of each other.
+
+    A foreign key moves as a whole. Columns of primary keys stay, so that those stay unique: all else moves against
+    them. One-way marginals, numbers of rows, fanouts and popularity are the source's, and nothing else is. Not private.
+    """
+    rng = np.random.default_rng(seed)
+    result = dict(tables)
+    for table in schema.private_tables:
+        rows = tables[table.name]
+        orders = {column.name: rng.permutation(rows.num_rows) for column in table.attributes}
+        fixed = set(table.primary_key)
+        for key in table.foreign_keys:
+            if fixed.isdisjoint(key.columns):
+                orders |= dict.fromkeys(key.columns, rng.permutation(rows.num_rows))
+        columns = [rows[n].take(pa.array(orders[n])) if n in orders else rows[n] for n in rows.column_names]
+        result[table.name] = pa.table(dict(zip(rows.column_names, columns, strict=True)))
+    return result
+
+
+_Sides = tuple[Linked, Linked]
+
+
+def _coarsened(true: Mapping[str, Coded], made: Mapping[str, Coded]) -> tuple[dict[str, Coded], dict[str, Coded]]:
+    """Both with the codes of wide ordered columns in `QUANTILE_BINS` bins of about as many rows of the source.
+
+    A pair of wide columns has more cells than there are rows, so two samples of one distribution would be far apart.
+    """
+    coarse: tuple[dict[str, Coded], dict[str, Coded]] = {}, {}
+    for name, coded in true.items():
+        sides = [np.array(side[name].codes, order="F") for side in (true, made)]
+        sizes = list(coded.sizes)
+        for i in (i for i, size in enumerate(sizes) if coded.ordered[i] and size > QUANTILE_BINS + 1 and len(sides[0])):
+            bins = np.arange(1, QUANTILE_BINS) / QUANTILE_BINS
+            cuts = np.unique(np.quantile(sides[0][:, i], bins, method="inverted_cdf"))
+            sizes[i] = len(cuts) + 1
+            for codes in sides:
+                codes[:, i] = np.searchsorted(cuts, codes[:, i], side="left")
+        for result, codes in zip(coarse, sides, strict=True):
+            result[name] = replace(coded, codes=codes, sizes=tuple(sizes))
+    return coarse
+
+
+def _one_way(schema: Schema, true: Mapping[str, Coded], made: Mapping[str, Coded]) -> Figures:
+    found: Figures = {}
+    for table in schema.private_tables:
+        a, b = true[table.name], made[table.name]
+        singles = subset_distances(a.codes, b.codes, a.sizes, [(i,) for i in range(len(a.names))])
+        found |= {f"{table.name}.{name}": each.tvd for name, each in zip(a.names, singles, strict=True)}
+    return found
+
+
+def _named(joins: Iterable[tuple[str, str, str, _Sides]], coded: Mapping[str, Coded]) -> Figures:
+    """Distances of all pairs of columns of joins (prefix of the name, table of either side, both links)."""
+    found: Figures = {}
+    for prefix, parent, child, (true, made) in joins:
+        each = joint_tvd(true, made)
+        for i, of_parent in enumerate(coded[parent].names):
+            for j, of_child in enumerate(coded[child].names):
+                found[f"{prefix}{of_parent}, {of_child}"] = float(each[i, j])
+    return found
+
+
+def _further(
+    schema: Schema, source: tuple[Tables, Mapping[str, Coded]], synthetic: tuple[Tables, Mapping[str, Coded]]
+) -> Iterable[tuple[str, str, str, _Sides]]:
+    for chain in chains(schema):
+        name = " → ".join(key.name for key in chain)
+        yield f"{name}: ", chain[-1].parent, chain[0].child, (link_chain(chain, *source), link_chain(chain, *synthetic))
+    for first, second in meetings(schema):
+        sides = link_parents(first, second, *source), link_parents(first, second, *synthetic)
+        yield f"{first.name} and {second.name}: ", first.parent, second.parent, sides
+
+
+def _own_group(linked: Linked) -> NDArray[np.int64]:
+    """The size of the group that each child with a parent is in."""
+    return np.repeat(linked.fanout, linked.fanout)
+
+
+def _by_name(key: ForeignKey, source: Tables, synthetic: Tables) -> float:
+    """TVD of references among the rows of a public parent, which are the same on both sides."""
+    parent = source[key.parent]
+    links = [parent_rows(parent, tables[key.child], key)[:, None] + 1 for tables in (source, synthetic)]
+    return tvd(links[0], links[1], (0,), (parent.num_rows + 1,))
+
+
+def _relative(true: int, made: int) -> float:
+    return (made - true) / max(true, 1)
+
+
+def _largest(values: Iterable[float]) -> float:
+    return max(map(abs, values), default=float("nan"))

@@ -1,0 +1,63 @@
+"""Every synthesizer converges: at a budget beyond any noise the bundle is the source, row by row and join by join.
+
+What is left at ε = 10,000 is bias: a model that averages over parents, drops sizes, spreads references evenly or keeps
+no joints. So one test finds all of these at once, on databases that hide none of them (`tests.helpers.heavy_tails`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privbench_core.evaluate.rows import RowFigures, row_figures
+from privbench_core.synthesizers.registry import names
+from tests.helpers.heavy_tails import CONVERGING, Database
+from tests.helpers.noise import SeededNoise
+from tests.helpers.planted import place_of, samples_of
+
+EPSILON = 10_000.0
+LIMITS = {"rows": 0.01, "one_way": 0.02, "fanout": 0.02, "group_size": 0.02, "popularity": 0.02}
+JOINTS = {"joined": 0.05, "by_name": 0.05}
+"""For models of joint distributions; the others say that they are none (`Plan.joints`)."""
+NAMES = names() or ["privbench"]  # not installed: fail and say so, rather than test nothing
+
+databases = pytest.mark.parametrize("make", CONVERGING.values(), ids=CONVERGING.keys())
+
+
+def shortfalls(
+    folder: Path, database: Database, name: str, options: dict[str, Any], seed: int
+) -> tuple[bool, dict[str, float]]:
+    """Whether the plan is one of joints, and the figures beyond what it is held to."""
+    schema, tables = database
+    place = place_of(folder / "place", schema, tables, delta=1e-9, synthesizer=name, options=options)
+    result = place.run_with(SeededNoise(seed), EPSILON)
+    figures: RowFigures = row_figures(schema, tables, samples_of(result))
+    limits = LIMITS | (JOINTS if result.plan.joints else {})
+    return result.plan.joints, {what: round(value, 3) for what, value in figures.beyond(**limits).items()}
+
+
+@databases
+@pytest.mark.parametrize("name", NAMES)
+def test_a_bundle_without_noise_to_speak_of_is_the_source(name: str, make: Callable[[], Database], tmp_path: Path):
+    joints, beyond = shortfalls(tmp_path, make(), name, {}, 0)
+    assert joints, "what a synthesizer does by default must hold joints"
+    assert beyond == {}
+
+
+@databases
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_seed_is_far_from_the_source(name: str, make: Callable[[], Database], seed: int, tmp_path: Path):
+    assert shortfalls(tmp_path, make(), name, {}, seed)[1] == {}
+
+
+@databases
+@pytest.mark.slow
+def test_leaves_without_joints_say_so_and_keep_all_else(make: Callable[[], Database], tmp_path: Path):
+    joints, beyond = shortfalls(tmp_path, make(), "privbench", {"leaf": "histogram"}, 0)
+    assert not joints
+    assert beyond == {}
