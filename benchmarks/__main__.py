@@ -50,7 +50,7 @@ def main() -> int:
         "rows",
         "tpch",
     )
-    names += ("evaluation", "orchestration", "ledger", "scale", "spec_errors")
+    names += ("rows", "tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
