@@ -17,12 +17,12 @@ from privbench_core.errors import InternalError
 from privbench_core.privacy.account import Account
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.noise import NoiseSource, Sensitivity, noise_std
-from privbench_core.privacy.queries import CentreSums, Distances, Marginal, Query
+from privbench_core.privacy.queries import CentreSums, Distances, Marginal, ParentCounts, Query, RankSums
 from privbench_core.privacy.rules import ByValue, Centres, Rule
 from privbench_core.privacy.views import CodedView
 
 # Exactly these, no subclasses: each has a proof of its sensitivity, or of its indifference to other rows.
-_QUERIES = (Marginal, Distances, CentreSums)
+_QUERIES = (Marginal, Distances, CentreSums, ParentCounts, RankSums)
 _RULES = (ByValue, Centres)
 
 

@@ -14,7 +14,8 @@ from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.ledger import Ledger
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise, Sensitivity, noise_std
 from privbench_core.privacy.relations import PrivateDatabase
-from privbench_core.privacy.views import ViewSpec, build_view, distinct_weights
+from privbench_core.privacy.views import ViewSpec, build_references, build_view, distinct_weights
+from privbench_core.schema.model.constraints import ForeignKey
 
 _BINNINGS = (Binning, type(None))
 
@@ -52,6 +53,19 @@ class Door:
             if type(coder) is not Coder or type(coder.binning) not in _BINNINGS or not is_known(coder.codec):
                 raise InternalError(f"{spec.table}/{column}: rows are coded by the coders of domain.coder only")
         return Curator(build_view(self._database, spec), self._account, self._noise, f"{self._label}/{name}")
+
+    def references(self, key: ForeignKey, most: int, name: str) -> Curator:
+        """A curator of the rows that refer to parents along ``key``, for `ParentCounts` and `RankSums`. Free, like `view`.
+
+        Args:
+            key: One of the schema's own.
+            most: Rows of a unit that count in full; a unit with more counts as much as one with ``most``.
+            name: For the ledger.
+        """
+        if not any(key == known for known in self._database.schema.table(key.child).foreign_keys):
+            raise InternalError(f"{key.name}: not a key of {key.child}")
+        view = build_references(self._database, key, most)
+        return Curator(view, self._account, self._noise, f"{self._label}/{name}")
 
     def discover(self, table: str, column: str, price: Price) -> Discovered:
         """The texts of a column that stand out of a stability threshold, with noisy counts.

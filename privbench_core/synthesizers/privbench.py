@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from privbench_core.linking.fanout import FanoutFit, fit_fanout
+from privbench_core.linking.lookup import LookupFit
 from privbench_core.models.nodes import Node, node_from_dict
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.privspn import HistogramSPN, PairwiseSPN
@@ -87,7 +88,7 @@ class PrivBench:
         for_links = core.share(1 - gamma)
         for key in keys:
             price = for_links.share(links[key] / sum(links.values()))
-            made = fanout_step(schema, key, price) if key.owner else lookup_step(schema, key, price, FanoutFit().pairs)
+            made = fanout_step(schema, key, price) if key.owner else lookup_step(schema, key, price, LookupFit())
             steps.append(made)
         return whole_plan(self.name, schema, budget, steps, spendable.share(chosen.validation), chosen.limits)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from privbench_core.errors import UnsupportedBudgetError
 from privbench_core.linking.fanout import Fanout, FanoutFit, fit_sizes
+from privbench_core.linking.lookup import LookupFit
 from privbench_core.models.privspn import PairwiseSPN
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.relations import deciding_tables, stability
@@ -69,7 +70,7 @@ class PrivPetal:
             fit = GroupFit(options.scores, options.margins, options.usefulness, options.trios)
             steps.append(groups_step(schema, key, prices.groups(table), fit))
         others = (other for other in table.foreign_keys if not other.owner)
-        return steps + [lookup_step(schema, other, prices.link(other), FanoutFit().pairs) for other in others]
+        return steps + [lookup_step(schema, other, prices.link(other), LookupFit()) for other in others]
 
 
 class _Prices:

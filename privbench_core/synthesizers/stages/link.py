@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from privbench_core.linking.lookup import fit_lookup
-from privbench_core.models.pairwise import PairwiseFit
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.domain.coder import Coder
+from privbench_core.linking.lookup import LookupFit, fit_lookup
+from privbench_core.measure.popularity import alike_groups
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.relations import deciding_tables, reference_moves, stability
 from privbench_core.schema.model.constraints import ForeignKey
@@ -41,22 +45,25 @@ def link_step(
     moves = [stability(schema, child.name), reference_moves(schema, key)]
     parameters = {"key": repr(key), "fit": repr(fit), "stability": moves}
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
-    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version="3")
+    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version="4")
 
 
-def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: PairwiseFit) -> Step:
+def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LookupFit) -> Step:
     """The step that measures the link along a key off the ownership path."""
 
     def run(context: StepContext) -> Artifact:
         profile = Profile.from_dict(context.inputs["profile", key.child].data["profile"])
         own = (profile.coders, profile.one_way)
+        parent: Mapping[str, Coder] | NDArray[np.int64] | None
         if schema.table(key.parent).public:
-            rows = context.public[key.parent].num_rows
-            lookup = fit_lookup(context.opened(), key, own, rows, price, fit)
+            attributes = tuple(column.name for column in schema.table(key.parent).attributes)
+            parent = alike_groups(context.public[key.parent], attributes)
+        elif determined(schema, key):
+            parent = None
         else:
-            above = Profile.from_dict(context.inputs["profile", key.parent].data["profile"])
-            target = {} if determined(schema, key) else above.coders
-            lookup = fit_lookup(context.opened(), key, own, target, price, fit)
+            parent = Profile.from_dict(context.inputs["profile", key.parent].data["profile"]).coders
+        most = schema.max_rows_per_unit(key.child)
+        lookup = fit_lookup(context.opened(), key, own, parent, price, fit, most)
         return Artifact({"link": lookup.to_dict(), "summary": {"ties": len(lookup.ties)}})
 
     return link_step(schema, key, price, run, fit)

@@ -1,0 +1,145 @@
+"""How often parents are referred to, from noisy sums: of private parents by rank, of public ones by row.
+
+Noise hides single parents of the tail, so both estimates fall back on a shape: references at random to parents whose
+popularity is a power of their rank, from all alike to Zipf's law and beyond, whichever fits the noisy sums best. What
+stands out of the noise is believed instead.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
+from scipy.special import gammainc
+
+from privbench_core.domain.merging import segments
+
+Array = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+_GROWTH = 1.03  # of blocks of ranks: parents that share a block differ by few references
+_EXPONENTS = (0.0, 0.3, 0.6, 0.8, 1.0, 1.2, 1.5)
+_EVEN_ENOUGH = 4.0  # noise variances by which a more even shape may fit worse
+_SINGLE_DEGREES = 100  # counted one by one; above that in steps
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_BLOCK = 1 << 14  # parents at a time
+
+
+def rank_ends(parents: int) -> tuple[int, ...]:
+    """One past the last rank of each block, up to ``parents`` ranks: single ones first, then blocks that widen.
+
+    >>> rank_ends(3), rank_ends(200)[-4:]
+    ((1, 2, 3), (186, 191, 196, 200))
+    """
+    ends = [1]
+    while ends[-1] < parents:
+        ends.append(min(parents, max(ends[-1] + 1, int(ends[-1] * _GROWTH))))
+    return tuple(ends)
+
+
+def rank_sums(noisy: Array, ends: tuple[int, ...], sigma: float, references: float) -> Array:
+    """References to the parents of each block of ranks, shape (blocks,); their means do not increase.
+
+    Args:
+        noisy: The same with noise, as `RankSums` releases them.
+        ends: Of the blocks.
+        sigma: Standard deviation of the noise.
+        references: Released number of all of them.
+    """
+    sizes = np.diff(ends, prepend=0).astype(np.float64)
+    shape = _best_shape(noisy, ends, sigma, max(references, 1.0))
+    widths = np.maximum(shape, 1e-6 * shape.max())
+    starts = segments(noisy, sigma, widths)
+    levels = np.add.reduceat(noisy * widths, starts) / np.add.reduceat(widths**2, starts)
+    found = widths * np.repeat(np.maximum(levels, 0.0), np.diff(np.append(starts, len(noisy))))
+    falling = isotonic_regression(found / sizes, weights=sizes, increasing=False).x
+    return np.asarray(falling * sizes)
+
+
+def row_counts(
+    noisy: Array, sigma: float, group_of: Numbers, groups: tuple[Array, float], ranked: tuple[Array, Array]
+) -> Array:
+    """References to each row of a public parent, shape (parents,), none below zero.
+
+    Rows that stand out of the noise get their own noisy count: heavy hitters by name. Each of the others gets one draw
+    from its posterior under the released shape, scaled to its group: rows that noise hides are then as different from
+    each other as they are in truth, though not one by one the same.
+
+    Args:
+        noisy: Noisy references to each row.
+        sigma: Standard deviation of their noise.
+        group_of: Group of each row.
+        groups: Noisy references to each group, and the standard deviation of their noise.
+        ranked: References per parent of each block of ranks, and the number of its parents.
+    """
+    parents = len(noisy)
+    members = np.bincount(group_of)
+    summed, variances = np.bincount(group_of, noisy), members * sigma**2
+    weight = variances / np.maximum(variances + groups[1] ** 2, np.finfo(float).tiny)
+    totals = np.maximum(weight * groups[0] + (1 - weight) * summed, 0.0)
+    named = noisy > sigma * math.sqrt(2 * math.log(max(parents, 2)))
+    values, numbers = _cut_to(parents, *ranked)
+    relative = totals / np.maximum(members, 1) / max(float(values @ numbers) / parents, np.finfo(float).tiny)
+    drawn = np.maximum(noisy, 0.0)
+    hidden = np.flatnonzero(~named)
+    uniform = (np.arange(1, len(hidden) + 1) * _GOLDEN) % 1.0  # the same whenever the noise is: sampling is elsewhere
+    for start in range(0, len(hidden), _BLOCK):
+        some = hidden[start : start + _BLOCK]
+        scaled = relative[group_of[some], None] * values
+        likely = -0.5 * ((noisy[some, None] - scaled) / max(sigma, 1e-9)) ** 2
+        posterior = numbers * np.exp(likely - likely.max(axis=1, keepdims=True))
+        below = np.cumsum(posterior, axis=1)
+        chosen = (below < uniform[start : start + _BLOCK, None] * below[:, -1:]).sum(axis=1)
+        drawn[some] = scaled[np.arange(len(some)), np.minimum(chosen, len(values) - 1)]
+    left = np.maximum(totals - np.bincount(group_of, np.where(named, drawn, 0.0)), 0.0)
+    rest = np.bincount(group_of, np.where(named, 0.0, drawn))
+    even = left / np.maximum(np.bincount(group_of, ~named), 1)
+    factor = np.divide(left, rest, out=np.zeros_like(left), where=rest > 0)[group_of]
+    return np.where(named, drawn, np.where(rest[group_of] > 0, drawn * factor, even[group_of]))
+
+
+def _cut_to(parents: int, values: Array, numbers: Array) -> tuple[Array, Array]:
+    """A shape of exactly so many parents: the last ones are left out, or some without references are added."""
+    before = np.cumsum(numbers) - numbers
+    kept = np.append(np.clip(parents - before, 0, numbers), max(0.0, parents - float(numbers.sum())))
+    return np.append(values, 0.0), kept
+
+
+def _best_shape(noisy: Array, ends: tuple[int, ...], sigma: float, references: float) -> Array:
+    """The most even of the shapes that fit the noisy sums about as well as the best one."""
+    most = max(ends[-1], 1)
+    numbers = [int(n) for n in np.unique(np.geomspace(most, min(most, 4), max(2, int(math.log2(most)))).astype(int))]
+    shapes = [_shape(ends, references, exponent, n) for exponent in _EXPONENTS for n in reversed(numbers)]
+    errors = np.array([float(((noisy - shape) ** 2).sum()) for shape in shapes])
+    return shapes[int(np.flatnonzero(errors <= errors.min() + _EVEN_ENOUGH * sigma**2)[0])]
+
+
+def _shape(ends: tuple[int, ...], references: float, exponent: float, parents: int) -> Array:
+    """Expected references to each block of ranks, where the i-th of ``parents`` is chosen as often as i^-exponent.
+
+    The sum of the L largest of some numbers is Σ over k ≥ 1 of min(L, how many are at least k).
+    """
+    ranks = _ranks(parents)
+    sizes = np.diff(ranks, prepend=0).astype(np.float64)
+    popularity = (ranks - (sizes - 1) / 2) ** -exponent
+    means = popularity * references / (popularity @ sizes)
+    steps = np.array(_steps(int(means.max() + 6 * math.sqrt(means.max()) + 20)), dtype=np.float64)
+    at_least = gammainc(steps[:, None], means[None, :]) @ sizes  # P[Poisson(m) >= k], by k
+    widths = np.diff(np.append(steps, steps[-1] + 1))
+    tops = np.minimum(np.array(ends, dtype=np.float64)[:, None], at_least[None, :]) @ widths
+    return np.asarray(np.diff(tops, prepend=0.0))
+
+
+@cache
+def _ranks(parents: int) -> Array:
+    return np.unique(np.geomspace(1, parents, 120).astype(np.int64)).astype(np.float64)
+
+
+@cache
+def _steps(most: int) -> tuple[int, ...]:
+    steps = list(range(1, min(most, _SINGLE_DEGREES) + 1))
+    while steps[-1] < most:
+        steps.append(max(steps[-1] + 1, int(steps[-1] * 1.05)))
+    return tuple(steps)

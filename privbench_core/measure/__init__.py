@@ -1,0 +1,1 @@
+"""The only spenders: what holds a curator."""

@@ -1,0 +1,111 @@
+"""Measure how often the parents along a key are referred to, over rows.
+
+A unit has many references, and one noisy number per parent must bound them. Every row of a unit of s rows weighs
+min(1/T, 1/s), so units of up to T rows count in full and larger ones as T rows, with a noise of T. Which T is chosen
+from noisy totals, by the error that it is expected to leave.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privbench_core.estimate.popularity import rank_ends, rank_sums, row_counts
+from privbench_core.models.one_way import least_noise
+from privbench_core.models.popularity import ByRank, ByRow
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.door import Door
+from privbench_core.privacy.queries import Marginal, ParentCounts, RankSums
+from privbench_core.schema.model.constraints import ForeignKey
+
+Numbers = NDArray[np.int64]
+_TOTALS_SHARE = 0.1  # of the price, where there is a T to choose
+_STEP = 4  # between the T that are tried
+_TOLD = 25  # numbers that a shape comes down to: what their noise adds up to is weighed against the rows left out
+_MOST_PARENTS = 1 << 20  # ranks that are looked at
+_MOST_GROUPS = 256
+
+
+def rank_popularity(door: Door, key: ForeignKey, most: int, price: Price) -> ByRank:
+    """References to the most popular row of a private parent, the next, and so on, for at most ``price``.
+
+    Args:
+        door: Open for the step.
+        key: Refers to a private table.
+        most: Bound on the rows of one unit.
+        price: Of everything here.
+    """
+    view, rows, references, price = _counted(door, key, most, price)
+    return ByRank(*_ranked(view, rows, references, price))
+
+
+def row_popularity(door: Door, key: ForeignKey, most: int, group_of: Numbers, price: Price) -> tuple[ByRow, float]:
+    """References to each row of a public parent, and to none, for at most ``price``.
+
+    Args:
+        door: Open for the step.
+        key: Refers to a public table.
+        most: Bound on the rows of one unit.
+        group_of: Group of each of its rows: rows that are likely to be alike, see `alike_groups`.
+        price: Of everything here.
+    """
+    view, rows, references, price = _counted(door, key, most, price)
+    parents, groups = len(group_of), int(group_of.max(initial=-1)) + 1
+    shares = least_noise({"groups": groups + 1, "rows": parents + 1, "ranks": min(parents, _TOLD)}, price.measure)
+    ranked = _ranked(view, rows, min(references, float(parents)), price.share(shares["ranks"]))
+    coarse = view.measure("groups of parents", [ParentCounts(group_of)], price.share(shares["groups"]))
+    fine = view.measure("parents", [ParentCounts(np.arange(parents))], price.share(shares["rows"]))
+    sizes = np.diff(ranked[0], prepend=0).astype(np.float64)
+    counts = row_counts(
+        fine.values[0][:-1] * rows,
+        fine.sigma * rows,
+        group_of,
+        (coarse.values[0][:-1] * rows, coarse.sigma * rows),
+        (ranked[1] / sizes, sizes),
+    )
+    weight = fine.sigma**2 / (fine.sigma**2 + coarse.sigma**2)
+    none = weight * coarse.values[0][-1] + (1 - weight) * fine.values[0][-1]
+    return ByRow(counts), max(0.0, float(none) * rows)
+
+
+def alike_groups(parent: pa.Table, attributes: tuple[str, ...]) -> Numbers:
+    """Groups of neighbouring rows of a public table in the order of its attributes, the roughest first, shape (rows,).
+
+    Public rows say how they are to be grouped: those with the same attributes are likely to be as popular.
+    """
+    ranks = [np.unique(parent.column(name).to_pandas().astype(str), return_inverse=True)[1] for name in attributes]
+    ranks.sort(key=lambda rank: -int(rank.max(initial=0)))
+    order = np.lexsort([np.arange(parent.num_rows), *ranks])
+    groups = np.empty(parent.num_rows, dtype=np.int64)
+    groups[order] = np.arange(parent.num_rows) * min(_MOST_GROUPS, parent.num_rows) // max(parent.num_rows, 1)
+    return groups
+
+
+def _counted(door: Door, key: ForeignKey, most: int, price: Price) -> tuple[Curator, int, float, Price]:
+    """The view in which units of up to T rows count in full, T, the number of rows in it, and what is left to spend."""
+    tried = [1]
+    while tried[-1] < most:
+        tried.append(min(most, tried[-1] * _STEP))
+    views = [door.references(key, rows, f"units of up to {rows:,} rows") for rows in tried]
+    each = price.share(_TOTALS_SHARE / len(tried))
+    found = [view.measure("rows", [Marginal(())], each) for view in views]
+    rows = np.array(tried, dtype=np.float64)
+    totals = np.array([float(answer.values[0]) for answer in found]) * rows
+    spread = np.array([answer.sigma for answer in found]) * rows
+    there = max(float((totals - spread).max()), 1.0)  # a sum over larger units is mostly noise
+    price = price.share(1 - _TOTALS_SHARE)
+    noise = np.array([view.sigma([Marginal(())], price) for view in views]) * rows
+    lost = np.maximum(there - totals, 0.0)
+    best = int(np.argmin(0.5 * lost + math.sqrt(2 / math.pi) / 2 * _TOLD * noise))
+    return views[best], tried[best], max(1.0, float(totals[best])), price
+
+
+def _ranked(view: Curator, rows: int, parents: float, price: Price) -> tuple[Numbers, NDArray[np.float64]]:
+    """Ends of blocks of ranks, and the references to the parents of each; no more ranks than ``parents``."""
+    ends = rank_ends(min(max(1, math.ceil(parents)), _MOST_PARENTS))
+    answer = view.measure("ranks", [RankSums(ends)], price)
+    return np.array(ends), rank_sums(answer.values[0] * rows, ends, answer.sigma * rows, float(answer.values[0].sum()) * rows)
