@@ -13,47 +13,61 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
-from scipy.special import gammainc
+from scipy.special import gammainc, ndtr
 
 from privbench_core.domain.merging import segments
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 _GROWTH = 1.03  # of blocks of ranks: parents that share a block differ by few references
-_EXPONENTS = (0.0, 0.3, 0.6, 0.8, 1.0, 1.2, 1.5)
+_EXPONENTS = tuple(tenth / 10 for tenth in range(17))
 _EVEN_ENOUGH = 4.0  # noise variances by which a more even shape may fit worse
 _SINGLE_DEGREES = 100  # counted one by one; above that in steps
+_TINY = float(np.finfo(np.float64).tiny) * 1e16
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _BLOCK = 1 << 14  # parents at a time
 
 
-def rank_ends(parents: int) -> tuple[int, ...]:
+def rank_ends(parents: int) -> Numbers:
     """One past the last rank of each block, up to ``parents`` ranks: single ones first, then blocks that widen.
 
-    >>> rank_ends(3), rank_ends(200)[-4:]
-    ((1, 2, 3), (186, 191, 196, 200))
+    >>> rank_ends(3).tolist(), rank_ends(200)[-4:].tolist()
+    ([1, 2, 3], [187, 192, 197, 200])
     """
     ends = [1]
     while ends[-1] < parents:
         ends.append(min(parents, max(ends[-1] + 1, int(ends[-1] * _GROWTH))))
-    return tuple(ends)
+    return np.array(ends)
 
 
-def rank_sums(noisy: Array, ends: tuple[int, ...], sigma: float, references: float) -> Array:
+def rank_sums(noisy: Array, ends: Numbers, sigma: float, references: float, parents: int) -> Array:
     """References to the parents of each block of ranks, shape (blocks,); their means do not increase.
+
+    Blocks beyond the number of parents hold none.
 
     Args:
         noisy: The same with noise, as `RankSums` releases them.
         ends: Of the blocks.
         sigma: Standard deviation of the noise.
         references: Released number of all of them.
+        parents: Number of parents.
     """
+    blocks = int(np.searchsorted(ends, max(parents, 1))) + 1
+    if blocks < len(ends):
+        inside = rank_sums(noisy[:blocks], np.minimum(ends[:blocks], max(parents, 1)), sigma, references, parents)
+        return np.append(inside, np.zeros(len(ends) - blocks))
     sizes = np.diff(ends, prepend=0).astype(np.float64)
-    shape = _best_shape(noisy, ends, sigma, max(references, 1.0))
+    shape = _best_shape(noisy, ends, sigma, references, parents)
     widths = np.maximum(shape, 1e-6 * shape.max())
     starts = segments(noisy, sigma, widths)
-    levels = np.add.reduceat(noisy * widths, starts) / np.add.reduceat(widths**2, starts)
-    found = widths * np.repeat(np.maximum(levels, 0.0), np.diff(np.append(starts, len(noisy))))
+    counts = np.diff(np.append(starts, len(noisy)))
+    # What noise hides is as the shape says: a level of 1, give or take 1.
+    precision = 1 + np.add.reduceat(widths**2, starts) / sigma**2
+    levels = (1 + np.add.reduceat(noisy * widths, starts) / sigma**2) / precision
+    sums = np.add.reduceat(widths, starts)
+    variances = sums**2 / precision
+    levels += (references - levels @ sums) * variances / variances.sum() / sums  # the total is known best
+    found = widths * np.repeat(np.maximum(levels, 0.0), counts)
     falling = isotonic_regression(found / sizes, weights=sizes, increasing=False).x
     return np.asarray(falling * sizes)
 
@@ -75,29 +89,51 @@ def row_counts(
         ranked: References per parent of each block of ranks, and the number of its parents.
     """
     parents = len(noisy)
-    members = np.bincount(group_of)
-    summed, variances = np.bincount(group_of, noisy), members * sigma**2
-    weight = variances / np.maximum(variances + groups[1] ** 2, np.finfo(float).tiny)
-    totals = np.maximum(weight * groups[0] + (1 - weight) * summed, 0.0)
-    named = noisy > sigma * math.sqrt(2 * math.log(max(parents, 2)))
+    bar = sigma * (math.sqrt(2 * math.log(max(parents, 2))) + 1)  # noise alone hardly reaches it in any row
+    named = noisy > bar
     values, numbers = _cut_to(parents, *ranked)
-    relative = totals / np.maximum(members, 1) / max(float(values @ numbers) / parents, np.finfo(float).tiny)
+    below = np.clip(np.cumsum(numbers) - named.sum(), 0.0, numbers)  # parents of lower ranks than those named
+    left, members = _left_to_groups(noisy, sigma, group_of, groups, named, float(values @ below))
+    numbers = numbers * ndtr((bar - values) / sigma)  # how many of them noise leaves unnamed
+    usual = float(values @ numbers) / max(float(numbers.sum()), _TINY)
+    relative = left / np.maximum(members, 1) / max(usual, _TINY)
     drawn = np.maximum(noisy, 0.0)
     hidden = np.flatnonzero(~named)
     uniform = (np.arange(1, len(hidden) + 1) * _GOLDEN) % 1.0  # the same whenever the noise is: sampling is elsewhere
     for start in range(0, len(hidden), _BLOCK):
         some = hidden[start : start + _BLOCK]
         scaled = relative[group_of[some], None] * values
-        likely = -0.5 * ((noisy[some, None] - scaled) / max(sigma, 1e-9)) ** 2
-        posterior = numbers * np.exp(likely - likely.max(axis=1, keepdims=True))
-        below = np.cumsum(posterior, axis=1)
-        chosen = (below < uniform[start : start + _BLOCK, None] * below[:, -1:]).sum(axis=1)
+        likely = np.minimum(np.abs(noisy[some, None] - scaled) / sigma, 1e9) ** 2 / 2
+        posterior = numbers * np.exp(likely.min(axis=1, keepdims=True) - likely)
+        cumulated = np.cumsum(posterior, axis=1)
+        chosen = (cumulated < uniform[start : start + _BLOCK, None] * cumulated[:, -1:]).sum(axis=1)
         drawn[some] = scaled[np.arange(len(some)), np.minimum(chosen, len(values) - 1)]
-    left = np.maximum(totals - np.bincount(group_of, np.where(named, drawn, 0.0)), 0.0)
     rest = np.bincount(group_of, np.where(named, 0.0, drawn))
-    even = left / np.maximum(np.bincount(group_of, ~named), 1)
+    even = left / np.maximum(members, 1)
     factor = np.divide(left, rest, out=np.zeros_like(left), where=rest > 0)[group_of]
     return np.where(named, drawn, np.where(rest[group_of] > 0, drawn * factor, even[group_of]))
+
+
+def _left_to_groups(
+    noisy: Array, sigma: float, group_of: Numbers, groups: tuple[Array, float], named: NDArray[np.bool_], total: float
+) -> tuple[Array, Array]:
+    """References to the rows of each group that are not named, ``total`` in all, and how many of these rows there are.
+
+    The groups' own counts and the sums of their rows' are averaged by their variances; what noise does not explain of
+    the differences between groups is kept (James and Stein).
+    """
+    members = np.bincount(group_of, ~named).astype(np.float64)
+    summed, spread = np.bincount(group_of, np.where(named, 0.0, noisy)), members * sigma**2
+    counted = groups[0] - np.bincount(group_of, np.where(named, noisy, 0.0))
+    beside = groups[1] ** 2 + np.bincount(group_of, named) * sigma**2
+    weight = spread / (spread + beside)
+    share = members / max(float(members.sum()), 1.0)
+    left = weight * counted + (1 - weight) * summed
+    apart = left - share * left.sum()
+    squared = float((apart**2).sum())
+    kept = max(0.0, 1 - float((weight * beside).sum()) / squared) if squared > 0 else 0.0
+    found = np.maximum(share * total + kept * apart, 0.0)
+    return found * (total / max(float(found.sum()), _TINY)), members
 
 
 def _cut_to(parents: int, values: Array, numbers: Array) -> tuple[Array, Array]:
@@ -107,16 +143,14 @@ def _cut_to(parents: int, values: Array, numbers: Array) -> tuple[Array, Array]:
     return np.append(values, 0.0), kept
 
 
-def _best_shape(noisy: Array, ends: tuple[int, ...], sigma: float, references: float) -> Array:
+def _best_shape(noisy: Array, ends: Numbers, sigma: float, references: float, parents: int) -> Array:
     """The most even of the shapes that fit the noisy sums about as well as the best one."""
-    most = max(ends[-1], 1)
-    numbers = [int(n) for n in np.unique(np.geomspace(most, min(most, 4), max(2, int(math.log2(most)))).astype(int))]
-    shapes = [_shape(ends, references, exponent, n) for exponent in _EXPONENTS for n in reversed(numbers)]
+    shapes = [_shape(ends, references, exponent, parents) for exponent in _EXPONENTS]
     errors = np.array([float(((noisy - shape) ** 2).sum()) for shape in shapes])
     return shapes[int(np.flatnonzero(errors <= errors.min() + _EVEN_ENOUGH * sigma**2)[0])]
 
 
-def _shape(ends: tuple[int, ...], references: float, exponent: float, parents: int) -> Array:
+def _shape(ends: Numbers, references: float, exponent: float, parents: int) -> Array:
     """Expected references to each block of ranks, where the i-th of ``parents`` is chosen as often as i^-exponent.
 
     The sum of the L largest of some numbers is Σ over k ≥ 1 of min(L, how many are at least k).
@@ -128,7 +162,7 @@ def _shape(ends: tuple[int, ...], references: float, exponent: float, parents: i
     steps = np.array(_steps(int(means.max() + 6 * math.sqrt(means.max()) + 20)), dtype=np.float64)
     at_least = gammainc(steps[:, None], means[None, :]) @ sizes  # P[Poisson(m) >= k], by k
     widths = np.diff(np.append(steps, steps[-1] + 1))
-    tops = np.minimum(np.array(ends, dtype=np.float64)[:, None], at_least[None, :]) @ widths
+    tops = np.minimum(ends[:, None], at_least[None, :]) @ widths
     return np.asarray(np.diff(tops, prepend=0.0))
 
 

@@ -193,7 +193,7 @@ def fit_lookup(
         door: Open for the step.
         key: Not on the ownership path.
         child: Coders and released one-way counts of the child's attributes.
-        parent: Coders of a private parent's attributes, the group of each row of a public parent, or None where a row
+        parent: Coders of a private parent's attributes, the place of each row of a public parent (`order_of_alike`), or None where a row
             can refer to one row alone.
         price: Of everything here.
         fit: How to spend it.
@@ -229,17 +229,17 @@ def _to_public(
     key: ForeignKey,
     one_way: OneWay,
     own: Mapping[str, tuple[Feature, Coder]],
-    group_of: NDArray[np.int64],
+    place: NDArray[np.int64],
     price: Price,
     fit: LookupFit,
     most: int,
 ) -> Lookup:
     """`fit_lookup` along a key to a public table: its positions are the targets."""
-    parents = len(group_of)
+    parents = len(place)
     column = Column(_POSITION, ColumnType.INTEGER)
     coder = Coder(interval_codec(column, 0, max(parents - 1, 0), min(max(parents, 1), _MAX_POSITIONS)))
     share = fit.popularity_share + (1 - fit.popularity_share) * fit.margin_share if own else 1.0
-    popularity, none = row_popularity(door, key, most, group_of, price.share(share))
+    popularity, none = row_popularity(door, key, most, place, price.share(share))
     marginal = np.bincount(coder.encode_numbers(np.arange(parents)), popularity.counts, coder.size)
     marginal[_none_from(coder)] = none if key.optional else 0.0
     if marginal.sum() <= 0:

@@ -28,6 +28,7 @@ _STEP = 4  # between the T that are tried
 _TOLD = 25  # numbers that a shape comes down to: what their noise adds up to is weighed against the rows left out
 _MOST_PARENTS = 1 << 20  # ranks that are looked at
 _MOST_GROUPS = 256
+_CLEAR = 4  # standard deviations of noise that a group of average popularity has
 
 
 def rank_popularity(door: Door, key: ForeignKey, most: int, price: Price) -> ByRank:
@@ -40,49 +41,55 @@ def rank_popularity(door: Door, key: ForeignKey, most: int, price: Price) -> ByR
         price: Of everything here.
     """
     view, rows, references, price = _counted(door, key, most, price)
-    return ByRank(*_ranked(view, rows, references, price))
+    ends = rank_ends(min(math.ceil(references), _MOST_PARENTS))
+    noisy = view.measure("ranks", [RankSums(tuple(ends.tolist()))], price)
+    return ByRank(ends, noisy.values[0] * rows, noisy.sigma * rows, references)
 
 
-def row_popularity(door: Door, key: ForeignKey, most: int, group_of: Numbers, price: Price) -> tuple[ByRow, float]:
+def row_popularity(door: Door, key: ForeignKey, most: int, place: Numbers, price: Price) -> tuple[ByRow, float]:
     """References to each row of a public parent, and to none, for at most ``price``.
 
     Args:
         door: Open for the step.
         key: Refers to a public table.
         most: Bound on the rows of one unit.
-        group_of: Group of each of its rows: rows that are likely to be alike, see `alike_groups`.
+        place: Of each of its rows in an order in which neighbours are likely to be as popular, see `order_of_alike`.
         price: Of everything here.
     """
     view, rows, references, price = _counted(door, key, most, price)
-    parents, groups = len(group_of), int(group_of.max(initial=-1)) + 1
+    parents, groups = len(place), min(len(place), _MOST_GROUPS)
     shares = least_noise({"groups": groups + 1, "rows": parents + 1, "ranks": min(parents, _TOLD)}, price.measure)
-    ranked = _ranked(view, rows, min(references, float(parents)), price.share(shares["ranks"]))
+    noise = view.sigma([Marginal(())], price.share(shares["groups"])) * rows
+    groups = max(1, min(groups, int(references / (_CLEAR * noise))))
+    group_of = place * groups // max(parents, 1)
+    ends = rank_ends(max(parents, 1))
+    noisy = view.measure("ranks", [RankSums(tuple(ends.tolist()))], price.share(shares["ranks"]))
+    ranked = rank_sums(noisy.values[0] * rows, ends, noisy.sigma * rows, references, parents)
     coarse = view.measure("groups of parents", [ParentCounts(group_of)], price.share(shares["groups"]))
     fine = view.measure("parents", [ParentCounts(np.arange(parents))], price.share(shares["rows"]))
-    sizes = np.diff(ranked[0], prepend=0).astype(np.float64)
+    sizes = np.diff(ends, prepend=0).astype(np.float64)
     counts = row_counts(
         fine.values[0][:-1] * rows,
         fine.sigma * rows,
         group_of,
         (coarse.values[0][:-1] * rows, coarse.sigma * rows),
-        (ranked[1] / sizes, sizes),
+        (ranked / sizes, sizes),
     )
     weight = fine.sigma**2 / (fine.sigma**2 + coarse.sigma**2)
     none = weight * coarse.values[0][-1] + (1 - weight) * fine.values[0][-1]
     return ByRow(counts), max(0.0, float(none) * rows)
 
 
-def alike_groups(parent: pa.Table, attributes: tuple[str, ...]) -> Numbers:
-    """Groups of neighbouring rows of a public table in the order of its attributes, the roughest first, shape (rows,).
+def order_of_alike(parent: pa.Table, attributes: tuple[str, ...]) -> Numbers:
+    """Place of each row of a public table in the order of its attributes, the roughest first, shape (rows,).
 
     Public rows say how they are to be grouped: those with the same attributes are likely to be as popular.
     """
     ranks = [np.unique(parent.column(name).to_pandas().astype(str), return_inverse=True)[1] for name in attributes]
     ranks.sort(key=lambda rank: -int(rank.max(initial=0)))
-    order = np.lexsort([np.arange(parent.num_rows), *ranks])
-    groups = np.empty(parent.num_rows, dtype=np.int64)
-    groups[order] = np.arange(parent.num_rows) * min(_MOST_GROUPS, parent.num_rows) // max(parent.num_rows, 1)
-    return groups
+    places = np.empty(parent.num_rows, dtype=np.int64)
+    places[np.lexsort([np.arange(parent.num_rows), *ranks])] = np.arange(parent.num_rows)
+    return places
 
 
 def _counted(door: Door, key: ForeignKey, most: int, price: Price) -> tuple[Curator, int, float, Price]:
@@ -103,9 +110,3 @@ def _counted(door: Door, key: ForeignKey, most: int, price: Price) -> tuple[Cura
     best = int(np.argmin(0.5 * lost + math.sqrt(2 / math.pi) / 2 * _TOLD * noise))
     return views[best], tried[best], max(1.0, float(totals[best])), price
 
-
-def _ranked(view: Curator, rows: int, parents: float, price: Price) -> tuple[Numbers, NDArray[np.float64]]:
-    """Ends of blocks of ranks, and the references to the parents of each; no more ranks than ``parents``."""
-    ends = rank_ends(min(max(1, math.ceil(parents)), _MOST_PARENTS))
-    answer = view.measure("ranks", [RankSums(ends)], price)
-    return np.array(ends), rank_sums(answer.values[0] * rows, ends, answer.sigma * rows, float(answer.values[0].sum()) * rows)

@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.estimate.popularity import rank_sums
+
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 _SINGLES = 64  # most popular parents that are handed out one by one
+_SWAPS = 4  # of degrees, per kind, in the end
 _GROWTH = 1.1  # of the runs of ranks that are handed out together
 
 
@@ -40,30 +43,28 @@ class ByRank:
 
     Attributes:
         ends: One past the last rank of each block, ascending.
-        sums: References to the parents of each block.
+        noisy: Noisy references to the parents of each block.
+        sigma: Standard deviation of their noise.
+        references: Noisy number of all references.
         scale: Synthetic parents per parent.
     """
 
     ends: Numbers
-    sums: Array
+    noisy: Array
+    sigma: float
+    references: float
     scale: float = 1.0
 
     def at_scale(self, scale: float) -> ByRank:
         """For so many synthetic parents per parent."""
         return replace(self, scale=scale)
 
-    def degrees(self, parents: int) -> Array:
-        """References to each of so many synthetic parents, in descending order, shape (parents,)."""
-        sizes = np.diff(self.ends, prepend=0)
-        means = self.sums / sizes
-        ranks = np.arange(self.ends[-1])
-        block = np.repeat(np.arange(len(sizes)), sizes)
-        curve = np.interp(ranks, self.ends - (sizes + 1) / 2, means)
-        inside = np.bincount(block, curve)
-        curve *= np.divide(self.sums, inside, out=np.zeros_like(inside), where=inside > 0)[block]
-        whole = np.append(0.0, np.cumsum(curve))
-        at = np.arange(parents + 1) / self.scale
-        return np.diff(np.interp(at, np.arange(len(whole)), whole)) * self.scale
+    def degrees(self, parents: int, references: int) -> Array:
+        """References to each of so many synthetic parents, whole and in about descending order, shape (parents,)."""
+        sums = rank_sums(self.noisy, self.ends, self.sigma, self.references, max(1, round(parents / self.scale)))
+        whole = np.interp(np.arange(parents + 1) / self.scale, np.append(0, self.ends), np.append(0.0, np.cumsum(sums)))
+        shares = whole / whole[-1] if whole[-1] > 0 else np.arange(parents + 1) / max(parents, 1)
+        return np.diff(np.rint(shares * references))
 
     def weights(self, parents: Numbers, wanted: Numbers, rng: np.random.Generator) -> Array:
         """How often each parent is to be referred to, relative to the others.
@@ -79,8 +80,7 @@ class ByRank:
         kinds = int(max(parents.max(initial=0), wanted.max(initial=0))) + 1
         room = np.bincount(parents, minlength=kinds)
         lacking = np.bincount(wanted, minlength=kinds) * (room > 0).astype(np.float64)
-        degrees = self.degrees(len(parents))
-        degrees *= lacking.sum() / max(float(degrees.sum()), np.finfo(float).tiny)
+        degrees = self.degrees(len(parents), int(lacking.sum()))
         shuffled = rng.permutation(len(parents))
         of_kind = shuffled[np.argsort(parents[shuffled], kind="stable")]
         next_of = np.cumsum(room) - room
@@ -93,11 +93,12 @@ class ByRank:
             result[of_kind[next_of[kind] + within]] = handed
             lacking -= np.bincount(kind, handed, minlength=kinds)
             room, next_of = room - given, next_of + given
+        _balance(result, parents, lacking)
         return result
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""
-        return {"ends": self.ends, "sums": self.sums}
+        return {"ends": self.ends, "noisy": self.noisy, "sigma": self.sigma, "references": self.references}
 
 
 Popularity = ByRow | ByRank
@@ -105,7 +106,7 @@ Popularity = ByRow | ByRank
 
 def popularity_from_dict(stored: Mapping[str, Any]) -> Popularity:
     """The inverse of their `to_dict`."""
-    return ByRow(stored["counts"]) if "counts" in stored else ByRank(stored["ends"], stored["sums"])
+    return ByRow(stored["counts"]) if "counts" in stored else ByRank(**stored)
 
 
 def _runs(parents: int) -> list[tuple[int, int]]:
@@ -113,6 +114,28 @@ def _runs(parents: int) -> list[tuple[int, int]]:
     while starts[-1] < parents:
         starts.append(min(parents, max(starts[-1] + 1, int(starts[-1] * _GROWTH) if starts[-1] > _SINGLES else 0)))
     return list(zip(starts[:-1], starts[1:], strict=True))
+
+
+def _balance(degrees: Array, kinds: Numbers, lacking: Array) -> None:
+    """Swap degrees between kinds until each has about the references that it lacks; both arrays change."""
+    order = np.argsort(kinds, kind="stable")
+    places = np.split(order, np.searchsorted(kinds[order], np.arange(1, len(lacking))))
+    for _ in range(_SWAPS * len(lacking)):
+        poor, rich = int(np.argmax(lacking)), int(np.argmin(lacking))
+        wanted = min(lacking[poor], -lacking[rich])
+        if wanted < 1 or not len(places[poor]) or not len(places[rich]):
+            return
+        small = places[poor][np.argsort(degrees[places[poor]])]
+        large = places[rich][np.argsort(degrees[places[rich]])]
+        partner = np.searchsorted(degrees[large], degrees[small] + wanted, side="right") - 1
+        gained = np.where(partner >= 0, degrees[large[partner]] - degrees[small], 0)
+        best = int(np.argmax(gained))
+        if gained[best] <= 0:
+            return
+        one, other = small[best], large[partner[best]]
+        degrees[one], degrees[other] = degrees[other], degrees[one]
+        lacking[poor] -= gained[best]
+        lacking[rich] += gained[best]
 
 
 def _shared(number: int, lacking: Array, room: Numbers, rng: np.random.Generator) -> Numbers:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privbench_core.domain.coder import Coder
 from privbench_core.linking.lookup import LookupFit, fit_lookup
-from privbench_core.measure.popularity import alike_groups
+from privbench_core.measure.popularity import order_of_alike
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.relations import deciding_tables, reference_moves, stability
 from privbench_core.schema.model.constraints import ForeignKey
@@ -57,7 +57,7 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LookupFit) -
         parent: Mapping[str, Coder] | NDArray[np.int64] | None
         if schema.table(key.parent).public:
             attributes = tuple(column.name for column in schema.table(key.parent).attributes)
-            parent = alike_groups(context.public[key.parent], attributes)
+            parent = order_of_alike(context.public[key.parent], attributes)
         elif determined(schema, key):
             parent = None
         else:
