@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from scipy.special import gammainc, ndtr
 
-from privbench_core.domain.merging import segments
+from privbench_core.domain.merging import PENALTY, segments
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -56,20 +56,30 @@ def rank_sums(noisy: Array, ends: Numbers, sigma: float, references: float, pare
     if blocks < len(ends):
         inside = rank_sums(noisy[:blocks], np.minimum(ends[:blocks], max(parents, 1)), sigma, references, parents)
         return np.append(inside, np.zeros(len(ends) - blocks))
+    fits = [_fitted(noisy, _shape(ends, references, power, parents), sigma, references) for power in _EXPONENTS]
+    least = min(cost for cost, _ in fits)
+    found = next(found for cost, found in fits if cost <= least + _EVEN_ENOUGH * sigma**2)  # the most even of the best
     sizes = np.diff(ends, prepend=0).astype(np.float64)
-    shape = _best_shape(noisy, ends, sigma, references, parents)
+    falling = isotonic_regression(found / sizes, weights=sizes, increasing=False).x
+    return np.asarray(falling * sizes)
+
+
+def _fitted(noisy: Array, shape: Array, sigma: float, references: float) -> tuple[float, Array]:
+    """``shape``, raised or lowered in those segments that stand out of the noise, and how badly it fits.
+
+    The misfit is the sum of squares, and noise variances for what each segment takes to explain (`merging.segments`).
+    """
     widths = np.maximum(shape, 1e-6 * shape.max())
     starts = segments(noisy, sigma, widths)
     counts = np.diff(np.append(starts, len(noisy)))
     # What noise hides is as the shape says: a level of 1, give or take 1.
     precision = 1 + np.add.reduceat(widths**2, starts) / sigma**2
     levels = (1 + np.add.reduceat(noisy * widths, starts) / sigma**2) / precision
+    cost = ((noisy - widths * np.repeat(levels, counts)) ** 2).sum() + sigma**2 * ((levels - 1) ** 2 + PENALTY).sum()
     sums = np.add.reduceat(widths, starts)
     variances = sums**2 / precision
     levels += (references - levels @ sums) * variances / variances.sum() / sums  # the total is known best
-    found = widths * np.repeat(np.maximum(levels, 0.0), counts)
-    falling = isotonic_regression(found / sizes, weights=sizes, increasing=False).x
-    return np.asarray(falling * sizes)
+    return float(cost), widths * np.repeat(np.maximum(levels, 0.0), counts)
 
 
 def row_counts(
@@ -141,13 +151,6 @@ def _cut_to(parents: int, values: Array, numbers: Array) -> tuple[Array, Array]:
     before = np.cumsum(numbers) - numbers
     kept = np.append(np.clip(parents - before, 0, numbers), max(0.0, parents - float(numbers.sum())))
     return np.append(values, 0.0), kept
-
-
-def _best_shape(noisy: Array, ends: Numbers, sigma: float, references: float, parents: int) -> Array:
-    """The most even of the shapes that fit the noisy sums about as well as the best one."""
-    shapes = [_shape(ends, references, exponent, parents) for exponent in _EXPONENTS]
-    errors = np.array([float(((noisy - shape) ** 2).sum()) for shape in shapes])
-    return shapes[int(np.flatnonzero(errors <= errors.min() + _EVEN_ENOUGH * sigma**2)[0])]
 
 
 def _shape(ends: Numbers, references: float, exponent: float, parents: int) -> Array:

@@ -98,9 +98,11 @@ def pick_parents(
             if not len(pending):
                 return result
             # Rows that must differ take turns in the end: neighbours on the shelf cannot get in each other's way.
-            in_turn = attempt > 0 and attempt >= tries // 2
             scope = choice.distinct[0].scope[pending] if choice.distinct else None
-            places = shelf.in_turn(pending, scope, rng) if in_turn else shelf.shared_out(pending, scope, rng)
+            if scope is not None and attempt > 0 and attempt >= tries // 2:
+                places = shelf.in_turn(pending, scope, rng)
+            else:
+                places = shelf.shared_out(pending, scope, rng)
             given = places >= 0
             given[given] = _accept(pending[given], places[given], choice, taken)
             result[pending[given]] = places[given]

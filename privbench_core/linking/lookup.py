@@ -131,7 +131,9 @@ class Lookup:
             wanting = self._draw_target(_ANY, rows, rng) == 0
         elif self.targets:
             wanting, wishes = self._wishes(rows, parents, rng)
-        choice = replace(choice or Choice.free(rows.n, count), weights=self._weights(wishes, wanting, count, drawn, rng))
+        choice = replace(
+            choice or Choice.free(rows.n, count), weights=self._weights(wishes, wanting, count, drawn, rng)
+        )
         return pick_parents(wishes, wanting, choice, rng)
 
     def _weights(
@@ -193,8 +195,8 @@ def fit_lookup(
         door: Open for the step.
         key: Not on the ownership path.
         child: Coders and released one-way counts of the child's attributes.
-        parent: Coders of a private parent's attributes, the place of each row of a public parent (`order_of_alike`), or None where a row
-            can refer to one row alone.
+        parent: Coders of a private parent's attributes, the place of each row of a public parent (`order_of_alike`), or
+            None where a row can refer to one row alone.
         price: Of everything here.
         fit: How to spend it.
         most: Bound on the rows of one unit that refer along the key.
@@ -210,7 +212,7 @@ def fit_lookup(
     popularity = None
     if parent is not None:
         share = fit.popularity_share if features else 1.0
-        popularity = rank_popularity(door, key, most, price.share(share))
+        popularity = rank_popularity(door, key, most, child[1].total, price.share(share))
         price = price.share(1 - share)
     if not features:
         return Lookup({}, {}, {}, popularity)
@@ -239,8 +241,8 @@ def _to_public(
     column = Column(_POSITION, ColumnType.INTEGER)
     coder = Coder(interval_codec(column, 0, max(parents - 1, 0), min(max(parents, 1), _MAX_POSITIONS)))
     share = fit.popularity_share + (1 - fit.popularity_share) * fit.margin_share if own else 1.0
-    popularity, none = row_popularity(door, key, most, place, price.share(share))
-    marginal = np.bincount(coder.encode_numbers(np.arange(parents)), popularity.counts, coder.size)
+    popularity, none = row_popularity(door, key, most, one_way.total, place, price.share(share))
+    marginal = np.bincount(coder.encode_numbers(np.arange(parents)), popularity.counts, coder.size).astype(np.float64)
     marginal[_none_from(coder)] = none if key.optional else 0.0
     if marginal.sum() <= 0:
         marginal[0] = 1.0

@@ -27,57 +27,62 @@ _TOTALS_SHARE = 0.1  # of the price, where there is a T to choose
 _STEP = 4  # between the T that are tried
 _TOLD = 25  # numbers that a shape comes down to: what their noise adds up to is weighed against the rows left out
 _MOST_PARENTS = 1 << 20  # ranks that are looked at
+_ALL = 1 << 40  # ranks: more than there can be
 _MOST_GROUPS = 256
 _CLEAR = 4  # standard deviations of noise that a group of average popularity has
 
 
-def rank_popularity(door: Door, key: ForeignKey, most: int, price: Price) -> ByRank:
+def rank_popularity(door: Door, key: ForeignKey, most: int, least: float, price: Price) -> ByRank:
     """References to the most popular row of a private parent, the next, and so on, for at most ``price``.
 
     Args:
         door: Open for the step.
         key: Refers to a private table.
         most: Bound on the rows of one unit.
+        least: Released number of references that there are at least, where noise hides them.
         price: Of everything here.
     """
-    view, rows, references, price = _counted(door, key, most, price)
+    view, scale, references, price = _counted(door, key, most, least, price)
     ends = rank_ends(min(math.ceil(references), _MOST_PARENTS))
     noisy = view.measure("ranks", [RankSums(tuple(ends.tolist()))], price)
-    return ByRank(ends, noisy.values[0] * rows, noisy.sigma * rows, references)
+    return ByRank(ends, noisy.values[0] * scale, noisy.sigma * scale, references)
 
 
-def row_popularity(door: Door, key: ForeignKey, most: int, place: Numbers, price: Price) -> tuple[ByRow, float]:
+def row_popularity(
+    door: Door, key: ForeignKey, most: int, least: float, place: Numbers, price: Price
+) -> tuple[ByRow, float]:
     """References to each row of a public parent, and to none, for at most ``price``.
 
     Args:
         door: Open for the step.
         key: Refers to a public table.
         most: Bound on the rows of one unit.
+        least: Released number of references that there are at least, where noise hides them.
         place: Of each of its rows in an order in which neighbours are likely to be as popular, see `order_of_alike`.
         price: Of everything here.
     """
-    view, rows, references, price = _counted(door, key, most, price)
+    view, scale, references, price = _counted(door, key, most, least, price)
     parents, groups = len(place), min(len(place), _MOST_GROUPS)
     shares = least_noise({"groups": groups + 1, "rows": parents + 1, "ranks": min(parents, _TOLD)}, price.measure)
-    noise = view.sigma([Marginal(())], price.share(shares["groups"])) * rows
+    noise = view.sigma([Marginal(())], price.share(shares["groups"])) * scale
     groups = max(1, min(groups, int(references / (_CLEAR * noise))))
     group_of = place * groups // max(parents, 1)
     ends = rank_ends(max(parents, 1))
     noisy = view.measure("ranks", [RankSums(tuple(ends.tolist()))], price.share(shares["ranks"]))
-    ranked = rank_sums(noisy.values[0] * rows, ends, noisy.sigma * rows, references, parents)
+    ranked = rank_sums(noisy.values[0] * scale, ends, noisy.sigma * scale, references, parents)
     coarse = view.measure("groups of parents", [ParentCounts(group_of)], price.share(shares["groups"]))
     fine = view.measure("parents", [ParentCounts(np.arange(parents))], price.share(shares["rows"]))
     sizes = np.diff(ends, prepend=0).astype(np.float64)
     counts = row_counts(
-        fine.values[0][:-1] * rows,
-        fine.sigma * rows,
+        fine.values[0][:-1] * scale,
+        fine.sigma * scale,
         group_of,
-        (coarse.values[0][:-1] * rows, coarse.sigma * rows),
+        (coarse.values[0][:-1] * scale, coarse.sigma * scale),
         (ranked / sizes, sizes),
     )
     weight = fine.sigma**2 / (fine.sigma**2 + coarse.sigma**2)
     none = weight * coarse.values[0][-1] + (1 - weight) * fine.values[0][-1]
-    return ByRow(counts), max(0.0, float(none) * rows)
+    return ByRow(counts), max(0.0, float(none) * scale)
 
 
 def order_of_alike(parent: pa.Table, attributes: tuple[str, ...]) -> Numbers:
@@ -92,21 +97,25 @@ def order_of_alike(parent: pa.Table, attributes: tuple[str, ...]) -> Numbers:
     return places
 
 
-def _counted(door: Door, key: ForeignKey, most: int, price: Price) -> tuple[Curator, int, float, Price]:
-    """The view in which units of up to T rows count in full, T, the number of rows in it, and what is left to spend."""
+def _counted(door: Door, key: ForeignKey, most: int, least: float, price: Price) -> tuple[Curator, float, float, Price]:
+    """The view in which units of up to T rows count in full, its scale, the number of references, and what is left.
+
+    What is left is of the price. The scale is that of answers to references: a unit beyond T is taken to refer to
+    parents as the others do.
+    """
     tried = [1]
     while tried[-1] < most:
         tried.append(min(most, tried[-1] * _STEP))
     views = [door.references(key, rows, f"units of up to {rows:,} rows") for rows in tried]
     each = price.share(_TOTALS_SHARE / len(tried))
-    found = [view.measure("rows", [Marginal(())], each) for view in views]
+    found = [view.measure("references", [RankSums((_ALL,))], each) for view in views]
     rows = np.array(tried, dtype=np.float64)
-    totals = np.array([float(answer.values[0]) for answer in found]) * rows
+    totals = np.array([float(answer.values[0][0]) for answer in found]) * rows
     spread = np.array([answer.sigma for answer in found]) * rows
-    there = max(float((totals - spread).max()), 1.0)  # a sum over larger units is mostly noise
+    there = max(float((totals - spread).max()), least)  # a sum over larger units is mostly noise
     price = price.share(1 - _TOTALS_SHARE)
     noise = np.array([view.sigma([Marginal(())], price) for view in views]) * rows
     lost = np.maximum(there - totals, 0.0)
     best = int(np.argmin(0.5 * lost + math.sqrt(2 / math.pi) / 2 * _TOLD * noise))
-    return views[best], tried[best], max(1.0, float(totals[best])), price
-
+    scale = rows[best] * min(max(there / max(float(totals[best]), 1.0), 1.0), most / rows[best])
+    return views[best], float(scale), there, price

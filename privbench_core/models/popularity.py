@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ class ByRank:
         """
         kinds = int(max(parents.max(initial=0), wanted.max(initial=0))) + 1
         room = np.bincount(parents, minlength=kinds)
-        lacking = np.bincount(wanted, minlength=kinds) * (room > 0).astype(np.float64)
+        lacking: Array = np.where(room > 0, np.bincount(wanted, minlength=kinds), 0).astype(np.float64)
         degrees = self.degrees(len(parents), int(lacking.sum()))
         shuffled = rng.permutation(len(parents))
         of_kind = shuffled[np.argsort(parents[shuffled], kind="stable")]
@@ -113,7 +114,7 @@ def _runs(parents: int) -> list[tuple[int, int]]:
     starts = [0]
     while starts[-1] < parents:
         starts.append(min(parents, max(starts[-1] + 1, int(starts[-1] * _GROWTH) if starts[-1] > _SINGLES else 0)))
-    return list(zip(starts[:-1], starts[1:], strict=True))
+    return list(pairwise(starts))
 
 
 def _balance(degrees: Array, kinds: Numbers, lacking: Array) -> None:

@@ -55,7 +55,7 @@ class Door:
         return Curator(build_view(self._database, spec), self._account, self._noise, f"{self._label}/{name}")
 
     def references(self, key: ForeignKey, most: int, name: str) -> Curator:
-        """A curator of the rows that refer to parents along ``key``, for `ParentCounts` and `RankSums`. Free, like `view`.
+        """A curator of the rows that refer to parents along ``key``, for `ParentCounts` and `RankSums`. Free.
 
         Args:
             key: One of the schema's own.
