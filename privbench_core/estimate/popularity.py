@@ -25,6 +25,8 @@ _EVEN_ENOUGH = 4.0  # noise variances by which a more even shape may fit worse
 _SINGLE_DEGREES = 100  # counted one by one; above that in steps
 _TINY = float(np.finfo(np.float64).tiny) * 1e16
 _GOLDEN = (math.sqrt(5) - 1) / 2
+_LEVEL = 1.1  # factor between degrees that public rows hidden by noise may have
+_SMALL = 1e-3  # references that count as none
 _BLOCK = 1 << 14  # parents at a time
 
 
@@ -101,7 +103,7 @@ def row_counts(
     parents = len(noisy)
     bar = sigma * (math.sqrt(2 * math.log(max(parents, 2))) + 1)  # noise alone hardly reaches it in any row
     named = noisy > bar
-    values, numbers = _cut_to(parents, *ranked)
+    values, numbers = _levels(*_cut_to(parents, *ranked))
     below = np.clip(np.cumsum(numbers) - named.sum(), 0.0, numbers)  # parents of lower ranks than those named
     left, members = _left_to_groups(noisy, sigma, group_of, groups, named, float(values @ below))
     numbers = numbers * ndtr((bar - values) / sigma)  # how many of them noise leaves unnamed
@@ -144,6 +146,16 @@ def _left_to_groups(
     kept = max(0.0, 1 - float((weight * beside).sum()) / squared) if squared > 0 else 0.0
     found = np.maximum(share * total + kept * apart, 0.0)
     return found * (total / max(float(found.sum()), _TINY)), members
+
+
+def _levels(values: Array, numbers: Array) -> tuple[Array, Array]:
+    """The same shape with neighbouring values put together that differ by little, and without those of no parent."""
+    there = numbers > 0
+    values, numbers = values[there], numbers[there]
+    level = np.floor(np.log(np.maximum(values, _SMALL)) / math.log(_LEVEL))
+    starts = np.flatnonzero(np.append(True, level[1:] != level[:-1]))
+    sizes = np.add.reduceat(numbers, starts)
+    return np.add.reduceat(values * numbers, starts) / sizes, sizes
 
 
 def _cut_to(parents: int, values: Array, numbers: Array) -> tuple[Array, Array]:

@@ -14,7 +14,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.estimate.popularity import rank_ends, rank_sums, row_counts
-from privbench_core.models.one_way import least_noise
 from privbench_core.models.popularity import ByRank, ByRow
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
@@ -24,6 +23,8 @@ from privbench_core.schema.model.constraints import ForeignKey
 
 Numbers = NDArray[np.int64]
 _TOTALS_SHARE = 0.1  # of the price, where there is a T to choose
+_RANKS_SHARE = 0.3  # of what is left, where the parent is public: for the shape of all rows that noise hides
+_GROUPS_SHARE = 0.2  # for groups of rows; single rows get the rest
 _STEP = 4  # between the T that are tried
 _TOLD = 25  # numbers that a shape comes down to: what their noise adds up to is weighed against the rows left out
 _MOST_PARENTS = 1 << 20  # ranks that are looked at
@@ -63,15 +64,14 @@ def row_popularity(
     """
     view, scale, references, price = _counted(door, key, most, least, price)
     parents, groups = len(place), min(len(place), _MOST_GROUPS)
-    shares = least_noise({"groups": groups + 1, "rows": parents + 1, "ranks": min(parents, _TOLD)}, price.measure)
-    noise = view.sigma([Marginal(())], price.share(shares["groups"])) * scale
+    noise = view.sigma([Marginal(())], price.share(_GROUPS_SHARE)) * scale
     groups = max(1, min(groups, int(references / (_CLEAR * noise))))
     group_of = place * groups // max(parents, 1)
     ends = rank_ends(max(parents, 1))
-    noisy = view.measure("ranks", [RankSums(tuple(ends.tolist()))], price.share(shares["ranks"]))
+    noisy = view.measure("ranks", [RankSums(tuple(ends.tolist()))], price.share(_RANKS_SHARE))
     ranked = rank_sums(noisy.values[0] * scale, ends, noisy.sigma * scale, references, parents)
-    coarse = view.measure("groups of parents", [ParentCounts(group_of)], price.share(shares["groups"]))
-    fine = view.measure("parents", [ParentCounts(np.arange(parents))], price.share(shares["rows"]))
+    coarse = view.measure("groups of parents", [ParentCounts(group_of)], price.share(_GROUPS_SHARE))
+    fine = view.measure("parents", [ParentCounts(np.arange(parents))], price.share(1 - _RANKS_SHARE - _GROUPS_SHARE))
     sizes = np.diff(ends, prepend=0).astype(np.float64)
     counts = row_counts(
         fine.values[0][:-1] * scale,
