@@ -34,6 +34,7 @@ from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.views import Feature, OfParent, Own, ParentRow, ViewSpec
+from privbench_core.schema.identity import Identity
 from privbench_core.schema.model.columns import Column, ColumnType
 from privbench_core.schema.model.constraints import ForeignKey
 
@@ -58,6 +59,14 @@ class LookupFit:
     popularity_share: float = 0.25
     margin_share: float = 0.3
     pairs: PairwiseFit = field(default_factory=PairwiseFit)
+
+    def identity(self) -> Identity:
+        """Return all that a release depends on."""
+        return {
+            "popularity_share": self.popularity_share,
+            "margin_share": self.margin_share,
+            "pairs": self.pairs.identity(),
+        }
 
 
 @dataclass(frozen=True)
