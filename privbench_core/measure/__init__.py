@@ -1,1 +1,1 @@
-"""The only spenders: what holds a curator."""
+"""The only spenders: everything here holds a curator and pays for what it asks."""

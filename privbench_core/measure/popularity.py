@@ -17,9 +17,9 @@ from privbench_core.estimate.popularity import rank_ends, rank_sums, row_counts
 from privbench_core.models.popularity import ByRank, ByRow
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Marginal, ParentCounts, RankSums
-from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.schema.constraints import ForeignKey
 
 Numbers = NDArray[np.int64]
 _TOTALS_SHARE = 0.1  # of the price, where there is a T to choose
@@ -33,36 +33,36 @@ _MOST_GROUPS = 256
 _CLEAR = 4  # standard deviations of noise that a group of average popularity has
 
 
-def rank_popularity(door: Door, key: ForeignKey, most: int, least: float, price: Price) -> ByRank:
+def rank_popularity(session: PrivateSession, key: ForeignKey, most: int, least: float, price: Price) -> ByRank:
     """References to the most popular row of a private parent, the next, and so on, for at most ``price``.
 
     Args:
-        door: Open for the step.
+        session: Open for the step.
         key: Refers to a private table.
         most: Bound on the rows of one unit.
         least: Released number of references that there are at least, where noise hides them.
         price: Of everything here.
     """
-    view, scale, references, price = _counted(door, key, most, least, price)
+    view, scale, references, price = _counted(session, key, most, least, price)
     ends = rank_ends(min(math.ceil(references), _MOST_PARENTS))
     noisy = view.measure("ranks", [RankSums(tuple(ends.tolist()))], price)
     return ByRank(ends, noisy.values[0] * scale, noisy.sigma * scale, references)
 
 
 def row_popularity(
-    door: Door, key: ForeignKey, most: int, least: float, place: Numbers, price: Price
+    session: PrivateSession, key: ForeignKey, most: int, least: float, place: Numbers, price: Price
 ) -> tuple[ByRow, float]:
     """References to each row of a public parent, and to none, for at most ``price``.
 
     Args:
-        door: Open for the step.
+        session: Open for the step.
         key: Refers to a public table.
         most: Bound on the rows of one unit.
         least: Released number of references that there are at least, where noise hides them.
         place: Of each of its rows in an order in which neighbours are likely to be as popular, see `order_of_alike`.
         price: Of everything here.
     """
-    view, scale, references, price = _counted(door, key, most, least, price)
+    view, scale, references, price = _counted(session, key, most, least, price)
     parents, groups = len(place), min(len(place), _MOST_GROUPS)
     noise = view.sigma([Marginal(())], price.share(_GROUPS_SHARE)) * scale
     groups = max(1, min(groups, int(references / (_CLEAR * noise))))
@@ -97,7 +97,9 @@ def order_of_alike(parent: pa.Table, attributes: tuple[str, ...]) -> Numbers:
     return places
 
 
-def _counted(door: Door, key: ForeignKey, most: int, least: float, price: Price) -> tuple[Curator, float, float, Price]:
+def _counted(
+    session: PrivateSession, key: ForeignKey, most: int, least: float, price: Price
+) -> tuple[Curator, float, float, Price]:
     """The view in which units of up to T rows count in full, its scale, the number of references, and what is left.
 
     What is left is of the price. The scale is that of answers to references: a unit beyond T is taken to refer to
@@ -106,7 +108,7 @@ def _counted(door: Door, key: ForeignKey, most: int, least: float, price: Price)
     tried = [1]
     while tried[-1] < most:
         tried.append(min(most, tried[-1] * _STEP))
-    views = [door.references(key, rows, f"units of up to {rows:,} rows") for rows in tried]
+    views = [session.references(key, rows, f"units of up to {rows:,} rows") for rows in tried]
     each = price.share(_TOTALS_SHARE / len(tried))
     found = [view.measure("references", [RankSums((_ALL,))], each) for view in views]
     rows = np.array(tried, dtype=np.float64)

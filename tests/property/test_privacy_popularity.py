@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privbench_core.privacy.queries import ParentCounts, RankSums
-from privbench_core.privacy.relations import WEIGHT_UNIT
+from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.privacy.views import build_references
 from tests.helpers.databases import Database, adversaries, forum, shop
 from tests.helpers.key_graphs import diamond, mixed, without
@@ -80,7 +80,7 @@ def test_the_rows_of_a_unit_together_weigh_at_most_one(most: int) -> None:
     for unit in database.units():
         left = build_references(database.without(unit).private(), key, most).weights
         assert left is not None
-        assert 0 <= weights.sum() - left.sum() <= WEIGHT_UNIT
+        assert 0 <= weights.sum() - left.sum() <= WEIGHT_SCALE
 
 
 def test_the_order_of_private_rows_moves_nothing() -> None:

@@ -8,14 +8,14 @@ import pytest
 
 from privbench_core.errors import InternalError
 from privbench_core.estimate.popularity import rank_ends, rank_sums, row_counts
-from privbench_core.linking.choice import Choice, Distinct, pick_parents
 from privbench_core.measure.popularity import order_of_alike
+from privbench_core.models.parent_choice import Distinct, ParentChoice, pick_parents
 from privbench_core.models.popularity import ByRank, ByRow, popularity_from_dict
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.queries import Marginal, ParentCounts, RankSums
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.planted import (
     PLENTY,
@@ -131,26 +131,26 @@ def test_a_junction_keeps_the_degrees_of_its_other_side_and_its_pairs():
 def test_only_public_parents_are_counted_row_by_row():
     schema, tables, bought, of_variant = store()
     to_product, to_variant = schema.table("sale").foreign_keys[1:]
-    door = door_of(schema, tables)
+    session = door_of(schema, tables)
     with pytest.raises(InternalError, match="public"):
-        door.references(to_product, 12, "x").measure("rows", [ParentCounts(np.arange(400))], PLENTY.share(0.1))
+        session.references(to_product, 12, "x").measure("rows", [ParentCounts(np.arange(400))], PLENTY.share(0.1))
     with pytest.raises(InternalError, match="all rows"):
-        door.references(to_variant, 12, "x").measure("rows", [ParentCounts(np.arange(299))], PLENTY.share(0.1))
-    counts = door.references(to_variant, 12, "x").measure("r", [ParentCounts(np.arange(300))], PLENTY.share(0.1))
+        session.references(to_variant, 12, "x").measure("rows", [ParentCounts(np.arange(299))], PLENTY.share(0.1))
+    counts = session.references(to_variant, 12, "x").measure("r", [ParentCounts(np.arange(300))], PLENTY.share(0.1))
     assert counts.values[0] * 12 == pytest.approx(np.append(np.bincount(of_variant, minlength=300), 0), rel=1e-3)
-    ranks = door.references(to_product, 12, "x").measure("ranks", [RankSums((1, 2, 400))], PLENTY.share(0.1))
+    ranks = session.references(to_product, 12, "x").measure("ranks", [RankSums((1, 2, 400))], PLENTY.share(0.1))
     there = np.sort(np.bincount(bought))[::-1]
     assert ranks.values[0] * 12 == pytest.approx([there[0], there[1], there[2:].sum()], rel=1e-3)
 
 
 def test_references_are_asked_about_in_views_of_references_along_known_keys():
     schema, tables, _, _ = store()
-    door = door_of(schema, tables)
+    session = door_of(schema, tables)
     foreign = ForeignKey("sale", ("product_id",), "product", ("id",), max_children=1)
     with pytest.raises(InternalError, match="not a key"):
-        door.references(foreign, 12, "x")
+        session.references(foreign, 12, "x")
     with pytest.raises(InternalError, match="views of references"):
-        door.view(ViewSpec("sale", {})).measure("ranks", [RankSums((1,))], PLENTY.share(0.1))
+        session.view(ViewSpec("sale", {})).measure("ranks", [RankSums((1,))], PLENTY.share(0.1))
 
 
 @pytest.mark.parametrize("most", [1, 5, 100])
@@ -231,12 +231,15 @@ def test_parents_are_chosen_by_weight_and_differ_within_a_scope():
     rng = np.random.default_rng(0)
     weights = np.array([50.0, 30.0, 15.0, 5.0, 0.0])
     free = pick_parents(
-        [], np.ones(1000, dtype=bool), Choice(*(np.zeros(n, dtype=np.int64) for n in (1000, 5)), weights=weights), rng
+        [],
+        np.ones(1000, dtype=bool),
+        ParentChoice(*(np.zeros(n, dtype=np.int64) for n in (1000, 5)), weights=weights),
+        rng,
     )
     assert np.abs(np.bincount(free, minlength=5) - 10 * weights).max() <= 1
     scope = np.repeat(np.arange(50), 2)
     rule = Distinct(scope, np.arange(5))
-    choice = Choice(np.zeros(100, dtype=np.int64), np.zeros(5, dtype=np.int64), (rule,), weights)
+    choice = ParentChoice(np.zeros(100, dtype=np.int64), np.zeros(5, dtype=np.int64), (rule,), weights)
     paired = pick_parents([], np.ones(100, dtype=bool), choice, rng)
     assert len({*zip(scope.tolist(), paired.tolist(), strict=True)}) == 100
     assert np.bincount(paired, minlength=5) == pytest.approx(weights, abs=1)

@@ -1,0 +1,186 @@
+"""Keys that are not on the ownership path: which row of another parent a row refers to, given its attributes.
+
+A *public* parent is referred to by position: references per row are released, and the joint of (position, attribute of
+the row) where it pays. A *private* parent is referred to by its attributes: joints of (attribute of the parent,
+attribute of the row) are released, a row draws the attributes its parent should have, and then one of the synthetic
+parents that have them. Of a private parent without attributes only whether a row refers to one is released, where the
+key may be NULL. Among the parents that a row may refer to, some are more popular than others (`models.popularity`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.codec import Codes
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.estimate.fitting import mutual_information
+from privbench_core.measure.pairwise import PairwiseFit
+from privbench_core.models.conditional import PairMarginal, draw_column
+from privbench_core.models.parent_choice import Level, ParentChoice, pick_parents
+from privbench_core.models.popularity import ByRow, Popularity, popularity_from_dict
+from privbench_core.models.rows import Rows
+from privbench_core.schema.identity import Identity
+
+Array = NDArray[np.float64]
+_TARGET = "target."
+_POSITION = "target.#row"
+_ANY = "target.#any"  # code 0: refers to some row, 1: to none
+_MAX_TARGETS = 3
+
+
+@dataclass(frozen=True)
+class LookupFit:
+    """How a lookup step spends its price; public constants.
+
+    Attributes:
+        popularity_share: Part of the price for how often parents are referred to.
+        margin_share: Part of the rest for one-way marginals, where there are columns of the child to pair table them to.
+        pairs: How joints are chosen and measured.
+    """
+
+    popularity_share: float = 0.25
+    margin_share: float = 0.3
+    pairs: PairwiseFit = field(default_factory=PairwiseFit)
+
+    def identity(self) -> Identity:
+        """Return all that a release depends on."""
+        return {
+            "popularity_share": self.popularity_share,
+            "margin_share": self.margin_share,
+            "pairs": self.pairs.identity(),
+        }
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Released: the link along one key that is not on the ownership path.
+
+    Attributes:
+        targets: Column of the target ("target.<column>" or its position) -> discretizer.
+        marginals: The same -> probabilities; one more code than the discretizer has, the last, means "refers to none".
+        pair_tables: (target column, child's column) -> joint.
+        popularity: How often parents are referred to, None where a row can refer to one alone.
+    """
+
+    targets: Mapping[str, Discretizer]
+    marginals: Mapping[str, Array]
+    pair_tables: Mapping[tuple[str, str], Array]
+    popularity: Popularity | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """A description that `Artifact` can store."""
+        return {
+            "targets": [[name, discretizer.to_dict()] for name, discretizer in self.targets.items()],
+            "marginals": [[name, p] for name, p in self.marginals.items()],
+            "pair_tables": [[target, column, joint] for (target, column), joint in self.pair_tables.items()],
+            "popularity": None if self.popularity is None else self.popularity.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Lookup:
+        """The inverse of `to_dict`."""
+        targets = {name: Discretizer.from_dict(discretizer) for name, discretizer in stored["targets"]}
+        pair_tables = {(target, column): joint for target, column, joint in stored["pair_tables"]}
+        popularity = stored["popularity"]
+        return cls(
+            targets,
+            dict(stored["marginals"]),
+            pair_tables,
+            None if popularity is None else popularity_from_dict(popularity),
+        )
+
+    def at_scale(self, scale: float) -> Lookup:
+        """The link where there are so many synthetic parents per parent."""
+        return self if self.popularity is None else replace(self, popularity=self.popularity.at_scale(scale))
+
+    def draw(
+        self,
+        rows: Rows,
+        parents: Mapping[str, Codes],
+        count: int,
+        rng: np.random.Generator,
+        choice: ParentChoice | None = None,
+        drawn: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.int64]:
+        """The row number of each row's parent, -1 for none; shape (n,).
+
+        Args:
+            rows: Rows with their own attributes drawn.
+            parents: Codes of the synthetic parents' attributes, by column name; {} for a public parent.
+            count: Number of parent rows.
+            rng: Sampling only.
+            choice: Which parents each row may refer to; None for any.
+            drawn: Parents of rows that were drawn before, -1 for none: these are drawn in their place, so that parents
+                stay as popular; None in the first place.
+        """
+        if count == 0:
+            return np.full(rows.n, -1, dtype=np.int64)
+        wanting, preferences = np.ones(rows.n, dtype=bool), list[Level]()
+        if isinstance(self.popularity, ByRow):
+            codes = self._draw_target(_POSITION, rows, rng)
+            discretizer = self.targets[_POSITION]
+            wanting = codes < _none_from(discretizer)
+            preferences = [(discretizer.encode_numbers(np.arange(count)).astype(np.int64), codes.astype(np.int64))]
+        elif _ANY in self.targets:
+            wanting = self._draw_target(_ANY, rows, rng) == 0
+        elif self.targets:
+            wanting, preferences = self._preferences(rows, parents, rng)
+        choice = replace(
+            choice or ParentChoice.free(rows.n, count), weights=self._weights(preferences, wanting, count, drawn, rng)
+        )
+        return pick_parents(preferences, wanting, choice, rng)
+
+    def _weights(
+        self,
+        preferences: list[Level],
+        wanting: NDArray[np.bool_],
+        count: int,
+        drawn: NDArray[np.int64] | None,
+        rng: np.random.Generator,
+    ) -> Array:
+        """How often each parent is to be referred to, relative to the others, shape (parents,)."""
+        if drawn is not None:
+            return np.bincount(drawn[drawn >= 0], minlength=count).astype(np.float64)
+        if self.popularity is None:
+            return np.ones(count)
+        have, want = (
+            preferences[-1]
+            if preferences
+            else (np.zeros(count, dtype=np.int64), np.zeros(len(wanting), dtype=np.int64))
+        )
+        return self.popularity.weights(have, want[wanting], rng)
+
+    def _preferences(
+        self, rows: Rows, parents: Mapping[str, Codes], rng: np.random.Generator
+    ) -> tuple[NDArray[np.bool_], list[Level]]:
+        """Whether each row refers to a parent at all, and which of its attributes tell most, as drawn for each row."""
+        information = {
+            name: sum(mutual_information(j) for (t, _), j in self.pair_tables.items() if t == name)
+            for name in self.targets
+        }
+        wanted = sorted((n for n in self.targets if information[n] > 0), key=lambda n: -information[n])[:_MAX_TARGETS]
+        first = wanted[0] if wanted else next(iter(self.targets))
+        drawn = {name: self._draw_target(name, rows, rng) for name in wanted or [first]}
+        preferences = []
+        for depth in range(1, len(wanted) + 1):
+            shape = [self.targets[name].size + 1 for name in wanted[:depth]]
+            have = np.ravel_multi_index([parents[name.removeprefix(_TARGET)] for name in wanted[:depth]], shape)
+            want = np.ravel_multi_index([drawn[name] for name in wanted[:depth]], shape)
+            preferences.append((have.astype(np.int64), want.astype(np.int64)))
+        return drawn[first] < self.targets[first].size, preferences
+
+    def _draw_target(self, name: str, rows: Rows, rng: np.random.Generator) -> Codes:
+        pair_tables = [
+            PairMarginal(column, joint) for (target, column), joint in self.pair_tables.items() if target == name
+        ]
+        return draw_column(rows, self.marginals[name], pair_tables, rng)
+
+
+def _none_from(discretizer: Discretizer) -> int:
+    """First code of a position that stands for "refers to none": below the first row."""
+    return discretizer.codec.ordered
