@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from scipy.special import gammainc, ndtr
 
-from privbench_core.columns.segmentation import PENALTY, segments
+from privbench_core.estimate.segmentation import PENALTY, segments
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]

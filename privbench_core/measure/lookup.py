@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.popularity import rank_popularity, row_popularity
 from privbench_core.measure.presence import present_or_not
-from privbench_core.models.lookup import _ANY, _POSITION, _TARGET, Lookup, LookupFit, _none_from
+from privbench_core.models.lookup import _ANY, _POSITION, _TARGET, Lookup, _none_from
 from privbench_core.models.one_way import OneWay
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
@@ -22,9 +23,33 @@ from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import Feature, OfParent, Own, ParentRow, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.identity import Identity
 
 Array = NDArray[np.float64]
 _MAX_POSITIONS = 256
+
+
+@dataclass(frozen=True)
+class LookupFit:
+    """How a lookup step spends its price; public constants.
+
+    Attributes:
+        popularity_share: Part of the price for how often parents are referred to.
+        margin_share: Part of the rest for one-way marginals, where there are attributes of the child to pair them with.
+        pairs: How joints are chosen and measured.
+    """
+
+    popularity_share: float = 0.25
+    margin_share: float = 0.3
+    pairs: PairwiseFit = field(default_factory=PairwiseFit)
+
+    def identity(self) -> Identity:
+        """Return all that a release depends on."""
+        return {
+            "popularity_share": self.popularity_share,
+            "margin_share": self.margin_share,
+            "pairs": self.pairs.identity(),
+        }
 
 
 def fit_lookup(
@@ -42,8 +67,8 @@ def fit_lookup(
         session: Open for the step.
         key: Not on the ownership path.
         child: Discretizers and released one-way counts of the child's attributes.
-        parent: Discretizers of a private parent's attributes, the place of each row of a public parent (`order_of_alike`), or
-            None where a row can refer to one row alone.
+        parent: Discretizers of a private parent's attributes, the place of each row of a public parent
+            (`order_of_alike`), or None where a row can refer to one row alone.
         price: Of everything here.
         fit: How to spend it.
         most: Bound on the rows of one unit that refer along the key.

@@ -10,7 +10,7 @@ key may be NULL. Among the parents that a row may refer to, some are more popula
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,41 +19,16 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.fitting import mutual_information
-from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.parent_choice import Level, ParentChoice, pick_parents
 from privbench_core.models.popularity import ByRow, Popularity, popularity_from_dict
 from privbench_core.models.rows import Rows
-from privbench_core.schema.identity import Identity
 
 Array = NDArray[np.float64]
 _TARGET = "target."
 _POSITION = "target.#row"
 _ANY = "target.#any"  # code 0: refers to some row, 1: to none
 _MAX_TARGETS = 3
-
-
-@dataclass(frozen=True)
-class LookupFit:
-    """How a lookup step spends its price; public constants.
-
-    Attributes:
-        popularity_share: Part of the price for how often parents are referred to.
-        margin_share: Part of the rest for one-way marginals, where there are columns of the child to pair table them to.
-        pairs: How joints are chosen and measured.
-    """
-
-    popularity_share: float = 0.25
-    margin_share: float = 0.3
-    pairs: PairwiseFit = field(default_factory=PairwiseFit)
-
-    def identity(self) -> Identity:
-        """Return all that a release depends on."""
-        return {
-            "popularity_share": self.popularity_share,
-            "margin_share": self.margin_share,
-            "pairs": self.pairs.identity(),
-        }
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from privbench_core.measure.fanout import FanoutFit, fit_fanout
+from privbench_core.measure.lookup import LookupFit
 from privbench_core.measure.privspn import HistogramSPN, PairwiseSPN
 from privbench_core.measure.profile import lists_to_learn
 from privbench_core.measure.table import Network
-from privbench_core.models.lookup import LookupFit
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.models.spn import Node, node_from_dict
@@ -142,7 +142,7 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
         ends = (above.discretizers, above.one_way), (own.discretizers, own.one_way)
         fanout = fit_fanout(context.opened(), key, *ends, model, price, FanoutFit())
         summary = {
-            "pair tables to the number of children": len(fanout.fanout_tables),
+            "attributes that depend on the number of children": len(fanout.fanout_tables),
             "pair_tables": len(fanout.pair_tables),
         }
         return Artifact({"link": fanout.to_dict(), "summary": summary})

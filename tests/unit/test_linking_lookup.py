@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.measure.lookup import fit_lookup
-from privbench_core.models.lookup import Lookup, LookupFit
+from privbench_core.measure.lookup import LookupFit, fit_lookup
+from privbench_core.models.lookup import Lookup
 from privbench_core.models.rows import Rows
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

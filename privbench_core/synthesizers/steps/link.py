@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.measure.lookup import fit_lookup
+from privbench_core.measure.lookup import LookupFit, fit_lookup
 from privbench_core.measure.popularity import order_of_alike
-from privbench_core.models.lookup import LookupFit
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.relations import deciding_tables, reference_moves, stability
