@@ -34,7 +34,7 @@ def rank_ends(parents: int) -> Numbers:
     """One past the last rank of each block, up to ``parents`` ranks: single ones first, then blocks that widen.
 
     >>> rank_ends(3).tolist(), rank_ends(200)[-4:].tolist()
-    ([1, 2, 3], [187, 192, 197, 200])
+    ([1, 2, 3], [185, 190, 195, 200])
     """
     ends = [1]
     while ends[-1] < parents:

@@ -40,7 +40,7 @@ def rank_popularity(session: PrivateSession, key: ForeignKey, most: int, least: 
         session: Open for the step.
         key: Refers to a private table.
         most: Bound on the rows of one unit.
-        least: Released number of references that there are at least, where noise hides them.
+        least: Released number of rows that there are at least, where noise hides them.
         price: Of everything here.
     """
     view, scale, references, price = _counted(session, key, most, least, price)
@@ -58,7 +58,7 @@ def row_popularity(
         session: Open for the step.
         key: Refers to a public table.
         most: Bound on the rows of one unit.
-        least: Released number of references that there are at least, where noise hides them.
+        least: Released number of rows that there are at least, where noise hides them.
         place: Of each of its rows in an order in which neighbours are likely to be as popular, see `order_of_alike`.
         price: Of everything here.
     """
@@ -67,11 +67,14 @@ def row_popularity(
     noise = view.sigma([Marginal(())], price.share(_GROUPS_SHARE)) * scale
     groups = max(1, min(groups, int(references / (_CLEAR * noise))))
     group_of = place * groups // max(parents, 1)
+    coarse = view.measure("groups of parents", [ParentCounts(group_of)], price.share(_GROUPS_SHARE))
+    fine = view.measure("parents", [ParentCounts(np.arange(parents))], price.share(1 - _RANKS_SHARE - _GROUPS_SHARE))
+    weight = fine.sigma**2 / (fine.sigma**2 + coarse.sigma**2)
+    none = max(0.0, float(weight * coarse.values[0][-1] + (1 - weight) * fine.values[0][-1]) * scale)
+    references = max(references, least - none)
     ends = rank_ends(max(parents, 1))
     noisy = view.measure("ranks", [RankSums(tuple(ends.tolist()))], price.share(_RANKS_SHARE))
     ranked = rank_sums(noisy.values[0] * scale, ends, noisy.sigma * scale, references, parents)
-    coarse = view.measure("groups of parents", [ParentCounts(group_of)], price.share(_GROUPS_SHARE))
-    fine = view.measure("parents", [ParentCounts(np.arange(parents))], price.share(1 - _RANKS_SHARE - _GROUPS_SHARE))
     sizes = np.diff(ends, prepend=0).astype(np.float64)
     counts = row_counts(
         fine.values[0][:-1] * scale,
@@ -80,9 +83,7 @@ def row_popularity(
         (coarse.values[0][:-1] * scale, coarse.sigma * scale),
         (ranked / sizes, sizes),
     )
-    weight = fine.sigma**2 / (fine.sigma**2 + coarse.sigma**2)
-    none = weight * coarse.values[0][-1] + (1 - weight) * fine.values[0][-1]
-    return ByRow(counts), max(0.0, float(none) * scale)
+    return ByRow(counts), none
 
 
 def order_of_alike(parent: pa.Table, attributes: tuple[str, ...]) -> Numbers:
@@ -114,7 +115,8 @@ def _counted(
     rows = np.array(tried, dtype=np.float64)
     totals = np.array([float(answer.values[0][0]) for answer in found]) * rows
     spread = np.array([answer.sigma for answer in found]) * rows
-    there = max(float((totals - spread).max()), least)  # a sum over larger units is mostly noise
+    # A sum over larger units is mostly noise.
+    there = max(float((totals - spread).max()), 1.0 if key.optional else least)
     price = price.share(1 - _TOTALS_SHARE)
     noise = np.array([view.sigma([Marginal(())], price) for view in views]) * rows
     lost = np.maximum(there - totals, 0.0)

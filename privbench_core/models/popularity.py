@@ -62,7 +62,8 @@ class ByRank:
 
     def degrees(self, parents: int, references: int) -> Array:
         """References to each of so many synthetic parents, whole and in about descending order, shape (parents,)."""
-        sums = rank_sums(self.noisy, self.ends, self.sigma, self.references, max(1, round(parents / self.scale)))
+        there = self.references if self.references > self.sigma else references / self.scale  # noise hides all
+        sums = rank_sums(self.noisy, self.ends, self.sigma, max(1.0, there), max(1, round(parents / self.scale)))
         whole = np.interp(np.arange(parents + 1) / self.scale, np.append(0, self.ends), np.append(0.0, np.cumsum(sums)))
         shares = whole / whole[-1] if whole[-1] > 0 else np.arange(parents + 1) / max(parents, 1)
         return np.diff(np.rint(shares * references))
