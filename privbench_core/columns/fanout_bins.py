@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.codec import Codes
-from privbench_core.columns.segmentation import SIGNIFICANT
+from privbench_core.estimate.segmentation import SIGNIFICANT
 
 _SINGLES = 16
 _GROWTH = 1.2

@@ -20,9 +20,9 @@ from privbench_core.columns.binning import Binning, merge_cells
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.equal_width import OrderedCodec
-from privbench_core.columns.segmentation import segment_sums, segments
 from privbench_core.columns.variable_width import cut, joined, values_in
 from privbench_core.errors import InternalError
+from privbench_core.estimate.segmentation import segment_sums, segments
 from privbench_core.measure.pairwise import highest_noise
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator

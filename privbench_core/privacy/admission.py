@@ -17,7 +17,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import is_known
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.queries import CentreSums, Distances, Marginal, Query
+from privbench_core.privacy.queries import CentreSums, Distances, Marginal, ParentCounts, Query, RankSums
 from privbench_core.privacy.split_rules import ByValue, Centres, Rule
 from privbench_core.privacy.views import CoMember, Feature, OfParent, Own, OwnerFanout, OwnFanout, ParentRow, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
@@ -25,7 +25,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 
 # Exactly these, no subclasses: each has a proof of its sensitivity, or of its independence of other rows.
-_QUERIES = (Marginal, Distances, CentreSums)
+_QUERIES = (Marginal, Distances, CentreSums, ParentCounts, RankSums)
 _RULES = (ByValue, Centres)
 _FEATURES = (Own, OfParent, ParentRow, OwnerFanout, OwnFanout, CoMember)
 _KINDS = {"ordered", "list"}
@@ -55,7 +55,15 @@ def admit_queries(site: str, queries: Sequence[Query], sizes: Sizes) -> tuple[Qu
         elif type(query) is CentreSums:
             admit_rule(site, query.centres, sizes)
             if type(query.centres) is not Centres:
-                raise InternalError(f"{site}: sums are taken around the centres of privacy.rules only")
+                raise InternalError(f"{site}: sums are taken around the centres of privacy.split_rules only")
+        elif type(query) is ParentCounts:
+            groups = query.group_of
+            known = type(groups) is np.ndarray and np.issubdtype(groups.dtype, np.integer) and groups.ndim == 1
+            _require(known and int(groups.min(initial=0)) >= 0, site, "a group, numbered from 0, for each parent")
+        elif type(query) is RankSums:
+            ends = query.ends
+            known = type(ends) is tuple and all(type(end) is int and end >= 0 for end in ends)
+            _require(known and list(ends) == sorted(ends), site, "ends of blocks of ranks in ascending order")
     return asked
 
 
@@ -83,7 +91,7 @@ def admit_rule(site: str, rule: Rule, sizes: Sizes) -> None:
                 known = type(table) is tuple and all(type(value) is float for value in table)
                 _require(known and len(table) == sizes[name], site, "a distance for each code")
     else:
-        raise InternalError(f"{site}: rows are split by the rules of privacy.rules only")
+        raise InternalError(f"{site}: rows are split by the rules of privacy.split_rules only")
 
 
 def admit_view(schema: Schema, spec: ViewSpec) -> ViewSpec:
@@ -98,6 +106,15 @@ def admit_view(schema: Schema, spec: ViewSpec) -> ViewSpec:
     return ViewSpec(
         spec.table, {name: _admitted(schema, spec.table, name, *how) for name, how in spec.features.items()}
     )
+
+
+def admit_key(schema: Schema, key: ForeignKey) -> ForeignKey:
+    """Return the key of the schema that ``key`` is equal to, in all that it declares, or raise InternalError."""
+    declared = (k for table in schema.tables for k in table.foreign_keys if type(key) is ForeignKey and k == key)
+    found = next(declared, None)
+    if found is None:
+        raise InternalError(f"{getattr(key, 'name', key)}: not a foreign key as the schema declares it")
+    return found
 
 
 def admit_discovery(schema: Schema, table: str, column: str) -> None:
@@ -121,7 +138,7 @@ def _admitted(
         raise InternalError(f"{table}/{name}: a view has the features of privacy.views only")
     _admit_discretizer(table, name, discretizer)
     if not isinstance(feature, Own):
-        feature = replace(feature, key=_declared(schema, feature.key))
+        feature = replace(feature, key=admit_key(schema, feature.key))
     if isinstance(feature, Own | CoMember | OfParent):
         of = feature.key.parent if isinstance(feature, OfParent) else table
         if _attribute(schema, of, feature.column).nullable and not getattr(discretizer.codec, "nullable", False):
@@ -129,15 +146,6 @@ def _admitted(
                 f"{table}/{name}: {of}.{feature.column} may be NULL, and the discretizer has no code for it"
             )
     return feature, discretizer
-
-
-def _declared(schema: Schema, key: ForeignKey) -> ForeignKey:
-    """The key of the schema that ``key`` is equal to, in all that it declares."""
-    declared = (k for table in schema.tables for k in table.foreign_keys if type(key) is ForeignKey and k == key)
-    found = next(declared, None)
-    if found is None:
-        raise InternalError(f"{getattr(key, 'name', key)}: not a foreign key as the schema declares it")
-    return found
 
 
 def _admit_discretizer(table: str, column: str, discretizer: Discretizer) -> None:

@@ -207,6 +207,15 @@ class PrivateDatabase:
         weights[~self.kept(table)] = 0
         return weights
 
+    def row_weights(self, table: str, rows: int) -> NDArray[np.int64]:
+        """Weight of each row in multiples of 1/`WEIGHT_SCALE` where a unit of up to ``rows`` kept rows counts in full.
+
+        Each kept row of a unit of s weighs min(1/rows, 1/s), so those of one unit together weigh at most 1.
+        """
+        kept, units = self.kept(table), self._unit_of(table)
+        sizes = np.bincount(units[kept], minlength=int(units.max(initial=0)) + 1)
+        return np.asarray(np.where(kept, WEIGHT_SCALE // np.maximum(sizes[units], rows), 0), dtype=np.int64)
+
     def divisors(self, table: str) -> NDArray[np.int64]:
         """Product of the sizes of the groups that each kept row lies in, 1 for one without an owner; shape (rows,)."""
         shares, owner = self._shares(table)

@@ -93,6 +93,20 @@ class ViewSpec:
 
 
 @dataclass(frozen=True)
+class References:
+    """Which parent row each row of a view refers to along a key.
+
+    Attributes:
+        rows: Row number of the parent, -1 for none, shape (n,): private, and where the parent is private meaningless
+            beyond being the same for rows that refer to the same parent.
+        parents: Number of rows of a public parent; None of a private one.
+    """
+
+    rows: NDArray[np.signedinteger[Any]]
+    parents: int | None
+
+
+@dataclass(frozen=True)
 class CodedView:
     """Coded private rows with integer weights.
 
@@ -106,6 +120,7 @@ class CodedView:
         rows: Exact number of rows: private.
         members: Columns of a permutation view that are not of member 0 -> their member.
         groups: Of a permutation view: which rows have the same owner, and what their tuples weigh.
+        references: Of a view of references: the parent row that each row refers to.
     """
 
     codes: dict[str, Codes]
@@ -117,13 +132,16 @@ class CodedView:
     rows: int
     members: Mapping[str, int] = field(default_factory=dict)
     groups: Groups | None = None
+    references: References | None = None
 
     def take(self, mask: NDArray[np.bool_]) -> CodedView:
         """The rows where ``mask`` holds."""
         codes = {name: values[mask] for name, values in self.codes.items()}
         weights = None if self.weights is None else self.weights[mask]
         groups = None if self.groups is None else self.groups.take(mask)
-        return replace(self, codes=codes, weights=weights, rows=int(mask.sum()), groups=groups)
+        references = None if self.references is None else replace(self.references, rows=self.references.rows[mask])
+        rows = int(mask.sum())
+        return replace(self, codes=codes, weights=weights, rows=rows, groups=groups, references=references)
 
     def counts(self, columns: Sequence[str]) -> NDArray[np.int64]:
         """Weighted counts over ``columns`` (none: the total), shape (size, ...), at most `LARGEST`: private."""
@@ -179,6 +197,25 @@ def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
     moved += sum(reference_moves(schema, key) for key in looked_along)
     touched = int(schema.max_rows_per_unit(spec.table) * moved)
     return CodedView(codes, sizes, weights, unit, int(np.ceil(moved * unit)), touched, int(kept.sum()), members, groups)
+
+
+def build_references(database: PrivateDatabase, key: ForeignKey, most: int) -> CodedView:
+    """The kept rows of the referring table, and which parent each refers to; a unit of up to ``most`` counts in full.
+
+    A row of a unit of s weighs min(1/most, 1/s). The view has the stability of the table and what the key moves:
+    other units change in no more places than in a view of the table that looks along the key, by at most 2 each.
+    """
+    if most < 1:
+        raise InternalError(f"{key.name}: rows of a unit count in full up to at least 1, not {most}")
+    schema = database.schema
+    rows = np.flatnonzero(database.kept(key.child))
+    parents = database.rows(key.parent) if schema.table(key.parent).public else None
+    references = References(database.kept_parent_rows(key)[rows], parents)
+    moved = stability(schema, key.child) + reference_moves(schema, key)
+    touched = int(schema.max_rows_per_unit(key.child) * moved)
+    weights = database.row_weights(key.child, most)[rows]
+    bound = int(np.ceil(moved * WEIGHT_SCALE))
+    return CodedView({}, {}, weights, WEIGHT_SCALE, bound, touched, len(rows), references=references)
 
 
 def _groups(database: PrivateDatabase, spec: ViewSpec, rows: Rows) -> tuple[Rows, Groups]:

@@ -132,7 +132,7 @@ def draw_table(
     draft = _TableDraft(
         table, parents, lookups, Rows(rows.n, codes, _sizes(discretizers), rows.weights), rng, deferred, units
     )
-    references, found = draft.references(columns, np.arange(rows.n))
+    references, found = draft.references(columns, np.arange(rows.n), {})
     columns |= references
     places |= found
     columns |= {name: pa.nulls(rows.n, arrow_type(table.column(name))) for name in later}
@@ -176,8 +176,13 @@ class _TableDraft:
     deferred: Collection[str]
     units: Places | None
 
-    def references(self, filled: Columns, index: Places) -> tuple[Columns, dict[str, Places]]:
-        """Columns and places of the keys off the ownership path, for the rows of ``index``."""
+    def references(
+        self, filled: Columns, index: Places, before: Mapping[str, Places]
+    ) -> tuple[Columns, dict[str, Places]]:
+        """Columns and places of the keys off the ownership path, for the rows of ``index``.
+
+        ``before`` are the places of all rows by key name, where they are drawn already: see `Lookup.draw`.
+        """
         everything = len(index) == self.own.n
         here = dict(filled) if everything else {name: v.take(pa.array(index)) for name, v in filled.items()}
         rows = self.own if everything else self.own.take(index)
@@ -185,7 +190,8 @@ class _TableDraft:
         places: dict[str, Places] = {}
         for key in lookup_order(self.table, self.deferred):
             parent = self.parents[key.parent]
-            found = draw_reference(self.table, key, self.lookups[key.name], rows, parent, here, self.rng, units)
+            lookup, drawn = self.lookups[key.name], before.get(key.name)
+            found = draw_reference(self.table, key, lookup, rows, parent, here, self.rng, units, drawn)
             places[key.name] = found
             here |= copied_columns(key, found, parent.table, here)
         return {name: values for name, values in here.items() if name not in filled}, places
@@ -202,7 +208,7 @@ class _TableDraft:
             index = np.flatnonzero(broken)
             if not len(index):
                 return
-            drawn, found = self.references(filled, index)
+            drawn, found = self.references(filled, index, places)
             take = np.arange(self.own.n)
             take[index] = self.own.n + np.arange(len(index))
             for name, values in drawn.items():

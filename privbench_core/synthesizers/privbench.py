@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from privbench_core.measure.fanout import FanoutFit, fit_fanout
+from privbench_core.measure.lookup import LookupFit
 from privbench_core.measure.privspn import HistogramSPN, PairwiseSPN
 from privbench_core.measure.profile import lists_to_learn
 from privbench_core.measure.table import Network
@@ -89,7 +90,7 @@ class PrivBench:
         for_links = core.share(1 - gamma)
         for key in keys:
             price = for_links.share(links[key] / sum(links.values()))
-            made = fanout_step(schema, key, price) if key.owner else lookup_step(schema, key, price, FanoutFit().pairs)
+            made = fanout_step(schema, key, price) if key.owner else lookup_step(schema, key, price, LookupFit())
             steps.append(made)
         plan = whole_plan(self.name, schema, budget, steps, spendable.share(chosen.validation), chosen.limits)
         return replace(plan, joints=chosen.leaf != "histogram")

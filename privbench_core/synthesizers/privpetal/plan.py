@@ -13,6 +13,7 @@ from typing import Any
 from privbench_core.errors import UnsupportedBudgetError
 from privbench_core.measure.fanout import FanoutFit, fit_sizes
 from privbench_core.measure.groups import GroupFit
+from privbench_core.measure.lookup import LookupFit
 from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.measure.profile import lists_to_learn
 from privbench_core.models.fanout import Fanout
@@ -73,7 +74,7 @@ class PrivPetal:
             fit = GroupFit(options.scores, options.margins, options.usefulness, options.triples)
             steps.append(groups_step(schema, key, prices.groups(table), fit))
         others = (other for other in table.foreign_keys if not other.owner)
-        return steps + [lookup_step(schema, other, prices.link(other), FanoutFit().pairs) for other in others]
+        return steps + [lookup_step(schema, other, prices.link(other), LookupFit()) for other in others]
 
 
 class _Prices:

@@ -148,7 +148,8 @@ def complete_step(schema: Schema, table: Table, free: Price) -> Step:
             name: _as_parent(schema, name, Sample.from_artifact(context.inputs["sample", name]), context.inputs)
             for name in parents
         }
-        lookups = {key.name: Lookup.from_dict(context.inputs[fanout_key(key)].data["link"]) for key in keys}
+        links = {key.name: context.inputs[fanout_key(key)].data["link"] for key in keys}
+        lookups = {name: Lookup.from_dict(link).at_scale(context.scale) for name, link in links.items()}
         discretizers = Profile.from_dict(context.inputs["profile", table.name].data["profile"]).discretizers
         rng = context.rng("references", table.name)
         rows, places = complete_table(
@@ -198,7 +199,7 @@ def draw_sample(
     parents = {name: _as_parent(schema, name, sample, inputs) for name, sample in above.items()}
     first = [key for key in table.foreign_keys if key.name not in schema.deferred_keys]
     links = {key.name: inputs[fanout_key(key)].data["link"] for key in first}
-    lookups = {key.name: Lookup.from_dict(links[key.name]) for key in first if not key.owner}
+    lookups = {key.name: Lookup.from_dict(links[key.name]).at_scale(scale) for key in first if not key.owner}
     owner = table.owner_key
     if owner is None:
         rows, owners = draw_root(profile.total, scale), None
