@@ -147,7 +147,7 @@ def test_references_are_asked_about_in_views_of_references_along_known_keys():
     schema, tables, _, _ = store()
     session = door_of(schema, tables)
     foreign = ForeignKey("sale", ("product_id",), "product", ("id",), max_children=1)
-    with pytest.raises(InternalError, match="not a key"):
+    with pytest.raises(InternalError, match="not a foreign key as the schema declares it"):
         session.references(foreign, 12, "x")
     with pytest.raises(InternalError, match="views of references"):
         session.view(ViewSpec("sale", {})).measure("ranks", [RankSums((1,))], PLENTY.share(0.1))
