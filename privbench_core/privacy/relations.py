@@ -35,7 +35,7 @@ def stability(schema: Schema, *tables: str) -> float:
     1 for the unit's own rows. A unit's rows may also refer to *another* private parent, whose removal cascades: each
     such row that the removed unit so takes away, or lets in, changes one other unit, whose weight is at most 1 before
     and at most 1 after (rows leave, the others weigh more, slots are freed): 2 in L1. See ``docs/privacy.md``, "Several
-    private parents". Deferred keys do not count, because they carry no row away; nor do keys with ``same_unit``.
+    private parents". Keys that become NULL do not count, because they carry no row away; nor do keys with ``same_unit``.
     """
     return 1.0 + 2.0 * _other_units(schema, *tables)
 
@@ -58,10 +58,10 @@ def moved_rows(schema: Schema, table: str) -> int:
 def reference_moves(schema: Schema, key: ForeignKey) -> float:
     """What one unit moves in a view that looks along ``key``, beyond the stability of the key's own table.
 
-    Removing a row sets deferred references to it to NULL: each changes the value, not the weight, of a row. Along a
-    deferred key with ``same_unit`` only units see a difference whose own rows of the parent change.
+    Where a key does not cascade, removing a row sets references to it to NULL: each changes the value, not the weight,
+    of a row. Along such a key with ``same_unit`` only units see a difference whose own rows of the parent change.
     """
-    if key.name not in schema.deferred_keys or schema.table(key.parent).public:
+    if key.cascades or schema.table(key.parent).public:
         return 0.0
     if key.same_unit:
         return 2.0 * _other_units(schema, key.parent)
@@ -91,7 +91,7 @@ def _above(schema: Schema, table: str) -> tuple[str, ...]:
 
 def _carries(schema: Schema, key: ForeignKey) -> bool:
     """Whether a removed parent takes the rows that refer to it along ``key`` away with it."""
-    return not schema.table(key.parent).public and key.name not in schema.deferred_keys
+    return key.cascades and not schema.table(key.parent).public
 
 
 def _other_units(schema: Schema, *tables: str) -> int:
@@ -161,7 +161,7 @@ class PrivateDatabase:
     def kept_parent_rows(self, key: ForeignKey) -> Rows:
         """`parent_rows`, with -1 also where the parent is not kept: what views look along.
 
-        And where a key with ``same_unit`` leaves the unit: no view sees such a reference, a deferred one included.
+        And where a key with ``same_unit`` leaves the unit: no view sees such a reference, whether or not it cascades.
         """
         parents = self.parent_rows(key)
         if self.schema.table(key.parent).public:
@@ -174,10 +174,11 @@ class PrivateDatabase:
     def kept(self, table: str) -> NDArray[np.bool_]:
         """Which rows survive truncation along the ownership path; shape (rows,).
 
-        A row that depends on one that does not survive, along any key but a deferred one, does not survive either:
-        else a unit's surplus rows could still carry rows of other units away. Nor does a row that refers to one of
-        another unit along a key with ``same_unit``: removing that unit takes it away, so it must not count before, nor
-        take a slot from another row. Both are settled before the children of an owner are ranked.
+        A row that depends on one that does not survive, along a key that cascades, does not survive either: else a
+        unit's surplus rows could still carry rows of other units away. Nor does a row that refers to one of another unit
+        along such a key with ``same_unit``: removing that unit takes it away, so it must not count before, nor take a
+        slot from another row. Both are settled before the children of an owner are ranked. Keys that become NULL have no
+        say: a row must not come, go, or change its weight with what it refers to along one of them.
         """
         if table not in self._kept:
             here = self.schema.table(table)

@@ -77,7 +77,8 @@ def _key(key: ForeignKey, schema: Schema, orphans: Mapping[str, str]) -> dict[st
         content["max_children"] = key.max_children
     flags = {"owner": key.owner, "optional": key.optional, "same_unit": key.same_unit}
     content |= {name: True for name, value in flags.items() if value}
-    texts = {"constraint": key.constraint, "actions": key.actions}
+    removed = None if key.on_unit_removed is None else str(key.on_unit_removed)
+    texts = {"on_unit_removed": removed, "constraint": key.constraint, "actions": key.actions}
     content |= {name: text for name, text in texts.items() if text is not None}
     policy = orphans.get(key.name, "refuse")
     return content if policy == "refuse" else content | {"on_orphan": policy}

@@ -15,7 +15,7 @@ from privbench_core.schema.fields import MAX_COUNT, Node, Problems, as_name
 from privbench_core.schema.implied import without_implied
 from privbench_core.schema.key_names import parse_actions
 from privbench_core.schema.model.columns import Column, ColumnType, EnumType, Values
-from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.model.tables import Table
 from privbench_core.schema.parts import (
     known_columns,
@@ -140,9 +140,9 @@ def _one_each(keys: list[ForeignKey], problems: Problems) -> list[ForeignKey]:
 def _bare(implied: list[ForeignKey], problems: Problems) -> None:
     """A key that follows from another has nothing to declare of its own."""
     for key in implied:
-        if key.owner or key.same_unit or key.max_children is not None:
+        if key.owner or key.same_unit or key.on_unit_removed is not None or key.max_children is not None:
             found = f"the key to {key.parent} follows from the other one on the same columns"
-            problems.add(key.name, found, "declare owner, max_children and same_unit on that one")
+            problems.add(key.name, found, "declare owner, max_children, same_unit and on_unit_removed on that one")
 
 
 def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignKey | None:
@@ -158,6 +158,7 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
         "owner",
         "optional",
         "same_unit",
+        "on_unit_removed",
         "on_orphan",
         "constraint",
         "actions",
@@ -167,6 +168,7 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
     if node.has("max_children") and children is None:
         children = 1  # reported already: `validate` need not find it missing as well
     owner, optional, same_unit = (node.flag(name) for name in ("owner", "optional", "same_unit"))
+    removed = _on_unit_removed(node)
     constraint = node.text("constraint", "write the constraint's name")
     actions = parse_actions(node.text("actions", _ACTIONS) or "")
     if node.has("actions") and actions is None:
@@ -194,7 +196,18 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
     order = next((group for group in (key, *tables[parent].unique) if set(group) == set(wanted)), wanted)
     pairs = sorted(zip(wanted, columns, strict=True), key=lambda pair: order.index(pair[0]))
     wanted, columns = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
-    return ForeignKey(table.name, columns, parent, wanted, children, owner, optional, same_unit, constraint, actions)
+    return ForeignKey(
+        *(table.name, columns, parent, wanted, children, owner, optional, same_unit, constraint, actions),
+        on_unit_removed=removed,
+    )
+
+
+def _on_unit_removed(node: Node) -> OnUnitRemoved | None:
+    raw = node.fields.get("on_unit_removed")
+    found = next((action for action in OnUnitRemoved if raw == action), None)
+    if node.has("on_unit_removed") and found is None:
+        node.wrong("on_unit_removed", "write cascade or set null")
+    return found
 
 
 def _with_keys(table: Table, keys: tuple[ForeignKey, ...], implied: tuple[ForeignKey, ...]) -> Table:

@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class OnUnitRemoved(StrEnum):
+    """What becomes of the rows that refer to a row when a privacy unit goes, and the row with it.
+
+    As SQL's ON DELETE: CASCADE removes them as well, SET NULL keeps them and empties their references.
+    """
+
+    CASCADE = "cascade"
+    SET_NULL = "set null"
 
 
 @dataclass(frozen=True)
@@ -15,6 +26,8 @@ class ForeignKey:
         optional: Whether the key may be NULL (the SQL meaning: any of its columns is NULL).
         same_unit: Whether a row and the row it refers to belong to the same privacy unit, by their ownership paths.
             Enforced: rows that break it are not looked at.
+        on_unit_removed: Part of the definition of neighbouring databases. None is the default: ``set null`` for an
+            optional key off the ownership path, ``cascade`` for any other.
         constraint, actions: For the DDL alone: its name there, None for PostgreSQL's own, and clauses such as ``ON
             DELETE CASCADE DEFERRABLE``.
     """
@@ -27,6 +40,7 @@ class ForeignKey:
     owner: bool = False
     optional: bool = False
     same_unit: bool = False
+    on_unit_removed: OnUnitRemoved | None = field(default=None, kw_only=True)
     constraint: str | None = field(default=None, repr=False)
     actions: str | None = field(default=None, repr=False)
 
@@ -35,6 +49,11 @@ class ForeignKey:
         """``child.column`` or ``child.(a,b)``: how messages and step keys call this key."""
         inside = self.columns[0] if len(self.columns) == 1 else f"({','.join(self.columns)})"
         return f"{self.child}.{inside}"
+
+    @property
+    def cascades(self) -> bool:
+        """Whether the rows that refer to a removed row go with it; their references become NULL otherwise."""
+        return self.owner or not self.optional or self.on_unit_removed is OnUnitRemoved.CASCADE
 
 
 @dataclass(frozen=True)
