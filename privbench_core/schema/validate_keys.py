@@ -45,7 +45,9 @@ def _with_cascades(schema: Schema) -> Schema:
                 continue
             closes = table.name in _carried_by(schema, key.parent)
             action = OnUnitRemoved.SET_NULL if closes else OnUnitRemoved.CASCADE
-            keys = tuple(replace(k, on_unit_removed=action) if k == key else k for k in schema.table(table.name).foreign_keys)
+            keys = tuple(
+                replace(k, on_unit_removed=action) if k == key else k for k in schema.table(table.name).foreign_keys
+            )
             changed = replace(schema.table(table.name), foreign_keys=keys)
             schema = replace(schema, tables=tuple(changed if t.name == table.name else t for t in schema.tables))
     return schema

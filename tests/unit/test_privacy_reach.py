@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 from privbench_core.counts.contingency import contingency
 from privbench_core.domain.codecs import codec_for
 from privbench_core.domain.coder import Coder
-from privbench_core.privacy.relations import WEIGHT_UNIT, PrivateDatabase, stability
+from privbench_core.privacy.relations import WEIGHT_UNIT, PrivateDatabase, reference_moves, stability
 from privbench_core.privacy.views import OfParent, Own, ViewSpec, build_view, distinct_weights
 from privbench_core.schema.model.columns import Column, ColumnType, Learn
-from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.schema.model.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.model.tables import Schema, Table
 from tests.helpers.databases import SECRET, Database
+from tests.helpers.key_graphs import moved, seen_along
 
 INTEGER = ColumnType.INTEGER
+CASCADE, SET_NULL = OnUnitRemoved.CASCADE, OnUnitRemoved.SET_NULL
 UNIT = Table("unit", (Column("id", INTEGER),), ("id",))
 
 
@@ -35,9 +37,13 @@ def table(name: str, *keys: ForeignKey) -> Table:
     return Table(name, (Column("id", INTEGER), *columns), ("id",), keys)
 
 
-def key(child: str, column: str, parent: str, most: int, *, owner: bool = False) -> ForeignKey:
-    """A foreign key to ``parent.id``; optional where it is not the owner key."""
-    return ForeignKey(child, (column,), parent, ("id",), max_children=most, owner=owner, optional=not owner)
+def key(
+    child: str, column: str, parent: str, most: int, *, owner: bool = False, removed: OnUnitRemoved = CASCADE
+) -> ForeignKey:
+    """A foreign key to ``parent.id``; optional where it is not the owner key, and cascading even so."""
+    return ForeignKey(
+        *(child, (column,), parent, ("id",), most, owner, not owner), on_unit_removed=None if owner else removed
+    )
 
 
 def measure_of(database: Database, name: str) -> dict[int, int]:
@@ -148,7 +154,10 @@ def test_large_keys_find_their_parents_whether_or_not_another_is_null(last: int 
 
 @st.composite
 def networks(draw: st.DrawFn) -> Database:
-    """Random tables, each owned by an earlier one, with more private parents whose declared bounds the data keeps."""
+    """Random tables, each owned by an earlier one, with more private parents whose declared bounds the data keeps.
+
+    Some of these other keys cascade, some become NULL.
+    """
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     names = ["unit", "a", "b", "c", "d"]
     tables, rows = [UNIT], {"unit": {"id": list(range(int(rng.integers(2, 6))))}}
@@ -160,7 +169,8 @@ def networks(draw: st.DrawFn) -> Database:
         columns["up"] = [int(v) for v in rng.choice(rows[up]["id"], count)] if count else []
         for number in range(int(rng.integers(0, 3))):
             other, most = names[int(rng.integers(place))], int(rng.integers(1, 4))
-            keys.append(key(name, f"other{number}", other, most))
+            removed = CASCADE if rng.random() < 0.5 else SET_NULL
+            keys.append(key(name, f"other{number}", other, most, removed=removed))
             slots = rng.permutation([v for v in rows[other]["id"] for _ in range(most)]).tolist()
             columns[f"other{number}"] = [
                 int(slots.pop()) if slots and rng.random() < 0.7 else None for _ in range(count)
@@ -181,6 +191,10 @@ def test_stability_and_touched_rows_hold_on_random_networks(database: Database) 
             assert shift(database, smaller, each.name) * view.unit <= view.stability
             changed = measure_of(database, each.name).keys() ^ measure_of(smaller, each.name).keys()
             assert len(changed) <= view.touched
+            for k in each.foreign_keys:
+                one, other = (seen_along(d, d.private(), k) for d in (database, smaller))
+                declared = stability(database.schema, each.name) + reference_moves(database.schema, k)
+                assert moved(one, other) <= declared * WEIGHT_UNIT
 
 
 def test_a_reference_that_is_set_to_null_moves_no_more_than_declared() -> None:
@@ -193,7 +207,7 @@ def test_a_reference_that_is_set_to_null_moves_no_more_than_declared() -> None:
             Column("long", ColumnType.BOOLEAN),
         ),
         ("id",),
-        (key("post", "author", "unit", 2, owner=True), key("post", "answers", "post", 2)),
+        (key("post", "author", "unit", 2, owner=True), key("post", "answers", "post", 2, removed=SET_NULL)),
     )
     schema = Schema("d", (UNIT, post), "unit")
     answers = post.foreign_keys[1]
@@ -216,7 +230,7 @@ def test_a_reference_that_is_set_to_null_moves_no_more_than_declared() -> None:
         for unit in range(10):
             one, other = (build_view(each.private(), spec) for each in (database, database.without(unit)))
             tables = [contingency(view.codes, view.sizes, ("of", "own"), view.weights) for view in (one, other)]
-            moved = np.abs(tables[0] - tables[1]).sum()
-            assert moved <= one.stability
-            furthest = max(furthest, moved / one.unit)
+            shifted = np.abs(tables[0] - tables[1]).sum()
+            assert shifted <= one.stability
+            furthest = max(furthest, shifted / one.unit)
     assert furthest > 1, "no reference was cleared: the test looks at nothing"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from privbench_core.privacy.relations import stability
+from privbench_core.schema.model.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.spec import Spec, dump_spec, load_spec
 from tests.helpers import specs
 
@@ -170,12 +171,111 @@ def test_a_key_that_stays_inside_of_a_unit_needs_no_bound(tmp_path: Path) -> Non
     (tmp_path / "again.yaml").write_text(dump_spec(spec), encoding="utf-8")
     assert load_spec(tmp_path / "again.yaml").schema == spec.schema
     assert stability(spec.schema, "c") == 1
-    ordinary = load(tmp_path, tables.replace("same_unit: true", "max_children: 4")).schema
+    ordinary = load(tmp_path, tables.replace("same_unit: true", "max_children: 4, on_unit_removed: cascade")).schema
     assert stability(ordinary, "c") == 1 + 2 * 3 * 4
     assert ordinary.tables_of_units == frozenset()
     assert problems(tmp_path, tables.replace(", same_unit: true", "")) == (
         "c.b: max_children is missing; declare the most c rows one b row may have",
     )
+
+
+EDITED = A + table(
+    "post",
+    "a: integer, editor: integer",
+    "{columns: a, references: a, max_children: 3, owner: true},"
+    " {columns: editor, references: a, max_children: 9, optional: true}",
+)
+OPTIONAL = "optional: true"
+
+
+def editor_of(spec: Spec) -> ForeignKey:
+    """The optional key of `EDITED`, after a round trip through the file."""
+    again = spec.path.with_name("again.yaml")
+    again.write_text(dump_spec(spec), encoding="utf-8")
+    assert load_spec(again).schema == spec.schema
+    return spec.schema.table("post").foreign_keys[1]
+
+
+@pytest.mark.parametrize(
+    ("more", "cascades", "declared"),
+    [
+        ("", False, None),
+        (", on_unit_removed: set null", False, OnUnitRemoved.SET_NULL),
+        (", on_unit_removed: cascade", True, OnUnitRemoved.CASCADE),
+        (", actions: on delete cascade", True, OnUnitRemoved.CASCADE),
+        (", actions: ON DELETE SET NULL", False, None),
+        (", actions: ON DELETE NO ACTION DEFERRABLE", False, None),
+        (", on_unit_removed: set null, actions: ON DELETE CASCADE", False, OnUnitRemoved.SET_NULL),
+    ],
+)
+def test_optional_keys_let_go_unless_they_are_said_to_cascade(
+    tmp_path: Path, more: str, cascades: bool, declared: OnUnitRemoved | None
+) -> None:
+    spec = load(tmp_path, EDITED.replace(OPTIONAL, OPTIONAL + more))
+    key = editor_of(spec)
+    assert (key.cascades, key.on_unit_removed) == (cascades, declared)
+    assert stability(spec.schema, "post") == (1 + 2 * 9 if cascades else 1)
+    assert spec.schema.deferred_keys == frozenset()
+
+
+def test_the_clause_of_the_source_does_not_cascade_where_rows_would_go_with_themselves(tmp_path: Path) -> None:
+    """A tree of comments, deleted from the root down: the reference to a removed comment becomes NULL here."""
+    up = "{columns: up, references: a, max_children: 4, optional: true, actions: ON DELETE CASCADE}"
+    (key,) = load(tmp_path, table("a", "up: integer", up)).schema.table("a").foreign_keys
+    assert key.on_unit_removed is OnUnitRemoved.SET_NULL
+    assert problems(
+        tmp_path, table("a", "up: integer", up.replace("actions: ON DELETE", "on_unit_removed:").lower())
+    ) == ("a: a cycle of keys that cascade (a -> a); declare on_unit_removed: set null for a.up",)
+
+
+def test_a_cycle_opens_at_a_key_that_does_not_cascade(tmp_path: Path) -> None:
+    """Though the other one is optional as well, and comes first."""
+    first = "{columns: y, references: c, max_children: 2, optional: true, on_unit_removed: cascade}"
+    loop = A + table("b", "a: integer, y: integer", "{columns: a, references: a, max_children: 3}, " + first)
+    loop += table(
+        "c",
+        "a: integer, x: integer",
+        "{columns: a, references: a, max_children: 3, owner: true},"
+        " {columns: x, references: b, max_children: 2, optional: true}",
+    )
+    schema = load(
+        tmp_path, loop.replace("max_children: 3}, {columns: y", "max_children: 3, owner: true}, {columns: y")
+    ).schema
+    assert schema.deferred_keys == {"c.x"}
+    assert (stability(schema, "b"), stability(schema, "c")) == (1 + 2 * 3 * 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            OPTIONAL,
+            "on_unit_removed: set null",
+            "post.editor: on_unit_removed: set null on a required key; declare it optional: true if it may be NULL,"
+            " else write cascade, or leave it out",
+        ),
+        (
+            "owner: true",
+            "owner: true, on_unit_removed: set null",
+            "post.a: on_unit_removed: set null on the owner key; write cascade, or leave it out: a row goes with its"
+            " owner",
+        ),
+        (
+            OPTIONAL,
+            "optional: true, on_unit_removed: restrict",
+            "post.editor: on_unit_removed is 'restrict'; write cascade or set null",
+        ),
+        (
+            "references: a, max_children: 9, optional: true",
+            "references: p, on_unit_removed: cascade",
+            "post.editor: on_unit_removed: cascade on a key to a public table, whose rows no unit takes away; remove it",
+        ),
+    ],
+    ids=["required", "owner", "unknown", "public"],
+)
+def test_what_cannot_become_of_references_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    public = "  p: {public: true, primary_key: id, columns: {id: integer}}\n"
+    assert problems(tmp_path, EDITED.replace(old, new) + public) == (problem,)
 
 
 @pytest.mark.parametrize(
