@@ -8,8 +8,9 @@ from privbench_core import __version__
 from privbench_core.pipeline.runner import Run
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger import Ledger
-from privbench_core.privacy.relations import stability
+from privbench_core.privacy.relations import reference_moves, stability
 from privbench_core.schema.model.columns import Learn, Range, Values
+from privbench_core.schema.model.constraints import OnUnitRemoved
 from privbench_core.schema.model.tables import Schema
 from privbench_core.schema.spec import Spec
 from privbench_core.synthesizers.contract import Plan
@@ -69,7 +70,13 @@ def _table_terms(schema: Schema, name: str) -> dict[str, Any]:
         return {"protection": "public: published as it is"}
     path = schema.ownership_path(name)
     others = [
-        {"key": key.name, "parent": key.parent, "declared_max_children": key.max_children}
+        {
+            "key": key.name,
+            "parent": key.parent,
+            "declared_max_children": key.max_children,
+            "on_unit_removed": str(OnUnitRemoved.CASCADE if key.cascades else OnUnitRemoved.SET_NULL),
+            "stability_along": stability(schema, name) + reference_moves(schema, key),
+        }
         for key in table.foreign_keys
         if not (key.owner or key.same_unit or schema.table(key.parent).public)
     ]

@@ -35,7 +35,7 @@ def stability(schema: Schema, *tables: str) -> float:
     1 for the unit's own rows. A unit's rows may also refer to *another* private parent, whose removal cascades: each
     such row that the removed unit so takes away, or lets in, changes one other unit, whose weight is at most 1 before
     and at most 1 after (rows leave, the others weigh more, slots are freed): 2 in L1. See ``docs/privacy.md``, "Several
-    private parents". Keys that become NULL do not count, because they carry no row away; nor do keys with ``same_unit``.
+    private parents". Keys that become NULL carry no row away and do not count; nor do keys with ``same_unit``.
     """
     return 1.0 + 2.0 * _other_units(schema, *tables)
 
@@ -52,7 +52,7 @@ def moved_rows(schema: Schema, table: str) -> int:
     own = 1 if owner is None else moved_rows(schema, owner.parent) * (owner.max_children or 1)
     beside = (key for key in here.foreign_keys if key.same_unit and _carries(schema, key))
     exchanged = sum(_other_units(schema, key.parent) for key in beside) * schema.max_rows_per_unit(table)
-    return own + 2 * (_rows_by_other_parents(schema, here) + exchanged)
+    return own + 2 * (sum(_into_other_units(schema, here).values()) + exchanged)
 
 
 def reference_moves(schema: Schema, key: ForeignKey) -> float:
@@ -94,14 +94,19 @@ def _carries(schema: Schema, key: ForeignKey) -> bool:
     return key.cascades and not schema.table(key.parent).public
 
 
-def _other_units(schema: Schema, *tables: str) -> int:
-    """Bound on the units besides the removed one whose kept rows of ``tables``, or the weights of these, change.
+def keys_into_other_units(schema: Schema, *tables: str) -> dict[ForeignKey, int]:
+    """The keys along which a removed unit takes rows of others away, each with a bound on these rows.
 
-    Which of its rows a unit keeps is a function of its own rows, in the tables that owner keys and keys with
-    ``same_unit`` lead to from here, and of whether the rows are kept that these refer to along other keys.
+    Which rows of ``tables`` a unit keeps is a function of its own rows, in the tables that owner keys and keys with
+    ``same_unit`` lead to from there, and of whether the rows are kept that these refer to along other keys.
     """
     inside = dict.fromkeys(name for table in tables for name in _inside_unit(schema, table))
-    return sum(_rows_by_other_parents(schema, schema.table(name)) for name in inside)
+    return {key: rows for name in inside for key, rows in _into_other_units(schema, schema.table(name)).items()}
+
+
+def _other_units(schema: Schema, *tables: str) -> int:
+    """Bound on the units besides the removed one whose kept rows of ``tables``, or the weights of these, change."""
+    return sum(keys_into_other_units(schema, *tables).values())
 
 
 def _inside_unit(schema: Schema, table: str) -> tuple[str, ...]:
@@ -113,10 +118,10 @@ def _inside_unit(schema: Schema, table: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _rows_by_other_parents(schema: Schema, table: Table) -> int:
-    """Bound on the rows of ``table`` that one unit takes away or lets in through keys into other units."""
+def _into_other_units(schema: Schema, table: Table) -> dict[ForeignKey, int]:
+    """The table's own keys into other units, and a bound on the rows that one unit takes away or lets in along each."""
     others = (key for key in table.foreign_keys if not key.owner and not key.same_unit and _carries(schema, key))
-    return sum(moved_rows(schema, key.parent) * (key.max_children or 1) for key in others)
+    return {key: moved_rows(schema, key.parent) * (key.max_children or 1) for key in others}
 
 
 class PrivateDatabase:
@@ -175,10 +180,10 @@ class PrivateDatabase:
         """Which rows survive truncation along the ownership path; shape (rows,).
 
         A row that depends on one that does not survive, along a key that cascades, does not survive either: else a
-        unit's surplus rows could still carry rows of other units away. Nor does a row that refers to one of another unit
-        along such a key with ``same_unit``: removing that unit takes it away, so it must not count before, nor take a
-        slot from another row. Both are settled before the children of an owner are ranked. Keys that become NULL have no
-        say: a row must not come, go, or change its weight with what it refers to along one of them.
+        unit's surplus rows could still carry rows of other units away. Nor does a row that refers to one of another
+        unit along such a key with ``same_unit``: removing that unit takes it away, so it must not count before, nor
+        take a slot from another row. Both are settled before the children of an owner are ranked. Keys that become NULL
+        have no say: a row must not come, go, or change its weight with what it refers to along one of them.
         """
         if table not in self._kept:
             here = self.schema.table(table)

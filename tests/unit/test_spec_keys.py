@@ -251,14 +251,18 @@ def test_a_cycle_opens_at_a_key_that_does_not_cascade(tmp_path: Path) -> None:
         (
             OPTIONAL,
             "on_unit_removed: set null",
-            "post.editor: on_unit_removed: set null on a required key; declare it optional: true if it may be NULL,"
-            " else write cascade, or leave it out",
+            (
+                "post.editor: on_unit_removed: set null on a required key; declare it optional: true if it may be NULL,"
+                " else write cascade, or leave it out"
+            ),
         ),
         (
             "owner: true",
             "owner: true, on_unit_removed: set null",
-            "post.a: on_unit_removed: set null on the owner key; write cascade, or leave it out: a row goes with its"
-            " owner",
+            (
+                "post.a: on_unit_removed: set null on the owner key; write cascade, or leave it out: a row goes with its"
+                " owner"
+            ),
         ),
         (
             OPTIONAL,
@@ -268,7 +272,10 @@ def test_a_cycle_opens_at_a_key_that_does_not_cascade(tmp_path: Path) -> None:
         (
             "references: a, max_children: 9, optional: true",
             "references: p, on_unit_removed: cascade",
-            "post.editor: on_unit_removed: cascade on a key to a public table, whose rows no unit takes away; remove it",
+            (
+                "post.editor: on_unit_removed: cascade on a key to a public table, whose rows no unit takes away;"
+                " remove it"
+            ),
         ),
     ],
     ids=["required", "owner", "unknown", "public"],
