@@ -65,7 +65,8 @@ def _table(table: Table, schema: Schema, orphans: Mapping[str, str]) -> dict[str
     enums = {enum.name: enum for enum in schema.enums}
     if table.generated:
         content["generated"] = {column.name: dump_generated(column) for column in table.generated}
-    content["columns"] = {column.name: _column(column, enums) for column in table.columns}
+    # The values of an enum follow from its name, but not in a key: there a domain says that it is no number.
+    content["columns"] = {c.name: _column(c, {} if c.name in table.primary_key else enums) for c in table.columns}
     return content
 
 

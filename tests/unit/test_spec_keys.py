@@ -260,8 +260,8 @@ def test_a_cycle_opens_at_a_key_that_does_not_cascade(tmp_path: Path) -> None:
             "owner: true",
             "owner: true, on_unit_removed: set null",
             (
-                "post.a: on_unit_removed: set null on the owner key; write cascade, or leave it out: a row goes with its"
-                " owner"
+                "post.a: on_unit_removed: set null on the owner key; write cascade, or leave it out: a row goes with"
+                " its owner"
             ),
         ),
         (
@@ -306,3 +306,59 @@ def test_what_cannot_become_of_references_is_refused(tmp_path: Path, old: str, n
 )
 def test_where_staying_inside_of_a_unit_means_nothing(tmp_path: Path, tables: str, problem: str) -> None:
     assert problems(tmp_path, tables) == (problem,)
+
+
+SEASON = A + (
+    "  b: {primary_key: [a, season, no], columns: {a: integer, season: {type: integer, domain: {min: 1990, max: 2020}},"
+    " no: integer}, foreign_keys: [{columns: a, references: a, max_children: 30}]}\n"
+)
+
+
+def test_a_key_column_with_a_domain_is_an_attribute(tmp_path: Path) -> None:
+    spec = load(tmp_path, SEASON)
+    b = spec.schema.table("b")
+    assert [column.name for column in b.attributes] == ["season"]
+    assert b.key_columns == {"a", "no"}
+    (tmp_path / "again.yaml").write_text(dump_spec(spec), encoding="utf-8")
+    assert load_spec(tmp_path / "again.yaml").schema == spec.schema
+
+
+def test_the_values_of_an_enum_in_a_key_are_written_out(tmp_path: Path) -> None:
+    """Else the file would say that the column is numbered, which no enum can be."""
+    listed = "{type: category, sql_type: half, domain: {values: [first, second]}}"
+    enums = "enums: {half: [first, second]}\n" + HEAD.lstrip()
+    text = enums + SEASON.replace("{type: integer, domain: {min: 1990, max: 2020}}", listed)
+    spec = specs.load(tmp_path, text)
+    assert [column.name for column in spec.schema.table("b").attributes] == ["season"]
+    (tmp_path / "again.yaml").write_text(dump_spec(spec), encoding="utf-8")
+    assert load_spec(tmp_path / "again.yaml").schema == spec.schema
+    assert any(
+        "b.season: a key of the enum half" in line
+        for line in specs.problems(tmp_path, text.replace(", domain: {values: [first, second]}", ""))
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            "id: integer",
+            "id: {type: integer, domain: {min: 0, max: 9}}",
+            "a.id: a domain on a key column that is the whole",
+        ),
+        (
+            "{a: integer",
+            "{a: {type: integer, domain: {min: 0, max: 9}}",
+            "b.a: a domain on a key column of a foreign key",
+        ),
+        (
+            "{type: integer, domain: {min: 1990, max: 2020}}",
+            "{type: text, domain: {pattern: '[a-z]{3}'}}",
+            "b.season: a domain on a key column of type text",
+        ),
+    ],
+    ids=["alone", "reference", "opaque"],
+)
+def test_which_key_columns_cannot_have_a_domain(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    (found,) = problems(tmp_path, SEASON.replace(old, new, 1))
+    assert found.startswith(problem)

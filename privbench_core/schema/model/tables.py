@@ -49,9 +49,19 @@ class Table:
         raise SpecError(f"{self.name}.{name}: no such column; {did_you_mean(name, (c.name for c in self.columns))}")
 
     @property
+    def referring_columns(self) -> frozenset[str]:
+        """Columns of foreign keys."""
+        return frozenset[str]().union(*(fk.columns for fk in self.foreign_keys))
+
+    @property
     def key_columns(self) -> frozenset[str]:
-        """Columns of the primary key or of a foreign key: made anew, never modelled."""
-        return frozenset(self.primary_key).union(*(fk.columns for fk in self.foreign_keys))
+        """Columns of the primary key or of a foreign key that are made anew, never modelled.
+
+        A column of the primary key with a domain (the season in player, season, stint) holds a meaning and is not among
+        them, unless it is part of a foreign key.
+        """
+        meaningful = {column.name for column in self.columns if column.domain is not None}
+        return self.referring_columns.union(set(self.primary_key) - meaningful)
 
     @property
     def attributes(self) -> tuple[Column, ...]:
