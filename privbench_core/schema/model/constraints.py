@@ -41,8 +41,8 @@ class ForeignKey:
     optional: bool = False
     same_unit: bool = False
     on_unit_removed: OnUnitRemoved | None = field(default=None, kw_only=True)
-    constraint: str | None = field(default=None, repr=False)
-    actions: str | None = field(default=None, repr=False)
+    constraint: str | None = None
+    actions: str | None = None
 
     @property
     def name(self) -> str:
