@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from privbench_core.privacy.relations import keys_into_other_units, moved_rows, reference_moves, stability
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema
 
 
 @dataclass(frozen=True)

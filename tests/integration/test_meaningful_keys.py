@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.schema.model.columns import Range
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.columns import Range
+from privbench_core.schema.tables import Schema, Table
 from tests.helpers.planted import (
     broken_expectations,
     category,

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.relations import WEIGHT_UNIT, moved_rows, reference_moves, stability
+from privbench_core.privacy.relations import WEIGHT_SCALE, moved_rows, reference_moves, stability
 from privbench_core.privacy.views import ParentRow, ViewSpec, build_view
-from privbench_core.schema.model.tables import Schema
+from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Synthesizer
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.privpetal.plan import PrivPetal
@@ -95,7 +95,7 @@ def test_a_row_without_an_owner_is_a_unit(make: Callable[..., Database], tau: in
     owners = database.tables["post"].column("user_id").to_pylist()
     alone = [i for i, owner in enumerate(owners) if owner is None]
     for post in alone:
-        assert measure(database, "post")[post] == WEIGHT_UNIT
+        assert measure(database, "post")[post] == WEIGHT_SCALE
         smaller = without(database, "post", post)
         for name in ("user", "post", "note"):
             assert shift(database, smaller, name)[0] <= stability(database.schema, name) * (1 + 1e-9)
@@ -142,7 +142,7 @@ def test_self_references_and_cycles_move_only_the_views_that_look_along_them(mos
             shifted = moved(*(seen_along(d, d.private(), k) for d in (database, smaller)))
             view = build_view(database.private(), ViewSpec("person", {"to": (ParentRow(k), Positions())}))  # type: ignore[dict-item]
             assert view.stability == 1 + reference_moves(schema, k)
-            assert shifted <= view.stability * WEIGHT_UNIT
+            assert shifted <= view.stability * WEIGHT_SCALE
 
 
 @EXAMPLES
@@ -162,9 +162,9 @@ def test_where_references_become_null_no_other_row_or_weight_moves(tau: int, mos
         smaller = without(database, "user", user)
         others = {note: weight for note, weight in before.items() if owner[note] != user}
         assert measure(smaller, "note") == others
-        assert sum(before.values()) - sum(others.values()) <= WEIGHT_UNIT
+        assert sum(before.values()) - sum(others.values()) <= WEIGHT_SCALE
         shifted = moved(*(seen_along(d, d.private(), quote) for d in (database, smaller)))
-        assert shifted <= (1 + reference_moves(schema, quote)) * WEIGHT_UNIT
+        assert shifted <= (1 + reference_moves(schema, quote)) * WEIGHT_SCALE
 
 
 def test_references_that_become_null_do_move_views_along_them() -> None:
@@ -175,7 +175,7 @@ def test_references_that_become_null_do_move_views_along_them() -> None:
         (quote,) = (k for k in database.schema.table("note").foreign_keys if not k.owner)
         for user in range(4):
             pair = (database, without(database, "user", user))
-            furthest = max(furthest, moved(*(seen_along(d, d.private(), quote) for d in pair)) / WEIGHT_UNIT)
+            furthest = max(furthest, moved(*(seen_along(d, d.private(), quote) for d in pair)) / WEIGHT_SCALE)
     assert 2 < furthest <= 7
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from privbench_core.errors import InternalError
 from privbench_core.privacy.relations import (
-    WEIGHT_UNIT,
+    WEIGHT_SCALE,
     PrivateDatabase,
     deciding_tables,
     moved_rows,
@@ -20,19 +20,19 @@ from privbench_core.privacy.relations import (
     stability,
 )
 from privbench_core.privacy.views import (
-    Children,
+    CoMember,
     Feature,
-    Fellow,
     OfParent,
     Own,
+    OwnerFanout,
+    OwnFanout,
     ParentRow,
-    Siblings,
     ViewSpec,
     build_view,
     distinct_weights,
 )
-from privbench_core.schema.model.constraints import ForeignKey, OnUnitRemoved
-from privbench_core.schema.model.tables import Schema
+from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
+from privbench_core.schema.tables import Schema
 from tests.helpers.databases import SECRET, Database
 from tests.helpers.key_graphs import (
     Positions,
@@ -114,7 +114,7 @@ def test_a_unit_moves_its_own_rows_alone(make: Make, tau: int, seed: int) -> Non
         for name, rows in before.items():
             others = {i: values for i, values in rows.items() if (name, i) not in mine}
             assert shown(smaller, name) == others
-            assert sum(rows[i][0] for i in rows if (name, i) in mine) <= WEIGHT_UNIT
+            assert sum(rows[i][0] for i in rows if (name, i) in mine) <= WEIGHT_SCALE
             assert len(rows) - len(others) <= moved_rows(database.schema, name)
 
 
@@ -148,7 +148,7 @@ def test_views_along_keys_move_no_more_than_they_say(make: Make, tau: int, most:
         for k, view in views.items():
             shifted = moved(before[k], seen_along(smaller, left, k))
             assert view.stability == (stability(schema, k.child) + reference_moves(schema, k)) * view.unit
-            assert shifted <= view.stability / view.unit * WEIGHT_UNIT * (1 + 1e-9)
+            assert shifted <= view.stability / view.unit * WEIGHT_SCALE * (1 + 1e-9)
 
 
 @DIAMONDS
@@ -289,7 +289,7 @@ def test_where_a_private_row_stands_is_in_no_view(make: Make, tau: int, seed: in
             assert shifted <= view.stability, k.name
 
 
-@pytest.mark.parametrize("feature", [Siblings, Children])
+@pytest.mark.parametrize("feature", [OwnerFanout, OwnFanout])
 def test_groups_are_those_of_the_kept_rows(feature: type[Feature]) -> None:
     database = diamond_cascading(3, 1, 3)
     private = database.private()
@@ -297,7 +297,7 @@ def test_groups_are_those_of_the_kept_rows(feature: type[Feature]) -> None:
     assert k is not None
     everybody = np.bincount(private.parent_rows(k), minlength=private.rows("a"))
     assert (private.group_sizes(k) < np.minimum(everybody, 3)).any(), "no row is dropped: the test looks at nothing"
-    name = "c" if feature is Siblings else "a"
+    name = "c" if feature is OwnerFanout else "a"
     view = build_view(private, ViewSpec(name, {"n": (feature(k), Positions())}))  # type: ignore[dict-item,call-arg]
     sizes = private.group_sizes(k)
     expected = sizes[private.parent_rows(k)][private.kept("c")] if name == "c" else sizes[private.kept("a")]
@@ -327,7 +327,7 @@ def test_a_view_of_two_counts_moves_where_either_does() -> None:
         "pond": {"id": [0, 1], "home": [2, 0], "spring": [0, None]},
     }
     database = database_of(schema, rows)
-    counted = {name: (Children(owner_of(schema, name)), Positions()) for name in ("well", "pond")}
+    counted = {name: (OwnFanout(owner_of(schema, name)), Positions()) for name in ("well", "pond")}
     views = [
         build_view(d.private(), ViewSpec("home", counted))  # type: ignore[arg-type]
         for d in (database, without(database, "home", 0))
@@ -347,10 +347,10 @@ def test_views_look_only_where_their_stability_was_worked_out() -> None:
     database = mixed(2, 1, 0)
     schema = database.schema
     strays: list[tuple[str, Feature]] = [
-        ("a", Children(schema.table("b").foreign_keys[1])),  # not their owner key
-        ("b", Children(owner_of(schema, "c"))),
-        ("b", Siblings(owner_of(schema, "c"))),
-        ("b", Siblings(schema.table("b").foreign_keys[1])),
+        ("a", OwnFanout(schema.table("b").foreign_keys[1])),  # not their owner key
+        ("b", OwnFanout(owner_of(schema, "c"))),
+        ("b", OwnerFanout(owner_of(schema, "c"))),
+        ("b", OwnerFanout(schema.table("b").foreign_keys[1])),
         ("b", ParentRow(owner_of(schema, "c"))),
     ]
     for name, feature in strays:
@@ -367,7 +367,7 @@ def test_columns_that_other_units_set_to_null_are_in_no_view() -> None:
         ("b", Own("a_id")),
         ("c", Own("b_id")),
         ("d", OfParent(d_of_c, "b_id")),
-        ("c", Fellow(owner_of(schema, "c"), 1, "b_id")),
+        ("c", CoMember(owner_of(schema, "c"), 1, "b_id")),
     ]
     for name, feature in refused:
         with pytest.raises(InternalError, match=r"_id: becomes NULL with rows of other units; look along"):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.sampling import vacancies
-from privbench_core.sampling.groups import group_numbers, repeated
+from privbench_core.sampling.row_groups import group_numbers, repeated
 from privbench_core.sampling.vacancies import free_values
 
 MANY = 1 << 22

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from privbench_core.privacy.relations import stability
-from privbench_core.schema.model.constraints import ForeignKey, OnUnitRemoved
-from privbench_core.schema.spec import Spec, dump_spec, load_spec
+from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
+from privbench_core.spec.load import dump_spec, load_spec
+from privbench_core.spec.model import Spec
 from tests.helpers import specs
 
 HEAD = """
