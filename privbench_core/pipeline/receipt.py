@@ -74,6 +74,7 @@ def _table_terms(schema: Schema, name: str) -> dict[str, Any]:
             "key": key.name,
             "parent": key.parent,
             "declared_max_children": key.max_children,
+            "declared_max_children_per_unit": key.max_children_per_unit,
             "on_unit_removed": str(OnUnitRemoved.CASCADE if key.cascades else OnUnitRemoved.SET_NULL),
             "stability_along": stability(schema, name) + reference_moves(schema, key),
         }

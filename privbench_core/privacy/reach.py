@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from privbench_core.privacy.relations import keys_into_other_units, moved_rows, reference_moves, stability
+from privbench_core.privacy.relations import (
+    keys_into_other_units,
+    moved_rows,
+    reference_moves,
+    referring_rows,
+    stability,
+)
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 
@@ -52,5 +58,7 @@ def _along(schema: Schema, key: ForeignKey) -> Reach | None:
 
 
 def _bound(schema: Schema, key: ForeignKey) -> str:
-    rows = moved_rows(schema, key.parent)
-    return f"{rows:,} {key.parent} per unit, {key.max_children or 1:,} {key.child} each"
+    rows, most = moved_rows(schema, key.parent), key.max_children or 1
+    if referring_rows(schema, key) < rows * most:
+        return f"max_children_per_unit: {key.max_children_per_unit:,}"
+    return f"{rows:,} {key.parent} per unit, {most:,} {key.child} each"

@@ -65,7 +65,19 @@ def reference_moves(schema: Schema, key: ForeignKey) -> float:
         return 0.0
     if key.same_unit:
         return 2.0 * _other_units(schema, key.parent)
-    return 2.0 * moved_rows(schema, key.parent) * (key.max_children or 1)
+    return 2.0 * referring_rows(schema, key)
+
+
+def referring_rows(schema: Schema, key: ForeignKey) -> int:
+    """Bound on the rows that refer along ``key`` to rows of its parent that are kept only with one unit, or without it.
+
+    So many rows of the parent there are at most, each with the declared number of children; and they belong to the
+    removed unit and to those others that change in the parent, each with the declared number of children of its rows.
+    """
+    by_row = moved_rows(schema, key.parent) * (key.max_children or 1)
+    if key.max_children_per_unit is None:
+        return by_row
+    return min(by_row, (1 + _other_units(schema, key.parent)) * key.max_children_per_unit)
 
 
 def deciding_tables(schema: Schema, *tables: str) -> tuple[str, ...]:
@@ -121,7 +133,7 @@ def _inside_unit(schema: Schema, table: str) -> tuple[str, ...]:
 def _into_other_units(schema: Schema, table: Table) -> dict[ForeignKey, int]:
     """The table's own keys into other units, and a bound on the rows that one unit takes away or lets in along each."""
     others = (key for key in table.foreign_keys if not key.owner and not key.same_unit and _carries(schema, key))
-    return {key: moved_rows(schema, key.parent) * (key.max_children or 1) for key in others}
+    return {key: referring_rows(schema, key) for key in others}
 
 
 class PrivateDatabase:

@@ -22,6 +22,8 @@ class ForeignKey:
 
     Attributes:
         max_children: τ, the declared bound on rows per parent. Enforced along the ownership path, else only declared.
+        max_children_per_unit: The declared bound on rows that refer to any of the parent's rows of one unit; None where
+            nothing better is known than that each of these rows may have ``max_children``.
         owner: Whether this key is the child's step on its ownership path to the privacy unit.
         optional: Whether the key may be NULL (the SQL meaning: any of its columns is NULL).
         same_unit: Whether a row and the row it refers to belong to the same privacy unit, by their ownership paths.
@@ -41,6 +43,7 @@ class ForeignKey:
     optional: bool = False
     same_unit: bool = False
     on_unit_removed: OnUnitRemoved | None = field(default=None, kw_only=True)
+    max_children_per_unit: int | None = field(default=None, kw_only=True)
     constraint: str | None = None
     actions: str | None = None
 

@@ -77,6 +77,8 @@ def _key(key: ForeignKey, schema: Schema, orphans: Mapping[str, str]) -> dict[st
         content["references"] = {"table": key.parent, "columns": list(key.parent_columns)}
     if key.max_children is not None:
         content["max_children"] = key.max_children
+    if key.max_children_per_unit is not None:
+        content["max_children_per_unit"] = key.max_children_per_unit
     flags = {"owner": key.owner, "optional": key.optional, "same_unit": key.same_unit}
     content |= {name: True for name, value in flags.items() if value}
     removed = None if key.on_unit_removed is None else str(key.on_unit_removed)

@@ -156,6 +156,7 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
         "columns",
         "references",
         "max_children",
+        "max_children_per_unit",
         "owner",
         "optional",
         "same_unit",
@@ -168,6 +169,9 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
     children = node.count("max_children", 1, MAX_COUNT, "declare the most rows one parent row may have, 1 or more")
     if node.has("max_children") and children is None:
         children = 1  # reported already: `validate` need not find it missing as well
+    per_unit = node.count(
+        "max_children_per_unit", 1, MAX_COUNT, "declare the most rows that refer to the rows of one unit, 1 or more"
+    )
     owner, optional, same_unit = (node.flag(name) for name in ("owner", "optional", "same_unit"))
     removed = _on_unit_removed(node)
     constraint = node.text("constraint", "write the constraint's name")
@@ -200,6 +204,7 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
     return ForeignKey(
         *(table.name, columns, parent, wanted, children, owner, optional, same_unit, constraint, actions),
         on_unit_removed=removed,
+        max_children_per_unit=per_unit,
     )
 
 

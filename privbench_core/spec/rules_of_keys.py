@@ -92,6 +92,10 @@ def _bound(table: Table, key: ForeignKey, schema: Schema) -> Iterator[str]:
     elif not parent.public and key.max_children is None and not key.same_unit:
         todo = f"declare the most {table.name} rows one {parent.name} row may have"
         yield f"{key.name}: max_children is missing; {todo}"
+    elif key.max_children_per_unit is not None and (key.owner or key.same_unit or parent.public):
+        yield f"{key.name}: max_children_per_unit on a key that reaches into no other unit; remove it"
+    elif key.max_children_per_unit is not None and parent.name == schema.unit:
+        yield f"{key.name}: max_children_per_unit, but each row of {parent.name} is a unit; declare max_children alone"
     elif (key.max_children or 1) > 1 and _is_unique(table, key):
         found = f"max_children is {key.max_children}, but the key is unique in {table.name}"
         yield f"{key.name}: {found}; write 1, or leave it out"

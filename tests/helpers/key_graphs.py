@@ -28,10 +28,15 @@ def key(
     optional: bool = False,
     same_unit: bool = False,
     removed: OnUnitRemoved | None = None,
+    per_unit: int | None = None,
 ) -> ForeignKey:
     """A foreign key to ``parent.id``; optional where it is said what becomes of it."""
     optional = optional or removed is not None
-    return ForeignKey(child, (column,), parent, ("id",), most, owner, optional, same_unit, on_unit_removed=removed)
+    return ForeignKey(
+        *(child, (column,), parent, ("id",), most, owner, optional, same_unit),
+        on_unit_removed=removed,
+        max_children_per_unit=per_unit,
+    )
 
 
 def table(name: str, *keys: ForeignKey) -> Table:

@@ -265,6 +265,25 @@ def test_a_unit_that_reaches_into_another_moves_what_depends_on_it_there() -> No
     assert moved_rows(schema, "c") > moved_rows(schema, "a") * 2
 
 
+def test_a_bound_for_whole_units_replaces_the_product() -> None:
+    """It counts for the removed unit, and for each other that changes in the parent."""
+
+    def linked(per_unit: int | None, *more: ForeignKey) -> Schema:
+        post = table("post", key("post", "user", "user", 20, owner=True), *more)
+        pair = key("link", "post", "post", 5, owner=True), key("link", "to", "post", 10, per_unit=per_unit)
+        return Schema("site", (table("user"), post, table("link", *pair)), "user")
+
+    assert stability(linked(None), "link") == 1 + 2 * 20 * 10
+    assert stability(linked(30), "link") == 1 + 2 * 30
+    assert stability(linked(1000), "link") == 1 + 2 * 20 * 10
+    assert moved_rows(linked(30), "link") == 20 * 5 + 2 * 30
+    editor = key("post", "editor", "user", 3, removed=CASCADE)
+    assert stability(linked(30, editor), "post") == 1 + 2 * 3
+    assert stability(linked(30, editor), "link") == 1 + 2 * 3 + 2 * (1 + 3) * 30
+    lets_go = linked(30, replace(editor, on_unit_removed=None))
+    assert stability(lets_go, "link") == 1 + 2 * 30
+
+
 def test_where_optional_keys_become_null_nothing_is_passed_on() -> None:
     schema = mixed(2, 1, 0).schema
     assert all(stability(schema, t.name) == 1 for t in schema.tables)

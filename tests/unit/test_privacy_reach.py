@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -156,25 +158,29 @@ def test_large_keys_find_their_parents_whether_or_not_another_is_null(last: int 
 def networks(draw: st.DrawFn) -> Database:
     """Random tables, each owned by an earlier one, with more private parents whose declared bounds the data keeps.
 
-    Some of these other keys cascade, some become NULL.
+    Some of these other keys cascade, some become NULL; of some it is declared how many rows refer to a whole unit.
     """
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     names = ["unit", "a", "b", "c", "d"]
     tables, rows = [UNIT], {"unit": {"id": list(range(int(rng.integers(2, 6))))}}
+    units = {"unit": rows["unit"]["id"]}
     for place, name in enumerate(names[1:], start=1):
         up = names[int(rng.integers(place))]
         keys = [key(name, "up", up, int(rng.integers(1, 4)), owner=True)]
         count = int(rng.integers(0, 14)) if rows[up]["id"] else 0
         columns: dict[str, list[int | None]] = {"id": list(range(count))}
         columns["up"] = [int(v) for v in rng.choice(rows[up]["id"], count)] if count else []
+        units[name] = [units[up][owner] for owner in columns["up"]]
         for number in range(int(rng.integers(0, 3))):
             other, most = names[int(rng.integers(place))], int(rng.integers(1, 4))
             removed = CASCADE if rng.random() < 0.5 else SET_NULL
-            keys.append(key(name, f"other{number}", other, most, removed=removed))
             slots = rng.permutation([v for v in rows[other]["id"] for _ in range(most)]).tolist()
-            columns[f"other{number}"] = [
-                int(slots.pop()) if slots and rng.random() < 0.7 else None for _ in range(count)
-            ]
+            refs = [int(slots.pop()) if slots and rng.random() < 0.7 else None for _ in range(count)]
+            columns[f"other{number}"] = refs
+            of_units = Counter(units[other][ref] for ref in refs if ref is not None)
+            per_unit = max(of_units.values(), default=1) if rng.random() < 0.7 else None
+            made = key(name, f"other{number}", other, most, removed=removed)
+            keys.append(replace(made, max_children_per_unit=per_unit))
         tables.append(table(name, *keys))
         rows[name] = columns
     arrow = {n: pa.table({c: integers(v) for c, v in cols.items()}) for n, cols in rows.items()}

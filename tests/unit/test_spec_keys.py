@@ -309,6 +309,50 @@ def test_where_staying_inside_of_a_unit_means_nothing(tmp_path: Path, tables: st
     assert problems(tmp_path, tables) == (problem,)
 
 
+LINKED = A + table("b", "a: integer", "{columns: a, references: a, max_children: 20}")
+LINKED += table(
+    "c",
+    "b: integer, d: integer",
+    "{columns: b, references: b, max_children: 5, owner: true},"
+    " {columns: d, references: b, max_children: 10, max_children_per_unit: 30}",
+)
+
+
+def test_a_bound_for_whole_units_is_read_and_written(tmp_path: Path) -> None:
+    spec = load(tmp_path, LINKED)
+    assert spec.schema.table("c").foreign_keys[1].max_children_per_unit == 30
+    assert stability(spec.schema, "c") == 1 + 2 * 30
+    (tmp_path / "again.yaml").write_text(dump_spec(spec), encoding="utf-8")
+    assert load_spec(tmp_path / "again.yaml").schema == spec.schema
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            "owner: true",
+            "owner: true, max_children_per_unit: 9",
+            "c.b: max_children_per_unit on a key that reaches",
+        ),
+        ("max_children: 10", "same_unit: true", "c.d: max_children_per_unit on a key that reaches into no other unit"),
+        (
+            "d, references: b",
+            "d, references: a",
+            "c.d: max_children_per_unit, but each row of a is a unit",
+        ),
+        (
+            "per_unit: 30",
+            "per_unit: 0",
+            "c.d: max_children_per_unit is 0; declare the most rows that",
+        ),
+    ],
+    ids=["owner", "same unit", "unit", "zero"],
+)
+def test_where_a_bound_for_whole_units_means_nothing(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    (found,) = problems(tmp_path, LINKED.replace(old, new))
+    assert found.startswith(problem)
+
+
 SEASON = A + (
     "  b: {primary_key: [a, season, no], columns: {a: integer, season: {type: integer, domain: {min: 1990, max: 2020}},"
     " no: integer}, foreign_keys: [{columns: a, references: a, max_children: 30}]}\n"
