@@ -25,7 +25,6 @@ from privbench_core.errors import InternalError
 from privbench_core.privacy.permutations import MOST_MEMBERS, PERMUTATION_SCALE, Groups, tuple_counts
 from privbench_core.privacy.relations import WEIGHT_SCALE, PrivateDatabase, Rows, reference_moves, stability
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.tables import Schema
 
 
 @dataclass(frozen=True)
@@ -153,17 +152,12 @@ def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
     """Encode the kept rows of a table as ``spec`` says.
 
     Raises:
-        InternalError: A column that is about other rows, or counts children along a key that is not their owner key; or
-            that another unit may set to NULL.
+        InternalError: A column that is about other rows, or counts children along a key that is not their owner key.
     """
     schema = database.schema
     for feature, _ in spec.features.values():
         if not isinstance(feature, Own) and not _of_its_rows(spec.table, feature):
             raise InternalError(f"{feature.key.name}: not what a view of {spec.table} can look along")
-        if isinstance(feature, Own | OfParent | CoMember):
-            _refuse_references(
-                schema, feature.key.parent if isinstance(feature, OfParent) else spec.table, feature.column
-            )
     owned = len(schema.ownership_path(spec.table)) > 0
     kept = database.kept(spec.table)
     rows: Index = slice(None) if kept.all() else np.flatnonzero(kept)
@@ -209,20 +203,6 @@ def _of_its_rows(table: str, feature: OfParent | ParentRow | OwnerFanout | OwnFa
     return feature.key.child == table and (feature.key.owner or not isinstance(feature, OwnerFanout))
 
 
-def _refuse_references(schema: Schema, table: str, column: str) -> None:
-    """Refuse the values of a column that become NULL with rows of other units, of which no bound is known.
-
-    A view that looks along their key is paid for (`reference_moves`): it reads references to rows that are not kept as
-    NULL, and the column itself has them all.
-    """
-    here = schema.table(table)
-    for key in here.foreign_keys:
-        if not (key.cascades or schema.table(key.parent).public) and column in here.emptied_columns(key):
-            raise InternalError(
-                f"{table}.{column}: becomes NULL with rows of other units; look along {key.name} instead"
-            )
-
-
 def _feature(database: PrivateDatabase, table: str, rows: Index, feature: Feature, discretizer: Discretizer) -> Codes:
     if isinstance(feature, Own | CoMember):  # which rows are whose co-members is for the tuples to say
         return _encoded(database.values(table, feature.column), discretizer)[rows]
@@ -257,7 +237,6 @@ def _encoded_numbers(numbers: NDArray[np.integer[Any]], discretizer: Discretizer
 
 def distinct_weights(database: PrivateDatabase, table: str, column: str) -> tuple[dict[str, int], CodedView]:
     """Total weight of every distinct text in a column, and the empty view that carries unit and stability."""
-    _refuse_references(database.schema, table, column)
     view = build_view(database, ViewSpec(table, {}))
     rows = np.flatnonzero(database.kept(table))
     kept = database.values(table, column).take(pa.array(rows))  # first: truncated rows must not name a value

@@ -20,16 +20,12 @@ from privbench_core.privacy.relations import (
     stability,
 )
 from privbench_core.privacy.views import (
-    CoMember,
     Feature,
-    OfParent,
-    Own,
     OwnerFanout,
     OwnFanout,
     ParentRow,
     ViewSpec,
     build_view,
-    distinct_weights,
 )
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema
@@ -375,25 +371,6 @@ def test_views_look_only_where_their_stability_was_worked_out() -> None:
     for name, feature in strays:
         with pytest.raises(InternalError, match=f"not what a view of {name} can look along"):
             build_view(database.private(), ViewSpec(name, {"x": (feature, Positions())}))  # type: ignore[dict-item]
-
-
-def test_columns_that_other_units_set_to_null_are_in_no_view() -> None:
-    """Also of the rows that are not kept, whose number nothing bounds."""
-    database = mixed(2, 1, 0)
-    schema, private = database.schema, database.private()
-    d_of_c = owner_of(schema, "d")
-    refused: list[tuple[str, Feature]] = [
-        ("b", Own("a_id")),
-        ("c", Own("b_id")),
-        ("d", OfParent(d_of_c, "b_id")),
-        ("c", CoMember(owner_of(schema, "c"), 1, "b_id")),
-    ]
-    for name, feature in refused:
-        with pytest.raises(InternalError, match=r"_id: becomes NULL with rows of other units; look along"):
-            build_view(private, ViewSpec(name, {"x": (feature, Positions())}))  # type: ignore[dict-item]
-    with pytest.raises(InternalError, match=r"b\.a_id: becomes NULL"):
-        distinct_weights(private, "b", "a_id")
-    assert distinct_weights(cascading(database).private(), "b", "a_id")[0]
 
 
 def test_the_order_of_rows_decides_nothing() -> None:

@@ -264,7 +264,7 @@ def test_no_view_sees_a_row_that_is_not_kept() -> None:
             Column("long", ColumnType.BOOLEAN),
         ),
         ("id",),
-        (key("post", "author", "unit", 1, owner=True), key("post", "answers", "post", 9)),
+        (key("post", "author", "unit", 1, owner=True), key("post", "answers", "post", 9, removed=SET_NULL)),
     )
     posts = {
         "id": integers(range(6)),
