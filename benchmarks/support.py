@@ -128,6 +128,13 @@ in part | Several parents, private and public | other keys off the ownership pat
 yes | Key beside the ownership path that stays inside of a unit | enforced, and costs nothing (`same_unit: true`)
     unit/test_sampling_units::test_references_are_drawn_inside_of_the_unit
     property/test_privacy_same_unit::test_a_unit_moves_its_own_rows_alone
+yes | Optional key beside the ownership path | becomes NULL with a removed row, and costs only what is measured along it
+    unit/test_spec_keys::test_optional_keys_let_go_unless_they_are_said_to_cascade
+    property/test_privacy_references::test_where_references_become_null_no_other_row_or_weight_moves
+    property/test_record_replay::test_references_that_become_null_have_to_be_paid_for
+yes | Key column with a meaning | modelled where a composite primary key's column has a domain
+    integration/test_meaningful_keys::test_a_key_column_with_a_domain_keeps_its_distribution_and_its_ties
+    integration/test_meaningful_keys::test_keys_are_unique_and_no_row_is_lost_for_it
 yes | Many to many through a junction table | no pair twice
     unit/test_sampling_table::test_a_junction_table_has_no_pair_twice_and_keeps_most_rows
 yes | Optional key | with its share of NULL

@@ -124,7 +124,7 @@ def admit_discovery(schema: Schema, table: str, column: str) -> None:
 
 
 def _attribute(schema: Schema, table: str, name: str) -> Column:
-    """Return a column that is not part of a key: the value of a deferred key may change while the row stays."""
+    """Return a modelled column: the value of a key that becomes NULL changes while its row stays."""
     found = next((column for column in schema.table(table).attributes if column.name == name), None)
     if found is None:
         raise InternalError(f"{table}.{name}: only columns that are not part of a key may be looked at")

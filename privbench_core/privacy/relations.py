@@ -35,7 +35,7 @@ def stability(schema: Schema, *tables: str) -> float:
     1 for the unit's own rows. A unit's rows may also refer to *another* private parent, whose removal cascades: each
     such row that the removed unit so takes away, or lets in, changes one other unit, whose weight is at most 1 before
     and at most 1 after (rows leave, the others weigh more, slots are freed): 2 in L1. See ``docs/privacy.md``, "Several
-    private parents". Deferred keys do not count, because they carry no row away; nor do keys with ``same_unit``.
+    private parents". Keys that become NULL carry no row away and do not count; nor do keys with ``same_unit``.
     """
     return 1.0 + 2.0 * _other_units(schema, *tables)
 
@@ -52,20 +52,32 @@ def moved_rows(schema: Schema, table: str) -> int:
     own = 1 if owner is None else moved_rows(schema, owner.parent) * (owner.max_children or 1)
     beside = (key for key in here.foreign_keys if key.same_unit and _carries(schema, key))
     exchanged = sum(_other_units(schema, key.parent) for key in beside) * schema.max_rows_per_unit(table)
-    return own + 2 * (_rows_by_other_parents(schema, here) + exchanged)
+    return own + 2 * (sum(_into_other_units(schema, here).values()) + exchanged)
 
 
 def reference_moves(schema: Schema, key: ForeignKey) -> float:
     """What one unit moves in a view that looks along ``key``, beyond the stability of the key's own table.
 
-    Removing a row sets deferred references to it to NULL: each changes the value, not the weight, of a row. Along a
-    deferred key with ``same_unit`` only units see a difference whose own rows of the parent change.
+    Where a key does not cascade, removing a row sets references to it to NULL: each changes the value, not the weight,
+    of a row. Along such a key with ``same_unit`` only units see a difference whose own rows of the parent change.
     """
-    if key.name not in schema.deferred_keys or schema.table(key.parent).public:
+    if key.cascades or schema.table(key.parent).public:
         return 0.0
     if key.same_unit:
         return 2.0 * _other_units(schema, key.parent)
-    return 2.0 * moved_rows(schema, key.parent) * (key.max_children or 1)
+    return 2.0 * referring_rows(schema, key)
+
+
+def referring_rows(schema: Schema, key: ForeignKey) -> int:
+    """Bound on the rows that refer along ``key`` to rows of its parent that are kept only with one unit, or without it.
+
+    So many rows of the parent there are at most, each with the declared number of children; and they belong to the
+    removed unit and to those others that change in the parent, each with the declared number of children of its rows.
+    """
+    by_row = moved_rows(schema, key.parent) * (key.max_children or 1)
+    if key.max_children_per_unit is None:
+        return by_row
+    return min(by_row, (1 + _other_units(schema, key.parent)) * key.max_children_per_unit)
 
 
 def deciding_tables(schema: Schema, *tables: str) -> tuple[str, ...]:
@@ -91,17 +103,22 @@ def _above(schema: Schema, table: str) -> tuple[str, ...]:
 
 def _carries(schema: Schema, key: ForeignKey) -> bool:
     """Whether a removed parent takes the rows that refer to it along ``key`` away with it."""
-    return not schema.table(key.parent).public and key.name not in schema.deferred_keys
+    return key.cascades and not schema.table(key.parent).public
+
+
+def keys_into_other_units(schema: Schema, *tables: str) -> dict[ForeignKey, int]:
+    """The keys along which a removed unit takes rows of others away, each with a bound on these rows.
+
+    Which rows of ``tables`` a unit keeps is a function of its own rows, in the tables that owner keys and keys with
+    ``same_unit`` lead to from there, and of whether the rows are kept that these refer to along other keys.
+    """
+    inside = dict.fromkeys(name for table in tables for name in _inside_unit(schema, table))
+    return {key: rows for name in inside for key, rows in _into_other_units(schema, schema.table(name)).items()}
 
 
 def _other_units(schema: Schema, *tables: str) -> int:
-    """Bound on the units besides the removed one whose kept rows of ``tables``, or the weights of these, change.
-
-    Which of its rows a unit keeps is a function of its own rows, in the tables that owner keys and keys with
-    ``same_unit`` lead to from here, and of whether the rows are kept that these refer to along other keys.
-    """
-    inside = dict.fromkeys(name for table in tables for name in _inside_unit(schema, table))
-    return sum(_rows_by_other_parents(schema, schema.table(name)) for name in inside)
+    """Bound on the units besides the removed one whose kept rows of ``tables``, or the weights of these, change."""
+    return sum(keys_into_other_units(schema, *tables).values())
 
 
 def _inside_unit(schema: Schema, table: str) -> tuple[str, ...]:
@@ -113,10 +130,10 @@ def _inside_unit(schema: Schema, table: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _rows_by_other_parents(schema: Schema, table: Table) -> int:
-    """Bound on the rows of ``table`` that one unit takes away or lets in through keys into other units."""
+def _into_other_units(schema: Schema, table: Table) -> dict[ForeignKey, int]:
+    """The table's own keys into other units, and a bound on the rows that one unit takes away or lets in along each."""
     others = (key for key in table.foreign_keys if not key.owner and not key.same_unit and _carries(schema, key))
-    return sum(moved_rows(schema, key.parent) * (key.max_children or 1) for key in others)
+    return {key: referring_rows(schema, key) for key in others}
 
 
 class PrivateDatabase:
@@ -161,7 +178,7 @@ class PrivateDatabase:
     def kept_parent_rows(self, key: ForeignKey) -> Rows:
         """`parent_rows`, with -1 also where the parent is not kept: what views look along.
 
-        And where a key with ``same_unit`` leaves the unit: no view sees such a reference, a deferred one included.
+        And where a key with ``same_unit`` leaves the unit: no view sees such a reference, whether or not it cascades.
         """
         parents = self.parent_rows(key)
         if self.schema.table(key.parent).public:
@@ -174,10 +191,11 @@ class PrivateDatabase:
     def kept(self, table: str) -> NDArray[np.bool_]:
         """Which rows survive truncation along the ownership path; shape (rows,).
 
-        A row that depends on one that does not survive, along any key but a deferred one, does not survive either:
-        else a unit's surplus rows could still carry rows of other units away. Nor does a row that refers to one of
-        another unit along a key with ``same_unit``: removing that unit takes it away, so it must not count before, nor
-        take a slot from another row. Both are settled before the children of an owner are ranked.
+        A row that depends on one that does not survive, along a key that cascades, does not survive either: else a
+        unit's surplus rows could still carry rows of other units away. Nor does a row that refers to one of another
+        unit along such a key with ``same_unit``: removing that unit takes it away, so it must not count before, nor
+        take a slot from another row. Both are settled before the children of an owner are ranked. Keys that become NULL
+        have no say: a row must not come, go, or change its weight with what it refers to along one of them.
         """
         if table not in self._kept:
             here = self.schema.table(table)

@@ -2,8 +2,8 @@
 
 A view is described in public words (`ViewSpec`): which table, and for each of its columns where the value comes from
 and by which released `Discretizer` it becomes a code. Each of these sources is a function of rows that come and go with
-the row, so a view has the stability of its table; only what a deferred key refers to can change while the row stays,
-and a view that looks along one moves more (`relations.reference_moves`).
+the row, so a view has the stability of its table; only what a key that becomes NULL refers to can change while the row
+stays, and a view that looks along one moves more (`relations.reference_moves`).
 """
 
 from __future__ import annotations

@@ -254,8 +254,8 @@ def _kept(table: Table, rules: list[RowRule], columns: Columns, places: dict[str
                 f"{table.name}: no synthetic row meets the check {rule.check.name}; declare domains that agree with it"
                 " (for text a pattern), or leave the check out of the spec"
             )
-    referring = {name for key in table.foreign_keys for name in key.columns}
-    by_design = not referring.issuperset(table.primary_key)  # it has a fresh column, a number within the others
+    numbered = table.key_columns - table.referring_columns
+    by_design = not numbered.isdisjoint(table.primary_key)  # it has a fresh column, a number within the others
     for unique in table.unique if by_design else (table.primary_key, *table.unique):
         standing = np.flatnonzero(keep)  # a row that is dropped already must not cost another one its place
         again = np.zeros(n, dtype=bool)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from privbench_core.privacy.relations import WEIGHT_SCALE, PrivateDatabase, stability
 from privbench_core.privacy.views import OwnFanout, ViewSpec, build_view
 from privbench_core.schema.columns import Column, ColumnType
-from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import SECRET, Database, forum
 
@@ -165,7 +165,7 @@ def shift(database: Database, smaller: Database, name: str) -> float:
 def test_stability_covers_several_private_parents() -> None:
     worst = 0.0
     for seed in range(25):
-        database = forum(seed, units=12, most_votes=4)
+        database = forum(seed, units=12, most_votes=4, removed=OnUnitRemoved.CASCADE)
         for unit in database.units()[:4]:
             smaller = database.without(unit)
             for name in ("user", "post", "vote"):
@@ -182,7 +182,7 @@ def test_stability_covers_the_number_of_children_of_others() -> None:
     assert votes is not None
     codes = _Sizes()
     for seed in range(15):
-        database = forum(seed, units=12, most_votes=4)
+        database = forum(seed, units=12, most_votes=4, removed=OnUnitRemoved.CASCADE)
         spec = ViewSpec("post", {"n": (OwnFanout(votes), codes)})  # type: ignore[dict-item]
         for unit in database.units()[:3]:
             one, other = (build_view(d.private(), spec) for d in (database, database.without(unit)))
