@@ -19,6 +19,7 @@ from privbench_core.privacy.ledger import Ledger
 from privbench_core.privacy.ledger_postgres import PostgresStore
 from privbench_core.privacy.ledger_sqlite import SqliteStore
 from privbench_core.schema.refresh import EqualRefreshes, RefreshPolicy
+from privbench_core.source.postgres_server import temporary_postgres
 
 PROCESSES = 8
 EACH = 200
@@ -43,23 +44,19 @@ _SETTINGS = (_Setting(1), _Setting(PROCESSES), _Setting(PROCESSES, _POLICY), _Se
 
 def run(*, seeds: int, progress: Callable[[str], None]) -> str:
     """The table: each place, with one process and with all of them, with a refresh policy, and when it is long."""
-    from pgserver.postgres_server import get_server  # an extra
-
     rows: list[dict[str, str | float]] = []
     for seed in range(seeds):
-        with tempfile.TemporaryDirectory() as folder:
-            Path(folder).chmod(0o755)  # the server runs as a user of its own
-            with get_server(Path(folder) / "pg", cleanup_mode="stop") as server:
-                places = {"SQLite": Path(folder) / "ledger.sqlite", "PostgreSQL": str(server.get_uri())}
-                for (kind, place), setting in product(places.items(), _SETTINGS):
-                    about = {
-                        "ledger": kind,
-                        "processes": setting.processes,
-                        "refresh policy": "yes" if setting.policy else "no",
-                        "entries before": setting.before,
-                    }
-                    progress(f"{', '.join(f'{name}: {value}' for name, value in about.items())}, run {seed + 1}")
-                    rows.append({**about, **_measured(place, setting)})
+        with tempfile.TemporaryDirectory() as folder, temporary_postgres() as server:
+            places = {"SQLite": Path(folder) / "ledger.sqlite", "PostgreSQL": server.url}
+            for (kind, place), setting in product(places.items(), _SETTINGS):
+                about = {
+                    "ledger": kind,
+                    "processes": setting.processes,
+                    "refresh policy": "yes" if setting.policy else "no",
+                    "entries before": setting.before,
+                }
+                progress(f"{', '.join(f'{name}: {value}' for name, value in about.items())}, run {seed + 1}")
+                rows.append({**about, **_measured(place, setting)})
     return f"{machine(seeds)}\n\n{markdown(medians(rows, _KEYS))}"
 
 

@@ -15,6 +15,7 @@ from hypothesis import settings
 from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.source.postgres_server import temporary_postgres
 from tests.helpers.ledgers import Place, new_place
 
 # The machine is shared: how long one example takes says nothing about the code.
@@ -149,11 +150,10 @@ def town_spec(town: Town, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     """URL of a PostgreSQL database of the session; tests make schemas of their own in it."""
-    pgserver = pytest.importorskip("pgserver", reason="there is no wheel of PostgreSQL for this Python")
-    with pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop") as running:
-        yield running.get_uri()
+    with temporary_postgres({"fsync": "off"}) as server:  # no test cuts the power
+        yield server.url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
