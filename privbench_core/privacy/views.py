@@ -1,9 +1,9 @@
 """Coded views of private rows: the only form in which a synthesizer's queries meet them.
 
 A view is described in public words (`ViewSpec`): which table, and for each of its columns where the value comes from
-and by which released `Discretizer` it becomes a code. Each of these sources is a function of rows that come and go with the
-row, so a view has the stability of its table; only what a deferred key refers to can change while the row stays, and a
-view that looks along one moves more (`relations.reference_moves`).
+and by which released `Discretizer` it becomes a code. Each of these sources is a function of rows that come and go with
+the row, so a view has the stability of its table; only what a deferred key refers to can change while the row stays,
+and a view that looks along one moves more (`relations.reference_moves`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class CoMember:
     """A column of another child of the row's owner, the ``member``-th of an ordered tuple; the row is member 0.
 
     A view with such a column is one of a *permutation relation* (PrivPetal, section 3.1; `permutations`): a marginal
-    looks at tuples of as many distinct children as it names, where all columns that are not a co-member's are of member 0.
+    looks at tuples of as many distinct children as it names, where columns of no co-member are of member 0.
     """
 
     key: ForeignKey
