@@ -19,7 +19,7 @@ demo: $(VENV)/.runtime ## Run the whole pipeline on the example database and say
 
 .PHONY: test
 test: lint ## Lint, types, layers, then all tests with coverage.
-	@$(BIN)/python -m pytest --cov --cov-report=term
+	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --cov --cov-report=term --durations=20
 
 .PHONY: slow
 slow: $(VENV)/.dev ## Run the slow tests: bigger audits, two hundred kills.
