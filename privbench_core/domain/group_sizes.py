@@ -16,6 +16,7 @@ from privbench_core.domain.merging import SIGNIFICANT
 
 _SINGLES = 16
 _GROWTH = 1.2
+_COUNTED = 4096  # numbers of a cell that are added up, at most
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,20 @@ class GroupSizeCodec:
         first, end = self.starts[cells], np.append(self.starts[1:], self.bound + 1)[cells]
         drawn = first * end / (end - rng.random(len(cells)) * (end - first) + (end == 0))
         return pa.array(np.where(first == 0, 0, np.clip(drawn.astype(np.int64), first, end - 1)))
+
+    def means(self, most: float = np.inf) -> NDArray[np.float64]:
+        """Expected number in each cell as `decode` draws them, numbers above ``most`` counted as ``most``; shape (size,).
+
+        >>> GroupSizeCodec(20).means()[[0, 3, 17]].round(2).tolist()
+        [0.0, 3.0, 18.0]
+        """
+        first, end = self.starts, np.append(self.starts[1:], self.bound + 1)
+        means = np.minimum(first, most).astype(float)
+        for cell in np.flatnonzero(end - first > 1):
+            numbers = np.unique(np.linspace(first[cell], end[cell] - 1, _COUNTED).astype(np.int64))
+            shares = 1 / numbers - 1 / np.append(numbers[1:], end[cell])
+            means[cell] = np.minimum(numbers, most) @ shares / shares.sum()
+        return means
 
     def labels(self) -> list[str]:
         """One number, or the first and the last of a cell."""
@@ -120,7 +135,7 @@ class GroupSizeCodec:
         first = int(told[-1]) + 1
         held = noisy.copy()
         mass = (1 / np.maximum(self.starts, 0.5) - 1 / np.append(self.starts[1:], self.bound + 1))[first:]
-        held[first:] = max(0.0, above[first] - spread[first]) * mass / mass.sum()
+        held[first:] = max(0.0, above[first]) * mass / mass.sum()
         return held
 
     @classmethod

@@ -1,10 +1,12 @@
 """Fanout along an ownership key: how many children a parent has, and how children's attributes follow the parent's.
 
 PrivBench's Algorithm 6 releases one noisy count per key value, which is mostly noise and forgets which parent it
-belongs to. Here two small sets of joints are released instead, both with the stability of one unit:
+belongs to. Here two small sets of joints are released instead, over rows of both tables:
 
 - (number of children, attribute of the parent), over parents;
-- (attribute of the parent or group size, attribute of the child), over children weighted by 1/(group size).
+- (attribute of the parent or group size, attribute of the child), over children.
+
+Numbers of children are fitted to the released number of rows of the child's table.
 
 Children are then drawn given their parent's row, so a join on the synthetic database shows parents and children
 correlating, and every child has a parent, of which no one has more than τ children.
@@ -19,14 +21,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.domain.binning import merge_cells
 from privbench_core.domain.coder import Coder, ordered_codes
 from privbench_core.domain.group_sizes import GroupSizeCodec
 from privbench_core.domain.simplex import onto_simplex
 from privbench_core.linking.presence import present_or_not
+from privbench_core.linking.unit_rows import RowCount
+from privbench_core.models.estimate import combine
 from privbench_core.models.nodes import REGION, Node, Sum
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.pairwise import PairwiseFit, highest_noise
+from privbench_core.models.size_counts import SizeCounts, Sum, estimate_sizes
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.door import Door
@@ -39,7 +43,6 @@ CHILDREN = "#children"
 SIBLINGS = "#siblings"
 _PARENT = "parent."
 _OWNER = "#owner"
-_MAX_SIZE_CODES = 40
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ class Fanout:
         counts: Probabilities of the number of children, shape (codes of ``sizes``,).
         count_ties: Parent's column -> joint (parent's column, number of children).
         ties: (context column, child's column) -> joint; context columns are "parent.<column>" and `SIBLINGS`.
+        owned: Number of children that have an owner.
         ownerless: Number of children whose owner key is NULL; each is a unit of its own.
     """
 
@@ -77,6 +81,7 @@ class Fanout:
     counts: Array
     count_ties: Mapping[str, Array]
     ties: Mapping[tuple[str, str], Array]
+    owned: float
     ownerless: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,6 +91,7 @@ class Fanout:
             "counts": self.counts,
             "count_ties": [[name, joint] for name, joint in self.count_ties.items()],
             "ties": [[context, column, joint] for (context, column), joint in self.ties.items()],
+            "owned": self.owned,
             "ownerless": self.ownerless,
         }
 
@@ -93,9 +99,8 @@ class Fanout:
     def from_dict(cls, stored: Mapping[str, Any]) -> Fanout:
         """The inverse of `to_dict`."""
         ties = {(context, column): joint for context, column, joint in stored["ties"]}
-        return cls(
-            Coder.from_dict(stored["sizes"]), stored["counts"], dict(stored["count_ties"]), ties, stored["ownerless"]
-        )
+        sizes = Coder.from_dict(stored["sizes"])
+        return cls(sizes, stored["counts"], dict(stored["count_ties"]), ties, stored["owned"], stored["ownerless"])
 
 
 def parent_column(name: str) -> str:
@@ -103,94 +108,114 @@ def parent_column(name: str) -> str:
     return f"{_PARENT}{name}"
 
 
+@dataclass(frozen=True)
+class End:
+    """What has been released about a table at one end of a key.
+
+    Attributes:
+        coders: Of its attributes.
+        one_way: Counts of their codes.
+        size: Of the table.
+    """
+
+    coders: Mapping[str, Coder]
+    one_way: OneWay
+    size: RowCount
+
+
 def fit_fanout(
-    door: Door,
-    key: ForeignKey,
-    parent: tuple[Mapping[str, Coder], OneWay],
-    child: tuple[Mapping[str, Coder], OneWay],
-    model: Node,
-    price: Price,
-    fit: FanoutFit,
+    door: Door, key: ForeignKey, parent: End, child: End, model: Node, price: Price, fit: FanoutFit
 ) -> Fanout:
     """Measure the link along an ownership key, for at most ``price``.
 
     Args:
         door: Open for the step.
         key: The ownership key.
-        parent: Coders and released one-way counts of the parent's attributes.
-        child: The same of the child's.
+        parent: The owners.
+        child: Their children.
         model: The child's model: the parts of a root sum node are tied to the context too.
         price: Of everything here.
         fit: How to spend it.
     """
-    sizes = fit_sizes(door, key, parent, price.share(fit.count_share), fit)
-    ties = _ties(door, key, parent[0], child, sizes.sizes, model, price.share(1 - fit.count_share), fit)
+    sizes = fit_sizes(door, key, parent, child.size, price.share(fit.count_share), fit)
+    ties = _ties(door, key, parent.coders, child, sizes.sizes, model, price.share(1 - fit.count_share), fit)
     return replace(sizes, ties=ties)
 
 
-def fit_sizes(
-    door: Door, key: ForeignKey, parent: tuple[Mapping[str, Coder], OneWay], price: Price, fit: FanoutFit
-) -> Fanout:
-    """Measure how many children parents have, and nothing else of the link, for at most ``price``."""
+def fit_sizes(door: Door, key: ForeignKey, parent: End, children: RowCount, price: Price, fit: FanoutFit) -> Fanout:
+    """Measure how many children parents have, and nothing else of the link, for at most ``price``.
+
+    Args:
+        door: Open for the step.
+        key: The ownership key.
+        parent: The owners.
+        children: The released size of the owned table, which numbers of children are fitted to.
+        price: Of everything here.
+        fit: How to spend it.
+    """
     ownerless = 0.0
     if key.optional:
         view = door.view(ViewSpec(key.child, {_OWNER: (ParentRow(key), present_or_not(_OWNER))}), "owners")
         found = view.measure("owned or not", [Marginal((_OWNER,))], price.share(fit.owner_share))
         ownerless = max(0.0, float(found.values[0][1]))
         price = price.share(1 - fit.owner_share)
-    sizes, counts, count_ties = _counts(door, key, parent, price, fit)
-    return Fanout(sizes, counts, count_ties, {}, ownerless)
+    owned = replace(children, rows=max(0.0, children.rows - ownerless))
+    counts, count_ties = _counts(door, key, parent, owned, ownerless, price, fit)
+    whole = parent.size.rows / max(1.0, parent.one_way.total)  # of units with many rows all of them, not T
+    sizes = Coder(counts.codec, counts.binning)
+    return Fanout(sizes, counts.counts / max(counts.groups, 1e-300), count_ties, {}, counts.rows() * whole, ownerless)
 
 
 def _counts(
-    door: Door, key: ForeignKey, parent: tuple[Mapping[str, Coder], OneWay], price: Price, fit: FanoutFit
-) -> tuple[Coder, Array, dict[str, Array]]:
+    door: Door, key: ForeignKey, parent: End, children: RowCount, ownerless: float, price: Price, fit: FanoutFit
+) -> tuple[SizeCounts, dict[str, Array]]:
     """The number of children of each parent, and which of the parent's attributes it depends on."""
-    coders, one_way = parent
-    codec = GroupSizeCodec(key.max_children or 1)
-    cells = door.view(ViewSpec(key.parent, {CHILDREN: (Children(key), Coder(codec))}), "fanout")
-    share = fit.margin_share if coders else 1.0
+    codec, full = GroupSizeCodec(key.max_children or 1), parent.size.rows_per_unit
+    cells = door.view(ViewSpec(key.parent, {CHILDREN: (Children(key), Coder(codec))}, full), "fanout")
+    share = fit.margin_share if parent.coders else 1.0
     measured = cells.measure("children", [Marginal((CHILDREN,))], price.share(share))
-    sigma = measured.sigma
+    noisy, sigma = measured.values[0], measured.sigma
+    if parent.size.units is None and children.units is not None:  # a parent is a unit, and its children are the unit's
+        known = children.units - ownerless * (np.arange(codec.size) == 1)
+        both, deviations = combine(noisy, sigma, known, children.noise)
+        noisy, sigma = np.append(noisy[0], both[1:]), float(deviations[0])
     bar = highest_noise(price.measure, 1.0, 2 * codec.size)  # looked for in each cell, and in all above it
-    noisy_cells = codec.held(measured.values[0], sigma, bar)
-    binning = codec.decaying(merge_cells(noisy_cells, codec, sigma, _MAX_SIZE_CODES), noisy_cells, sigma)
-    sizes = Coder(codec, binning)
-    noisy = binning.sums(noisy_cells)
-    if not coders:
-        total = max(1.0, float(noisy.sum()))
-        return sizes, onto_simplex(noisy, total) / total, {}
-    clean = one_way.clean()
-    counts = onto_simplex(noisy, one_way.total)
-    features: dict[str, tuple[Feature, Coder]] = {name: (Own(name), coder) for name, coder in coders.items()}
-    view = door.view(ViewSpec(key.parent, {**features, CHILDREN: (Children(key), sizes)}), "fanout by parent")
-    pairs, ordered = [(name, CHILDREN) for name in coders], ordered_codes({**coders, CHILDREN: sizes})
-    joints = fit.pairs.fit_pairs(view, {**clean, CHILDREN: counts}, pairs, price.share(1 - share), ordered)
-    return sizes, counts / counts.sum(), {name: joint for (name, _), joint in joints.items()}
+    groups = Sum(parent.one_way.total, parent.one_way.total_sigma if parent.one_way.counts else parent.size.sigma)
+    counted = parent.one_way.total / max(1.0, parent.size.rows)  # of units with many rows T, not all of them
+    rows = Sum(children.rows * counted, children.sigma * counted)
+    counts = estimate_sizes(codec, noisy, sigma, bar, groups, rows)
+    if not parent.coders or counts.groups <= 0:
+        return counts, {}
+    sizes = Coder(codec, counts.binning)
+    features: dict[str, tuple[Feature, Coder]] = {name: (Own(name), coder) for name, coder in parent.coders.items()}
+    view = door.view(ViewSpec(key.parent, {**features, CHILDREN: (Children(key), sizes)}, full), "fanout by parent")
+    pairs, ordered = [(name, CHILDREN) for name in parent.coders], ordered_codes({**parent.coders, CHILDREN: sizes})
+    clean = {**parent.one_way.clean(), CHILDREN: counts.counts * (parent.one_way.total / counts.groups)}
+    joints = fit.pairs.fit_pairs(view, clean, pairs, price.share(1 - share), ordered)
+    return counts, {name: joint for (name, _), joint in joints.items()}
 
 
 def _ties(
     door: Door,
     key: ForeignKey,
     parent: Mapping[str, Coder],
-    child: tuple[Mapping[str, Coder], OneWay],
+    child: End,
     sizes: Coder,
     model: Node,
     price: Price,
     fit: FanoutFit,
 ) -> dict[tuple[str, str], Array]:
-    """Joints of context columns and child's columns, over children of weight 1/(group size)."""
-    coders, one_way = child
+    """Joints of context columns and child's columns, over children."""
     context: dict[str, tuple[Feature, Coder]] = {SIBLINGS: (Siblings(key), sizes)}
     context |= {parent_column(name): (OfParent(key, name), coder) for name, coder in parent.items()}
-    own: dict[str, tuple[Feature, Coder]] = {name: (Own(name), coder) for name, coder in coders.items()}
+    own: dict[str, tuple[Feature, Coder]] = {name: (Own(name), coder) for name, coder in child.coders.items()}
     if not own:
         return {}
-    view = door.view(ViewSpec(key.child, {**context, **own}), "ties")
+    view = door.view(ViewSpec(key.child, {**context, **own}, child.size.rows_per_unit), "ties")
     margins = view.measure("context", [Marginal((name,)) for name in context], price.share(fit.margin_share))
-    total = one_way.total
+    total = child.one_way.total
     clean = {name: onto_simplex(counts, total) for name, counts in zip(context, margins.values, strict=True)}
-    clean |= one_way.clean()
+    clean |= child.one_way.clean()
     price = price.share(1 - fit.margin_share)
     regions: dict[tuple[str, str], Array] = {}
     if isinstance(model, Sum):

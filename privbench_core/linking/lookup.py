@@ -20,10 +20,10 @@ from privbench_core.domain.coder import Coder, ordered_codes
 from privbench_core.domain.intervals import interval_codec
 from privbench_core.domain.simplex import onto_simplex
 from privbench_core.linking.choice import Choice, Level, pick_parents
+from privbench_core.linking.fanout import End
 from privbench_core.linking.presence import present_or_not
 from privbench_core.models.conditional import Tie, draw_column
 from privbench_core.models.estimate import mutual_information
-from privbench_core.models.one_way import OneWay
 from privbench_core.models.pairwise import PairwiseFit
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Price
@@ -136,7 +136,7 @@ def _none_from(coder: Coder) -> int:
 def fit_lookup(
     door: Door,
     key: ForeignKey,
-    child: tuple[Mapping[str, Coder], OneWay],
+    child: End,
     parent: Mapping[str, Coder] | int,
     price: Price,
     fit: PairwiseFit,
@@ -146,12 +146,12 @@ def fit_lookup(
     Args:
         door: Open for the step.
         key: Not on the ownership path.
-        child: Coders and released one-way counts of the child's attributes.
+        child: The table that has the key.
         parent: Coders of a private parent's attributes, or the number of rows of a public parent.
         price: Of everything here.
         fit: How joints are chosen and measured.
     """
-    coders, one_way = child
+    coders, one_way = child.coders, child.one_way
     features: dict[str, tuple[Feature, Coder]] = {}
     if isinstance(parent, int):
         column = Column(_POSITION, ColumnType.INTEGER)
@@ -165,7 +165,7 @@ def fit_lookup(
     if not features:
         return Lookup({}, {}, {}, by_position=False)
     own: dict[str, tuple[Feature, Coder]] = {name: (Own(name), coder) for name, coder in coders.items()}
-    view = door.view(ViewSpec(key.child, {**features, **own}), "lookup")
+    view = door.view(ViewSpec(key.child, {**features, **own}, child.size.rows_per_unit), "lookup")
     share = _MARGIN_SHARE if own else 1.0
     noisy = view.measure("targets", [Marginal((name,)) for name in features], price.share(share))
     total = one_way.total

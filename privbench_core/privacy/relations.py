@@ -2,9 +2,10 @@
 
 Along the ownership path at most τ children per owner are kept, chosen by a keyed hash of the child's own primary key:
 an order that no other row can change, so removing a unit never changes which rows of another unit are kept, unless
-they depend on both. A kept row of an owned table weighs 1 / (product of the group sizes along its path), rounded down
-to a multiple of 1/`WEIGHT_UNIT`, so that all rows of one unit together weigh at most 1 (PrivPetal, section 4:
-normalised marginals; here for chains too).
+they depend on both. A kept row of an owned table weighs min(1/T, 1/s), where s is the number of kept rows of its unit in
+the table and T a *released* number, rounded down to a multiple of 1/`WEIGHT_UNIT`: all rows of one unit together weigh
+at most 1. For T = 1 these are PrivPetal's normalised marginals (section 4), here for chains too; T times the answer
+counts rows, those of a unit with more than T of them as T.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema, Table
 
 WEIGHT_UNIT = 1 << 20
-_LARGEST_DIVISOR = 1 << 40  # above all weight units: a larger product of group sizes makes the same weight, 0
 Rows = NDArray[np.signedinteger[Any]]
 _BLOCK = 1 << 20  # rows looked up at a time
 _MOST_32 = 1 << 31
@@ -136,6 +136,7 @@ class PrivateDatabase:
         self._parents: dict[str, Rows] = {}
         self._units: dict[str, Rows] = {}
         self._sizes: dict[str, NDArray[np.int64]] = {}
+        self._unit_rows: dict[str, NDArray[np.int32]] = {}
 
     def rows(self, table: str) -> int:
         """Exact number of rows: private."""
@@ -200,27 +201,34 @@ class PrivateDatabase:
             self._sizes[key.name] = _numbers_of(self.parent_rows(key), self.kept(key.child), self.rows(key.parent))
         return self._sizes[key.name]
 
-    def weights(self, table: str) -> NDArray[np.int32]:
-        """Weight of each row in multiples of 1/`WEIGHT_UNIT`, 0 for dropped rows; shape (rows,)."""
-        shares, owner = self._shares(table)
-        weights = (WEIGHT_UNIT // shares).astype(np.int32)[owner]
+    def unit_rows(self, table: str) -> NDArray[np.int32]:
+        """Number of kept rows of ``table`` that each row's unit has; shape (rows,)."""
+        if table not in self._unit_rows:
+            counted = self._of_units(table, self.kept(table).astype(np.int64))
+            self._unit_rows[table] = counted.astype(np.int32)
+        return self._unit_rows[table]
+
+    def weights(self, table: str, rows_per_unit: int = 1) -> NDArray[np.int32]:
+        """Weight of each row in multiples of 1/`WEIGHT_UNIT`, 0 for dropped rows; shape (rows,).
+
+        Args:
+            table: Private table.
+            rows_per_unit: T: rows of a unit with up to so many of them weigh 1/T each.
+        """
+        weights = (WEIGHT_UNIT // np.maximum(self.unit_rows(table), rows_per_unit)).astype(np.int32)
         weights[~self.kept(table)] = 0
         return weights
 
-    def divisors(self, table: str) -> NDArray[np.int64]:
-        """Product of the sizes of the groups that each kept row lies in, 1 for one without an owner; shape (rows,)."""
-        shares, owner = self._shares(table)
-        return shares[owner]
-
-    def _shares(self, table: str) -> tuple[NDArray[np.int64], Rows]:
-        """`divisors` by owner, and which of them is each row's; rows of one group have the same."""
+    def _of_units(self, table: str, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The sum of the ``numbers`` of all rows of each row's unit; shape (rows,)."""
         key = self.schema.table(table).owner_key
         if key is None:
-            return np.ones(1, dtype=np.int64), np.zeros(self.rows(table), dtype=np.int32)
-        sizes, above = np.maximum(self.group_sizes(key), 1), self.divisors(key.parent)
-        # Never past 64 bits, where it would wrap around to weights that are negative, or too large for a unit.
-        product = np.where(sizes > _LARGEST_DIVISOR // above, _LARGEST_DIVISOR + 1, sizes * above)
-        return np.append(product, 1), self.parent_rows(key)  # -1, no owner, takes the last entry
+            return numbers
+        parents = self.parent_rows(key)
+        sums = np.zeros(self.rows(key.parent), dtype=np.int64)
+        owned = parents >= 0
+        np.add.at(sums, parents[owned], numbers[owned])
+        return np.where(owned, np.append(self._of_units(key.parent, sums), 0)[parents], numbers)
 
     def _in_unit(self, key: ForeignKey) -> NDArray[np.bool_]:
         """Which rows refer along ``key`` to a row of their own unit, or to none; shape (children,)."""

@@ -136,8 +136,7 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
     def run(context: StepContext) -> Artifact:
         own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
         model = node_from_dict(context.inputs["model", key.child].data["model"])
-        ends = (above.coders, above.one_way), (own.coders, own.one_way)
-        fanout = fit_fanout(context.opened(), key, *ends, model, price, FanoutFit())
+        fanout = fit_fanout(context.opened(), key, above.end, own.end, model, price, FanoutFit())
         summary = {"ties to the number of children": len(fanout.count_ties), "ties": len(fanout.ties)}
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 

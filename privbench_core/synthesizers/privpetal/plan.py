@@ -123,8 +123,8 @@ def sizes_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
     """The step that measures how many children owners have, given their attributes."""
 
     def run(context: StepContext) -> Artifact:
-        above = Profile.from_dict(context.inputs["profile", key.parent].data["profile"])
-        fanout = fit_sizes(context.opened(), key, (above.coders, above.one_way), price, FanoutFit())
+        own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
+        fanout = fit_sizes(context.opened(), key, above.end, own.size, price, FanoutFit())
         summary = {"ties to the number of children": len(fanout.count_ties)}
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 

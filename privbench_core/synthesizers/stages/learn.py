@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from privbench_core.domain.coder import ordered_codes
+from privbench_core.linking.unit_rows import measure_row_count
 from privbench_core.models.nodes import Node, count_nodes, node_to_dict
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.pairwise import leaf_of
@@ -67,7 +68,8 @@ def learn_steps(
 
     def learn(context: StepContext) -> Artifact:
         door = context.opened()
-        cells, node = learn_table(door, table, price, first, lambda ordered: networks(context, ordered))
+        bound = schema.max_rows_per_unit(table.name)
+        cells, node = learn_table(door, table, bound, price, first, lambda ordered: networks(context, ordered))
         profile = cells.profile()
         model = {"model": node_to_dict(node), "nodes": count_nodes(node)}
         return Artifact({"profile": profile.to_dict(), **model, "summary": summary_of(table, profile, cells)})
@@ -86,9 +88,9 @@ def learn_steps(
 
 
 def learn_table(
-    door: Door, table: Table, price: Price, first: float, network: Callable[[Mapping[str, int]], Network]
+    door: Door, table: Table, bound: int, price: Price, first: float, network: Callable[[Mapping[str, int]], Network]
 ) -> tuple[Cells, Node]:
-    """All that is measured of a table's attributes, and their model.
+    """All that is measured of a table's attributes, and their model; a unit has at most ``bound`` rows.
 
     Under pure privacy two looks at a marginal are worth less than one for the price of both (Laplace noise does not
     average as prices add up), so the number of rows comes first: it tells whether to look for anything else. Gaussian
@@ -96,13 +98,17 @@ def learn_table(
     """
     codecs, rest = learned_codecs(door, table, price)
     sizes = [codec.size for codec in codecs.values() if codec.size > 1]
+    size, rest = measure_row_count(door, table.name, bound, sizes, rest)
     share = first if len(sizes) > 1 else 1.0
     if share < 1 and price.measure is Measure.PURE:
-        view = door.view(ViewSpec(table.name, {}), "size")
-        rows = float(view.measure("rows", [Marginal(())], rest.share(_ROWS_SHARE)).values[0])
-        rest = rest.share(1 - _ROWS_SHARE)
+        view = door.view(ViewSpec(table.name, {}, 1 if size is None else size.rows_per_unit), "size")
+        if size is None:
+            rows = float(view.measure("rows", [Marginal(())], rest.share(_ROWS_SHARE)).values[0])
+            rest = rest.share(1 - _ROWS_SHARE)
+        else:
+            rows = size.rows
         share = share if network({}).promising(view, sizes, rows, rest, share) else 1.0
-    cells = first_look(door, table, codecs, rest.share(share))
+    cells = first_look(door, table, codecs, size, rest.share(share))
     if share == 1:
         return cells, leaf_of(cells.profile().one_way)
     found = _modelled(door, table, cells.profile(), rest, share, network)
@@ -122,7 +128,7 @@ def _modelled(
 ) -> Node | Price:
     """A model for what a first look has left of the price, or what is left then."""
     features = {name: (Own(name), coder) for name, coder in profile.coders.items()}
-    view = door.view(ViewSpec(table.name, dict(features)), "spn")
+    view = door.view(ViewSpec(table.name, dict(features), profile.size.rows_per_unit), "spn")
     chosen = network(ordered_codes(profile.coders))
     codes = [coder.size for coder in profile.coders.values()]
     left = price.share(1 - share)

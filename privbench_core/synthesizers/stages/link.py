@@ -49,14 +49,13 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: PairwiseFit)
 
     def run(context: StepContext) -> Artifact:
         profile = Profile.from_dict(context.inputs["profile", key.child].data["profile"])
-        own = (profile.coders, profile.one_way)
         if schema.table(key.parent).public:
             rows = context.public[key.parent].num_rows
-            lookup = fit_lookup(context.opened(), key, own, rows, price, fit)
+            lookup = fit_lookup(context.opened(), key, profile.end, rows, price, fit)
         else:
             above = Profile.from_dict(context.inputs["profile", key.parent].data["profile"])
             target = {} if determined(schema, key) else above.coders
-            lookup = fit_lookup(context.opened(), key, own, target, price, fit)
+            lookup = fit_lookup(context.opened(), key, profile.end, target, price, fit)
         return Artifact({"link": lookup.to_dict(), "summary": {"ties": len(lookup.ties)}})
 
     return link_step(schema, key, price, run, fit)

@@ -20,6 +20,8 @@ from privbench_core.domain.coder import Coder
 from privbench_core.domain.intervals import interval_codec
 from privbench_core.domain.lists import list_codec
 from privbench_core.domain.magnitude import LearnedMagnitude
+from privbench_core.linking.fanout import End
+from privbench_core.linking.unit_rows import RowCount, measure_row_count
 from privbench_core.models.one_way import OneWay, count_again, least_noise
 from privbench_core.models.pairwise import MOST_CODES, highest_noise
 from privbench_core.privacy.budget import Price
@@ -44,13 +46,23 @@ class Profile:
 
     Attributes:
         coders: Column -> coder.
-        one_way: Noisy counts of the codes; for an owned table, of units (rows weigh 1/group size).
-        total: Noisy number of rows (weighted likewise).
+        one_way: Noisy counts of the codes: of rows, those of a unit with more than ``size.rows_per_unit`` as so many.
+        size: Of the table.
     """
 
     coders: Mapping[str, Coder]
     one_way: OneWay
-    total: float
+    size: RowCount
+
+    @property
+    def end(self) -> End:
+        """As links see the table."""
+        return End(self.coders, self.one_way, self.size)
+
+    @property
+    def total(self) -> float:
+        """Noisy number of rows, counted as in ``one_way``."""
+        return self.one_way.total
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""
@@ -59,6 +71,7 @@ class Profile:
             "counts": [[name, counts] for name, counts in self.one_way.counts.items()],
             "sigmas": [[name, sigmas] for name, sigmas in self.one_way.sigmas.items()],
             "total": self.total,
+            "size": self.size.to_dict(),
         }
 
     @classmethod
@@ -66,14 +79,14 @@ class Profile:
         """The inverse of `to_dict`."""
         coders = {name: Coder.from_dict(coder) for name, coder in stored["coders"]}
         one_way = OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["total"])
-        return cls(coders, one_way, stored["total"])
+        return cls(coders, one_way, RowCount.from_dict(stored["size"]))
 
 
 def profile_step(schema: Schema, table: Table, price: Price) -> Step:
     """The step that profiles a private table for ``price``, and nothing more."""
 
     def run(context: StepContext) -> Artifact:
-        cells = profile_table(context.opened(), table, price)
+        cells = profile_table(context.opened(), table, schema.max_rows_per_unit(table.name), price)
         profile = cells.profile()
         return Artifact({"profile": profile.to_dict(), "summary": summary_of(table, profile, cells)})
 
@@ -118,6 +131,7 @@ class Cells:
         looks: Column -> all that is known about its cells since, likewise.
         sigmas: Column -> standard deviation of the noise of the first look on each count, likewise.
         rows: Noisy number of rows and its standard deviation, where there are no columns to add up.
+        size: Of the table, where it was measured for itself.
     """
 
     codecs: Mapping[str, Codec]
@@ -125,6 +139,12 @@ class Cells:
     looks: Mapping[str, Look]
     sigmas: Mapping[str, float]
     rows: tuple[float, float]
+    size: RowCount | None = None
+
+    @property
+    def rows_per_unit(self) -> int:
+        """Up to how many rows of a unit are counted in full."""
+        return 1 if self.size is None else self.size.rows_per_unit
 
     def profile(self) -> Profile:
         """The cells merged into codes."""
@@ -144,7 +164,7 @@ class Cells:
             {name: sigmas.get(name, np.array([sigma])) for name in self.codecs},
             total,
         )
-        return Profile(coders, one_way, total)
+        return Profile(coders, one_way, self.size or RowCount(total, sigma))
 
     def again(self, door: Door, table: Table, price: Price) -> Cells:
         """The same cells counted once more where that leaves the least noise, for ``price``, and averaged."""
@@ -153,7 +173,7 @@ class Cells:
         counts = {name: look.counts for name, look in self.looks.items()}
         sigmas = {name: np.sqrt(look.variances) for name, look in self.looks.items()}
         features = {name: (Own(name), Coder(look.codec)) for name, look in self.looks.items()}
-        view = door.view(ViewSpec(table.name, dict(features)), "second look")
+        view = door.view(ViewSpec(table.name, dict(features), self.rows_per_unit), "second look")
         better = count_again(view, OneWay(counts, sigmas), price)
         looks = {
             name: replace(look, counts=better.counts[name], variances=better.sigmas[name] ** 2)
@@ -162,14 +182,21 @@ class Cells:
         return replace(self, looks=looks)
 
 
-def profile_table(door: Door, table: Table, price: Price) -> Cells:
+def profile_table(door: Door, table: Table, bound: int, price: Price) -> Cells:
     """All that a profile measures, for ``price``.
+
+    Args:
+        door: Open for the step.
+        table: The table.
+        bound: Most rows of a unit in it.
+        price: Of everything here.
 
     Raises:
         UnsupportedBudgetError: A list of values is to be learned without a δ.
     """
     codecs, rest = learned_codecs(door, table, price)
-    return first_look(door, table, codecs, rest)
+    size, rest = measure_row_count(door, table.name, bound, [codec.size for codec in codecs.values()], rest)
+    return first_look(door, table, codecs, size, rest)
 
 
 def learned_codecs(door: Door, table: Table, price: Price) -> tuple[dict[str, Codec], Price]:
@@ -188,13 +215,14 @@ def learned_codecs(door: Door, table: Table, price: Price) -> tuple[dict[str, Co
     return {c.name: found.get(c.name) or codec_for(c, table=table.name) for c in table.attributes}, rest
 
 
-def first_look(door: Door, table: Table, codecs: Mapping[str, Codec], price: Price) -> Cells:
-    """All cells counted for ``price``, heavy ones more closely."""
+def first_look(door: Door, table: Table, codecs: Mapping[str, Codec], size: RowCount | None, price: Price) -> Cells:
+    """All cells counted for ``price``, heavy ones more closely; of rows, where the table's ``size`` says how many."""
+    full = 1 if size is None else size.rows_per_unit
     telling = {name: codec for name, codec in codecs.items() if codec.size > 1}
-    view = door.view(ViewSpec(table.name, {name: (Own(name), Coder(codec)) for name, codec in telling.items()}))
+    view = door.view(ViewSpec(table.name, {name: (Own(name), Coder(codec)) for name, codec in telling.items()}, full))
     if not telling:
         rows = view.measure("rows", [Marginal(())], price)
-        return Cells(codecs, {}, {}, {}, (float(rows.values[0]), rows.sigma))
+        return Cells(codecs, {}, {}, {}, (float(rows.values[0]), rows.sigma), size)
     closer = share_of(table, telling)
     first = price.share(1 - closer)
     shares = least_noise({name: min(codec.size, MOST_CODES) for name, codec in telling.items()}, price.measure)
@@ -206,8 +234,8 @@ def first_look(door: Door, table: Table, codecs: Mapping[str, Codec], price: Pri
         found |= zip(alike, noisy.values, strict=True)
         sigmas |= dict.fromkeys(alike, noisy.sigma)
     looks = {name: Look.first(codec, found[name], sigmas[name]) for name, codec in telling.items()}
-    looks = look_closer(door, table, looks, price.share(closer)) if closer else looks
-    return Cells(codecs, found, looks, sigmas, (0.0, 0.0))
+    looks = look_closer(door, table, looks, full, price.share(closer)) if closer else looks
+    return Cells(codecs, found, looks, sigmas, (0.0, 0.0), size)
 
 
 def lists_to_learn(table: Table) -> list[Column]:
@@ -240,7 +268,9 @@ def summary_of(table: Table, profile: Profile, cells: Cells) -> dict[str, Any]:
             clamped[f"{table.name}.{name}"] = round(outside)
         bars[name] = _bars(codec, counts)
     summary: dict[str, Any] = {
-        "rows (noisy, weighted by unit)": round(profile.total),
+        "rows (estimated)": round(profile.size.rows),
+        "rows, off by about (σ)": round(profile.size.sigma, 1),
+        "rows of a unit that are counted in full": profile.size.rows_per_unit,
         "noise per count (σ, largest)": round(max(cells.sigmas.values(), default=cells.rows[1]), 3),
         "codes": sum(coder.size for coder in profile.coders.values()),
         "bars": bars,

@@ -91,33 +91,34 @@ def share_of(table: Table, codecs: Mapping[str, Codec]) -> float:
     return min(SHARE, divisible / (len(codecs) + divisible)) if divisible else 0.0
 
 
-def look_closer(door: Door, table: Table, looks: Mapping[str, Look], price: Price) -> dict[str, Look]:
+def look_closer(door: Door, table: Table, looks: Mapping[str, Look], full: int, price: Price) -> dict[str, Look]:
     """The same columns, with heavy cells cut where it paid, for exactly ``price``.
 
-    What no closer look can use counts all columns once more.
+    What no closer look can use counts all columns once more. Rows count as in the first look: those of a unit with up to
+    ``full`` of them in full.
     """
     found, left = dict(looks), price
     for levels in range(_LEVELS, 0, -1):
-        parts, share = _plan(door, table, found, left, levels)
+        parts, share = _plan(door, table, found, full, left, levels)
         if not parts:
             break
         now, left = left.share(share), left.share(1 - share)
         finer = {name: cut(_intervals(found[name]), cells) for name, cells in parts.items()}
-        noisy = _count(door, table, finer, "parts of heavy cells", now)
+        noisy = _count(door, table, finer, "parts of heavy cells", full, now)
         bar = highest_noise(now.measure, 1.0, _most_parts(len(finer)) * len(finer))
         for name, counts in noisy.items():
             found[name] = _sharpened(found[name], finer[name], *counts, bar)
     if left.amount > 0:
-        noisy = _count(door, table, {name: look.codec for name, look in found.items()}, "again", left)
+        noisy = _count(door, table, {name: look.codec for name, look in found.items()}, "again", full, left)
         found = {name: look.again(*noisy[name]) for name, look in found.items()}
     return found
 
 
 def _plan(
-    door: Door, table: Table, looks: Mapping[str, Look], left: Price, levels: int
+    door: Door, table: Table, looks: Mapping[str, Look], full: int, left: Price, levels: int
 ) -> tuple[dict[str, dict[int, int]], float]:
     """For each column that pays, the cells to cut and in how many parts; and the share of ``left`` for this look."""
-    curator = door.view(ViewSpec(table.name, {}), "closer look")
+    curator = door.view(ViewSpec(table.name, {}, full), "closer look")
     open_to = {name: look for name, look in looks.items() if left.amount > 0 and _divisible(table, name, look.codec)}
     number, share = len(open_to), 1.0
     while number > 0:
@@ -234,11 +235,11 @@ def _around(look: Look) -> Array:
 
 
 def _count(
-    door: Door, table: Table, codecs: Mapping[str, Codec], what: str, price: Price
+    door: Door, table: Table, codecs: Mapping[str, Codec], what: str, full: int, price: Price
 ) -> dict[str, tuple[Array, float]]:
     """Noisy counts of the cells of some columns, and the standard deviation of their noise."""
     features = {name: (Own(name), Coder(codec)) for name, codec in codecs.items()}
-    view = door.view(ViewSpec(table.name, dict(features)), "closer look")
+    view = door.view(ViewSpec(table.name, dict(features), full), "closer look")
     noisy = view.measure(what, [Marginal((name,)) for name in codecs], price)
     return {name: (counts, noisy.sigma) for name, counts in zip(codecs, noisy.values, strict=True)}
 

@@ -1,0 +1,155 @@
+"""How many rows an owned table has, and how many of them a unit: measured before its columns are.
+
+Privacy counts units, queries count rows. Rows of a unit with up to T of them can be counted in full at T times the
+noise (`ViewSpec.rows_per_unit`), so a T is wanted that loses few rows and adds little noise. Which one does depends on
+how rows spread over units: a histogram of that comes first, at the noise of units, then a number of rows, and the T for
+everything else follows from these released numbers, the declared columns and the price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.domain.coder import Coder
+from privbench_core.domain.group_sizes import GroupSizeCodec
+from privbench_core.models.estimate import combine
+from privbench_core.models.pairwise import MOST_CODES, highest_noise
+from privbench_core.models.size_counts import SizeCounts, Sum, estimate_sizes
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.door import Door
+from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.relations import WEIGHT_UNIT
+from privbench_core.privacy.views import UnitRows, ViewSpec
+
+Array = NDArray[np.float64]
+_UNIT = "#rows of unit"
+_LOOKS = (0.02, 0.02, 0.04, 0.08)  # of a table's price, for sizes: one after the other until they are clear
+_CLEAR = 0.005  # of all units: noise of a size that is no reason to look again
+_TOTALS = (0.02, 0.04, 0.08, 0.16)  # of a table's price, for the number of rows: the least that makes it precise
+_PRECISE = 0.01  # relative error of a number of rows that is no reason to pay more for it
+_ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
+_TOLD = 3.0  # standard deviations by which a code stands out
+_OTHERWISE = 0.3  # of rows that are not counted: how far they change a distribution, being of other units than the rest
+
+
+@dataclass(frozen=True)
+class RowCount:
+    """Released: the size of a table.
+
+    Attributes:
+        rows: Estimated number of rows.
+        sigma: Standard deviation of what it may be off by.
+        rows_per_unit: T, up to how many rows a unit's are counted in full, here and in all that is asked of the table.
+        units: Noisy number of units with so many rows, by cell of `GroupSizeCodec` up to the declared bound, shape
+            (cells,); none where no unit has more than one row.
+        noise: Standard deviation of these.
+    """
+
+    rows: float
+    sigma: float
+    rows_per_unit: int = 1
+    units: Array | None = None
+    noise: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """A description that `Artifact` can store."""
+        return {**vars(self)}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> RowCount:
+        """The inverse of `to_dict`."""
+        return cls(**stored)
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """What is known of the sizes of units."""
+
+    codec: GroupSizeCodec
+    noisy: Array
+    sigma: float
+    bar: float
+
+    def fit(self, rows: Sum | None = None) -> SizeCounts:
+        return estimate_sizes(self.codec, self.noisy, self.sigma, self.bar, rows=rows)
+
+
+def measure_row_count(
+    door: Door, table: str, bound: int, columns: Sequence[int], price: Price
+) -> tuple[RowCount | None, Price]:
+    """The size of an owned table, and what is left of ``price``; None, for nothing, if no unit has more than one row.
+
+    Args:
+        door: Open for the step.
+        table: The table.
+        bound: Most rows of a unit.
+        columns: Number of cells of each column that is to be measured.
+        price: Of all that is measured of the table.
+    """
+    if bound <= 1:
+        return None, price
+    sizes, spent = _measure_sizes(door, table, bound, price)
+    fit = sizes.fit()
+    of_units = door.view(ViewSpec(table, {}), "rows")
+    choices = []
+    for share in _TOTALS:
+        sigma = of_units.sigma([Marginal(())], price.share(share))
+        most = min(_powers(bound), key=lambda power: np.hypot(power * sigma, fit.unknown_beyond(power)))
+        choices.append((share, most))
+        if np.hypot(most * sigma, fit.unknown_beyond(most)) <= _PRECISE * fit.rows():
+            break
+    share, most = choices[-1]
+    found = door.view(ViewSpec(table, {}, most), "rows").measure("rows", [Marginal(())], price.share(share))
+    total = Sum(float(found.values[0]), found.sigma, most)
+    fit, rest = sizes.fit(total), price.share(1 - spent - share)
+    rows, sigma = max(1.0, fit.rows()), float(np.hypot(total.sigma, fit.unknown_beyond(most)))
+    full = _counted_in_full(of_units, fit, bound, columns, rest)
+    return RowCount(rows, sigma, full, sizes.noisy, sizes.sigma), rest
+
+
+def _measure_sizes(door: Door, table: str, bound: int, price: Price) -> tuple[_Sizes, float]:
+    """Noisy numbers of units by their number of rows, and the share of the price that they took."""
+    codec = GroupSizeCodec(bound)
+    view = door.view(ViewSpec(table, {_UNIT: (UnitRows(), Coder(codec))}), "rows of units")
+    noisy, sigma, spent = np.zeros(codec.size), np.inf, 0.0
+    for share in _LOOKS:
+        look = view.measure("sizes", [Marginal((_UNIT,))], price.share(share))
+        if spent:
+            noisy, deviations = combine(noisy, sigma, look.values[0], look.sigma)
+            sigma = float(deviations[0])
+        else:
+            noisy, sigma = look.values[0], look.sigma
+        spent += share
+        if sigma <= _CLEAR * noisy.sum():
+            break
+    noisy = np.append(0.0, noisy[1:])  # units are counted by their rows
+    return _Sizes(codec, noisy, sigma, highest_noise(price.measure, 1.0, 2 * codec.size)), spent
+
+
+def _counted_in_full(curator: Curator, fit: SizeCounts, bound: int, columns: Sequence[int], price: Price) -> int:
+    """T: the number of rows per unit with the least expected error of the columns' distributions over rows.
+
+    Noise grows with T. Units with more rows count too little, which moves a distribution as far as they differ from all
+    others.
+    """
+    sizes = np.minimum([float(size) for size in columns if size > 1] or [1.0], MOST_CODES)
+    sigma = curator.sigma([Marginal(())], price.share(0.5 / len(sizes)))
+    rows = max(1.0, fit.rows())
+
+    def error(most: int) -> float:
+        told = np.minimum(sizes, 1 + rows / (_TOLD * most * sigma)) if sigma > 0 else sizes
+        noise = np.minimum(_ABSOLUTE * most * sigma * told, rows / 2).sum()
+        return float(noise + len(sizes) * _OTHERWISE * (rows - fit.rows(most)))
+
+    return min(_powers(bound), key=error)
+
+
+def _powers(bound: int) -> list[int]:
+    """Powers of two, up to the first that no unit has more rows than."""
+    return [1 << power for power in range(min((bound - 1).bit_length(), WEIGHT_UNIT.bit_length() - 1) + 1)]
