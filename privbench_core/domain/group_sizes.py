@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from scipy.special import digamma
 
 from privbench_core.domain.binning import Binning
 from privbench_core.domain.codec import Codes
 from privbench_core.domain.merging import SIGNIFICANT
 
 _SINGLES = 16
-_GROWTH = 1.2
-_COUNTED = 4096  # numbers of a cell that are added up, at most
+_PER_OCTAVE = 4  # cells, so that one begins after each power of two
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class GroupSizeCodec:
     @cached_property
     def starts(self) -> NDArray[np.int64]:
         """First number of each cell."""
-        starts = list(range(min(self.bound, _SINGLES) + 1))
-        while starts[-1] < self.bound:
-            starts.append(min(self.bound + 1, max(starts[-1] + 1, int(starts[-1] * _GROWTH))))
-        return np.array([start for start in starts if start <= self.bound], dtype=np.int64)
+        octaves = np.log2(max(self.bound, _SINGLES) / _SINGLES)
+        wide = _SINGLES * 2 ** (np.arange(int(octaves * _PER_OCTAVE) + 1) / _PER_OCTAVE)
+        starts = np.append(np.arange(_SINGLES + 1), np.rint(wide).astype(np.int64) + 1)
+        return np.asarray(starts[starts <= self.bound], dtype=np.int64)
 
     @property
     def size(self) -> int:
@@ -74,13 +74,11 @@ class GroupSizeCodec:
         >>> GroupSizeCodec(20).means()[[0, 3, 17]].round(2).tolist()
         [0.0, 3.0, 18.0]
         """
-        first, end = self.starts, np.append(self.starts[1:], self.bound + 1)
-        means = np.minimum(first, most).astype(float)
-        for cell in np.flatnonzero(end - first > 1):
-            numbers = np.unique(np.linspace(first[cell], end[cell] - 1, _COUNTED).astype(np.int64))
-            shares = 1 / numbers - 1 / np.append(numbers[1:], end[cell])
-            means[cell] = np.minimum(numbers, most) @ shares / shares.sum()
-        return means
+        first, end = self.starts.astype(float), np.append(self.starts[1:], self.bound + 1).astype(float)
+        few, middle = np.maximum(first, 1), np.clip(most, np.maximum(first, 1), end)
+        # P[n] is 1/n - 1/(n + 1) but for a factor: n times that adds up to differences of harmonic numbers.
+        sums = digamma(middle + 1) - digamma(few + 1) + np.minimum(most, end) * (1 / middle - 1 / end)
+        return np.where(first > 0, sums / np.where(first > 0, 1 / few - 1 / end, 1.0), 0.0)
 
     def labels(self) -> list[str]:
         """One number, or the first and the last of a cell."""
@@ -134,8 +132,9 @@ class GroupSizeCodec:
             return noisy
         first = int(told[-1]) + 1
         held = noisy.copy()
-        mass = (1 / np.maximum(self.starts, 0.5) - 1 / np.append(self.starts[1:], self.bound + 1))[first:]
-        held[first:] = max(0.0, above[first]) * mass / mass.sum()
+        mass = (np.maximum(self.starts, 0.5) ** -2.0 - np.append(self.starts[1:], self.bound + 1) ** -2.0)[first:]
+        told = max(0.0, 1 - (spread[first] / above[first]) ** 2) if above[first] > 0 else 0.0
+        held[first:] = told * above[first] * mass / mass.sum()
         return held
 
     @classmethod

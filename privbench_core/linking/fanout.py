@@ -161,9 +161,8 @@ def fit_sizes(door: Door, key: ForeignKey, parent: End, children: RowCount, pric
         price = price.share(1 - fit.owner_share)
     owned = replace(children, rows=max(0.0, children.rows - ownerless))
     counts, count_ties = _counts(door, key, parent, owned, ownerless, price, fit)
-    whole = parent.size.rows / max(1.0, parent.one_way.total)  # of units with many rows all of them, not T
     sizes = Coder(counts.codec, counts.binning)
-    return Fanout(sizes, counts.counts / max(counts.groups, 1e-300), count_ties, {}, counts.rows() * whole, ownerless)
+    return Fanout(sizes, counts.counts / max(counts.groups, 1e-300), count_ties, {}, owned.rows, ownerless)
 
 
 def _counts(
@@ -171,7 +170,7 @@ def _counts(
 ) -> tuple[SizeCounts, dict[str, Array]]:
     """The number of children of each parent, and which of the parent's attributes it depends on."""
     codec, full = GroupSizeCodec(key.max_children or 1), parent.size.rows_per_unit
-    cells = door.view(ViewSpec(key.parent, {CHILDREN: (Children(key), Coder(codec))}, full), "fanout")
+    cells = door.view(ViewSpec(key.parent, {CHILDREN: (Children(key), Coder(codec))}, (full,)), "fanout")
     share = fit.margin_share if parent.coders else 1.0
     measured = cells.measure("children", [Marginal((CHILDREN,))], price.share(share))
     noisy, sigma = measured.values[0], measured.sigma
@@ -188,7 +187,7 @@ def _counts(
         return counts, {}
     sizes = Coder(codec, counts.binning)
     features: dict[str, tuple[Feature, Coder]] = {name: (Own(name), coder) for name, coder in parent.coders.items()}
-    view = door.view(ViewSpec(key.parent, {**features, CHILDREN: (Children(key), sizes)}, full), "fanout by parent")
+    view = door.view(ViewSpec(key.parent, {**features, CHILDREN: (Children(key), sizes)}, (full,)), "fanout by parent")
     pairs, ordered = [(name, CHILDREN) for name in parent.coders], ordered_codes({**parent.coders, CHILDREN: sizes})
     clean = {**parent.one_way.clean(), CHILDREN: counts.counts * (parent.one_way.total / counts.groups)}
     joints = fit.pairs.fit_pairs(view, clean, pairs, price.share(1 - share), ordered)
@@ -211,7 +210,7 @@ def _ties(
     own: dict[str, tuple[Feature, Coder]] = {name: (Own(name), coder) for name, coder in child.coders.items()}
     if not own:
         return {}
-    view = door.view(ViewSpec(key.child, {**context, **own}, child.size.rows_per_unit), "ties")
+    view = door.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "ties")
     margins = view.measure("context", [Marginal((name,)) for name in context], price.share(fit.margin_share))
     total = child.one_way.total
     clean = {name: onto_simplex(counts, total) for name, counts in zip(context, margins.values, strict=True)}

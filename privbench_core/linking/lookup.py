@@ -165,7 +165,7 @@ def fit_lookup(
     if not features:
         return Lookup({}, {}, {}, by_position=False)
     own: dict[str, tuple[Feature, Coder]] = {name: (Own(name), coder) for name, coder in coders.items()}
-    view = door.view(ViewSpec(key.child, {**features, **own}, child.size.rows_per_unit), "lookup")
+    view = door.view(ViewSpec(key.child, {**features, **own}, (child.size.rows_per_unit,)), "lookup")
     share = _MARGIN_SHARE if own else 1.0
     noisy = view.measure("targets", [Marginal((name,)) for name in features], price.share(share))
     total = one_way.total

@@ -9,7 +9,7 @@ everything else follows from these released numbers, the declared columns and th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,8 @@ _TOTALS = (0.02, 0.04, 0.08, 0.16)  # of a table's price, for the number of rows
 _PRECISE = 0.01  # relative error of a number of rows that is no reason to pay more for it
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 _TOLD = 3.0  # standard deviations by which a code stands out
-_OTHERWISE = 0.3  # of rows that are not counted: how far they change a distribution, being of other units than the rest
+_FEW = 0.002  # of all rows: what may be left out
+_OTHERWISE = 0.05  # of rows that are not counted: how far they change a distribution, being of other units than the rest
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,10 @@ class RowCount:
         rows: Estimated number of rows.
         sigma: Standard deviation of what it may be off by.
         rows_per_unit: T, up to how many rows a unit's are counted in full, here and in all that is asked of the table.
+        classes: Of units by their number of rows: the most rows in each, powers of two.
+        rows_of: Estimated number of rows of each class, shape (classes,).
+        counted_of: The same where those of units with more than T count as T.
+        bound: Declared: most rows of a unit.
         units: Noisy number of units with so many rows, by cell of `GroupSizeCodec` up to the declared bound, shape
             (cells,); none where no unit has more than one row.
         noise: Standard deviation of these.
@@ -54,17 +59,21 @@ class RowCount:
     rows: float
     sigma: float
     rows_per_unit: int = 1
+    classes: tuple[int, ...] = (1,)
+    rows_of: Array = field(default_factory=lambda: np.ones(1))
+    counted_of: Array = field(default_factory=lambda: np.ones(1))
+    bound: int = 1
     units: Array | None = None
     noise: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""
-        return {**vars(self)}
+        return {**vars(self), "classes": list(self.classes)}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> RowCount:
         """The inverse of `to_dict`."""
-        return cls(**stored)
+        return cls(**{**stored, "classes": tuple(stored["classes"])})
 
 
 @dataclass(frozen=True)
@@ -105,12 +114,15 @@ def measure_row_count(
         if np.hypot(most * sigma, fit.unknown_beyond(most)) <= _PRECISE * fit.rows():
             break
     share, most = choices[-1]
-    found = door.view(ViewSpec(table, {}, most), "rows").measure("rows", [Marginal(())], price.share(share))
+    found = door.view(ViewSpec(table, {}, (most,)), "rows").measure("rows", [Marginal(())], price.share(share))
     total = Sum(float(found.values[0]), found.sigma, most)
     fit, rest = sizes.fit(total), price.share(1 - spent - share)
-    rows, sigma = max(1.0, fit.rows()), float(np.hypot(total.sigma, fit.unknown_beyond(most)))
+    rows = max(1.0, total.value + fit.rows() - fit.rows(most))
     full = _counted_in_full(of_units, fit, bound, columns, rest)
-    return RowCount(rows, sigma, full, sizes.noisy, sizes.sigma), rest
+    off = float(np.hypot(total.sigma, fit.unknown_beyond(most)))
+    classes = _classes(fit, bound)
+    of_class = [fit.rows_up_to(classes, most) for most in (np.inf, full)]
+    return RowCount(rows, off, full, classes, *of_class, bound, sizes.noisy, sizes.sigma), rest
 
 
 def _measure_sizes(door: Door, table: str, bound: int, price: Price) -> tuple[_Sizes, float]:
@@ -148,6 +160,14 @@ def _counted_in_full(curator: Curator, fit: SizeCounts, bound: int, columns: Seq
         return float(noise + len(sizes) * _OTHERWISE * (rows - fit.rows(most)))
 
     return min(_powers(bound), key=error)
+
+
+def _classes(fit: SizeCounts, bound: int) -> tuple[int, ...]:
+    """Powers of two that part units by their number of rows: each class has units, and the last leaves no rows out."""
+    rows = fit.rows()
+    powers = _powers(bound)
+    last = next((power for power in powers if rows - fit.rows(power) <= _FEW * rows), powers[-1])
+    return tuple(power for power in powers if power <= last)
 
 
 def _powers(bound: int) -> list[int]:

@@ -57,6 +57,13 @@ class SizeCounts:
         """Number of rows, those of larger groups counted as ``most``."""
         return float(self.counts @ mean_sizes(self.codec, self.binning, most))
 
+    def rows_up_to(self, classes: Sequence[int], most: float = np.inf) -> Array:
+        """`rows` by class of sizes: up to the first number, from there to the second, and so on; shape (classes,)."""
+        code_of = np.asarray(self.binning.code_of)
+        rows = self.counts[code_of] * np.asarray(self.binning.weights) * self.codec.means(most)
+        place = np.minimum(np.searchsorted(classes, self.codec.starts), len(classes) - 1)
+        return np.bincount(place, rows, len(classes)).astype(np.float64)
+
     def unknown_beyond(self, most: float) -> float:
         """Standard deviation of what is known of the rows that `rows` leaves out, and of what they may differ by."""
         beyond = mean_sizes(self.codec, self.binning) - mean_sizes(self.codec, self.binning, most)

@@ -2,10 +2,10 @@
 
 Along the ownership path at most τ children per owner are kept, chosen by a keyed hash of the child's own primary key:
 an order that no other row can change, so removing a unit never changes which rows of another unit are kept, unless
-they depend on both. A kept row of an owned table weighs min(1/T, 1/s), where s is the number of kept rows of its unit in
-the table and T a *released* number, rounded down to a multiple of 1/`WEIGHT_UNIT`: all rows of one unit together weigh
-at most 1. For T = 1 these are PrivPetal's normalised marginals (section 4), here for chains too; T times the answer
-counts rows, those of a unit with more than T of them as T.
+they depend on both. A kept row of an owned table weighs 1/T, where T is the least of some *released* numbers that is at
+least s, the number of kept rows of its unit in the table, and 1/s where all of them are smaller; rounded down to a
+multiple of 1/`WEIGHT_UNIT`. So all rows of one unit together weigh at most 1. For T = 1 alone these are PrivPetal's
+normalised marginals (section 4), here for chains too; T times the answer counts rows.
 """
 
 from __future__ import annotations
@@ -208,16 +208,22 @@ class PrivateDatabase:
             self._unit_rows[table] = counted.astype(np.int32)
         return self._unit_rows[table]
 
-    def weights(self, table: str, rows_per_unit: int = 1) -> NDArray[np.int32]:
+    def weights(self, table: str, rows_per_unit: tuple[int, ...] = (1,)) -> NDArray[np.int32]:
         """Weight of each row in multiples of 1/`WEIGHT_UNIT`, 0 for dropped rows; shape (rows,).
 
         Args:
             table: Private table.
-            rows_per_unit: T: rows of a unit with up to so many of them weigh 1/T each.
+            rows_per_unit: The T that weights may be shares of, ascending.
         """
-        weights = (WEIGHT_UNIT // np.maximum(self.unit_rows(table), rows_per_unit)).astype(np.int32)
+        weights = (WEIGHT_UNIT // self.divisors(table, rows_per_unit)).astype(np.int32)
         weights[~self.kept(table)] = 0
         return weights
+
+    def divisors(self, table: str, rows_per_unit: tuple[int, ...]) -> NDArray[np.int64]:
+        """By what the weight of a unit is divided for each of its rows: T, or the number of its rows; shape (rows,)."""
+        rows = self.unit_rows(table)
+        place = np.searchsorted(rows_per_unit, rows)
+        return np.where(place < len(rows_per_unit), np.append(rows_per_unit, 1)[place], np.maximum(rows, 1))
 
     def _of_units(self, table: str, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """The sum of the ``numbers`` of all rows of each row's unit; shape (rows,)."""

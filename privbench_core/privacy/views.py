@@ -97,13 +97,15 @@ class ViewSpec:
     Attributes:
         table: Whose rows it shows.
         features: Column name -> (source, coder).
-        rows_per_unit: T, a released power of two: counts are of rows, those of a unit with more than T as T of them. For
-            T = 1 every unit counts 1. Answers have T times the noise. A table without owner has one row per unit.
+        rows_per_unit: Released powers of two, ascending. With one, T, counts are of rows, those of a unit with more than T
+            as T of them; for T = 1 every unit counts 1. Answers have T times the noise. With several, a unit's rows count
+            as many times as its own T, the first that is at least their number, goes into the last one: so that each T's
+            noise is that of its own units. A table without owner has one row per unit.
     """
 
     table: str
     features: dict[str, tuple[Feature, Coder]]
-    rows_per_unit: int = 1
+    rows_per_unit: tuple[int, ...] = (1,)
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,9 @@ def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
         if not _of_its_rows(spec.table, feature):
             raise InternalError(f"{feature.key.name}: not what a view of {spec.table} can look along")
     owned = len(schema.ownership_path(spec.table)) > 0
-    if type(spec.rows_per_unit) is not int or spec.rows_per_unit not in _ROWS_PER_UNIT[: None if owned else 1]:
+    possible = _ROWS_PER_UNIT[: None if owned else 1]
+    most = [possible.index(most) if type(most) is int and most in possible else -1 for most in spec.rows_per_unit]
+    if not most or most[0] < 0 or most != sorted(set(most)):
         raise InternalError(f"{spec.table}: no view can count {spec.rows_per_unit!r} rows per unit")
     kept = database.kept(spec.table)
     rows: Index = slice(None) if kept.all() else np.flatnonzero(kept)
@@ -196,7 +200,7 @@ def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
     moved = stability(schema, spec.table, *of_children)
     moved += sum(reference_moves(schema, key) for key in looked_along)
     touched = int(schema.max_rows_per_unit(spec.table) * moved)
-    unit = whole // spec.rows_per_unit
+    unit = whole // spec.rows_per_unit[-1]
     return CodedView(
         codes, sizes, weights, unit, int(np.ceil(moved * whole)), touched, int(kept.sum()), members, groups
     )
@@ -213,9 +217,7 @@ def _groups(database: PrivateDatabase, spec: ViewSpec, rows: Rows) -> tuple[Rows
     order = np.argsort(owners, kind="stable")
     parents = parents[order]
     sizes = np.append(database.group_sizes(key), 1)[parents]
-    of_row = PERMUTATION_UNIT // np.maximum(database.unit_rows(spec.table)[rows[order]], spec.rows_per_unit).astype(
-        np.int64
-    )
+    of_row = PERMUTATION_UNIT // database.divisors(spec.table, spec.rows_per_unit)[rows[order]]
     return rows[order], Groups(owners[order], sizes, sizes * of_row)
 
 

@@ -30,6 +30,7 @@ from privbench_core.synthesizers.stages.profile import (
     first_look,
     learned_codecs,
     measured_step,
+    share_by_size,
     summary_of,
 )
 
@@ -101,21 +102,23 @@ def learn_table(
     size, rest = measure_row_count(door, table.name, bound, sizes, rest)
     share = first if len(sizes) > 1 else 1.0
     if share < 1 and price.measure is Measure.PURE:
-        view = door.view(ViewSpec(table.name, {}, 1 if size is None else size.rows_per_unit), "size")
+        view = door.view(ViewSpec(table.name, {}, (1 if size is None else size.rows_per_unit,)), "size")
         if size is None:
             rows = float(view.measure("rows", [Marginal(())], rest.share(_ROWS_SHARE)).values[0])
             rest = rest.share(1 - _ROWS_SHARE)
         else:
             rows = size.rows
         share = share if network({}).promising(view, sizes, rows, rest, share) else 1.0
+    of_sizes = share_by_size(size)
+    rest, for_sizes = rest.share(1 - of_sizes), rest.share(of_sizes)
     cells = first_look(door, table, codecs, size, rest.share(share))
-    if share == 1:
-        return cells, leaf_of(cells.profile().one_way)
-    found = _modelled(door, table, cells.profile(), rest, share, network)
+    found: Node | Price = leaf_of(cells.profile().one_way)
+    if share < 1:
+        found = _modelled(door, table, cells.profile(), rest, share, network)
     if isinstance(found, Price):
         cells = cells.again(door, table, found)
-        return cells, leaf_of(cells.profile().one_way)
-    return cells, found
+        found = leaf_of(cells.profile().one_way)
+    return cells.followed(door, table, for_sizes), found
 
 
 def _modelled(
@@ -128,7 +131,7 @@ def _modelled(
 ) -> Node | Price:
     """A model for what a first look has left of the price, or what is left then."""
     features = {name: (Own(name), coder) for name, coder in profile.coders.items()}
-    view = door.view(ViewSpec(table.name, dict(features), profile.size.rows_per_unit), "spn")
+    view = door.view(ViewSpec(table.name, dict(features), (profile.size.rows_per_unit,)), "spn")
     chosen = network(ordered_codes(profile.coders))
     codes = [coder.size for coder in profile.coders.values()]
     left = price.share(1 - share)

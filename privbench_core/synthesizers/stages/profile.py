@@ -7,7 +7,7 @@ public grid (signed powers of two, or calendar years); a learned list of values 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +20,7 @@ from privbench_core.domain.coder import Coder
 from privbench_core.domain.intervals import interval_codec
 from privbench_core.domain.lists import list_codec
 from privbench_core.domain.magnitude import LearnedMagnitude
+from privbench_core.linking.by_size import measure_by_size
 from privbench_core.linking.fanout import End
 from privbench_core.linking.unit_rows import RowCount, measure_row_count
 from privbench_core.models.one_way import OneWay, count_again, least_noise
@@ -37,6 +38,7 @@ from privbench_core.synthesizers.stages.refine import Look, look_closer, share_o
 
 Array = NDArray[np.float64]
 _LEARN_SHARE = 0.3  # of a profile's price, for learning domains, where there are any to learn
+_BY_SIZE_SHARE = 0.6
 _BARS = 24
 
 
@@ -48,11 +50,13 @@ class Profile:
         coders: Column -> coder.
         one_way: Noisy counts of the codes: of rows, those of a unit with more than ``size.rows_per_unit`` as so many.
         size: Of the table.
+        by_size: Column -> joint of the class of the number of rows of a row's unit (`RowCount.classes`) and its code.
     """
 
     coders: Mapping[str, Coder]
     one_way: OneWay
     size: RowCount
+    by_size: Mapping[str, Array] = field(default_factory=dict)
 
     @property
     def end(self) -> End:
@@ -72,6 +76,7 @@ class Profile:
             "sigmas": [[name, sigmas] for name, sigmas in self.one_way.sigmas.items()],
             "total": self.total,
             "size": self.size.to_dict(),
+            "by size": [[name, joint] for name, joint in self.by_size.items()],
         }
 
     @classmethod
@@ -79,7 +84,7 @@ class Profile:
         """The inverse of `to_dict`."""
         coders = {name: Coder.from_dict(coder) for name, coder in stored["coders"]}
         one_way = OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["total"])
-        return cls(coders, one_way, RowCount.from_dict(stored["size"]))
+        return cls(coders, one_way, RowCount.from_dict(stored["size"]), dict(stored["by size"]))
 
 
 def profile_step(schema: Schema, table: Table, price: Price) -> Step:
@@ -132,6 +137,7 @@ class Cells:
         sigmas: Column -> standard deviation of the noise of the first look on each count, likewise.
         rows: Noisy number of rows and its standard deviation, where there are no columns to add up.
         size: Of the table, where it was measured for itself.
+        by_size: See `Profile`.
     """
 
     codecs: Mapping[str, Codec]
@@ -140,6 +146,7 @@ class Cells:
     sigmas: Mapping[str, float]
     rows: tuple[float, float]
     size: RowCount | None = None
+    by_size: Mapping[str, Array] = field(default_factory=dict)
 
     @property
     def rows_per_unit(self) -> int:
@@ -164,7 +171,15 @@ class Cells:
             {name: sigmas.get(name, np.array([sigma])) for name in self.codecs},
             total,
         )
-        return Profile(coders, one_way, self.size or RowCount(total, sigma))
+        return Profile(coders, one_way, self.size or RowCount(total, sigma), self.by_size)
+
+    def followed(self, door: Door, table: Table, price: Price) -> Cells:
+        """With what columns have to do with the number of rows of a unit, for ``price``, which is `share_by_size`."""
+        if self.size is None or price.amount <= 0:
+            return self
+        profile = self.profile()
+        found = measure_by_size(door, table.name, profile.coders, profile.one_way, self.size, price)
+        return replace(self, by_size=found)
 
     def again(self, door: Door, table: Table, price: Price) -> Cells:
         """The same cells counted once more where that leaves the least noise, for ``price``, and averaged."""
@@ -173,7 +188,7 @@ class Cells:
         counts = {name: look.counts for name, look in self.looks.items()}
         sigmas = {name: np.sqrt(look.variances) for name, look in self.looks.items()}
         features = {name: (Own(name), Coder(look.codec)) for name, look in self.looks.items()}
-        view = door.view(ViewSpec(table.name, dict(features), self.rows_per_unit), "second look")
+        view = door.view(ViewSpec(table.name, dict(features), (self.rows_per_unit,)), "second look")
         better = count_again(view, OneWay(counts, sigmas), price)
         looks = {
             name: replace(look, counts=better.counts[name], variances=better.sigmas[name] ** 2)
@@ -196,7 +211,8 @@ def profile_table(door: Door, table: Table, bound: int, price: Price) -> Cells:
     """
     codecs, rest = learned_codecs(door, table, price)
     size, rest = measure_row_count(door, table.name, bound, [codec.size for codec in codecs.values()], rest)
-    return first_look(door, table, codecs, size, rest)
+    share = share_by_size(size)
+    return first_look(door, table, codecs, size, rest.share(1 - share)).followed(door, table, rest.share(share))
 
 
 def learned_codecs(door: Door, table: Table, price: Price) -> tuple[dict[str, Codec], Price]:
@@ -219,7 +235,9 @@ def first_look(door: Door, table: Table, codecs: Mapping[str, Codec], size: RowC
     """All cells counted for ``price``, heavy ones more closely; of rows, where the table's ``size`` says how many."""
     full = 1 if size is None else size.rows_per_unit
     telling = {name: codec for name, codec in codecs.items() if codec.size > 1}
-    view = door.view(ViewSpec(table.name, {name: (Own(name), Coder(codec)) for name, codec in telling.items()}, full))
+    view = door.view(
+        ViewSpec(table.name, {name: (Own(name), Coder(codec)) for name, codec in telling.items()}, (full,))
+    )
     if not telling:
         rows = view.measure("rows", [Marginal(())], price)
         return Cells(codecs, {}, {}, {}, (float(rows.values[0]), rows.sigma), size)
@@ -236,6 +254,11 @@ def first_look(door: Door, table: Table, codecs: Mapping[str, Codec], size: RowC
     looks = {name: Look.first(codec, found[name], sigmas[name]) for name, codec in telling.items()}
     looks = look_closer(door, table, looks, full, price.share(closer)) if closer else looks
     return Cells(codecs, found, looks, sigmas, (0.0, 0.0), size)
+
+
+def share_by_size(size: RowCount | None) -> float:
+    """Part of a profile's price for what columns have to do with the number of rows of a unit."""
+    return 0.0 if size is None or len(size.classes) == 1 else _BY_SIZE_SHARE
 
 
 def lists_to_learn(table: Table) -> list[Column]:

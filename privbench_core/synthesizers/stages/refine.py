@@ -118,7 +118,7 @@ def _plan(
     door: Door, table: Table, looks: Mapping[str, Look], full: int, left: Price, levels: int
 ) -> tuple[dict[str, dict[int, int]], float]:
     """For each column that pays, the cells to cut and in how many parts; and the share of ``left`` for this look."""
-    curator = door.view(ViewSpec(table.name, {}, full), "closer look")
+    curator = door.view(ViewSpec(table.name, {}, (full,)), "closer look")
     open_to = {name: look for name, look in looks.items() if left.amount > 0 and _divisible(table, name, look.codec)}
     number, share = len(open_to), 1.0
     while number > 0:
@@ -239,7 +239,7 @@ def _count(
 ) -> dict[str, tuple[Array, float]]:
     """Noisy counts of the cells of some columns, and the standard deviation of their noise."""
     features = {name: (Own(name), Coder(codec)) for name, codec in codecs.items()}
-    view = door.view(ViewSpec(table.name, dict(features), full), "closer look")
+    view = door.view(ViewSpec(table.name, dict(features), (full,)), "closer look")
     noisy = view.measure(what, [Marginal((name,)) for name in codecs], price)
     return {name: (counts, noisy.sigma) for name, counts in zip(codecs, noisy.values, strict=True)}
 

@@ -15,8 +15,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.counts.units import unit_numbers
-from privbench_core.domain.dealing import group_counts
+from privbench_core.domain.dealing import group_counts, narrow
 from privbench_core.errors import InternalError
+from privbench_core.linking.by_size import UNIT_SIZE, size_classes
 from privbench_core.linking.fanout import Fanout
 from privbench_core.linking.lookup import Lookup
 from privbench_core.models.model import model_from_dict
@@ -202,6 +203,10 @@ def draw_sample(
         rows, owners = draw_children(Fanout.from_dict(links[owner.name]), parents[owner.parent], rng, table, scale)
     units = _units(schema, table, rows.n, owners, above)
     rows.weights = row_weights(units, profile.size.rows_per_unit)
+    if profile.by_size:
+        classes = profile.size.classes
+        rows.add(UNIT_SIZE, len(classes), narrow(size_classes(_rows_of_unit(units), classes), len(classes)))
+        rows.links = {**rows.links, **{(UNIT_SIZE, name): joint for name, joint in profile.by_size.items()}}
     drawn = draw_table(table, rows, model, profile.coders, owners, parents, lookups, rng, schema.deferred_keys, units)
     if owner is None:
         units = _units(schema, table, drawn.table.num_rows, None, above)
@@ -219,9 +224,13 @@ def row_weights(units: NDArray[np.int64], rows_per_unit: int) -> NDArray[np.floa
     >>> row_weights(np.array([7, 2, 7, 7]), 2).round(2).tolist()
     [0.67, 1.0, 0.67, 0.67]
     """
-    numbers = group_counts(units, int(units.max(initial=0)) + 1)
-    weights: NDArray[np.float64] = np.minimum(1.0, rows_per_unit / np.maximum(numbers, 1))
-    return weights[units] if weights.min() < 1 else None
+    weights: NDArray[np.float64] = np.minimum(1.0, rows_per_unit / _rows_of_unit(units))
+    return weights if weights.min(initial=1.0) < 1 else None
+
+
+def _rows_of_unit(units: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many rows have the same number, for each row; shape (rows,)."""
+    return group_counts(units, int(units.max(initial=0)) + 1)[units]
 
 
 def _units(
