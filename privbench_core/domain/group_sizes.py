@@ -37,6 +37,11 @@ class GroupSizeCodec:
         starts = np.append(np.arange(_SINGLES + 1), np.rint(wide).astype(np.int64) + 1)
         return np.asarray(starts[starts <= self.bound], dtype=np.int64)
 
+    @cached_property
+    def prior(self) -> NDArray[np.float64]:
+        """What cells hold under a tail of P[X >= x] ~ 1/x²: half as many rows in each octave as in the one before."""
+        return np.asarray(np.maximum(self.starts, 0.5) ** -2.0 - np.append(self.starts[1:], self.bound + 1) ** -2.0)
+
     @property
     def size(self) -> int:
         """Number of cells."""
@@ -90,7 +95,7 @@ class GroupSizeCodec:
         return {"codec": "group size", "bound": self.bound}
 
     def decaying(self, binning: Binning, noisy: NDArray[np.float64], sigma: float) -> Binning:
-        """``binning`` with the cells of each code that is lost in noise weighing as under a tail of P[x] ~ 1/x².
+        """``binning`` with the cells of each code that is lost in noise weighing as `prior` says.
 
         Numbers of children are heavy-tailed, and noise merges the tail into a few wide codes. Spreading a code evenly
         over its cells would put most of its children on sizes that hardly a parent has. A public prior, for codes whose
@@ -101,7 +106,7 @@ class GroupSizeCodec:
             noisy: Released count of each cell, shape (size,).
             sigma: Standard deviation of their noise.
         """
-        mass = 1 / np.maximum(self.starts, 0.5) - 1 / np.append(self.starts[1:], self.bound + 1)
+        mass = self.prior
         code_of = np.asarray(binning.code_of)
         weights = np.asarray(binning.weights)
         cells = np.bincount(code_of, minlength=binning.size)
@@ -109,33 +114,6 @@ class GroupSizeCodec:
         mass = np.where(lost[code_of], mass, weights)
         mass /= np.bincount(code_of, weights=mass, minlength=binning.size)[code_of]
         return Binning(binning.code_of, tuple(mass.tolist()), binning.ordered)
-
-    def held(self, noisy: NDArray[np.float64], sigma: float, bar: float) -> NDArray[np.float64]:
-        """Counts of cells without the noise on sizes that nothing speaks for.
-
-        An accident of noise at 5,000 children is as many rows as a small database has. The largest size that is spoken
-        for is the last cell that stands out of the noise, by itself or with all cells above it. What noise leaves of
-        the sum above that is spread as under a tail of P[x] ~ 1/x², see `decaying`. Post-processing.
-
-        Args:
-            noisy: Released count of each cell, shape (size,).
-            sigma: Standard deviation of their noise.
-            bar: Standard deviations that noise alone does not reach.
-
-        >>> GroupSizeCodec(4).held(np.array([60.0, 30.0, -2.0, 4.0, 3.0]), 2.0, 4.0).round(1).tolist()
-        [60.0, 30.0, 0.9, 0.4, 0.3]
-        """
-        above = np.cumsum(noisy[::-1])[::-1]
-        spread = sigma * np.sqrt(np.arange(self.size, 0, -1))
-        told = np.flatnonzero((noisy > bar * sigma) | (above > bar * spread))
-        if not len(told) or told[-1] == self.size - 1:
-            return noisy
-        first = int(told[-1]) + 1
-        held = noisy.copy()
-        mass = (np.maximum(self.starts, 0.5) ** -2.0 - np.append(self.starts[1:], self.bound + 1) ** -2.0)[first:]
-        told = max(0.0, 1 - (spread[first] / above[first]) ** 2) if above[first] > 0 else 0.0
-        held[first:] = told * above[first] * mass / mass.sum()
-        return held
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> GroupSizeCodec:

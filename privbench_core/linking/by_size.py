@@ -16,7 +16,7 @@ from privbench_core.domain.binning import Binning
 from privbench_core.domain.coder import Coder
 from privbench_core.domain.group_sizes import GroupSizeCodec
 from privbench_core.domain.simplex import onto_simplex
-from privbench_core.linking.unit_rows import RowCount
+from privbench_core.linking.unit_rows import RowCount, class_coder
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.joints import NoisyTable, estimated_joint
 from privbench_core.privacy.budget import Price
@@ -26,15 +26,6 @@ from privbench_core.privacy.views import Feature, Own, UnitRows, ViewSpec
 
 Array = NDArray[np.float64]
 UNIT_SIZE = "#rows of unit"
-
-
-def size_classes(numbers: NDArray[np.integer], classes: tuple[int, ...]) -> NDArray[np.int64]:
-    """The class of each number of rows; numbers beyond the last class are in it.
-
-    >>> size_classes(np.array([1, 2, 3, 4, 99]), (1, 2, 4)).tolist()
-    [0, 1, 2, 2, 2]
-    """
-    return np.minimum(np.searchsorted(classes, numbers), len(classes) - 1)
 
 
 def measure_by_size(
@@ -53,13 +44,14 @@ def measure_by_size(
     several = {name: coder for name, coder in coders.items() if coder.size > 1}
     if not several or len(size.classes) == 1:
         return {}
-    codec = GroupSizeCodec(size.bound)
-    class_of = size_classes(codec.starts, size.classes)
-    cells = np.bincount(class_of)
-    binning = Binning(tuple(class_of.tolist()), tuple((1 / cells[class_of]).tolist()), len(cells))
     features: dict[str, tuple[Feature, Coder]] = {name: (Own(name), coder) for name, coder in several.items()}
     view = door.view(
-        ViewSpec(table, {UNIT_SIZE: (UnitRows(), Coder(codec, binning)), **features}, size.classes), "by size"
+        ViewSpec(
+            table,
+            {UNIT_SIZE: (UnitRows(), class_coder(GroupSizeCodec(size.bound), size.classes)), **features},
+            size.classes,
+        ),
+        "by size",
     )
     measured = view.measure("one-way by size", [Marginal((UNIT_SIZE, name)) for name in several], price)
     sigma = measured.sigma / size.classes[-1]
@@ -73,34 +65,3 @@ def measure_by_size(
         joint = found * (size.counted_of / found.sum(axis=1))[:, None]
         joints[name] = joint / joint.sum()
     return joints
-
-
-def class_shapes(noisy: Array, sigmas: Array, rows: Array, pooled: Array) -> Array:
-    """Distributions of a column in each class, shape (classes, codes).
-
-    From the class that says most, both ways: each shrunk towards the one before, as far as noise explains how they
-    differ (James and Stein 1961, positive part).
-
-    Args:
-        noisy: Counts of rows, shape (classes, codes).
-        sigmas: Standard deviations of their noise, by class.
-        rows: Number of rows of each class.
-        pooled: Distribution over all classes.
-    """
-    shapes = np.tile(pooled, (len(rows), 1))
-    first = int(np.argmax(rows / np.maximum(sigmas, 1e-300)))
-
-    def shrunk(place: int, prior: Array) -> Array:
-        if rows[place] <= 0:
-            return prior
-        apart = noisy[place] - rows[place] * prior
-        by_noise = len(apart) * sigmas[place] ** 2
-        told = max(0.0, 1 - by_noise / max(float(apart @ apart), 1e-300))
-        return onto_simplex(rows[place] * prior + told * apart, float(rows[place])) / rows[place]
-
-    shapes[first] = shrunk(first, pooled)
-    for place in range(first + 1, len(rows)):
-        shapes[place] = shrunk(place, shapes[place - 1])
-    for place in range(first - 1, -1, -1):
-        shapes[place] = shrunk(place, shapes[place + 1])
-    return shapes

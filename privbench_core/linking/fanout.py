@@ -174,10 +174,6 @@ def _counts(
     share = fit.margin_share if parent.coders else 1.0
     measured = cells.measure("children", [Marginal((CHILDREN,))], price.share(share))
     noisy, sigma = measured.values[0], measured.sigma
-    if parent.size.units is None and children.units is not None:  # a parent is a unit, and its children are the unit's
-        known = children.units - ownerless * (np.arange(codec.size) == 1)
-        both, deviations = combine(noisy, sigma, known, children.noise)
-        noisy, sigma = np.append(noisy[0], both[1:]), float(deviations[0])
     bar = highest_noise(price.measure, 1.0, 2 * codec.size)  # looked for in each cell, and in all above it
     groups = Sum(parent.one_way.total, parent.one_way.total_sigma if parent.one_way.counts else parent.size.sigma)
     counted = parent.one_way.total / max(1.0, parent.size.rows)  # of units with many rows T, not all of them

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.domain.binning import Binning
 from privbench_core.domain.coder import Coder
 from privbench_core.domain.group_sizes import GroupSizeCodec
 from privbench_core.models.estimate import combine
 from privbench_core.models.pairwise import MOST_CODES, highest_noise
-from privbench_core.models.size_counts import SizeCounts, Sum, estimate_sizes
+from privbench_core.models.size_counts import SizeCounts, Sum, estimate_bands
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.door import Door
@@ -36,7 +37,9 @@ _PRECISE = 0.01  # relative error of a number of rows that is no reason to pay m
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 _TOLD = 3.0  # standard deviations by which a code stands out
 _FEW = 0.002  # of all rows: what may be left out
-_OTHERWISE = 0.05  # of rows that are not counted: how far they change a distribution, being of other units than the rest
+_OTHERWISE = (
+    0.05  # of rows that are not counted: how far they change a distribution, being of other units than the rest
+)
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,8 @@ class RowCount:
         rows_of: Estimated number of rows of each class, shape (classes,).
         counted_of: The same where those of units with more than T count as T.
         bound: Declared: most rows of a unit.
-        units: Noisy number of units with so many rows, by cell of `GroupSizeCodec` up to the declared bound, shape
-            (cells,); none where no unit has more than one row.
+        units: Noisy number of units by class of their number of rows up to the declared bound, all powers of two, shape
+            (powers,); none where no unit has more than one row.
         noise: Standard deviation of these.
     """
 
@@ -81,12 +84,13 @@ class _Sizes:
     """What is known of the sizes of units."""
 
     codec: GroupSizeCodec
+    classes: tuple[int, ...]
     noisy: Array
     sigma: float
     bar: float
 
     def fit(self, rows: Sum | None = None) -> SizeCounts:
-        return estimate_sizes(self.codec, self.noisy, self.sigma, self.bar, rows=rows)
+        return estimate_bands(self.codec, self.classes, self.noisy, self.sigma, self.bar, rows)
 
 
 def measure_row_count(
@@ -128,8 +132,9 @@ def measure_row_count(
 def _measure_sizes(door: Door, table: str, bound: int, price: Price) -> tuple[_Sizes, float]:
     """Noisy numbers of units by their number of rows, and the share of the price that they took."""
     codec = GroupSizeCodec(bound)
-    view = door.view(ViewSpec(table, {_UNIT: (UnitRows(), Coder(codec))}), "rows of units")
-    noisy, sigma, spent = np.zeros(codec.size), np.inf, 0.0
+    classes = tuple(_powers(bound))
+    view = door.view(ViewSpec(table, {_UNIT: (UnitRows(), class_coder(codec, classes))}), "rows of units")
+    noisy, sigma, spent = np.zeros(len(classes)), np.inf, 0.0
     for share in _LOOKS:
         look = view.measure("sizes", [Marginal((_UNIT,))], price.share(share))
         if spent:
@@ -140,8 +145,7 @@ def _measure_sizes(door: Door, table: str, bound: int, price: Price) -> tuple[_S
         spent += share
         if sigma <= _CLEAR * noisy.sum():
             break
-    noisy = np.append(0.0, noisy[1:])  # units are counted by their rows
-    return _Sizes(codec, noisy, sigma, highest_noise(price.measure, 1.0, 2 * codec.size)), spent
+    return _Sizes(codec, classes, noisy, sigma, highest_noise(price.measure, 1.0, 2 * len(classes))), spent
 
 
 def _counted_in_full(curator: Curator, fit: SizeCounts, bound: int, columns: Sequence[int], price: Price) -> int:
@@ -168,6 +172,22 @@ def _classes(fit: SizeCounts, bound: int) -> tuple[int, ...]:
     powers = _powers(bound)
     last = next((power for power in powers if rows - fit.rows(power) <= _FEW * rows), powers[-1])
     return tuple(power for power in powers if power <= last)
+
+
+def size_classes(numbers: NDArray[np.integer], classes: Sequence[int]) -> NDArray[np.int64]:
+    """The class of each number of rows; numbers beyond the last class are in it.
+
+    >>> size_classes(np.array([1, 2, 3, 4, 99]), (1, 2, 4)).tolist()
+    [0, 1, 2, 2, 2]
+    """
+    return np.minimum(np.searchsorted(classes, numbers), len(classes) - 1)
+
+
+def class_coder(codec: GroupSizeCodec, classes: Sequence[int]) -> Coder:
+    """A coder of numbers of rows by class, for classes that begin where a cell does."""
+    class_of = size_classes(codec.starts, classes)
+    cells = np.bincount(class_of)
+    return Coder(codec, Binning(tuple(class_of.tolist()), tuple((1 / cells[class_of]).tolist()), len(cells)))
 
 
 def _powers(bound: int) -> list[int]:

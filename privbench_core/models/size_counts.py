@@ -20,7 +20,7 @@ from privbench_core.domain.group_sizes import GroupSizeCodec
 Array = NDArray[np.float64]
 _MAX_CODES = 40
 _EXACT = 1e-6  # noise of what is known exactly: what is divided by it stays finite
-_UNKNOWN = 0.2  # of the rows beyond what is counted in full: what is not known of them
+_UNKNOWN = 0.6  # of the rows beyond what is counted in full: what is not known of them
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,7 @@ class SizeCounts:
     def unknown_beyond(self, most: float) -> float:
         """Standard deviation of what is known of the rows that `rows` leaves out, and of what they may differ by."""
         beyond = mean_sizes(self.codec, self.binning) - mean_sizes(self.codec, self.binning, most)
-        there = self.counts > 0
-        return float(
-            np.hypot(
-                _UNKNOWN * self.counts @ beyond, np.sqrt((self.sigmas * beyond)[there] @ (self.sigmas * beyond)[there])
-            )
-        )
+        return float(np.hypot(_UNKNOWN * self.counts @ beyond, np.sqrt((self.sigmas**2) @ (beyond**2))))
 
 
 def estimate_sizes(
@@ -88,13 +83,68 @@ def estimate_sizes(
         groups: Released number of groups.
         rows: Released sum of their sizes.
     """
-    held = codec.held(noisy, sigma, bar)
-    binning = codec.decaying(merge_cells(held, codec, sigma, _MAX_CODES), held, sigma)
-    cells = np.bincount(np.asarray(binning.code_of), minlength=binning.size)
-    sigmas = sigma * np.sqrt(cells)
+    told, sigmas = held(noisy, sigma, bar, codec.prior)
+    binning = codec.decaying(merge_cells(told, codec, sigma, _MAX_CODES), told, sigma)
+    return _counts(codec, binning, binning.sums(told), np.sqrt(binning.sums(sigmas**2)), groups, rows)
+
+
+def estimate_bands(
+    codec: GroupSizeCodec, classes: Sequence[int], noisy: Array, sigma: float, bar: float, rows: Sum | None = None
+) -> SizeCounts:
+    """`estimate_sizes` from numbers of groups by class of sizes: up to the first number, up to the second, and so on.
+
+    Args:
+        codec: Of sizes.
+        classes: Largest size of each class; the last one holds all that is larger.
+        noisy: Released number of groups of each class, shape (classes,).
+        sigma: Standard deviation of their noise.
+        bar: Standard deviations that noise alone does not reach in any class.
+        rows: Released sum of all sizes.
+    """
+    band = np.minimum(np.searchsorted(classes, codec.starts), len(classes) - 1)
+    prior = np.where(codec.starts > 0, codec.prior, 0.0)
+    mass = np.bincount(band, prior)
+    binning = Binning(tuple(band.tolist()), tuple((prior / mass[band]).tolist()), len(mass))
+    return _counts(codec, binning, *held(noisy, sigma, bar, mass), None, rows)
+
+
+def held(noisy: Array, sigma: float, bar: float, prior: Array) -> tuple[Array, Array]:
+    """Counts of sizes without the noise on those that nothing speaks for.
+
+    An accident of noise at 5,000 children is as many rows as a small database has. The largest size that is spoken for
+    is the last cell that stands out of the noise, by itself or with all cells above it. The sum above that is shrunk as
+    far as noise explains it (James and Stein 1961, positive part), and spread as the prior says.
+
+    Args:
+        noisy: Released count of each cell.
+        sigma: Standard deviation of their noise.
+        bar: Standard deviations that noise alone does not reach.
+        prior: What cells hold in proportion where nothing is told.
+
+    Returns:
+        Counts, and standard deviations of their noise; both of the shape of ``noisy``.
+
+    >>> held(np.array([60.0, 30.0, -2.0, 4.0, 4.0]), 2.0, 4.0, np.array([4.0, 3.0, 2.0, 1.0, 1.0]))[0].tolist()
+    [60.0, 30.0, 2.0, 1.0, 1.0]
+    """
+    above = np.cumsum(noisy[::-1])[::-1]
+    spread = sigma * np.sqrt(np.arange(len(noisy), 0, -1))
+    told = np.flatnonzero((noisy > bar * sigma) | (above > bar * spread))
+    if not len(told) or told[-1] == len(noisy) - 1:
+        return noisy, np.full(len(noisy), sigma)
+    first = int(told[-1]) + 1
+    share = max(0.0, 1 - (spread[first] / above[first]) ** 2) if above[first] > 0 else 0.0
+    shape = prior[first:] / prior[first:].sum()
+    counts = np.append(noisy[:first], share * above[first] * shape)
+    return counts, np.append(np.full(first, sigma), spread[first] * shape)
+
+
+def _counts(
+    codec: GroupSizeCodec, binning: Binning, noisy: Array, sigmas: Array, groups: Sum | None, rows: Sum | None
+) -> SizeCounts:
     sums = [] if groups is None else [(np.ones(binning.size), groups)]
     sums += [] if rows is None else [(mean_sizes(codec, binning, rows.most), rows)]
-    return SizeCounts(codec, binning, _fitted(binning.sums(noisy), sigmas, sums), sigmas)
+    return SizeCounts(codec, binning, _fitted(noisy, sigmas, sums), sigmas)
 
 
 def _fitted(noisy: Array, sigmas: Array, sums: Sequence[tuple[Array, Sum]]) -> Array:

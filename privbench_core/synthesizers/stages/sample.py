@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from privbench_core.counts.units import unit_numbers
 from privbench_core.domain.dealing import group_counts, narrow
 from privbench_core.errors import InternalError
-from privbench_core.linking.by_size import UNIT_SIZE, size_classes
+from privbench_core.linking.by_size import UNIT_SIZE
 from privbench_core.linking.fanout import Fanout
 from privbench_core.linking.lookup import Lookup
+from privbench_core.linking.unit_rows import size_classes
 from privbench_core.models.model import model_from_dict
 from privbench_core.privacy.budget import Price
 from privbench_core.sampling.complete import complete_table
