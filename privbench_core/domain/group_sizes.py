@@ -11,11 +11,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.special import digamma
 
-from privbench_core.domain.binning import Binning
 from privbench_core.domain.codec import Codes
-from privbench_core.domain.merging import SIGNIFICANT
 
 _SINGLES = 16
+_TAIL = 1.5
 _PER_OCTAVE = 4  # cells, so that one begins after each power of two
 
 
@@ -39,8 +38,12 @@ class GroupSizeCodec:
 
     @cached_property
     def prior(self) -> NDArray[np.float64]:
-        """What cells hold under a tail of P[X >= x] ~ 1/x²: half as many rows in each octave as in the one before."""
-        return np.asarray(np.maximum(self.starts, 0.5) ** -2.0 - np.append(self.starts[1:], self.bound + 1) ** -2.0)
+        """What cells hold, in proportion, under a tail of P[X >= x] ~ x^-1.5: a public prior for what noise hides.
+
+        Each octave has 0.7 times the rows of the one before it.
+        """
+        ends = np.append(self.starts[1:], self.bound + 1)
+        return np.asarray(np.maximum(self.starts, 0.5) ** -_TAIL - ends**-_TAIL)
 
     @property
     def size(self) -> int:
@@ -68,7 +71,7 @@ class GroupSizeCodec:
         return np.asarray(np.searchsorted(self.starts, numbers, side="right") - 1, dtype=np.int32)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
-        """Whole numbers; inside a cell [a, b) a number x is about as likely as 1/x², see `decaying`."""
+        """Whole numbers; inside a cell [a, b) a number x is about as likely as 1/x²."""
         first, end = self.starts[cells], np.append(self.starts[1:], self.bound + 1)[cells]
         drawn = first * end / (end - rng.random(len(cells)) * (end - first) + (end == 0))
         return pa.array(np.where(first == 0, 0, np.clip(drawn.astype(np.int64), first, end - 1)))
@@ -93,27 +96,6 @@ class GroupSizeCodec:
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able description."""
         return {"codec": "group size", "bound": self.bound}
-
-    def decaying(self, binning: Binning, noisy: NDArray[np.float64], sigma: float) -> Binning:
-        """``binning`` with the cells of each code that is lost in noise weighing as `prior` says.
-
-        Numbers of children are heavy-tailed, and noise merges the tail into a few wide codes. Spreading a code evenly
-        over its cells would put most of its children on sizes that hardly a parent has. A public prior, for codes whose
-        cells hold less than three standard deviations of the noise each; where the counts speak, they are believed.
-
-        Args:
-            binning: Of this codec's cells.
-            noisy: Released count of each cell, shape (size,).
-            sigma: Standard deviation of their noise.
-        """
-        mass = self.prior
-        code_of = np.asarray(binning.code_of)
-        weights = np.asarray(binning.weights)
-        cells = np.bincount(code_of, minlength=binning.size)
-        lost = (cells > 1) & (binning.sums(noisy) <= SIGNIFICANT * sigma * cells)
-        mass = np.where(lost[code_of], mass, weights)
-        mass /= np.bincount(code_of, weights=mass, minlength=binning.size)[code_of]
-        return Binning(binning.code_of, tuple(mass.tolist()), binning.ordered)
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> GroupSizeCodec:

@@ -25,12 +25,11 @@ from privbench_core.domain.coder import Coder, ordered_codes
 from privbench_core.domain.group_sizes import GroupSizeCodec
 from privbench_core.domain.simplex import onto_simplex
 from privbench_core.linking.presence import present_or_not
-from privbench_core.linking.unit_rows import RowCount
-from privbench_core.models.estimate import combine
+from privbench_core.linking.unit_rows import RowCount, class_coder, powers_up_to
 from privbench_core.models.nodes import REGION, Node, Sum
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.pairwise import PairwiseFit, highest_noise
-from privbench_core.models.size_counts import SizeCounts, Sum, estimate_sizes
+from privbench_core.models.size_counts import SizeCounts, Sum, estimate_bands, refine_bands
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.door import Door
@@ -43,6 +42,7 @@ CHILDREN = "#children"
 SIBLINGS = "#siblings"
 _PARENT = "parent."
 _OWNER = "#owner"
+_BANDS = 0.5  # of the price for numbers of children: by class of them, the rest is for each number
 
 
 @dataclass(frozen=True)
@@ -170,15 +170,24 @@ def _counts(
 ) -> tuple[SizeCounts, dict[str, Array]]:
     """The number of children of each parent, and which of the parent's attributes it depends on."""
     codec, full = GroupSizeCodec(key.max_children or 1), parent.size.rows_per_unit
-    cells = door.view(ViewSpec(key.parent, {CHILDREN: (Children(key), Coder(codec))}, (full,)), "fanout")
     share = fit.margin_share if parent.coders else 1.0
-    measured = cells.measure("children", [Marginal((CHILDREN,))], price.share(share))
-    noisy, sigma = measured.values[0], measured.sigma
-    bar = highest_noise(price.measure, 1.0, 2 * codec.size)  # looked for in each cell, and in all above it
     groups = Sum(parent.one_way.total, parent.one_way.total_sigma if parent.one_way.counts else parent.size.sigma)
     counted = parent.one_way.total / max(1.0, parent.size.rows)  # of units with many rows T, not all of them
     rows = Sum(children.rows * counted, children.sigma * counted)
-    counts = estimate_sizes(codec, noisy, sigma, bar, groups, rows)
+    classes = (0, *powers_up_to(codec.bound))
+    for_cells = price.share(share)
+    if parent.size.units is None and children.units is not None:  # a parent is a unit, and its children are the unit's
+        known = children.units - ownerless * (np.arange(len(classes) - 1) == 0)
+        noisy, sigma = np.append(groups.value - known.sum(), known), children.noise
+    else:
+        banded = ViewSpec(key.parent, {CHILDREN: (Children(key), class_coder(codec, classes))}, (full,))
+        found = door.view(banded, "fanout").measure("children", [Marginal((CHILDREN,))], for_cells.share(_BANDS))
+        noisy, sigma, for_cells = found.values[0], found.sigma, for_cells.share(1 - _BANDS)
+    bar = highest_noise(price.measure, 1.0, 2 * len(classes))  # looked for in each class, and in all above it
+    bands = estimate_bands(codec, classes, noisy, sigma, bar, groups, rows)
+    cells = door.view(ViewSpec(key.parent, {CHILDREN: (Children(key), Coder(codec))}, (full,)), "fanout")
+    measured = cells.measure("children, closer", [Marginal((CHILDREN,))], for_cells)
+    counts = refine_bands(bands, measured.values[0], measured.sigma, groups, rows)
     if not parent.coders or counts.groups <= 0:
         return counts, {}
     sizes = Coder(codec, counts.binning)

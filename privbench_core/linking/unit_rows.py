@@ -33,7 +33,7 @@ _UNIT = "#rows of unit"
 _LOOKS = (0.02, 0.02, 0.04, 0.08)  # of a table's price, for sizes: one after the other until they are clear
 _CLEAR = 0.005  # of all units: noise of a size that is no reason to look again
 _TOTALS = (0.02, 0.04, 0.08, 0.16)  # of a table's price, for the number of rows: the least that makes it precise
-_PRECISE = 0.01  # relative error of a number of rows that is no reason to pay more for it
+_PRECISE = 0.003  # relative error of a number of rows that is no reason to pay more for it
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 _TOLD = 3.0  # standard deviations by which a code stands out
 _FEW = 0.002  # of all rows: what may be left out
@@ -90,7 +90,7 @@ class _Sizes:
     bar: float
 
     def fit(self, rows: Sum | None = None) -> SizeCounts:
-        return estimate_bands(self.codec, self.classes, self.noisy, self.sigma, self.bar, rows)
+        return estimate_bands(self.codec, self.classes, self.noisy, self.sigma, self.bar, rows=rows)
 
 
 def measure_row_count(
@@ -113,7 +113,7 @@ def measure_row_count(
     choices = []
     for share in _TOTALS:
         sigma = of_units.sigma([Marginal(())], price.share(share))
-        most = min(_powers(bound), key=lambda power: np.hypot(power * sigma, fit.unknown_beyond(power)))
+        most = min(powers_up_to(bound), key=lambda power: np.hypot(power * sigma, fit.unknown_beyond(power)))
         choices.append((share, most))
         if np.hypot(most * sigma, fit.unknown_beyond(most)) <= _PRECISE * fit.rows():
             break
@@ -132,7 +132,7 @@ def measure_row_count(
 def _measure_sizes(door: Door, table: str, bound: int, price: Price) -> tuple[_Sizes, float]:
     """Noisy numbers of units by their number of rows, and the share of the price that they took."""
     codec = GroupSizeCodec(bound)
-    classes = tuple(_powers(bound))
+    classes = tuple(powers_up_to(bound))
     view = door.view(ViewSpec(table, {_UNIT: (UnitRows(), class_coder(codec, classes))}), "rows of units")
     noisy, sigma, spent = np.zeros(len(classes)), np.inf, 0.0
     for share in _LOOKS:
@@ -163,13 +163,13 @@ def _counted_in_full(curator: Curator, fit: SizeCounts, bound: int, columns: Seq
         noise = np.minimum(_ABSOLUTE * most * sigma * told, rows / 2).sum()
         return float(noise + len(sizes) * _OTHERWISE * (rows - fit.rows(most)))
 
-    return min(_powers(bound), key=error)
+    return min(powers_up_to(bound), key=error)
 
 
 def _classes(fit: SizeCounts, bound: int) -> tuple[int, ...]:
     """Powers of two that part units by their number of rows: each class has units, and the last leaves no rows out."""
     rows = fit.rows()
-    powers = _powers(bound)
+    powers = powers_up_to(bound)
     last = next((power for power in powers if rows - fit.rows(power) <= _FEW * rows), powers[-1])
     return tuple(power for power in powers if power <= last)
 
@@ -190,6 +190,6 @@ def class_coder(codec: GroupSizeCodec, classes: Sequence[int]) -> Coder:
     return Coder(codec, Binning(tuple(class_of.tolist()), tuple((1 / cells[class_of]).tolist()), len(cells)))
 
 
-def _powers(bound: int) -> list[int]:
+def powers_up_to(bound: int) -> list[int]:
     """Powers of two, up to the first that no unit has more rows than."""
     return [1 << power for power in range(min((bound - 1).bit_length(), WEIGHT_UNIT.bit_length() - 1) + 1)]

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from privbench_core.domain.binning import Binning, merge_cells
+from privbench_core.domain.binning import Binning
 from privbench_core.domain.group_sizes import GroupSizeCodec
+from privbench_core.domain.merging import SIGNIFICANT
 
 Array = NDArray[np.float64]
-_MAX_CODES = 40
 _EXACT = 1e-6  # noise of what is known exactly: what is divided by it stays finite
 _UNKNOWN = 0.6  # of the rows beyond what is counted in full: what is not known of them
 
@@ -70,28 +70,16 @@ class SizeCounts:
         return float(np.hypot(_UNKNOWN * self.counts @ beyond, np.sqrt((self.sigmas**2) @ (beyond**2))))
 
 
-def estimate_sizes(
-    codec: GroupSizeCodec, noisy: Array, sigma: float, bar: float, groups: Sum | None = None, rows: Sum | None = None
-) -> SizeCounts:
-    """Counts of sizes that agree with all that was measured, as far as noise lets them.
-
-    Args:
-        codec: Of sizes.
-        noisy: Released number of groups of each cell, shape (codec.size,).
-        sigma: Standard deviation of their noise.
-        bar: Standard deviations that noise alone does not reach in any cell.
-        groups: Released number of groups.
-        rows: Released sum of their sizes.
-    """
-    told, sigmas = held(noisy, sigma, bar, codec.prior)
-    binning = codec.decaying(merge_cells(told, codec, sigma, _MAX_CODES), told, sigma)
-    return _counts(codec, binning, binning.sums(told), np.sqrt(binning.sums(sigmas**2)), groups, rows)
-
-
 def estimate_bands(
-    codec: GroupSizeCodec, classes: Sequence[int], noisy: Array, sigma: float, bar: float, rows: Sum | None = None
+    codec: GroupSizeCodec,
+    classes: Sequence[int],
+    noisy: Array,
+    sigma: float,
+    bar: float,
+    groups: Sum | None = None,
+    rows: Sum | None = None,
 ) -> SizeCounts:
-    """`estimate_sizes` from numbers of groups by class of sizes: up to the first number, up to the second, and so on.
+    """Numbers of groups by class of sizes that agree with all that was measured, as far as noise lets them.
 
     Args:
         codec: Of sizes.
@@ -99,13 +87,42 @@ def estimate_bands(
         noisy: Released number of groups of each class, shape (classes,).
         sigma: Standard deviation of their noise.
         bar: Standard deviations that noise alone does not reach in any class.
-        rows: Released sum of all sizes.
+        groups: Released number of groups.
+        rows: Released sum of their sizes.
     """
     band = np.minimum(np.searchsorted(classes, codec.starts), len(classes) - 1)
-    prior = np.where(codec.starts > 0, codec.prior, 0.0)
+    prior = np.where((codec.starts > 0) | (classes[0] == 0), codec.prior, 0.0)
     mass = np.bincount(band, prior)
     binning = Binning(tuple(band.tolist()), tuple((prior / mass[band]).tolist()), len(mass))
-    return _counts(codec, binning, *held(noisy, sigma, bar, mass), None, rows)
+    return _counts(codec, binning, *held(noisy, sigma, bar, mass), groups, rows)
+
+
+def refine_bands(
+    bands: SizeCounts, noisy: Array, sigma: float, groups: Sum | None = None, rows: Sum | None = None
+) -> SizeCounts:
+    """The same by code of sizes, with noisy counts of the cells of each class where these are told from noise.
+
+    Args:
+        bands: Classes of sizes.
+        noisy: Released number of groups of each cell, shape (cells,).
+        sigma: Standard deviation of their noise.
+        groups: Released number of groups.
+        rows: Released sum of their sizes.
+    """
+    codec, band, whole = bands.codec, np.asarray(bands.binning.code_of), bands.counts
+    cells = np.bincount(band)
+    told = (whole > SIGNIFICANT * sigma * cells)[band]
+    even = noisy + ((whole - bands.binning.sums(noisy)) / cells)[band]
+    weights = np.where(told, 1.0, np.asarray(bands.binning.weights) * (whole > 0)[band])
+    begins = told | np.append(True, band[1:] != band[:-1]) & (whole > 0)[band]
+    begins[0] = True
+    code_of = np.cumsum(begins) - 1
+    weights[np.bincount(code_of, weights)[code_of] <= 0] = 1.0
+    weights /= np.bincount(code_of, weights)[code_of]
+    binning = Binning(tuple(code_of.tolist()), tuple(weights.tolist()), int(code_of[-1]) + 1)
+    counts = np.where(told, even, whole[band] * np.asarray(bands.binning.weights))
+    sigmas = np.where(told, sigma, (bands.sigmas / np.sqrt(cells))[band])
+    return _counts(codec, binning, binning.sums(counts), np.sqrt(binning.sums(sigmas**2)), groups, rows)
 
 
 def held(noisy: Array, sigma: float, bar: float, prior: Array) -> tuple[Array, Array]:

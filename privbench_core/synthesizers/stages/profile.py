@@ -38,7 +38,7 @@ from privbench_core.synthesizers.stages.refine import Look, look_closer, share_o
 
 Array = NDArray[np.float64]
 _LEARN_SHARE = 0.3  # of a profile's price, for learning domains, where there are any to learn
-_BY_SIZE_SHARE = 0.5
+_BY_SIZE_SHARE = 0.25
 _BARS = 24
 
 
