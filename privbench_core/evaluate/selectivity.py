@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +13,6 @@ from numpy.typing import NDArray
 
 from privbench_core.domain.codec import Codes
 from privbench_core.domain.coder import Coder
-from privbench_core.evaluate.joins import NO_PARENT, parent_rows
-from privbench_core.schema.model.tables import Schema
 
 Floats = NDArray[np.float64]
 RANGES = ("<", "<=", ">", ">=")

@@ -2,7 +2,7 @@
 
 Units with many rows have other habits than units with few, and most rows. A unit is in one class of sizes, so a marginal
 over (class, column) counts the rows of units with up to T rows at a noise of T, for each class its own, and all of them
-for the price of one. Shapes of classes are shrunk towards their neighbours' where they are too small to tell.
+for the price of one. Classes that are too small to tell lean on their neighbours (`class_shapes`).
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.domain.binning import Binning
 from privbench_core.domain.coder import Coder
 from privbench_core.domain.group_sizes import GroupSizeCodec
-from privbench_core.domain.simplex import onto_simplex
-from privbench_core.linking.unit_rows import RowCount, class_coder
-from privbench_core.models.one_way import OneWay
-from privbench_core.models.joints import NoisyTable, estimated_joint
+from privbench_core.linking.unit_rows import RowCount, class_coder, distance_by_noise
+from privbench_core.models.random_walk import class_shapes
 from privbench_core.privacy.budget import Price
+from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.views import Feature, Own, UnitRows, ViewSpec
@@ -29,39 +27,50 @@ UNIT_SIZE = "#rows of unit"
 
 
 def measure_by_size(
-    door: Door, table: str, coders: Mapping[str, Coder], one_way: OneWay, size: RowCount, price: Price
+    door: Door, table: str, coders: Mapping[str, Coder], size: RowCount, price: Price
 ) -> dict[str, Array]:
-    """Joint probabilities of (class of sizes, column), in the measure of ``one_way``; shapes (classes, codes).
+    """Distributions of a table's columns in each class of sizes, shapes (classes, codes).
 
     Args:
         door: Open for the step.
         table: The table.
         coders: Of its columns.
-        one_way: Released counts of their codes.
         size: Of the table: its classes, and how many rows are in each.
         price: Of everything here.
     """
     several = {name: coder for name, coder in coders.items() if coder.size > 1}
-    if not several or len(size.classes) == 1:
+    if not several:
         return {}
+    of_unit = class_coder(GroupSizeCodec(size.bound), size.classes)
     features: dict[str, tuple[Feature, Coder]] = {name: (Own(name), coder) for name, coder in several.items()}
-    view = door.view(
-        ViewSpec(
-            table,
-            {UNIT_SIZE: (UnitRows(), class_coder(GroupSizeCodec(size.bound), size.classes)), **features},
-            size.classes,
-        ),
-        "by size",
-    )
+    view = door.view(ViewSpec(table, {UNIT_SIZE: (UnitRows(), of_unit), **features}, size.classes), "by size")
     measured = view.measure("one-way by size", [Marginal((UNIT_SIZE, name)) for name in several], price)
-    sigma = measured.sigma / size.classes[-1]
-    margin = np.maximum(size.rows_of / np.array(size.classes), 0.1 * sigma)
-    joints = {}
-    for name, noisy in zip(several, measured.values, strict=True):
-        noisy = noisy / size.classes[-1]
-        column = onto_simplex(noisy.sum(axis=0), margin.sum())
-        column = np.maximum(column, 0.002 * margin.sum() / len(column))
-        found = estimated_joint(NoisyTable(noisy, sigma), margin, column * margin.sum() / column.sum())
-        joint = found * (size.counted_of / found.sum(axis=1))[:, None]
-        joints[name] = joint / joint.sum()
-    return joints
+    in_rows = np.array(size.classes) / size.classes[-1]  # of a count: those of the last class are of rows
+    return {
+        name: class_shapes(noisy * in_rows[:, None], measured.sigma * in_rows, size.rows_of)
+        for name, noisy in zip(several, measured.values, strict=True)
+    }
+
+
+def best_counted(curator: Curator, shapes: Mapping[str, Array], size: RowCount, price: Price) -> int:
+    """T: up to how many rows of a unit to count in full, for the least expected error of distributions over rows.
+
+    Args:
+        curator: Of a view that counts every unit once.
+        shapes: Distributions of columns by class of sizes: how far counting T rows of larger units moves them.
+        size: Of the table.
+        price: Of all columns' marginals.
+    """
+    sigma = curator.sigma([Marginal(())], price.share(1 / max(1, len(shapes))))
+    codes = np.array([shape.shape[1] for shape in shapes.values()], dtype=float)
+
+    def error(most: int) -> float:
+        counted = size.counted(most)
+        moved = sum(_distance(counted @ shape, size.rows_of @ shape) for shape in shapes.values())
+        return moved + float(distance_by_noise(codes, most * sigma, max(1.0, float(counted.sum()))).sum())
+
+    return min(size.classes, key=error)
+
+
+def _distance(one: Array, other: Array) -> float:
+    return float(np.abs(one / one.sum() - other / other.sum()).sum() / 2)

@@ -29,7 +29,7 @@ from privbench_core.linking.unit_rows import RowCount, class_coder, powers_up_to
 from privbench_core.models.nodes import REGION, Node, Sum
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.pairwise import PairwiseFit, highest_noise
-from privbench_core.models.size_counts import SizeCounts, Sum, estimate_bands, refine_bands
+from privbench_core.models.size_counts import NoisySum, SizeCounts, estimate_bands, refine_bands
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.door import Door
@@ -171,9 +171,9 @@ def _counts(
     """The number of children of each parent, and which of the parent's attributes it depends on."""
     codec, full = GroupSizeCodec(key.max_children or 1), parent.size.rows_per_unit
     share = fit.margin_share if parent.coders else 1.0
-    groups = Sum(parent.one_way.total, parent.one_way.total_sigma if parent.one_way.counts else parent.size.sigma)
+    groups = NoisySum(parent.one_way.total, parent.one_way.total_sigma if parent.one_way.counts else parent.size.sigma)
     counted = parent.one_way.total / max(1.0, parent.size.rows)  # of units with many rows T, not all of them
-    rows = Sum(children.rows * counted, children.sigma * counted)
+    rows = NoisySum(children.rows * counted, children.sigma * counted)
     classes = (0, *powers_up_to(codec.bound))
     for_cells = price.share(share)
     if parent.size.units is None and children.units is not None:  # a parent is a unit, and its children are the unit's

@@ -20,7 +20,7 @@ from privbench_core.domain.coder import Coder
 from privbench_core.domain.group_sizes import GroupSizeCodec
 from privbench_core.models.estimate import combine
 from privbench_core.models.pairwise import MOST_CODES, highest_noise
-from privbench_core.models.size_counts import SizeCounts, Sum, estimate_bands
+from privbench_core.models.size_counts import NoisySum, SizeCounts, estimate_bands
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.door import Door
@@ -37,9 +37,7 @@ _PRECISE = 0.003  # relative error of a number of rows that is no reason to pay 
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 _TOLD = 3.0  # standard deviations by which a code stands out
 _FEW = 0.002  # of all rows: what may be left out
-_OTHERWISE = (
-    0.05  # of rows that are not counted: how far they change a distribution, being of other units than the rest
-)
+_OTHERWISE = 0.05  # how far rows that are not counted are supposed to change distributions, before more is known
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class RowCount:
         rows_per_unit: T, up to how many rows a unit's are counted in full, here and in all that is asked of the table.
         classes: Of units by their number of rows: the most rows in each, powers of two.
         rows_of: Estimated number of rows of each class, shape (classes,).
-        counted_of: The same where those of units with more than T count as T.
+        units_of: Estimated number of units of each class, shape (classes,).
         bound: Declared: most rows of a unit.
         units: Noisy number of units by class of their number of rows up to the declared bound, all powers of two, shape
             (powers,); none where no unit has more than one row.
@@ -64,10 +62,19 @@ class RowCount:
     rows_per_unit: int = 1
     classes: tuple[int, ...] = (1,)
     rows_of: Array = field(default_factory=lambda: np.ones(1))
-    counted_of: Array = field(default_factory=lambda: np.ones(1))
+    units_of: Array = field(default_factory=lambda: np.ones(1))
     bound: int = 1
     units: Array | None = None
     noise: float = 0.0
+
+    def counted(self, most: int) -> Array:
+        """Number of rows of each class where those of units with more than ``most`` count as so many; shape (classes,)."""
+        return np.where(np.array(self.classes) <= most, self.rows_of, np.minimum(self.rows_of, most * self.units_of))
+
+    @property
+    def in_full(self) -> bool:
+        """Whether all rows are counted, of whatever unit."""
+        return self.rows_per_unit >= self.classes[-1]
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""
@@ -89,7 +96,7 @@ class _Sizes:
     sigma: float
     bar: float
 
-    def fit(self, rows: Sum | None = None) -> SizeCounts:
+    def fit(self, rows: NoisySum | None = None) -> SizeCounts:
         return estimate_bands(self.codec, self.classes, self.noisy, self.sigma, self.bar, rows=rows)
 
 
@@ -119,13 +126,13 @@ def measure_row_count(
             break
     share, most = choices[-1]
     found = door.view(ViewSpec(table, {}, (most,)), "rows").measure("rows", [Marginal(())], price.share(share))
-    total = Sum(float(found.values[0]), found.sigma, most)
+    total = NoisySum(float(found.values[0]), found.sigma, most)
     fit, rest = sizes.fit(total), price.share(1 - spent - share)
     rows = max(1.0, total.value + fit.rows() - fit.rows(most))
     full = _counted_in_full(of_units, fit, bound, columns, rest)
     off = float(np.hypot(total.sigma, fit.unknown_beyond(most)))
     classes = _classes(fit, bound)
-    of_class = [fit.rows_up_to(classes, most) for most in (np.inf, full)]
+    of_class = fit.rows_up_to(classes), fit.rows_up_to(classes, 1)
     return RowCount(rows, off, full, classes, *of_class, bound, sizes.noisy, sizes.sigma), rest
 
 
@@ -149,21 +156,22 @@ def _measure_sizes(door: Door, table: str, bound: int, price: Price) -> tuple[_S
 
 
 def _counted_in_full(curator: Curator, fit: SizeCounts, bound: int, columns: Sequence[int], price: Price) -> int:
-    """T: the number of rows per unit with the least expected error of the columns' distributions over rows.
-
-    Noise grows with T. Units with more rows count too little, which moves a distribution as far as they differ from all
-    others.
-    """
+    """T for a first look: what heavier units do to distributions is not known yet, and taken to be little."""
     sizes = np.minimum([float(size) for size in columns if size > 1] or [1.0], MOST_CODES)
     sigma = curator.sigma([Marginal(())], price.share(0.5 / len(sizes)))
-    rows = max(1.0, fit.rows())
+    whole = max(1.0, fit.rows())
 
     def error(most: int) -> float:
-        told = np.minimum(sizes, 1 + rows / (_TOLD * most * sigma)) if sigma > 0 else sizes
-        noise = np.minimum(_ABSOLUTE * most * sigma * told, rows / 2).sum()
-        return float(noise + len(sizes) * _OTHERWISE * (rows - fit.rows(most)))
+        rows = max(1.0, fit.rows(most))
+        return float(distance_by_noise(sizes, most * sigma, rows).sum() + len(sizes) * _OTHERWISE * (1 - rows / whole))
 
     return min(powers_up_to(bound), key=error)
+
+
+def distance_by_noise(sizes: Array, sigma: float, rows: float) -> Array:
+    """Expected total variation distance of columns with so many codes from themselves with noise, shape (columns,)."""
+    told = np.minimum(sizes, 1 + rows / (_TOLD * sigma)) if sigma > 0 else sizes
+    return np.minimum(_ABSOLUTE * sigma * told / rows, 0.5)
 
 
 def _classes(fit: SizeCounts, bound: int) -> tuple[int, ...]:

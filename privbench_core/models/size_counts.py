@@ -24,7 +24,7 @@ _UNKNOWN = 0.6  # of the rows beyond what is counted in full: what is not known 
 
 
 @dataclass(frozen=True)
-class Sum:
+class NoisySum:
     """A noisy sum of group sizes, sizes above ``most`` counted as ``most``."""
 
     value: float
@@ -76,8 +76,8 @@ def estimate_bands(
     noisy: Array,
     sigma: float,
     bar: float,
-    groups: Sum | None = None,
-    rows: Sum | None = None,
+    groups: NoisySum | None = None,
+    rows: NoisySum | None = None,
 ) -> SizeCounts:
     """Numbers of groups by class of sizes that agree with all that was measured, as far as noise lets them.
 
@@ -98,7 +98,7 @@ def estimate_bands(
 
 
 def refine_bands(
-    bands: SizeCounts, noisy: Array, sigma: float, groups: Sum | None = None, rows: Sum | None = None
+    bands: SizeCounts, noisy: Array, sigma: float, groups: NoisySum | None = None, rows: NoisySum | None = None
 ) -> SizeCounts:
     """The same by code of sizes, with noisy counts of the cells of each class where these are told from noise.
 
@@ -157,14 +157,14 @@ def held(noisy: Array, sigma: float, bar: float, prior: Array) -> tuple[Array, A
 
 
 def _counts(
-    codec: GroupSizeCodec, binning: Binning, noisy: Array, sigmas: Array, groups: Sum | None, rows: Sum | None
+    codec: GroupSizeCodec, binning: Binning, noisy: Array, sigmas: Array, groups: NoisySum | None, rows: NoisySum | None
 ) -> SizeCounts:
     sums = [] if groups is None else [(np.ones(binning.size), groups)]
     sums += [] if rows is None else [(mean_sizes(codec, binning, rows.most), rows)]
     return SizeCounts(codec, binning, _fitted(noisy, sigmas, sums), sigmas)
 
 
-def _fitted(noisy: Array, sigmas: Array, sums: Sequence[tuple[Array, Sum]]) -> Array:
+def _fitted(noisy: Array, sigmas: Array, sums: Sequence[tuple[Array, NoisySum]]) -> Array:
     """Non-negative least squares in units of noise: the counts, and weighted sums of them; shape of the counts."""
     matrix, right = [np.diag(1 / np.maximum(sigmas, _EXACT))], [noisy / np.maximum(sigmas, _EXACT)]
     for weights, measured in sums:

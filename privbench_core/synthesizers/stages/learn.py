@@ -9,12 +9,13 @@ looked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from privbench_core.domain.coder import ordered_codes
 from privbench_core.linking.unit_rows import measure_row_count
 from privbench_core.models.nodes import Node, count_nodes, node_to_dict
-from privbench_core.models.one_way import OneWay
+from privbench_core.models.one_way import OneWay, count_again
 from privbench_core.models.pairwise import leaf_of
 from privbench_core.privacy.budget import Measure, Price, zero
 from privbench_core.privacy.curator import Curator
@@ -28,9 +29,10 @@ from privbench_core.synthesizers.stages.profile import (
     Cells,
     Profile,
     first_look,
+    first_share,
     learned_codecs,
     measured_step,
-    share_by_size,
+    over_rows,
     summary_of,
 )
 
@@ -70,8 +72,7 @@ def learn_steps(
     def learn(context: StepContext) -> Artifact:
         door = context.opened()
         bound = schema.max_rows_per_unit(table.name)
-        cells, node = learn_table(door, table, bound, price, first, lambda ordered: networks(context, ordered))
-        profile = cells.profile()
+        cells, profile, node = learn_table(door, table, bound, price, first, lambda ordered: networks(context, ordered))
         model = {"model": node_to_dict(node), "nodes": count_nodes(node)}
         return Artifact({"profile": profile.to_dict(), **model, "summary": summary_of(table, profile, cells)})
 
@@ -90,7 +91,7 @@ def learn_steps(
 
 def learn_table(
     door: Door, table: Table, bound: int, price: Price, first: float, network: Callable[[Mapping[str, int]], Network]
-) -> tuple[Cells, Node]:
+) -> tuple[Cells, Profile, Node]:
     """All that is measured of a table's attributes, and their model; a unit has at most ``bound`` rows.
 
     Under pure privacy two looks at a marginal are worth less than one for the price of both (Laplace noise does not
@@ -109,16 +110,25 @@ def learn_table(
         else:
             rows = size.rows
         share = share if network({}).promising(view, sizes, rows, rest, share) else 1.0
-    of_sizes = share_by_size(size)
-    rest, for_sizes = rest.share(1 - of_sizes), rest.share(of_sizes)
-    cells = first_look(door, table, codecs, size, rest.share(share))
-    found: Node | Price = leaf_of(cells.profile().one_way)
-    if share < 1:
-        found = _modelled(door, table, cells.profile(), rest, share, network)
-    if isinstance(found, Price):
+    early = first_share(size)
+    cells = first_look(door, table, codecs, size, rest.share(share * early))
+    profile = over_rows(door, table, cells.profile(), rest.share(share * (1 - early)))
+    if share == 1:
+        return cells, profile, leaf_of(profile.one_way)
+    found = _modelled(door, table, profile, rest, share, network)
+    if not isinstance(found, Price):
+        return cells, profile, found
+    if early < 1:
+        profile = replace(profile, one_way=count_again(_view(door, table, profile), profile.one_way, found))
+    else:
         cells = cells.again(door, table, found)
-        found = leaf_of(cells.profile().one_way)
-    return cells.followed(door, table, for_sizes), found
+        profile = cells.profile()
+    return cells, profile, leaf_of(profile.one_way)
+
+
+def _view(door: Door, table: Table, profile: Profile) -> Curator:
+    features = {name: (Own(name), coder) for name, coder in profile.coders.items()}
+    return door.view(ViewSpec(table.name, dict(features), (profile.size.rows_per_unit,)), "spn")
 
 
 def _modelled(
@@ -130,8 +140,7 @@ def _modelled(
     network: Callable[[Mapping[str, int]], Network],
 ) -> Node | Price:
     """A model for what a first look has left of the price, or what is left then."""
-    features = {name: (Own(name), coder) for name, coder in profile.coders.items()}
-    view = door.view(ViewSpec(table.name, dict(features), (profile.size.rows_per_unit,)), "spn")
+    view = _view(door, table, profile)
     chosen = network(ordered_codes(profile.coders))
     codes = [coder.size for coder in profile.coders.values()]
     left = price.share(1 - share)

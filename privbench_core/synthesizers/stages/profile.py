@@ -20,7 +20,7 @@ from privbench_core.domain.coder import Coder
 from privbench_core.domain.intervals import interval_codec
 from privbench_core.domain.lists import list_codec
 from privbench_core.domain.magnitude import LearnedMagnitude
-from privbench_core.linking.by_size import measure_by_size
+from privbench_core.linking.by_size import best_counted, measure_by_size
 from privbench_core.linking.fanout import End
 from privbench_core.linking.unit_rows import RowCount, measure_row_count
 from privbench_core.models.one_way import OneWay, count_again, least_noise
@@ -38,7 +38,8 @@ from privbench_core.synthesizers.stages.refine import Look, look_closer, share_o
 
 Array = NDArray[np.float64]
 _LEARN_SHARE = 0.3  # of a profile's price, for learning domains, where there are any to learn
-_BY_SIZE_SHARE = 0.25
+_FIRST = 0.35  # of the price of one-way marginals, for a first look that leaves rows out
+_BY_SIZE = 0.4  # of what it leaves, for what columns have to do with the number of rows of a unit
 _BARS = 24
 
 
@@ -91,8 +92,7 @@ def profile_step(schema: Schema, table: Table, price: Price) -> Step:
     """The step that profiles a private table for ``price``, and nothing more."""
 
     def run(context: StepContext) -> Artifact:
-        cells = profile_table(context.opened(), table, schema.max_rows_per_unit(table.name), price)
-        profile = cells.profile()
+        cells, profile = profile_table(context.opened(), table, schema.max_rows_per_unit(table.name), price)
         return Artifact({"profile": profile.to_dict(), "summary": summary_of(table, profile, cells)})
 
     return measured_step(schema, table, price, run, {})
@@ -137,7 +137,6 @@ class Cells:
         sigmas: Column -> standard deviation of the noise of the first look on each count, likewise.
         rows: Noisy number of rows and its standard deviation, where there are no columns to add up.
         size: Of the table, where it was measured for itself.
-        by_size: See `Profile`.
     """
 
     codecs: Mapping[str, Codec]
@@ -146,7 +145,6 @@ class Cells:
     sigmas: Mapping[str, float]
     rows: tuple[float, float]
     size: RowCount | None = None
-    by_size: Mapping[str, Array] = field(default_factory=dict)
 
     @property
     def rows_per_unit(self) -> int:
@@ -171,15 +169,7 @@ class Cells:
             {name: sigmas.get(name, np.array([sigma])) for name in self.codecs},
             total,
         )
-        return Profile(coders, one_way, self.size or RowCount(total, sigma), self.by_size)
-
-    def followed(self, door: Door, table: Table, price: Price) -> Cells:
-        """With what columns have to do with the number of rows of a unit, for ``price``, which is `share_by_size`."""
-        if self.size is None or price.amount <= 0:
-            return self
-        profile = self.profile()
-        found = measure_by_size(door, table.name, profile.coders, profile.one_way, self.size, price)
-        return replace(self, by_size=found)
+        return Profile(coders, one_way, self.size or RowCount(total, sigma))
 
     def again(self, door: Door, table: Table, price: Price) -> Cells:
         """The same cells counted once more where that leaves the least noise, for ``price``, and averaged."""
@@ -197,7 +187,7 @@ class Cells:
         return replace(self, looks=looks)
 
 
-def profile_table(door: Door, table: Table, bound: int, price: Price) -> Cells:
+def profile_table(door: Door, table: Table, bound: int, price: Price) -> tuple[Cells, Profile]:
     """All that a profile measures, for ``price``.
 
     Args:
@@ -211,8 +201,9 @@ def profile_table(door: Door, table: Table, bound: int, price: Price) -> Cells:
     """
     codecs, rest = learned_codecs(door, table, price)
     size, rest = measure_row_count(door, table.name, bound, [codec.size for codec in codecs.values()], rest)
-    share = share_by_size(size)
-    return first_look(door, table, codecs, size, rest.share(1 - share)).followed(door, table, rest.share(share))
+    first = first_share(size)
+    cells = first_look(door, table, codecs, size, rest.share(first))
+    return cells, over_rows(door, table, cells.profile(), rest.share(1 - first))
 
 
 def learned_codecs(door: Door, table: Table, price: Price) -> tuple[dict[str, Codec], Price]:
@@ -229,6 +220,43 @@ def learned_codecs(door: Door, table: Table, price: Price) -> tuple[dict[str, Co
         found = {column.name: _learn(door, table, column, each) for column in learned}
         rest = price.share(1 - _LEARN_SHARE)
     return {c.name: found.get(c.name) or codec_for(c, table=table.name) for c in table.attributes}, rest
+
+
+def first_share(size: RowCount | None) -> float:
+    """Part of the price of one-way marginals for a first look: all, where it counts all rows."""
+    return 1.0 if size is None or size.in_full else _FIRST
+
+
+def over_rows(door: Door, table: Table, profile: Profile, price: Price) -> Profile:
+    """One-way marginals over rows, and by the number of rows of a unit, for ``price``: none if the first look was all.
+
+    The first look has found which codes there are, at little noise. How much the distributions of units with many rows
+    differ decides up to how many rows of a unit are worth being counted in full.
+    """
+    if price.amount <= 0:
+        return profile
+    size, several = profile.size, [name for name, coder in profile.coders.items() if coder.size > 1]
+    shapes = measure_by_size(door, table.name, profile.coders, size, price.share(_BY_SIZE))
+    if not shapes:
+        return profile
+    rest = price.share(1 - _BY_SIZE)
+    most = best_counted(door.view(ViewSpec(table.name, {}), "by size"), shapes, size, rest)
+    features = {name: (Own(name), profile.coders[name]) for name in several}
+    view = door.view(ViewSpec(table.name, dict(features), (most,)), "over rows")
+    if most == size.rows_per_unit:
+        found = count_again(view, profile.one_way.only(several), rest)
+    else:
+        noisy = view.measure("one-way", [Marginal((name,)) for name in several], rest)
+        found = OneWay.alike(dict(zip(several, noisy.values, strict=True)), noisy.sigma)
+    total, sigma = found.total, found.total_sigma
+    one_way = OneWay(
+        {name: found.counts.get(name, np.array([total])) for name in profile.coders},
+        {name: found.sigmas.get(name, np.array([sigma])) for name in profile.coders},
+        total,
+    )
+    joints = {name: shape * size.counted(most)[:, None] for name, shape in shapes.items()}
+    by_size = {name: joint / joint.sum() for name, joint in joints.items()}
+    return Profile(profile.coders, one_way, replace(size, rows_per_unit=most), by_size)
 
 
 def first_look(door: Door, table: Table, codecs: Mapping[str, Codec], size: RowCount | None, price: Price) -> Cells:
@@ -254,11 +282,6 @@ def first_look(door: Door, table: Table, codecs: Mapping[str, Codec], size: RowC
     looks = {name: Look.first(codec, found[name], sigmas[name]) for name, codec in telling.items()}
     looks = look_closer(door, table, looks, full, price.share(closer)) if closer else looks
     return Cells(codecs, found, looks, sigmas, (0.0, 0.0), size)
-
-
-def share_by_size(size: RowCount | None) -> float:
-    """Part of a profile's price for what columns have to do with the number of rows of a unit."""
-    return 0.0 if size is None or len(size.classes) == 1 else _BY_SIZE_SHARE
 
 
 def lists_to_learn(table: Table) -> list[Column]:
