@@ -18,6 +18,7 @@ from privbench_core import __version__
 from privbench_core.errors import ReleaseError
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.schema.change import Content
+from privbench_core.schema.identity import canonical_json, column_identity
 from privbench_core.schema.model.tables import Table
 from privbench_core.source.base import Source
 from privbench_core.source.fingerprint import fingerprint_rows
@@ -72,7 +73,10 @@ def observe(workspace: Workspace, names: Sequence[str]) -> dict[str, str]:
 def _stored(workspace: Workspace, source: Source, tables: Sequence[Table]) -> dict[str, str]:
     """Keyed digests of stored bytes, with all else that decides which rows they are read as."""
     software = [__version__, *(version(package) for package in ("pyarrow", "duckdb"))]
-    declared = {table.name: repr((software, table.primary_key, table.columns)) for table in tables}
+    declared = {
+        table.name: canonical_json([software, table.primary_key, [column_identity(c) for c in table.columns]])
+        for table in tables
+    }
     return {name: workspace.keyed(declared[name] + digest) for name, digest in source.stored(tables).items()}
 
 
