@@ -23,10 +23,11 @@ import pyarrow.parquet as pq
 
 from benchmarks.measure import call_in_child
 from benchmarks.report import Row, machine, markdown, medians
-from privbench_core.schema.model.columns import Column, ColumnType, Range
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.schema.spec import Spec, load_spec
+from privbench_core.schema.columns import Column, ColumnType, Range
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import Spec
 
 if TYPE_CHECKING:
     import dagster as dg

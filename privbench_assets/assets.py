@@ -17,10 +17,10 @@ from privbench_assets.keys import group, identifier, op_name, source_key, step_k
 from privbench_assets.metadata import price_in_words, step_metadata
 from privbench_assets.resources import Session, session_key
 from privbench_assets.sources import trail
+from privbench_core.pipeline.account_status import WARNING
 from privbench_core.pipeline.receipt import receipt_for
 from privbench_core.pipeline.runner import Decoded, Release
-from privbench_core.pipeline.standing import WARNING
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 
 IO_MANAGER = "releases"

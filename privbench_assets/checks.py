@@ -15,7 +15,7 @@ import dagster as dg
 
 from privbench_assets.keys import identifier
 from privbench_core.errors import InternalError, ValidationError
-from privbench_core.schema.model.tables import Schema
+from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepKind
 

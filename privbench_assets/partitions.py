@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
 
 
 def epsilon_name(epsilon: float) -> str:

@@ -13,13 +13,13 @@ from pathlib import Path
 import dagster as dg
 
 from privbench_assets.keys import identifier
+from privbench_core.pipeline.account_status import AccountStatus, standing
 from privbench_core.pipeline.observe import observe
 from privbench_core.pipeline.run import run_name
 from privbench_core.pipeline.runner import Run, Runner
-from privbench_core.pipeline.standing import Standing, standing
 from privbench_core.pipeline.workload import public_workload
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan
 
 BUNDLES = "bundles"
@@ -91,7 +91,7 @@ class Session:
         ):
             self.runner(epsilon).snapshot.forget()
 
-    def standing(self) -> Standing:
+    def standing(self) -> AccountStatus:
         """Where the account of the cohort stands, and how many more refreshes of all ε it can pay for."""
         return standing(self.spec, self.workspace.ledger, self.plans.values())
 

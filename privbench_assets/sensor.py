@@ -10,7 +10,7 @@ import dagster as dg
 
 from privbench_assets.automation import few_conditions
 from privbench_assets.keys import identifier, step_key
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
 
 

@@ -19,7 +19,7 @@ from privbench_assets.io_managers import Made
 from privbench_assets.keys import group, identifier, source_key
 from privbench_assets.resources import Session, session_key
 from privbench_core.errors import SourceChangedError
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step
 
 FINGERPRINT = "fingerprint"

@@ -17,11 +17,11 @@ from privbench_assets.keys import group, source_key, status_key, step_key
 from privbench_assets.metadata import total_price
 from privbench_assets.resources import Session, session_key
 from privbench_assets.sources import observed_fingerprint
+from privbench_core.pipeline.account_status import AccountStatus
 from privbench_core.pipeline.run import run_name
-from privbench_core.pipeline.standing import Standing
 from privbench_core.privacy.budget import Budget, Measure, epsilon_for
-from privbench_core.privacy.ledger import Entry
-from privbench_core.schema.spec import Spec
+from privbench_core.privacy.ledger.ledger import Entry
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, Step, StepKind
 
 DATABASE = "whole database"
@@ -85,7 +85,7 @@ def benchmark_status(spec: Spec, plans: Mapping[str, Plan]) -> dg.AssetsDefiniti
     return status
 
 
-def budget_check(database: str, account: Standing) -> dg.AssetCheckResult:
+def budget_check(database: str, account: AccountStatus) -> dg.AssetCheckResult:
     """Passes while at least two more refreshes can be paid for; a warning before that ends."""
     said = account.in_words()
     return dg.AssetCheckResult(
@@ -162,7 +162,7 @@ def _state(
     return State(reached, at)
 
 
-def _metadata(session: Session, reached: Mapping[str, Mapping[str, State]], account: Standing) -> dict[str, Any]:
+def _metadata(session: Session, reached: Mapping[str, Mapping[str, State]], account: AccountStatus) -> dict[str, Any]:
     spec, balance, entries = session.spec, account.balance, account.entries
     shares = {f"ε={epsilon}": _share(spec, _of(entries, epsilon)) for epsilon in reached}
     other = _share(spec, entries) - sum(shares.values())
@@ -200,7 +200,7 @@ def _state_table(reached: Mapping[str, Mapping[str, State]]) -> str:
     return "\n".join(lines)
 
 
-def _spending_table(session: Session, account: Standing) -> str:
+def _spending_table(session: Session, account: AccountStatus) -> str:
     spec, entries = session.spec, account.entries
     delta = f" (at δ={spec.delta or spec.lifetime_delta:.2g})" if spec.lifetime_delta else ""
     lines = [f"| ε | price of one refresh | spent so far{delta} | last spent | bundle |", "|---|---|---|---|---|"]

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.domain.coder import Coder
-from privbench_core.domain.group_sizes import GroupSizeCodec
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.linking.unit_rows import RowCount, class_coder, distance_by_noise
 from privbench_core.models.random_walk import class_shapes
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import Feature, Own, UnitRows, ViewSpec
 
 Array = NDArray[np.float64]
@@ -27,23 +27,25 @@ UNIT_SIZE = "#rows of unit"
 
 
 def measure_by_size(
-    door: Door, table: str, coders: Mapping[str, Coder], size: RowCount, price: Price
+    session: PrivateSession, table: str, discretizers: Mapping[str, Discretizer], size: RowCount, price: Price
 ) -> dict[str, Array]:
     """Distributions of a table's columns in each class of sizes, shapes (classes, codes).
 
     Args:
-        door: Open for the step.
+        session: Open for the step.
         table: The table.
-        coders: Of its columns.
+        discretizers: Of its columns.
         size: Of the table: its classes, and how many rows are in each.
         price: Of everything here.
     """
-    several = {name: coder for name, coder in coders.items() if coder.size > 1}
+    several = {name: discretizer for name, discretizer in discretizers.items() if discretizer.size > 1}
     if not several:
         return {}
-    of_unit = class_coder(GroupSizeCodec(size.bound), size.classes)
-    features: dict[str, tuple[Feature, Coder]] = {name: (Own(name), coder) for name, coder in several.items()}
-    view = door.view(ViewSpec(table, {UNIT_SIZE: (UnitRows(), of_unit), **features}, size.classes), "by size")
+    of_unit = class_coder(FanoutCodec(size.bound), size.classes)
+    features: dict[str, tuple[Feature, Discretizer]] = {
+        name: (Own(name), discretizer) for name, discretizer in several.items()
+    }
+    view = session.view(ViewSpec(table, {UNIT_SIZE: (UnitRows(), of_unit), **features}, size.classes), "by size")
     measured = view.measure("one-way by size", [Marginal((UNIT_SIZE, name)) for name in several], price)
     in_rows = np.array(size.classes) / size.classes[-1]  # of a count: those of the last class are of rows
     return {

@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.domain.binning import Binning
-from privbench_core.domain.coder import Coder
-from privbench_core.domain.group_sizes import GroupSizeCodec
-from privbench_core.models.estimate import combine
-from privbench_core.models.pairwise import MOST_CODES, highest_noise
+from privbench_core.columns.binning import Binning
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.estimate.fitting import combine
+from privbench_core.measure.pairwise import MOST_CODES, highest_noise
 from privbench_core.models.size_counts import NoisySum, SizeCounts, estimate_bands
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Marginal
-from privbench_core.privacy.relations import WEIGHT_UNIT
+from privbench_core.privacy.relations import WEIGHT_SCALE
+from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import UnitRows, ViewSpec
 
 Array = NDArray[np.float64]
@@ -90,7 +90,7 @@ class RowCount:
 class _Sizes:
     """What is known of the sizes of units."""
 
-    codec: GroupSizeCodec
+    codec: FanoutCodec
     classes: tuple[int, ...]
     noisy: Array
     sigma: float
@@ -101,12 +101,12 @@ class _Sizes:
 
 
 def measure_row_count(
-    door: Door, table: str, bound: int, columns: Sequence[int], price: Price
+    session: PrivateSession, table: str, bound: int, columns: Sequence[int], price: Price
 ) -> tuple[RowCount | None, Price]:
     """The size of an owned table, and what is left of ``price``; None, for nothing, if no unit has more than one row.
 
     Args:
-        door: Open for the step.
+        session: Open for the step.
         table: The table.
         bound: Most rows of a unit.
         columns: Number of cells of each column that is to be measured.
@@ -114,9 +114,9 @@ def measure_row_count(
     """
     if bound <= 1:
         return None, price
-    sizes, spent = _measure_sizes(door, table, bound, price)
+    sizes, spent = _measure_sizes(session, table, bound, price)
     fit = sizes.fit()
-    of_units = door.view(ViewSpec(table, {}), "rows")
+    of_units = session.view(ViewSpec(table, {}), "rows")
     choices = []
     for share in _TOTALS:
         sigma = of_units.sigma([Marginal(())], price.share(share))
@@ -125,7 +125,7 @@ def measure_row_count(
         if np.hypot(most * sigma, fit.unknown_beyond(most)) <= _PRECISE * fit.rows():
             break
     share, most = choices[-1]
-    found = door.view(ViewSpec(table, {}, (most,)), "rows").measure("rows", [Marginal(())], price.share(share))
+    found = session.view(ViewSpec(table, {}, (most,)), "rows").measure("rows", [Marginal(())], price.share(share))
     total = NoisySum(float(found.values[0]), found.sigma, most)
     fit, rest = sizes.fit(total), price.share(1 - spent - share)
     rows = max(1.0, total.value + fit.rows() - fit.rows(most))
@@ -136,11 +136,11 @@ def measure_row_count(
     return RowCount(rows, off, full, classes, *of_class, bound, sizes.noisy, sizes.sigma), rest
 
 
-def _measure_sizes(door: Door, table: str, bound: int, price: Price) -> tuple[_Sizes, float]:
+def _measure_sizes(session: PrivateSession, table: str, bound: int, price: Price) -> tuple[_Sizes, float]:
     """Noisy numbers of units by their number of rows, and the share of the price that they took."""
-    codec = GroupSizeCodec(bound)
+    codec = FanoutCodec(bound)
     classes = tuple(powers_up_to(bound))
-    view = door.view(ViewSpec(table, {_UNIT: (UnitRows(), class_coder(codec, classes))}), "rows of units")
+    view = session.view(ViewSpec(table, {_UNIT: (UnitRows(), class_coder(codec, classes))}), "rows of units")
     noisy, sigma, spent = np.zeros(len(classes)), np.inf, 0.0
     for share in _LOOKS:
         look = view.measure("sizes", [Marginal((_UNIT,))], price.share(share))
@@ -191,13 +191,13 @@ def size_classes(numbers: NDArray[np.integer], classes: Sequence[int]) -> NDArra
     return np.minimum(np.searchsorted(classes, numbers), len(classes) - 1)
 
 
-def class_coder(codec: GroupSizeCodec, classes: Sequence[int]) -> Coder:
-    """A coder of numbers of rows by class, for classes that begin where a cell does."""
+def class_coder(codec: FanoutCodec, classes: Sequence[int]) -> Discretizer:
+    """A discretizer of numbers of rows by class, for classes that begin where a cell does."""
     class_of = size_classes(codec.starts, classes)
     cells = np.bincount(class_of)
-    return Coder(codec, Binning(tuple(class_of.tolist()), tuple((1 / cells[class_of]).tolist()), len(cells)))
+    return Discretizer(codec, Binning(tuple(class_of.tolist()), tuple((1 / cells[class_of]).tolist()), len(cells)))
 
 
 def powers_up_to(bound: int) -> list[int]:
     """Powers of two, up to the first that no unit has more rows than."""
-    return [1 << power for power in range(min((bound - 1).bit_length(), WEIGHT_UNIT.bit_length() - 1) + 1)]
+    return [1 << power for power in range(min((bound - 1).bit_length(), WEIGHT_SCALE.bit_length() - 1) + 1)]

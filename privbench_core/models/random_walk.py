@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.domain.simplex import onto_simplex
+from privbench_core.estimate.simplex import onto_simplex
 
 Array = NDArray[np.float64]
 _STEPS = np.append(0.0, np.geomspace(1e-6, 1e-1, 21))  # variances of a share from class to class

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from privbench_core.domain.binning import Binning
-from privbench_core.domain.group_sizes import GroupSizeCodec
-from privbench_core.domain.merging import SIGNIFICANT
+from privbench_core.columns.binning import Binning
+from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.columns.segmentation import SIGNIFICANT
 
 Array = NDArray[np.float64]
 _EXACT = 1e-6  # noise of what is known exactly: what is divided by it stays finite
@@ -43,7 +43,7 @@ class SizeCounts:
         sigmas: Standard deviations of the noise that these were measured with, shape (codes,).
     """
 
-    codec: GroupSizeCodec
+    codec: FanoutCodec
     binning: Binning
     counts: Array
     sigmas: Array
@@ -71,7 +71,7 @@ class SizeCounts:
 
 
 def estimate_bands(
-    codec: GroupSizeCodec,
+    codec: FanoutCodec,
     classes: Sequence[int],
     noisy: Array,
     sigma: float,
@@ -157,7 +157,7 @@ def held(noisy: Array, sigma: float, bar: float, prior: Array) -> tuple[Array, A
 
 
 def _counts(
-    codec: GroupSizeCodec, binning: Binning, noisy: Array, sigmas: Array, groups: NoisySum | None, rows: NoisySum | None
+    codec: FanoutCodec, binning: Binning, noisy: Array, sigmas: Array, groups: NoisySum | None, rows: NoisySum | None
 ) -> SizeCounts:
     sums = [] if groups is None else [(np.ones(binning.size), groups)]
     sums += [] if rows is None else [(mean_sizes(codec, binning, rows.most), rows)]
@@ -173,6 +173,6 @@ def _fitted(noisy: Array, sigmas: Array, sums: Sequence[tuple[Array, NoisySum]])
     return np.asarray(nnls(np.vstack(matrix), np.concatenate(right))[0], dtype=float)
 
 
-def mean_sizes(codec: GroupSizeCodec, binning: Binning, most: float = np.inf) -> Array:
+def mean_sizes(codec: FanoutCodec, binning: Binning, most: float = np.inf) -> Array:
     """Expected size of the groups of each code, larger ones counted as ``most``, shape (codes,)."""
     return binning.sums(np.asarray(binning.weights) * codec.means(most))

@@ -14,23 +14,23 @@ from pathlib import Path
 import pyarrow as pa
 
 from privbench_core.errors import BudgetError, InternalError, SpecError
-from privbench_core.evaluate.membership import Rehearsal
+from privbench_core.evaluate.membership import RunOnRows
+from privbench_core.evaluate.subjects import subject_of
 from privbench_core.pipeline.run import plan_for
-from privbench_core.privacy.door import open_door
-from privbench_core.privacy.ledger import Ledger
+from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise
 from privbench_core.privacy.relations import PrivateDatabase
+from privbench_core.privacy.session import open_session
 from privbench_core.publish.bundle import is_bundle, read_bundle
-from privbench_core.report.reading import subject_of
-from privbench_core.schema.model.tables import Schema
-from privbench_core.schema.spec import Spec
+from privbench_core.schema.tables import Schema
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, StepContext, StepKind
 
 _NOT_NEEDED = {StepKind.FIDELITY, StepKind.VALIDATE, StepKind.PUBLISH}
 
 
-def rehearsal_of(spec: Spec, bundle: Path) -> Rehearsal | None:
+def rehearsal_of(spec: Spec, bundle: Path) -> RunOnRows | None:
     """The plan that a bundle was made by, to be run on other rows in memory.
 
     None where the manifest does not say which it was, or where it cannot be made any more (a synthesizer that is not
@@ -75,13 +75,13 @@ def rehearse(
             if step.kind in _NOT_NEEDED:
                 continue
             name = "/".join(step.key)
-            door = None
+            session = None
             if step.reads:
-                door, _ = open_door(
+                session, _ = open_session(
                     database, ledger, noise or OpenDPNoise(), release=name, step=name, run="rehearsal", price=step.price
                 )
             inputs = {key: made[key] for key in step.inputs if key in made}
-            made[step.key] = step.run(StepContext(inputs, door, public, seed))
+            made[step.key] = step.run(StepContext(inputs, session, public, seed))
             table = made[step.key].table
             if step.kind is StepKind.SAMPLE and table is not None:
                 rows[step.table] = table

@@ -4,7 +4,7 @@ Along the ownership path at most τ children per owner are kept, chosen by a key
 an order that no other row can change, so removing a unit never changes which rows of another unit are kept, unless
 they depend on both. A kept row of an owned table weighs 1/T, where T is the least of some *released* numbers that is at
 least s, the number of kept rows of its unit in the table, and 1/s where all of them are smaller; rounded down to a
-multiple of 1/`WEIGHT_UNIT`. So all rows of one unit together weigh at most 1. For T = 1 alone these are PrivPetal's
+multiple of 1/`WEIGHT_SCALE`. So all rows of one unit together weigh at most 1. For T = 1 alone these are PrivPetal's
 normalised marginals (section 4), here for chains too; T times the answer counts rows.
 """
 
@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.counts.units import unit_numbers
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.schema.unit_numbers import unit_numbers
 
-WEIGHT_UNIT = 1 << 20
+WEIGHT_SCALE = 1 << 20
 Rows = NDArray[np.signedinteger[Any]]
 _BLOCK = 1 << 20  # rows looked up at a time
 _MOST_32 = 1 << 31
@@ -209,13 +209,13 @@ class PrivateDatabase:
         return self._unit_rows[table]
 
     def weights(self, table: str, rows_per_unit: tuple[int, ...] = (1,)) -> NDArray[np.int32]:
-        """Weight of each row in multiples of 1/`WEIGHT_UNIT`, 0 for dropped rows; shape (rows,).
+        """Weight of each row in multiples of 1/`WEIGHT_SCALE`, 0 for dropped rows; shape (rows,).
 
         Args:
             table: Private table.
             rows_per_unit: The T that weights may be shares of, ascending.
         """
-        weights = (WEIGHT_UNIT // self.divisors(table, rows_per_unit)).astype(np.int32)
+        weights = (WEIGHT_SCALE // self.divisors(table, rows_per_unit)).astype(np.int32)
         weights[~self.kept(table)] = 0
         return weights
 

@@ -18,7 +18,7 @@ from privbench_assets.definitions import project_root
 from privbench_core.pipeline.run import plan_for, run_name, run_spec
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.publish.bundle import read_bundle
-from privbench_core.schema.spec import load_spec
+from privbench_core.spec.load import load_spec
 from tests.helpers.servers import answers, graphql, running, wait_for
 
 LAUNCH = "mutation($asked: LaunchBackfillParams!) {launchPartitionBackfill(backfillParams: $asked) {__typename}}"

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from privbench_assets.build import build_defs
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.schema.spec import Spec, load_spec
+from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import Spec
 from tests.helpers.fake_synthesizer import FakeSynthesizer
 
 _TICKS = 6

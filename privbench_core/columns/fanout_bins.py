@@ -1,0 +1,103 @@
+"""A codec for numbers of children: small ones in cells of their own, then cells that widen geometrically up to τ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.special import digamma
+
+from privbench_core.columns.codec import Codes
+
+_SINGLES = 16
+_TAIL = 1.5
+_PER_OCTAVE = 4  # cells, so that one begins after each power of two
+
+
+@dataclass(frozen=True)
+class FanoutCodec:
+    """Numbers 0..``bound`` <-> cells; numbers above the bound are clamped (truncation has made them impossible).
+
+    >>> FanoutCodec(3).size
+    4
+    """
+
+    bound: int
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """First number of each cell."""
+        octaves = np.log2(max(self.bound, _SINGLES) / _SINGLES)
+        wide = _SINGLES * 2 ** (np.arange(int(octaves * _PER_OCTAVE) + 1) / _PER_OCTAVE)
+        starts = np.append(np.arange(_SINGLES + 1), np.rint(wide).astype(np.int64) + 1)
+        return np.asarray(starts[starts <= self.bound], dtype=np.int64)
+
+    @cached_property
+    def prior(self) -> NDArray[np.float64]:
+        """What cells hold, in proportion, under a tail of P[X >= x] ~ x^-1.5: a public prior for what noise hides.
+
+        Each octave has 0.7 times the rows of the one before it.
+        """
+        ends = np.append(self.starts[1:], self.bound + 1)
+        return np.asarray(np.maximum(self.starts, 0.5) ** -_TAIL - ends**-_TAIL)
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return len(self.starts)
+
+    @property
+    def ordered(self) -> int:
+        """All cells are ordered."""
+        return self.size
+
+    @property
+    def null(self) -> int | None:
+        """There is no NULL."""
+        return None
+
+    @property
+    def outside(self) -> tuple[int, ...]:
+        """There is nothing outside."""
+        return ()
+
+    def encode(self, values: pa.ChunkedArray) -> Codes:
+        """Cells of numbers, shape (n,)."""
+        numbers = np.clip(values.to_numpy(), 0, self.bound)
+        return np.asarray(np.searchsorted(self.starts, numbers, side="right") - 1, dtype=np.int32)
+
+    def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
+        """Whole numbers; inside a cell [a, b) a number x is about as likely as 1/x²."""
+        first, end = self.starts[cells], np.append(self.starts[1:], self.bound + 1)[cells]
+        drawn = first * end / (end - rng.random(len(cells)) * (end - first) + (end == 0))
+        return pa.array(np.where(first == 0, 0, np.clip(drawn.astype(np.int64), first, end - 1)))
+
+    def means(self, most: float = np.inf) -> NDArray[np.float64]:
+        """Expected number in each cell as `decode` draws them, numbers above ``most`` counted as ``most``; shape (size,).
+
+        >>> FanoutCodec(20).means()[[0, 3, 17]].round(2).tolist()
+        [0.0, 3.0, 18.0]
+        """
+        first, end = self.starts.astype(float), np.append(self.starts[1:], self.bound + 1).astype(float)
+        few, middle = np.maximum(first, 1), np.clip(most, np.maximum(first, 1), end)
+        # P[n] is 1/n - 1/(n + 1) but for a factor: n times that adds up to differences of harmonic numbers.
+        sums = digamma(middle + 1) - digamma(few + 1) + np.minimum(most, end) * (1 / middle - 1 / end)
+        return np.where(first > 0, sums / np.where(first > 0, 1 / few - 1 / end, 1.0), 0.0)
+
+    def labels(self) -> list[str]:
+        """One number, or the first and the last of a cell."""
+        ends = np.append(self.starts[1:], self.bound + 1) - 1
+        return [str(a) if a == b else f"{a}-{b}" for a, b in zip(self.starts, ends, strict=True)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able description."""
+        return {"codec": "group size", "bound": self.bound}
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> FanoutCodec:
+        """The inverse of `to_dict`."""
+        return cls(stored["bound"])

@@ -1,0 +1,229 @@
+"""Fanout along an ownership key: how many children a parent has, and how children's attributes follow the parent's.
+
+PrivBench's Algorithm 6 releases one noisy count per key value, which is mostly noise and forgets which parent it
+belongs to. Here two small sets of joints are released instead, over rows of both tables:
+
+- (number of children, attribute of the parent), over parents;
+- (attribute of the parent or group size, attribute of the child), over children.
+
+Numbers of children are fitted to the released number of rows of the child's table.
+
+Children are then drawn given their parent's row, so a join on the synthetic database shows parents and children
+correlating, and every child has a parent, of which no one has more than τ children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.discretizer import Discretizer, ordered_codes
+from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.linking.unit_rows import RowCount, class_coder, powers_up_to
+from privbench_core.measure.pairwise import PairwiseFit, highest_noise
+from privbench_core.measure.presence import present_or_not
+from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout, parent_column
+from privbench_core.models.one_way import OneWay
+from privbench_core.models.size_counts import NoisySum, SizeCounts, estimate_bands, refine_bands
+from privbench_core.models.spn import REGION, Node, Sum
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.views import Feature, OfParent, Own, OwnerFanout, OwnFanout, ParentRow, ViewSpec
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.identity import Identity
+
+Array = NDArray[np.float64]
+_OWNER = "#owner"
+_BANDS = 0.5  # of the price for numbers of children: by class of them, the rest is for each number
+
+
+@dataclass(frozen=True)
+class FanoutFit:
+    """How a fanout step spends its price; public constants.
+
+    Attributes:
+        count_share: Part of the price for the number of children, the rest is for pair tables between attributes.
+        margin_share: Part of each of the two for one-way marginals.
+        owner_share: Part of the counts' price for the number of rows without an owner, where the owner key may be NULL.
+        region_share: Part of the pair tables' price for the parts of a sum node, where the child's model has one.
+        pairs: How joints are chosen and measured.
+    """
+
+    count_share: float = 0.3
+    margin_share: float = 0.2
+    owner_share: float = 0.1
+    region_share: float = 0.15
+    pairs: PairwiseFit = field(default_factory=PairwiseFit)
+
+    def identity(self) -> Identity:
+        """Return all that a release depends on."""
+        return {
+            "count_share": self.count_share,
+            "margin_share": self.margin_share,
+            "owner_share": self.owner_share,
+            "region_share": self.region_share,
+            "pairs": self.pairs.identity(),
+        }
+
+
+@dataclass(frozen=True)
+class End:
+    """What has been released about a table at one end of a key.
+
+    Attributes:
+        discretizers: Of its attributes.
+        one_way: Counts of their codes.
+        size: Of the table.
+    """
+
+    discretizers: Mapping[str, Discretizer]
+    one_way: OneWay
+    size: RowCount
+
+
+def fit_fanout(
+    session: PrivateSession, key: ForeignKey, parent: End, child: End, model: Node, price: Price, fit: FanoutFit
+) -> Fanout:
+    """Measure the link along an ownership key, for at most ``price``.
+
+    Args:
+        session: Open for the step.
+        key: The ownership key.
+        parent: The owners.
+        child: Their children.
+        model: The child's model: the parts of a root sum node are tied to the context too.
+        price: Of everything here.
+        fit: How to spend it.
+    """
+    sizes = fit_sizes(session, key, parent, child.size, price.share(fit.count_share), fit)
+    pair_tables = _pair_tables(
+        session, key, parent.discretizers, child, sizes.sizes, model, price.share(1 - fit.count_share), fit
+    )
+    return replace(sizes, pair_tables=pair_tables)
+
+
+def fit_sizes(
+    session: PrivateSession, key: ForeignKey, parent: End, children: RowCount, price: Price, fit: FanoutFit
+) -> Fanout:
+    """Measure how many children parents have, and nothing else of the link, for at most ``price``.
+
+    Args:
+        session: Open for the step.
+        key: The ownership key.
+        parent: The owners.
+        children: The released size of the owned table, which numbers of children are fitted to.
+        price: Of everything here.
+        fit: How to spend it.
+    """
+    ownerless = 0.0
+    if key.optional:
+        view = session.view(ViewSpec(key.child, {_OWNER: (ParentRow(key), present_or_not(_OWNER))}), "owners")
+        found = view.measure("owned or not", [Marginal((_OWNER,))], price.share(fit.owner_share))
+        ownerless = max(0.0, float(found.values[0][1]))
+        price = price.share(1 - fit.owner_share)
+    owned = replace(children, rows=max(0.0, children.rows - ownerless))
+    counts, fanout_tables = _counts(session, key, parent, owned, ownerless, price, fit)
+    sizes = Discretizer(counts.codec, counts.binning)
+    return Fanout(sizes, counts.counts / max(counts.groups, 1e-300), fanout_tables, {}, owned.rows, ownerless)
+
+
+def _counts(
+    session: PrivateSession,
+    key: ForeignKey,
+    parent: End,
+    children: RowCount,
+    ownerless: float,
+    price: Price,
+    fit: FanoutFit,
+) -> tuple[SizeCounts, dict[str, Array]]:
+    """The number of children of each parent, and which of the parent's attributes it depends on."""
+    codec, full = FanoutCodec(key.max_children or 1), parent.size.rows_per_unit
+    share = fit.margin_share if parent.discretizers else 1.0
+    groups = NoisySum(parent.one_way.total, parent.one_way.total_sigma if parent.one_way.counts else parent.size.sigma)
+    counted = parent.one_way.total / max(1.0, parent.size.rows)  # of units with many rows T, not all of them
+    rows = NoisySum(children.rows * counted, children.sigma * counted)
+    classes = (0, *powers_up_to(codec.bound))
+    for_cells = price.share(share)
+    if parent.size.units is None and children.units is not None:  # a parent is a unit, and its children are the unit's
+        known = children.units - ownerless * (np.arange(len(classes) - 1) == 0)
+        noisy, sigma = np.append(groups.value - known.sum(), known), children.noise
+    else:
+        banded = ViewSpec(key.parent, {OWN_FANOUT: (OwnFanout(key), class_coder(codec, classes))}, (full,))
+        found = session.view(banded, "fanout").measure("children", [Marginal((OWN_FANOUT,))], for_cells.share(_BANDS))
+        noisy, sigma, for_cells = found.values[0], found.sigma, for_cells.share(1 - _BANDS)
+    bar = highest_noise(price.measure, 1.0, 2 * len(classes))  # looked for in each class, and in all above it
+    bands = estimate_bands(codec, classes, noisy, sigma, bar, groups, rows)
+    cells = session.view(ViewSpec(key.parent, {OWN_FANOUT: (OwnFanout(key), Discretizer(codec))}, (full,)), "fanout")
+    measured = cells.measure("children, closer", [Marginal((OWN_FANOUT,))], for_cells)
+    counts = refine_bands(bands, measured.values[0], measured.sigma, groups, rows)
+    if not parent.discretizers or counts.groups <= 0:
+        return counts, {}
+    sizes = Discretizer(codec, counts.binning)
+    features: dict[str, tuple[Feature, Discretizer]] = {
+        name: (Own(name), discretizer) for name, discretizer in parent.discretizers.items()
+    }
+    view = session.view(
+        ViewSpec(key.parent, {**features, OWN_FANOUT: (OwnFanout(key), sizes)}, (full,)), "fanout by parent"
+    )
+    pairs, ordered = (
+        [(name, OWN_FANOUT) for name in parent.discretizers],
+        ordered_codes({**parent.discretizers, OWN_FANOUT: sizes}),
+    )
+    clean = {**parent.one_way.clean(), OWN_FANOUT: counts.counts * (parent.one_way.total / counts.groups)}
+    joints = fit.pairs.fit_pairs(view, clean, pairs, price.share(1 - share), ordered)
+    return counts, {name: joint for (name, _), joint in joints.items()}
+
+
+def _pair_tables(
+    session: PrivateSession,
+    key: ForeignKey,
+    parent: Mapping[str, Discretizer],
+    child: End,
+    sizes: Discretizer,
+    model: Node,
+    price: Price,
+    fit: FanoutFit,
+) -> dict[tuple[str, str], Array]:
+    """Joints of context columns and child's columns, over children."""
+    context: dict[str, tuple[Feature, Discretizer]] = {OWNER_FANOUT: (OwnerFanout(key), sizes)}
+    context |= {parent_column(name): (OfParent(key, name), discretizer) for name, discretizer in parent.items()}
+    own: dict[str, tuple[Feature, Discretizer]] = {
+        name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()
+    }
+    if not own:
+        return {}
+    view = session.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "pair_tables")
+    margins = view.measure("context", [Marginal((name,)) for name in context], price.share(fit.margin_share))
+    total = child.one_way.total
+    clean = {name: onto_simplex(counts, total) for name, counts in zip(context, margins.values, strict=True)}
+    clean |= child.one_way.clean()
+    price = price.share(1 - fit.margin_share)
+    regions: dict[tuple[str, str], Array] = {}
+    if isinstance(model, Sum):
+        regions = _region_tables(view, model, {name: clean[name] for name in context}, price.share(fit.region_share))
+        price = price.share(1 - fit.region_share)
+    candidates = [(name, column) for name in context for column in own]
+    ordered = ordered_codes({name: discretizer for name, (_, discretizer) in (*context.items(), *own.items())})
+    return {**regions, **fit.pairs.fit_pairs(view, clean, candidates, price, ordered)}
+
+
+def _region_tables(
+    view: Curator, model: Sum, context: Mapping[str, Array], price: Price
+) -> dict[tuple[str, str], Array]:
+    """Joints of context columns and the parts of the root sum node: context marginals inside each part."""
+    parts = [
+        part.measure("context of part", [Marginal((name,)) for name in context], price)
+        for part in view.split(model.rule)
+    ]
+    pair_tables = {}
+    for index, (name, counts) in enumerate(context.items()):
+        joint = np.stack([part.values[index] for part in parts], axis=1)
+        total = max(1.0, float(counts.sum()))
+        pair_tables[name, REGION] = onto_simplex(joint, total) / total
+    return pair_tables

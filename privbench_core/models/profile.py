@@ -1,0 +1,62 @@
+"""A profile, as released: how a table's attributes are coded, and how often each code occurs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.linking.unit_rows import RowCount
+from privbench_core.measure.fanout import End
+from privbench_core.models.one_way import OneWay
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Released: how a table's attributes are coded, and how often each code occurs.
+
+    Attributes:
+        discretizers: Column -> discretizer.
+        one_way: Noisy counts of the codes: of rows, those of a unit with more than ``size.rows_per_unit`` as so many.
+        size: Of the table.
+        by_size: Column -> joint of the class of the number of rows of a row's unit (`RowCount.classes`) and its code.
+    """
+
+    discretizers: Mapping[str, Discretizer]
+    one_way: OneWay
+    size: RowCount
+    by_size: Mapping[str, Array] = field(default_factory=dict)
+
+    @property
+    def end(self) -> End:
+        """As links see the table."""
+        return End(self.discretizers, self.one_way, self.size)
+
+    @property
+    def total(self) -> float:
+        """Noisy number of rows, counted as in ``one_way``."""
+        return self.one_way.total
+
+    def to_dict(self) -> dict[str, Any]:
+        """A description that `Artifact` can store."""
+        return {
+            "discretizers": [[name, discretizer.to_dict()] for name, discretizer in self.discretizers.items()],
+            "counts": [[name, counts] for name, counts in self.one_way.counts.items()],
+            "sigmas": [[name, sigmas] for name, sigmas in self.one_way.sigmas.items()],
+            "total": self.total,
+            "size": self.size.to_dict(),
+            "by size": [[name, joint] for name, joint in self.by_size.items()],
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Profile:
+        """The inverse of `to_dict`."""
+        discretizers = {name: Discretizer.from_dict(discretizer) for name, discretizer in stored["discretizers"]}
+        one_way = OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["total"])
+        return cls(discretizers, one_way, RowCount.from_dict(stored["size"]), dict(stored["by size"]))
