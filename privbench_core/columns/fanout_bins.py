@@ -77,7 +77,7 @@ class FanoutCodec:
         return pa.array(np.where(first == 0, 0, np.clip(drawn.astype(np.int64), first, end - 1)))
 
     def means(self, most: float = np.inf) -> NDArray[np.float64]:
-        """Expected number in each cell as `decode` draws them, numbers above ``most`` counted as ``most``; shape (size,).
+        """Expected number of each cell as `decode` draws it, those above ``most`` counted as ``most``; shape (size,).
 
         >>> FanoutCodec(20).means()[[0, 3, 17]].round(2).tolist()
         [0.0, 3.0, 18.0]

@@ -96,8 +96,8 @@ def refine_bins(
 ) -> dict[str, CellCounts]:
     """The same columns, with heavy cells cut where it paid, for exactly ``price``.
 
-    What no closer look can use counts all columns once more. Rows count as in the first look: those of a unit with up to
-    ``full`` of them in full.
+    What no closer look can use counts all columns once more. Rows count as in the first look: those of a unit
+    with up to ``full`` of them in full.
     """
     found, left = dict(looks), price
     for levels in range(_LEVELS, 0, -1):

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.simplex import onto_simplex
-from privbench_core.linking.unit_rows import RowCount, class_coder, powers_up_to
 from privbench_core.measure.pairwise import PairwiseFit, highest_noise
 from privbench_core.measure.presence import present_or_not
 from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout, parent_column
-from privbench_core.models.one_way import OneWay
+from privbench_core.models.profile import Profile
+from privbench_core.models.row_count import RowCount, class_coder, powers_up_to
 from privbench_core.models.size_counts import NoisySum, SizeCounts, estimate_bands, refine_bands
 from privbench_core.models.spn import REGION, Node, Sum
 from privbench_core.privacy.budget import Price
@@ -72,23 +72,8 @@ class FanoutFit:
         }
 
 
-@dataclass(frozen=True)
-class End:
-    """What has been released about a table at one end of a key.
-
-    Attributes:
-        discretizers: Of its attributes.
-        one_way: Counts of their codes.
-        size: Of the table.
-    """
-
-    discretizers: Mapping[str, Discretizer]
-    one_way: OneWay
-    size: RowCount
-
-
 def fit_fanout(
-    session: PrivateSession, key: ForeignKey, parent: End, child: End, model: Node, price: Price, fit: FanoutFit
+    session: PrivateSession, key: ForeignKey, parent: Profile, child: Profile, model: Node, price: Price, fit: FanoutFit
 ) -> Fanout:
     """Measure the link along an ownership key, for at most ``price``.
 
@@ -109,7 +94,7 @@ def fit_fanout(
 
 
 def fit_sizes(
-    session: PrivateSession, key: ForeignKey, parent: End, children: RowCount, price: Price, fit: FanoutFit
+    session: PrivateSession, key: ForeignKey, parent: Profile, children: RowCount, price: Price, fit: FanoutFit
 ) -> Fanout:
     """Measure how many children parents have, and nothing else of the link, for at most ``price``.
 
@@ -136,7 +121,7 @@ def fit_sizes(
 def _counts(
     session: PrivateSession,
     key: ForeignKey,
-    parent: End,
+    parent: Profile,
     children: RowCount,
     ownerless: float,
     price: Price,
@@ -184,7 +169,7 @@ def _pair_tables(
     session: PrivateSession,
     key: ForeignKey,
     parent: Mapping[str, Discretizer],
-    child: End,
+    child: Profile,
     sizes: Discretizer,
     model: Node,
     price: Price,

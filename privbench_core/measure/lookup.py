@@ -9,10 +9,10 @@ import numpy as np
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.equal_width import equal_width_codec
 from privbench_core.estimate.simplex import onto_simplex
-from privbench_core.measure.fanout import End
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.presence import present_or_not
 from privbench_core.models.lookup import _ANY, _POSITION, _TARGET, Lookup, _none_from
+from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
@@ -27,7 +27,7 @@ _MARGIN_SHARE = 0.3
 def fit_lookup(
     session: PrivateSession,
     key: ForeignKey,
-    child: End,
+    child: Profile,
     parent: Mapping[str, Discretizer] | int,
     price: Price,
     fit: PairwiseFit,

@@ -18,13 +18,14 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.equal_width import equal_width_codec
 from privbench_core.columns.log_scale import LogScaleCodec
 from privbench_core.columns.registry import codec_for
-from privbench_core.linking.by_size import best_counted, measure_by_size
-from privbench_core.linking.unit_rows import RowCount, measure_row_count
 from privbench_core.measure.adaptive_bins import CellCounts, refine_bins, share_of
+from privbench_core.measure.by_size import best_counted, measure_by_size
 from privbench_core.measure.one_way import least_noise, remeasure
 from privbench_core.measure.pairwise import MOST_CODES, highest_noise
+from privbench_core.measure.row_count import measure_row_count
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
+from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession

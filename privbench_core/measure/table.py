@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Protocol
 
 from privbench_core.columns.discretizer import ordered_codes
-from privbench_core.linking.unit_rows import measure_row_count
 from privbench_core.measure.one_way import remeasure
 from privbench_core.measure.pairwise import leaf_of
 from privbench_core.measure.profile import Cells, first_share, learned_codecs, measure_cells, over_rows
+from privbench_core.measure.row_count import measure_row_count
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.models.spn import Node

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.linking.unit_rows import RowCount
-from privbench_core.measure.fanout import End
 from privbench_core.models.one_way import OneWay
+from privbench_core.models.row_count import RowCount
 
 Array = NDArray[np.float64]
 
@@ -32,11 +31,6 @@ class Profile:
     one_way: OneWay
     size: RowCount
     by_size: Mapping[str, Array] = field(default_factory=dict)
-
-    @property
-    def end(self) -> End:
-        """As links see the table."""
-        return End(self.discretizers, self.one_way, self.size)
 
     @property
     def total(self) -> float:

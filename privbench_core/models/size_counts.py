@@ -92,7 +92,7 @@ def estimate_bands(
     """
     band = np.minimum(np.searchsorted(classes, codec.starts), len(classes) - 1)
     prior = np.where((codec.starts > 0) | (classes[0] == 0), codec.prior, 0.0)
-    mass = np.bincount(band, prior)
+    mass = np.bincount(band, prior).astype(np.float64)
     binning = Binning(tuple(band.tolist()), tuple((prior / mass[band]).tolist()), len(mass))
     return _counts(codec, binning, *held(noisy, sigma, bar, mass), groups, rows)
 

@@ -1,8 +1,8 @@
 """The curator: what a synthesizer holds instead of rows.
 
 Its verbs are `Curator.measure` (answers plus noise), `Curator.select` (a noisy choice), `Curator.split` (disjoint
-parts by a released rule) and, on the session, `PrivateSession.view` and `PrivateSession.discover`. Each is priced before it looks, charged
-to the step's account, written to the ledger, and refused when the account has too little left.
+parts by a released rule) and, on the session, `PrivateSession.view` and `PrivateSession.discover`. Each is priced
+before it looks, charged to the step's account, written to the ledger, and refused when the account has too little left.
 """
 
 from __future__ import annotations

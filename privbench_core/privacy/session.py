@@ -45,8 +45,8 @@ class PrivateSession:
         """A curator of the coded view that ``spec`` describes. Free: looking costs, having does not.
 
         Raises:
-            InternalError: A column with a discretizer that is not ours: only of these it is known that a row's code follows
-                from the row's own value, and so that a unit moves no more than the view's stability says.
+            InternalError: A column with a discretizer that is not ours: only of ours is it known that a row's code
+                follows from the row's own value, and so that a unit moves no more than the view's stability says.
         """
         for column, (_, discretizer) in spec.features.items():
             if (

@@ -1,9 +1,9 @@
 """Coded views of private rows: the only form in which a synthesizer's queries meet them.
 
 A view is described in public words (`ViewSpec`): which table, and for each of its columns where the value comes from
-and by which released `Discretizer` it becomes a code. Each of these sources is a function of rows that come and go with the
-row, so a view has the stability of its table; only what a deferred key refers to can change while the row stays, and a
-view that looks along one moves more (`relations.reference_moves`).
+and by which released `Discretizer` it becomes a code. Each of these sources is a function of rows that come and go with
+the row, so a view has the stability of its table; only what a deferred key refers to can change while the row stays,
+and a view that looks along one moves more (`relations.reference_moves`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class CoMember:
     """A column of another child of the row's owner, the ``member``-th of an ordered tuple; the row is member 0.
 
     A view with such a column is one of a *permutation relation* (PrivPetal, section 3.1; `permutations`): a marginal
-    looks at tuples of as many distinct children as it names, where all columns that are not a co-member's are of member 0.
+    looks at tuples of as many distinct children as it names, where columns of no co-member are of member 0.
     """
 
     key: ForeignKey
@@ -97,10 +97,10 @@ class ViewSpec:
     Attributes:
         table: Whose rows it shows.
         features: Column name -> (source, discretizer).
-        rows_per_unit: Released powers of two, ascending. With one, T, counts are of rows, those of a unit with more than T
-            as T of them; for T = 1 every unit counts 1. Answers have T times the noise. With several, a unit's rows count
-            as many times as its own T, the first that is at least their number, goes into the last one: so that each T's
-            noise is that of its own units. A table without owner has one row per unit.
+        rows_per_unit: Released powers of two, ascending. With one, T, counts are of rows, those of a unit with more
+            than T as T of them; for T = 1 every unit counts 1. Answers have T times the noise. With several, a row
+            counts as often as its unit's own T, the first that is at least the number of the unit's rows, goes into
+            the last one, so that units with few rows have little noise. A table without owner has one row per unit.
     """
 
     table: str

@@ -138,9 +138,9 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
     def run(context: StepContext) -> Artifact:
         own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
         model = node_from_dict(context.inputs["model", key.child].data["model"])
-        fanout = fit_fanout(context.opened(), key, above.end, own.end, model, price, FanoutFit())
+        fanout = fit_fanout(context.opened(), key, above, own, model, price, FanoutFit())
         summary = {
-            "pair tables to the number of children": len(fanout.fanout_tables),
+            "attributes that depend on the number of children": len(fanout.fanout_tables),
             "pair_tables": len(fanout.pair_tables),
         }
         return Artifact({"link": fanout.to_dict(), "summary": summary})

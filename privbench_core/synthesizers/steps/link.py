@@ -60,11 +60,11 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: PairwiseFit)
         profile = Profile.from_dict(context.inputs["profile", key.child].data["profile"])
         if schema.table(key.parent).public:
             rows = context.public[key.parent].num_rows
-            lookup = fit_lookup(context.opened(), key, profile.end, rows, price, fit)
+            lookup = fit_lookup(context.opened(), key, profile, rows, price, fit)
         else:
             above = Profile.from_dict(context.inputs["profile", key.parent].data["profile"])
             target = {} if determined(schema, key) else above.discretizers
-            lookup = fit_lookup(context.opened(), key, profile.end, target, price, fit)
+            lookup = fit_lookup(context.opened(), key, profile, target, price, fit)
         return Artifact({"link": lookup.to_dict(), "summary": {"pair_tables": len(lookup.pair_tables)}})
 
     return link_step(schema, key, price, run, fit)

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.systematic import group_counts, narrow
 from privbench_core.errors import InternalError
-from privbench_core.linking.by_size import UNIT_SIZE
-from privbench_core.linking.unit_rows import size_classes
 from privbench_core.models.fanout import Fanout
 from privbench_core.models.lookup import Lookup
 from privbench_core.models.profile import Profile
 from privbench_core.models.registry import model_from_dict
+from privbench_core.models.row_count import UNIT_SIZE, size_classes
 from privbench_core.privacy.budget import Price
 from privbench_core.sampling.constraints import ignored_checks
 from privbench_core.sampling.deferred_keys import complete_table
@@ -42,8 +41,8 @@ class Sample:
     Attributes:
         table: Its rows.
         parents: Foreign key name -> row number of each row's parent, -1 for NULL.
-        weights: How much each row counts in the measure of its model: 1, but less for rows of units that have more than are
-            counted in full; None where all count alike.
+        weights: How much each row counts in the measure of its model: less than 1 for rows of units that have more than
+            are counted in full; None where all count alike.
         dropped: Why rows were dropped while sampling -> how many.
         units: Number of the unit of each row of a private table.
     """

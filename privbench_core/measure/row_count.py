@@ -8,28 +8,24 @@ everything else follows from these released numbers, the declared columns and th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning
-from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.fitting import combine
 from privbench_core.measure.pairwise import MOST_CODES, highest_noise
+from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder, powers_up_to
 from privbench_core.models.size_counts import NoisySum, SizeCounts, estimate_bands
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal
-from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import UnitRows, ViewSpec
 
 Array = NDArray[np.float64]
-_UNIT = "#rows of unit"
 _LOOKS = (0.02, 0.02, 0.04, 0.08)  # of a table's price, for sizes: one after the other until they are clear
 _CLEAR = 0.005  # of all units: noise of a size that is no reason to look again
 _TOTALS = (0.02, 0.04, 0.08, 0.16)  # of a table's price, for the number of rows: the least that makes it precise
@@ -38,52 +34,6 @@ _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard dev
 _TOLD = 3.0  # standard deviations by which a code stands out
 _FEW = 0.002  # of all rows: what may be left out
 _OTHERWISE = 0.05  # how far rows that are not counted are supposed to change distributions, before more is known
-
-
-@dataclass(frozen=True)
-class RowCount:
-    """Released: the size of a table.
-
-    Attributes:
-        rows: Estimated number of rows.
-        sigma: Standard deviation of what it may be off by.
-        rows_per_unit: T, up to how many rows a unit's are counted in full, here and in all that is asked of the table.
-        classes: Of units by their number of rows: the most rows in each, powers of two.
-        rows_of: Estimated number of rows of each class, shape (classes,).
-        units_of: Estimated number of units of each class, shape (classes,).
-        bound: Declared: most rows of a unit.
-        units: Noisy number of units by class of their number of rows up to the declared bound, all powers of two, shape
-            (powers,); none where no unit has more than one row.
-        noise: Standard deviation of these.
-    """
-
-    rows: float
-    sigma: float
-    rows_per_unit: int = 1
-    classes: tuple[int, ...] = (1,)
-    rows_of: Array = field(default_factory=lambda: np.ones(1))
-    units_of: Array = field(default_factory=lambda: np.ones(1))
-    bound: int = 1
-    units: Array | None = None
-    noise: float = 0.0
-
-    def counted(self, most: int) -> Array:
-        """Number of rows of each class where those of units with more than ``most`` count as so many; shape (classes,)."""
-        return np.where(np.array(self.classes) <= most, self.rows_of, np.minimum(self.rows_of, most * self.units_of))
-
-    @property
-    def in_full(self) -> bool:
-        """Whether all rows are counted, of whatever unit."""
-        return self.rows_per_unit >= self.classes[-1]
-
-    def to_dict(self) -> dict[str, Any]:
-        """A description that `Artifact` can store."""
-        return {**vars(self), "classes": list(self.classes)}
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> RowCount:
-        """The inverse of `to_dict`."""
-        return cls(**{**stored, "classes": tuple(stored["classes"])})
 
 
 @dataclass(frozen=True)
@@ -140,10 +90,10 @@ def _measure_sizes(session: PrivateSession, table: str, bound: int, price: Price
     """Noisy numbers of units by their number of rows, and the share of the price that they took."""
     codec = FanoutCodec(bound)
     classes = tuple(powers_up_to(bound))
-    view = session.view(ViewSpec(table, {_UNIT: (UnitRows(), class_coder(codec, classes))}), "rows of units")
+    view = session.view(ViewSpec(table, {UNIT_SIZE: (UnitRows(), class_coder(codec, classes))}), "rows of units")
     noisy, sigma, spent = np.zeros(len(classes)), np.inf, 0.0
     for share in _LOOKS:
-        look = view.measure("sizes", [Marginal((_UNIT,))], price.share(share))
+        look = view.measure("sizes", [Marginal((UNIT_SIZE,))], price.share(share))
         if spent:
             noisy, deviations = combine(noisy, sigma, look.values[0], look.sigma)
             sigma = float(deviations[0])
@@ -180,24 +130,3 @@ def _classes(fit: SizeCounts, bound: int) -> tuple[int, ...]:
     powers = powers_up_to(bound)
     last = next((power for power in powers if rows - fit.rows(power) <= _FEW * rows), powers[-1])
     return tuple(power for power in powers if power <= last)
-
-
-def size_classes(numbers: NDArray[np.integer], classes: Sequence[int]) -> NDArray[np.int64]:
-    """The class of each number of rows; numbers beyond the last class are in it.
-
-    >>> size_classes(np.array([1, 2, 3, 4, 99]), (1, 2, 4)).tolist()
-    [0, 1, 2, 2, 2]
-    """
-    return np.minimum(np.searchsorted(classes, numbers), len(classes) - 1)
-
-
-def class_coder(codec: FanoutCodec, classes: Sequence[int]) -> Discretizer:
-    """A discretizer of numbers of rows by class, for classes that begin where a cell does."""
-    class_of = size_classes(codec.starts, classes)
-    cells = np.bincount(class_of)
-    return Discretizer(codec, Binning(tuple(class_of.tolist()), tuple((1 / cells[class_of]).tolist()), len(cells)))
-
-
-def powers_up_to(bound: int) -> list[int]:
-    """Powers of two, up to the first that no unit has more rows than."""
-    return [1 << power for power in range(min((bound - 1).bit_length(), WEIGHT_SCALE.bit_length() - 1) + 1)]

@@ -1,7 +1,7 @@
 """How a table's columns follow the number of rows of their unit: one-way marginals, class of sizes by class of sizes.
 
-Units with many rows have other habits than units with few, and most rows. A unit is in one class of sizes, so a marginal
-over (class, column) counts the rows of units with up to T rows at a noise of T, for each class its own, and all of them
+Units with many rows have other habits than units with few, and most rows. A unit is in one class of sizes, so that a
+marginal over (class, column) counts the rows of units with up to T rows at a noise of T, for each class its own, and all of them
 for the price of one. Classes that are too small to tell lean on their neighbours (`class_shapes`).
 """
 
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.linking.unit_rows import RowCount, class_coder, distance_by_noise
-from privbench_core.models.random_walk import class_shapes
+from privbench_core.estimate.random_walk import class_shapes
+from privbench_core.measure.row_count import distance_by_noise
+from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal
@@ -23,7 +24,6 @@ from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import Feature, Own, UnitRows, ViewSpec
 
 Array = NDArray[np.float64]
-UNIT_SIZE = "#rows of unit"
 
 
 def measure_by_size(
