@@ -1,8 +1,8 @@
 """How a table's columns follow the number of rows of their unit: one-way marginals, class of sizes by class of sizes.
 
 Units with many rows have other habits than units with few, and most rows. A unit is in one class of sizes, so that a
-marginal over (class, column) counts the rows of units with up to T rows at a noise of T, for each class its own, and all of them
-for the price of one. Classes that are too small to tell lean on their neighbours (`class_shapes`).
+marginal over (class, column) counts the rows of units with up to T rows at a noise of T, for each class its own, and
+all of them for the price of one. Classes that are too small to tell lean on their neighbours (`class_shapes`).
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.privacy.relations import WEIGHT_SCALE
 
 Array = NDArray[np.float64]
 UNIT_SIZE = "#rows of unit"
