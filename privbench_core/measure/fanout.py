@@ -87,9 +87,7 @@ def fit_fanout(
         fit: How to spend it.
     """
     sizes = fit_sizes(session, key, parent, child.size, price.share(fit.count_share), fit)
-    pair_tables = _pair_tables(
-        session, key, parent.discretizers, child, sizes.sizes, model, price.share(1 - fit.count_share), fit
-    )
+    pair_tables = _pair_tables(session, key, parent, child, sizes.sizes, model, price.share(1 - fit.count_share), fit)
     return replace(sizes, pair_tables=pair_tables)
 
 
@@ -168,7 +166,7 @@ def _counts(
 def _pair_tables(
     session: PrivateSession,
     key: ForeignKey,
-    parent: Mapping[str, Discretizer],
+    parent: Profile,
     child: Profile,
     sizes: Discretizer,
     model: Node,
@@ -176,12 +174,16 @@ def _pair_tables(
     fit: FanoutFit,
 ) -> dict[tuple[str, str], Array]:
     """Joints of context columns and child's columns, over children."""
-    context: dict[str, tuple[Feature, Discretizer]] = {OWNER_FANOUT: (OwnerFanout(key), sizes)}
-    context |= {parent_column(name): (OfParent(key, name), discretizer) for name, discretizer in parent.items()}
+    context: dict[str, tuple[Feature, Discretizer]] = {}
+    if not (child.by_size and parent.size.units is None):  # else a group is a unit, and what follows its size is known
+        context[OWNER_FANOUT] = (OwnerFanout(key), sizes)
+    context |= {
+        parent_column(name): (OfParent(key, name), discretizer) for name, discretizer in parent.discretizers.items()
+    }
     own: dict[str, tuple[Feature, Discretizer]] = {
         name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()
     }
-    if not own:
+    if not own or not context:
         return {}
     view = session.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "pair_tables")
     margins = view.measure("context", [Marginal((name,)) for name in context], price.share(fit.margin_share))
