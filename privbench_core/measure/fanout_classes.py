@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.errors import InternalError
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.one_way import OneWay
 from privbench_core.privacy.permutations import MOST_MEMBERS
@@ -43,6 +45,8 @@ class FanoutClasses:
             rows_per_unit: T: as how many rows larger groups count.
         """
         discretizer = fanout.sizes
+        if not isinstance(discretizer.codec, FanoutCodec):
+            raise InternalError("numbers of children have a codec of their own")
         cells = np.arange(discretizer.codec.size)
         code_of = cells if discretizer.binning is None else np.asarray(discretizer.binning.code_of)
         within = np.ones(len(cells)) if discretizer.binning is None else np.asarray(discretizer.binning.weights)
@@ -64,7 +68,7 @@ class FanoutClasses:
     def owners(
         self, inside: NDArray[np.bool_], fanout: Fanout, parent: OneWay, total: float, *, optional: bool
     ) -> dict[str, Array]:
-        """Expected counts of the columns of the context over the rows in groups of some sizes, all adding up to ``total``.
+        """Expected counts of the columns of the context over rows in groups of some sizes, adding up to ``total``.
 
         From what is released of the owners and of how many children they have. Measuring these marginals again would
         take budget from those that nothing else tells.
@@ -92,7 +96,7 @@ class FanoutClasses:
         return {name: counts * (total / max(float(counts.sum()), _NOTHING)) for name, counts in found.items()}
 
     def classes(self, least: float) -> tuple[int, ...]:
-        """Class of each code: the shortest intervals of at least ``least`` rows, what is left over to the last.
+        """Class of each code: the shortest intervals of at least ``least`` rows, the rest in the last.
 
         The first cut parts those who are alone from families and gains most: where there would be none, intervals of
         `_FIRST_CUT` times as many rows will do.
