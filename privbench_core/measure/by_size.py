@@ -75,4 +75,4 @@ def best_counted(curator: Curator, shapes: Mapping[str, Array], size: RowCount, 
 
 
 def _distance(one: Array, other: Array) -> float:
-    return float(np.abs(one / one.sum() - other / other.sum()).sum() / 2)
+    return float(np.abs(one / max(float(one.sum()), 1.0) - other / max(float(other.sum()), 1.0)).sum() / 2)

@@ -36,6 +36,7 @@ from privbench_core.schema.tables import Table
 Array = NDArray[np.float64]
 _LEARN_SHARE = 0.3  # of a profile's price, for learning domains, where there are any to learn
 _FIRST = 0.35  # of the price of one-way marginals, for a first look that leaves rows out
+_POSSIBLE = 1e-9  # rows of a class, at least: what has none is drawn like all others
 _BY_SIZE = 0.4  # of what it leaves, for what columns have to do with the number of rows of a unit
 
 
@@ -167,8 +168,8 @@ def over_rows(session: PrivateSession, table: Table, profile: Profile, price: Pr
         {name: found.sigmas.get(name, np.array([sigma])) for name in profile.discretizers},
         total,
     )
-    joints = {name: shape * size.counted(most)[:, None] for name, shape in shapes.items()}
-    by_size = {name: joint / joint.sum() for name, joint in joints.items()}
+    counted = size.counted(most) + _POSSIBLE
+    by_size = {name: shape * (counted / counted.sum())[:, None] for name, shape in shapes.items()}
     return Profile(profile.discretizers, one_way, replace(size, rows_per_unit=most), by_size)
 
 

@@ -78,7 +78,7 @@ def measure_row_count(
     found = session.view(ViewSpec(table, {}, (most,)), "rows").measure("rows", [Marginal(())], price.share(share))
     total = NoisySum(float(found.values[0]), found.sigma, most)
     fit, rest = sizes.fit(total), price.share(1 - spent - share)
-    rows = max(1.0, total.value + fit.rows() - fit.rows(most))
+    rows = max(0.0, total.value + fit.rows() - fit.rows(most))
     full = _counted_in_full(of_units, fit, bound, columns, rest)
     off = float(np.hypot(total.sigma, fit.unknown_beyond(most)))
     classes = _classes(fit, bound)
