@@ -39,8 +39,6 @@ def measure_by_size(
         price: Of everything here.
     """
     several = {name: discretizer for name, discretizer in discretizers.items() if discretizer.size > 1}
-    if not several:
-        return {}
     of_unit = class_coder(FanoutCodec(size.bound), size.classes)
     features: dict[str, tuple[Feature, Discretizer]] = {
         name: (Own(name), discretizer) for name, discretizer in several.items()

@@ -117,7 +117,7 @@ def profile_table(session: PrivateSession, table: Table, bound: int, price: Pric
     size, rest = measure_row_count(session, table.name, bound, [codec.size for codec in codecs.values()], rest)
     first = first_share(size)
     cells = measure_cells(session, table, codecs, size, rest.share(first))
-    return cells, over_rows(session, table, cells.profile(), rest.share(1 - first))
+    return over_rows(session, table, cells, rest.share(1 - first))
 
 
 def learned_codecs(session: PrivateSession, table: Table, price: Price) -> tuple[dict[str, Codec], Price]:
@@ -141,18 +141,20 @@ def first_share(size: RowCount | None) -> float:
     return 1.0 if size is None or size.in_full else _FIRST
 
 
-def over_rows(session: PrivateSession, table: Table, profile: Profile, price: Price) -> Profile:
+def over_rows(session: PrivateSession, table: Table, cells: Cells, price: Price) -> tuple[Cells, Profile]:
     """One-way marginals over rows, and by the number of rows of a unit, for ``price``: none if the first look was all.
 
     The first look has found which codes there are, at little noise. How much the distributions of units with many rows
     differ decides up to how many rows of a unit are worth being counted in full.
     """
+    profile = cells.profile()
     if price.amount <= 0:
-        return profile
+        return cells, profile
     size, several = profile.size, [name for name, discretizer in profile.discretizers.items() if discretizer.size > 1]
+    if not several:  # noise has merged all cells of all columns
+        cells = cells.again(session, table, price)
+        return cells, cells.profile()
     shapes = measure_by_size(session, table.name, profile.discretizers, size, price.share(_BY_SIZE))
-    if not shapes:
-        return profile
     rest = price.share(1 - _BY_SIZE)
     most = best_counted(session.view(ViewSpec(table.name, {}), "by size"), shapes, size, rest)
     features = {name: (Own(name), profile.discretizers[name]) for name in several}
@@ -170,7 +172,7 @@ def over_rows(session: PrivateSession, table: Table, profile: Profile, price: Pr
     )
     counted = size.counted(most) + _POSSIBLE
     by_size = {name: shape * (counted / counted.sum())[:, None] for name, shape in shapes.items()}
-    return Profile(profile.discretizers, one_way, replace(size, rows_per_unit=most), by_size)
+    return cells, Profile(profile.discretizers, one_way, replace(size, rows_per_unit=most), by_size)
 
 
 def measure_cells(

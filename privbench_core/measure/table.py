@@ -70,7 +70,7 @@ def learn_table(
         share = share if network({}).promising(view, sizes, rows, rest, share) else 1.0
     early = first_share(size)
     cells = measure_cells(session, table, codecs, size, rest.share(share * early))
-    profile = over_rows(session, table, cells.profile(), rest.share(share * (1 - early)))
+    cells, profile = over_rows(session, table, cells, rest.share(share * (1 - early)))
     if share == 1:
         return cells, profile, leaf_of(profile.one_way)
     found = _modelled(session, table, profile, rest, share, network)
