@@ -108,7 +108,7 @@ def _metrics(
         return _no_columns(session, table, price, profile)
     sizes = {name: feature_size(*how) for name, how in columns.items()}
     integers = None if sample.weights is None else np.rint(sample.weights * _WEIGHT).astype(np.int64)
-    view = session.view(ViewSpec(table.name, columns), "fidelity")
+    view = session.view(ViewSpec(table.name, columns, (profile.size.rows_per_unit,)), "fidelity")
     metrics = []
     for name, sets in wanted.items():
         groups = (tuple((cols, _reference(codes, sizes, cols, integers, profile.total)) for cols in sets),)
@@ -137,7 +137,8 @@ def _metric(table: Table, name: str, distance: float, sigma: float, whole: float
 
 def _no_columns(session: PrivateSession, table: Table, price: Price, profile: Profile) -> list[dict[str, Any]]:
     """A table of keys alone: its number of rows is all there is to compare."""
-    again = session.view(ViewSpec(table.name, {}), "fidelity").measure("rows", [Marginal(())], price)
+    view = session.view(ViewSpec(table.name, {}, (profile.size.rows_per_unit,)), "fidelity")
+    again = view.measure("rows", [Marginal(())], price)
     off = abs(float(again.values[0]) - profile.total)
     return [_metric(table, SIZE, off, again.sigma, max(profile.total, 1.0))]
 
