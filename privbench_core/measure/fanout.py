@@ -25,6 +25,7 @@ from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.pairwise import PairwiseFit, highest_noise
 from privbench_core.measure.presence import present_or_not
+from privbench_core.measure.row_count import counted_for_sizes
 from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount, class_coder, powers_up_to
@@ -128,8 +129,15 @@ def _counts(
     """The number of children of each parent, and which of the parent's attributes it depends on."""
     codec, full = FanoutCodec(key.max_children or 1), parent.size.rows_per_unit
     share = fit.margin_share if parent.discretizers else 1.0
-    groups = NoisySum(parent.one_way.total, parent.one_way.total_sigma if parent.one_way.counts else parent.size.sigma)
-    counted = parent.one_way.total / max(1.0, parent.size.rows)  # of units with many rows T, not all of them
+    sigma = parent.one_way.total_sigma if parent.one_way.counts else parent.size.sigma
+    groups, most = NoisySum(parent.one_way.total, sigma), full
+    if (
+        parent.size.units is not None
+    ):  # in a chain a unit has many parents: how many of them count is a choice of its own
+        curator = session.view(ViewSpec(key.parent, {}), "fanout")
+        most = counted_for_sizes(curator, parent.size, price.share(share))
+        groups = NoisySum(float(parent.size.counted(most).sum()), parent.size.sigma)
+    counted = groups.value / max(1.0, parent.size.rows)  # of units with many rows T, not all of them
     rows = NoisySum(children.rows * counted, children.sigma * counted)
     classes = (0, *powers_up_to(codec.bound))
     for_cells = price.share(share)
@@ -137,12 +145,12 @@ def _counts(
         known = children.units - ownerless * (np.arange(len(classes) - 1) == 0)
         noisy, sigma = np.append(groups.value - known.sum(), known), children.noise
     else:
-        banded = ViewSpec(key.parent, {OWN_FANOUT: (OwnFanout(key), class_coder(codec, classes))}, (full,))
+        banded = ViewSpec(key.parent, {OWN_FANOUT: (OwnFanout(key), class_coder(codec, classes))}, (most,))
         found = session.view(banded, "fanout").measure("children", [Marginal((OWN_FANOUT,))], for_cells.share(_BANDS))
         noisy, sigma, for_cells = found.values[0], found.sigma, for_cells.share(1 - _BANDS)
     bar = highest_noise(price.measure, 1.0, 2 * len(classes))  # looked for in each class, and in all above it
     bands = estimate_bands(codec, classes, noisy, sigma, bar, groups, rows)
-    cells = session.view(ViewSpec(key.parent, {OWN_FANOUT: (OwnFanout(key), Discretizer(codec))}, (full,)), "fanout")
+    cells = session.view(ViewSpec(key.parent, {OWN_FANOUT: (OwnFanout(key), Discretizer(codec))}, (most,)), "fanout")
     measured = cells.measure("children, closer", [Marginal((OWN_FANOUT,))], for_cells)
     counts = refine_bands(bands, measured.values[0], measured.sigma, groups, rows)
     if not parent.discretizers or counts.groups <= 0:

@@ -31,6 +31,8 @@ _CLEAR = 0.005  # of all units: noise of a size that is no reason to look again
 _TOTALS = (0.02, 0.04, 0.08, 0.16)  # of a table's price, for the number of rows: the least that makes it precise
 _PRECISE = 0.003  # relative error of a number of rows that is no reason to pay more for it
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
+_SIZES = 20.0  # numbers of children that occur
+_FANOUT_OTHERWISE = 0.3  # how far parents of units with many rows have other numbers of children
 _TOLD = 3.0  # standard deviations by which a code stands out
 _FEW = 0.002  # of all rows: what may be left out
 _OTHERWISE = 0.05  # how far rows that are not counted are supposed to change distributions, before more is known
@@ -116,6 +118,24 @@ def _counted_in_full(curator: Curator, fit: SizeCounts, bound: int, columns: Seq
         return float(distance_by_noise(sizes, most * sigma, rows).sum() + len(sizes) * _OTHERWISE * (1 - rows / whole))
 
     return min(powers_up_to(bound), key=error)
+
+
+def counted_for_sizes(curator: Curator, size: RowCount, price: Price) -> int:
+    """T for a histogram of numbers of children over a table's rows: the least expected error of their distribution.
+
+    Args:
+        curator: Of a view that counts every unit once.
+        size: Of the parents' table.
+        price: Of the histogram.
+    """
+    sigma = curator.sigma([Marginal(())], price)
+
+    def error(most: int) -> float:
+        rows = max(1.0, float(size.counted(most).sum()))
+        noise = float(distance_by_noise(np.array([_SIZES]), most * sigma, rows)[0])
+        return noise + _FANOUT_OTHERWISE * (1 - rows / max(rows, size.rows))
+
+    return min(size.classes, key=error)
 
 
 def distance_by_noise(sizes: Array, sigma: float, rows: float) -> Array:

@@ -132,7 +132,7 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
         free,
         run,
         parameters,
-        version="2",
+        version="3",
         depends=("seed", "scale"),
     )
 
