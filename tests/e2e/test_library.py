@@ -49,7 +49,7 @@ def beside_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: 
     [declared] = re.findall(r"^independent = \"(.*)\"$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
     installed = registry.entry_points(group=registry.GROUP)
     added = EntryPoint(MODULE, declared, registry.GROUP)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [*installed, added])
+    monkeypatch.setattr(registry, "entry_points", lambda **_: [*installed, added])
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
