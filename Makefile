@@ -35,7 +35,7 @@ lint: $(VENV)/.dev ## Check style, formatting, types, the layers of the packages
 
 .PHONY: docs
 docs: $(VENV)/.dev ## Build the documentation site into site/; a broken link fails.
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .PHONY: fmt
 fmt: $(VENV)/.dev ## Format the code and mend what can be mended without thinking.

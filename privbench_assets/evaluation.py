@@ -68,10 +68,10 @@ def report_asset(spec: Spec, plans: Mapping[str, Plan], epsilons: dg.PartitionsD
 def _write(spec: Spec, bundle: Path, out: Path) -> Path:
     """Evaluate ``bundle``; the page that was written to ``out``."""
     # Imported here: they bring Arrow, SciPy and more, which the UI need not load to draw the graph.
-    from privbench_core.pipeline.evaluate import evaluate_and_report
+    from privbench_core.api import evaluate
     from privbench_core.publish.bundle import is_bundle
 
     if not is_bundle(bundle):
         raise PublishError(f"{spec.schema.name}: no bundle at ε={bundle.name} yet; materialise publish/bundle first")
-    evaluate_and_report(spec, bundle, out=out)
+    evaluate(spec, bundle, out=out)
     return out / "report.html"

@@ -48,18 +48,16 @@ from privbench_core.errors import (
 )
 
 if TYPE_CHECKING:
+    from privbench_core.api import evaluate, plan, publish, run
+    from privbench_core.backends.loading import Loaded
     from privbench_core.evaluate.evaluation import Evaluation
-    from privbench_core.pipeline.evaluate import evaluate_and_report as evaluate
     from privbench_core.pipeline.run import RunResult
-    from privbench_core.pipeline.run import plan_for as plan
-    from privbench_core.pipeline.run import run_spec as run
     from privbench_core.privacy.budget import Budget, Measure, Price
     from privbench_core.privacy.curator import Curator, Measurement
     from privbench_core.privacy.queries import Distances, Marginal
     from privbench_core.privacy.session import Discovered, PrivateSession
     from privbench_core.privacy.views import CoMember, OfParent, Own, OwnerFanout, OwnFanout, ParentRow, ViewSpec
     from privbench_core.publish.bundle import Bundle, read_bundle
-    from privbench_core.publish.load import load_bundle as publish
     from privbench_core.schema.columns import Column
     from privbench_core.schema.constraints import ForeignKey
     from privbench_core.schema.tables import Schema, Table
@@ -86,6 +84,7 @@ __all__ = [
     "ForeignKey",
     "InternalError",
     "LedgerError",
+    "Loaded",
     "Marginal",
     "Measure",
     "Measurement",
@@ -134,6 +133,7 @@ _HOMES = {
     "Distances": "privacy.queries",
     "Evaluation": "evaluate.evaluation",
     "ForeignKey": "schema.constraints",
+    "Loaded": "backends.loading",
     "Marginal": "privacy.queries",
     "Measure": "privacy.budget",
     "Measurement": "privacy.curator",
@@ -154,14 +154,14 @@ _HOMES = {
     "Synthesizer": "synthesizers.contract",
     "Table": "schema.tables",
     "ViewSpec": "privacy.views",
-    "evaluate": "pipeline.evaluate:evaluate_and_report",
+    "evaluate": "api",
     "load_spec": "spec.load",
-    "plan": "pipeline.run:plan_for",
-    "publish": "publish.load:load_bundle",
+    "plan": "api",
+    "publish": "api",
     "read_bundle": "publish.bundle",
-    "run": "pipeline.run:run_spec",
+    "run": "api",
 }
-"""Where a name is found: a module of this package, and after a colon what it is called there if that differs."""
+"""Name -> the module of this package that defines it."""
 
 for _package in ("evaluate", "publish"):
     # Importing a subpackage binds its name here, over that of the function. It does so once only: so import both now
@@ -173,8 +173,7 @@ for _package in ("evaluate", "publish"):
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    module, _, there = _HOMES[name].partition(":")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{module}"), there or name)
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     return found
 
 
