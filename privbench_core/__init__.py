@@ -46,6 +46,7 @@ from privbench_core.errors import (
     UnsupportedBudgetError,
     ValidationError,
 )
+from privbench_core.version import __version__
 
 if TYPE_CHECKING:
     from privbench_core.api import evaluate, plan, publish, run
@@ -65,8 +66,6 @@ if TYPE_CHECKING:
     from privbench_core.spec.model import Spec
     from privbench_core.synthesizers.artifact import Artifact
     from privbench_core.synthesizers.contract import Plan, Step, StepContext, StepKind, Synthesizer
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Artifact",

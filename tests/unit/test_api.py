@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,11 @@ def test_a_function_is_not_hidden_by_the_package_of_its_name(first: str):
     assert in_new_process(before) == in_new_process(after) == "privbench_core.api"
 
 
+def test_the_version_is_that_of_the_distribution():
+    project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert privbench_core.__version__ == project["version"]
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="has no attribute 'synthesise'"):
         privbench_core.synthesise  # noqa: B018  # the access is what is tested
@@ -111,7 +117,9 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_importing_loads_nothing_heavy():
     loaded = in_new_process("import sys, privbench_core; print(' '.join(sys.modules))").split()
     assert HEAVY.isdisjoint(loaded)
-    assert sum(name.startswith("privbench_core") for name in loaded) == 4  # itself, errors, and two empty packages
+    assert (
+        sum(name.startswith("privbench_core") for name in loaded) == 5
+    )  # itself, errors, version, and two empty packages
 
 
 def test_every_error_is_a_privbench_error():
