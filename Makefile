@@ -38,7 +38,7 @@ docs: $(VENV)/.dev ## Build the documentation site into site/; a broken link fai
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .PHONY: fmt
-fmt: $(VENV)/.dev ## Format the code and mend what can be mended without thinking.
+fmt: $(VENV)/.dev ## Format the code, and fix what can be fixed automatically.
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
 
