@@ -1,4 +1,4 @@
-"""What is survived. ``docs/faults.md`` has a row for each test here, and a test holds the two together.
+"""Failure modes and recovery. ``docs/faults.md`` has a row for each test here, and a test holds the two together.
 
 After every fault: nothing was looked at that the ledger does not count, the lifetime budget holds, there is a whole
 bundle or none, and what had been released is not paid for again.
