@@ -11,7 +11,6 @@ import json
 from collections.abc import Sequence
 
 from privbench_core.errors import SourceError
-from privbench_core.schema.arrow_types import arrow_schema
 from privbench_core.schema.change import Change
 from privbench_core.schema.identity import change_identity
 from privbench_core.schema.tables import Table
@@ -60,7 +59,7 @@ def failed_query(table: str, error: Exception) -> SourceError:
 
 def versioned(table: Table, change: Change, version: str) -> str:
     """All that identifies what was read from a table at a version: also which columns, and how they were compared."""
-    columns = [[field.name, str(field.type)] for field in arrow_schema(table)]
+    columns = [[field.name, str(field.type)] for field in table.arrow_schema]
     return json.dumps([table.name, table.primary_key, columns, change_identity(change), version])
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
-from privbench_core.columns.grid import CALENDAR, Grid, Numbers
+from privbench_core.columns.grid import Grid, Numbers
 from privbench_core.errors import InternalError, SourceError, SpecError
 from privbench_core.schema.columns import Column, Scalar
 
@@ -180,7 +180,7 @@ class EqualWidthCodec(OrderedCodec):
     @property
     def _zero_apart(self) -> bool:
         """Whether zero is a value of the range that equal cells would mix with others."""
-        dates = self.grid.type in CALENDAR
+        dates = self.grid.logical.calendar
         one_each = not self.grid.continuous and self.cells == int(self.high) - int(self.low) + 1
         return not dates and not one_each and self.low <= 0 <= self.high
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from privbench_core.columns.equal_width import OrderedCodec
-from privbench_core.columns.grid import CALENDAR, Grid, Numbers
+from privbench_core.columns.grid import Grid, Numbers
 from privbench_core.schema.columns import Column
 
 _YEARS = range(1900, 2102)
@@ -38,7 +38,7 @@ class LogScaleCodec(OrderedCodec):
             negative = [np.nextafter(-power, 0) for power in reversed(powers[:-1])]
             return np.array([-powers[-1], *negative, *powers[:-1]])
         low, high = self.grid.extent
-        if self.grid.type in CALENDAR:
+        if self.grid.logical.calendar:
             return np.array([low, *(self.grid.number(f"{year}-01-01") for year in _YEARS)], np.int64)
         powers_up = [2**k for k in range(high.bit_length())]
         # The mirror image of [2^k, 2^(k+1) - 1] starts at 1 - 2^(k+1); the outermost cells end where the type does.

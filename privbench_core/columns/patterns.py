@@ -14,7 +14,7 @@ from privbench_core.columns.opaque import length_limit
 from privbench_core.columns.regexes import check_regex, draw_matching
 from privbench_core.columns.surrogates import SurrogateCodec
 from privbench_core.errors import SpecError
-from privbench_core.schema.columns import Column, ColumnType, Pattern
+from privbench_core.schema.columns import Column, Pattern
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def pattern_codec(column: Column, pattern: Pattern, *, table: str = "") -> Patte
         SpecError: The column is no text, the pattern is both or neither of the two kinds, or no text can be made by it.
     """
     where, limit = qualified(column, table), length_limit(column)
-    if column.type is not ColumnType.TEXT:
+    if not (column.type.opaque and column.type.logical.textual):
         raise SpecError(f"{where}: a pattern on a column of type {column.type}; patterns are for text columns")
     match pattern:
         case Pattern(str(regex), None):

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privbench_core.backends.opaque import uuid_text
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.equal_width import with_nulls
 from privbench_core.columns.grid import qualified
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column
+from privbench_core.schema.types.arrow import uuid_text
 
 
 @dataclass(frozen=True)

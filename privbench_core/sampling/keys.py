@@ -1,7 +1,8 @@
-"""Fresh keys for synthetic rows: numbered, so no key of the source can come back except by being a small number."""
+"""Surrogate keys for synthetic rows: numbered, so a key of the source can only recur by being a small number."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import blake2b
 
 import numpy as np
@@ -13,17 +14,15 @@ from privbench_core.columns.grid import Grid
 from privbench_core.columns.opaque import length_limit
 from privbench_core.columns.surrogates import random_uuids
 from privbench_core.errors import PublishError
-from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.columns import Column
 
 _DIGITS = 6
-_FIRST_DAY = "2000-01-01"
-_MICROSECONDS = 1_000_000
 _SIGNS = np.frombuffer(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", np.uint8)
 _BYTES = 8  # of a key of bytes
 
 
 def surrogate_key(column: Column, n: int, *, prefix: str) -> pa.Array:
-    """``n`` distinct values for a key column, in ascending order but for UUIDs.
+    """Return ``n`` distinct values for a key column, in ascending order except for UUIDs.
 
     Args:
         column: Its type decides the form of the keys.
@@ -39,39 +38,15 @@ def surrogate_key(column: Column, n: int, *, prefix: str) -> pa.Array:
     Raises:
         PublishError: The type has fewer than ``n`` values.
 
+    >>> from privbench_core.schema.columns import ColumnType
     >>> surrogate_key(Column("id", ColumnType.TEXT), 2, prefix="person").to_pylist()
     ['person-000001', 'person-000002']
     """
-    numbers = np.arange(1, n + 1, dtype=np.int64)
-    match column.type:
-        case ColumnType.TEXT | ColumnType.CATEGORY:
-            return _text(column, numbers, prefix)
-        case ColumnType.UUID:
-            seed = blake2b(f"{prefix}.{column.name}".encode(), digest_size=8).digest()
-            return random_uuids(n, np.random.default_rng(int.from_bytes(seed, "big")))
-        case ColumnType.BYTES:
-            _room(column, n, 256 ** min(_BYTES, length_limit(column)) - 1, prefix)
-            big_endian = numbers.astype(">i8").view(np.uint8).reshape(-1, _BYTES)[:, -length_limit(column) :]
-            return pa.array([row.tobytes() for row in big_endian], pa.binary())
-        case ColumnType.JSON:
-            return pa.array(numbers).cast(pa.string())
-        case ColumnType.BOOLEAN:
-            _room(column, n, 2, prefix)
-            return pa.array(numbers > 1)
-        case ColumnType.FLOAT:
-            return pa.array(numbers.astype(np.float64))
-        case _:
-            grid = Grid.of(column, prefix)
-            first, step = _series(column, grid)
-            _room(column, n, (grid.extent[1] - first) // step + 1, prefix)
-            numbers -= 1
-            numbers *= step
-            numbers += first
-            return grid.array(numbers)
+    return _MAKERS[column.logical.surrogate](column, np.arange(1, n + 1, dtype=np.int64), prefix)
 
 
 def ordinal_within(groups: NDArray[np.integer]) -> NDArray[np.int64]:
-    """The running number of each row inside its group, from 1, in row order.
+    """Return the running number of each row inside its group, from 1, in row order.
 
     Args:
         groups: Group of each row, shape (n,), in any order.
@@ -89,20 +64,36 @@ def ordinal_within(groups: NDArray[np.integer]) -> NDArray[np.int64]:
     return ordinals
 
 
-def _series(column: Column, grid: Grid) -> tuple[int, int]:
-    """First number and step on the column's grid."""
-    match column.type:
-        case ColumnType.INTEGER:
-            return 1, 1
-        case ColumnType.INTERVAL:
-            return _MICROSECONDS, _MICROSECONDS
-        case ColumnType.DECIMAL:
-            one = 10 ** (column.scale or 0)
-            return one, one
-        case ColumnType.DATE:
-            return int(grid.number(_FIRST_DAY)), 1
-        case _:
-            return int(grid.number(_FIRST_DAY)), _MICROSECONDS
+def _series(column: Column, numbers: NDArray[np.int64], prefix: str) -> pa.Array:
+    """Return values at equal distances on the column's number line; overwrites ``numbers``."""
+    grid = Grid.of(column, prefix)
+    first, step = grid.logical.series
+    _room(column, len(numbers), (grid.extent[1] - first) // step + 1, prefix)
+    numbers -= 1
+    numbers *= step
+    numbers += first
+    return grid.array(numbers.astype(np.float64) if grid.continuous else numbers)
+
+
+def _uuids(column: Column, numbers: NDArray[np.int64], prefix: str) -> pa.Array:
+    seed = blake2b(f"{prefix}.{column.name}".encode(), digest_size=8).digest()
+    return random_uuids(len(numbers), np.random.default_rng(int.from_bytes(seed, "big")))
+
+
+def _bytes(column: Column, numbers: NDArray[np.int64], prefix: str) -> pa.Array:
+    width = length_limit(column)
+    _room(column, len(numbers), 256 ** min(_BYTES, width) - 1, prefix)
+    big_endian = numbers.astype(">i8").view(np.uint8).reshape(-1, _BYTES)[:, -width:]
+    return pa.array([row.tobytes() for row in big_endian], pa.binary())
+
+
+def _json(column: Column, numbers: NDArray[np.int64], prefix: str) -> pa.Array:  # noqa: ARG001
+    return pa.array(numbers).cast(pa.string())
+
+
+def _booleans(column: Column, numbers: NDArray[np.int64], prefix: str) -> pa.Array:
+    _room(column, len(numbers), 2, prefix)
+    return pa.array(numbers > 1)
 
 
 def _text(column: Column, numbers: NDArray[np.int64], prefix: str) -> pa.Array:
@@ -123,3 +114,14 @@ def _room(column: Column, n: int, available: int, prefix: str) -> None:
             f"{prefix}.{column.name}: a key of type {column.type} has room for {max(available, 0):,} rows, "
             f"and {n:,} are needed; declare a wider type or lower --scale"
         )
+
+
+_MAKERS: dict[str, Callable[[Column, NDArray[np.int64], str], pa.Array]] = {
+    "series": _series,
+    "text": _text,
+    "uuid": _uuids,
+    "bytes": _bytes,
+    "json": _json,
+    "boolean": _booleans,
+}
+"""How surrogate keys are made, by the kind that a column type names."""

@@ -12,7 +12,6 @@ import pytest
 
 from privbench_core.errors import PublishError
 from privbench_core.sampling.keys import ordinal_within, surrogate_key
-from privbench_core.schema.arrow_types import arrow_type
 from privbench_core.schema.columns import Column, ColumnType
 
 
@@ -39,7 +38,7 @@ from privbench_core.schema.columns import Column, ColumnType
 def test_keys_have_the_type_of_their_column(kind, expected):
     column = Column("id", kind, precision=5, scale=2)
     key = surrogate_key(column, 2, prefix="t")
-    assert key.type == arrow_type(column)
+    assert key.type == column.arrow_type
     assert key.to_pylist() == expected
     assert len(surrogate_key(column, 0, prefix="t")) == 0
 

@@ -271,7 +271,7 @@ def _key(row: Any, notes: list[str]) -> FoundKey:
 
 
 def _textual(columns: Iterable[FoundColumn]) -> list[str]:
-    return [column.name for column in columns if column.type in {ColumnType.CATEGORY, ColumnType.TEXT}]
+    return [column.name for column in columns if column.type and column.type.logical.textual]
 
 
 def _checks(mine: Rows, columns: Sequence[FoundColumn], local: Localized, notes: list[str]) -> Iterator[Check]:

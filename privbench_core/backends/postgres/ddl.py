@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 from privbench_core.schema.columns import Column, Generated, IdentitySequence
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.sql_types import sql_type_of
 from privbench_core.schema.tables import Schema, Table
 
 AFTER_THE_ROWS = "-- Keys, indexes and comments: fastest after the rows are loaded."
@@ -40,7 +39,7 @@ def quote_text(text: str) -> str:
 
 def sql_type(column: Column) -> str:
     """The SQL type of a column: a known one as PostgreSQL spells it, or the quoted name of an enum."""
-    stored = sql_type_of(column)
+    stored = column.stored_type
     return quote_identifier(column.sql_type or "") if stored is None else str(stored)
 
 

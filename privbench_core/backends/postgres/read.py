@@ -12,13 +12,12 @@ from sqlalchemy.dialects import postgresql
 from privbench_core.backends.cast import canonical_batches, refused
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import SourceError
-from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Table
 from privbench_core.spec.location import describe
 
 # Other drivers of SQLAlchemy spell their options in the URL in ways that libpq does not read.
 _DRIVERS = frozenset({"postgresql+psycopg", "postgresql+psycopg2"})
-_TEXTUAL = frozenset({ColumnType.CATEGORY, ColumnType.TEXT})
 # What ADBC reads as it is; all else is sent as text.
 _NATIVE = (
     *(sa.Integer, sa.Numeric, sa.Float, sa.Boolean, sa.Date, sa.DateTime, sa.Time, sa.LargeBinary, sa.Uuid, sa.JSON),
@@ -77,9 +76,9 @@ def _selected(column: Column, stored: sa.types.TypeEngine[Any]) -> sa.Label[Any]
     plain: sa.ColumnElement[Any] = sa.column(column.name)
     varying = isinstance(stored, sa.String) and not isinstance(stored, sa.CHAR | sa.Enum)
     sent: sa.ColumnElement[Any]
-    if isinstance(stored, postgresql.MONEY) and column.type not in _TEXTUAL:
+    if isinstance(stored, postgresql.MONEY) and not column.logical.textual:
         sent = sa.cast(plain, sa.Numeric)  # its text has a currency, its binary form counts cents
-    elif column.type in _TEXTUAL and not varying:
+    elif column.logical.textual and not varying:
         # CHAR(n) as well: casting it takes off the blanks it is padded with, which mean nothing.
         sent = sa.cast(plain, sa.Text)
     elif isinstance(stored, sa.Date | sa.DateTime):

@@ -21,12 +21,10 @@ from privbench_core.backends.postgres import read as postgres
 from privbench_core.backends.version import XMIN, failed_query, version_of, watermark_sql
 from privbench_core.errors import SourceError
 from privbench_core.schema.change import VersionQuery, Watermark
-from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.tables import Table
 from privbench_core.spec.location import describe, open_engine, parse_url
 
 _CHUNK = 50_000  # rows fetched at a time: the only ones that stand as Python objects
-_TEXTUAL = frozenset({ColumnType.CATEGORY, ColumnType.TEXT})
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ def _selected(table: Table, found: dict[str, sa.types.TypeEngine[Any]]) -> list[
         plain: sa.ColumnElement[Any] = sa.column(column.name)
         stored = found[column.name]
         # CHAR(n) as well: casting it takes off the blanks it is padded with, which mean nothing.
-        foreign = column.type in _TEXTUAL and (not isinstance(stored, sa.String) or isinstance(stored, sa.CHAR))
+        foreign = column.logical.textual and (not isinstance(stored, sa.String) or isinstance(stored, sa.CHAR))
         selected.append((sa.cast(plain, sa.Text) if foreign else plain).label(column.name))
     return selected
 

@@ -1,4 +1,8 @@
-"""Spans of time as text and as microseconds, with 30 days to the month and 12 months to the year."""
+"""Spans of time as text and as microseconds.
+
+A month has no length of its own: it counts as 30 days, and a year as 12 such months. PostgreSQL compares intervals the
+same way, so order, range checks and indexes agree with the database.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +35,10 @@ _PART = re.compile(rf"({_NUMBER})\s*([a-z]+?)s?\b")
 
 
 def parse_duration(text: str) -> int | None:
-    """Microseconds of a span written as ISO 8601 (``P1DT2H``) or as PostgreSQL does (``1 day 02:00:00``).
+    """Return the microseconds of a span written as ISO 8601 (``P1DT2H``) or as PostgreSQL does (``1 day 02:00:00``).
 
     Returns:
-        The span, None if the text is none or does not fit in 64 bits.
+        The span, or None if the text is not one or does not fit in 64 bits.
 
     >>> parse_duration("P1DT2H") == parse_duration("1 day 02:00:00") == 26 * 3600 * 10**6
     True
@@ -49,7 +53,7 @@ def parse_duration(text: str) -> int | None:
 
 
 def duration_text(microseconds: int) -> str:
-    """A span as ISO 8601, in days and smaller parts.
+    """Return a span as ISO 8601, in days and smaller parts.
 
     >>> duration_text(26 * 3600 * 10**6), duration_text(-1_500_000), duration_text(0)
     ('P1DT2H', '-PT1.5S', 'PT0S')
@@ -64,7 +68,7 @@ def duration_text(microseconds: int) -> str:
 
 
 def _words(text: str) -> int | None:
-    """``1 day 02:00:00``: numbers with units, then perhaps a clock."""
+    """Parse ``1 day 02:00:00``: numbers with units, then perhaps a clock."""
     total, rest = Decimal(0), text
     clock = _CLOCK.fullmatch(text.rpartition(" ")[2])
     if clock:

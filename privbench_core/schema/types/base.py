@@ -1,0 +1,224 @@
+"""The declaration of a column type: what every entry states, with the defaults that most share."""
+
+from __future__ import annotations
+
+import datetime as dt
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, ClassVar, Self
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Scalar = str | int | float | bool
+"""A declared value as `Range` and `Values` hold it."""
+
+INT64_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class SqlName:
+    """An SQL type that values of a column type are stored in.
+
+    Attributes:
+        name: In PostgreSQL's own words, like ``character varying``.
+        synonyms: Other names of the same type, in any database.
+        arguments: How many arguments it takes at most: a length, or precision and scale.
+        bits: Width of an integer type.
+        any_text: Whether any text of a fitting length is a value, which is not so for network addresses.
+        duckdb: What DuckDB stores it as, without arguments; None for the same type.
+    """
+
+    name: str
+    synonyms: tuple[str, ...] = ()
+    arguments: int = 0
+    bits: int | None = None
+    any_text: bool = True
+    duckdb: str | None = None
+
+
+@dataclass(frozen=True)
+class LogicalType(ABC):
+    """A column type. Subclasses are the entries; types with parameters have them as fields.
+
+    In a spec:
+        name: The name of the type.
+        expected: What a declared value must be, for messages.
+        options: Fields of a column that belong to this type: ``precision``, ``max_length``, ``identity``.
+        no_domain: What to do about a declared domain; None where the type has one.
+        listable: Whether the domain may be a list of values.
+
+    In models and keys:
+        codec: Kind of the codec of a column without a domain; None if the column needs a domain.
+        fixed_values: All values of the type, where it has but a few.
+        length_unit: What the length of a value is counted in; None if lengths are not modelled.
+        shortest: The shortest length of a generated value.
+        frame: What the text of a generated value begins and ends with.
+        numeric, calendar, textual: Whether values are numbers, points in time (whose zero is a value like any other),
+            or plain text.
+        has_form: Whether values have a form that their Arrow type does not show; ``form`` is its regular expression.
+        keyable: Whether a key column may have the type.
+        surrogate: Kind of its surrogate keys.
+        replaceable: Whether keys of the type in private tables are allowed, where surrogates replace them.
+
+    In Arrow:
+        arrow: Alias of the canonical Arrow type; types with parameters define ``arrow_type`` instead.
+        arrow_kinds: Kinds of Arrow types in files that mean this type, as in ``pyarrow.types.is_<kind>``.
+        arrow_accepts: Kinds of Arrow types that hold values of this type as well.
+        reads_whole: Whether all rows of a column decide how each is read.
+        time_of_day: Whether a time of day can be read as this type.
+
+    In SQL:
+        sql: The SQL types that are read as this type, with their properties.
+        also_stored_as: SQL types of other entries that hold its values, too.
+        default_sql: The SQL type of a column that declares none.
+        native: How other databases begin their names of the type, a regular expression; disjoint from all others.
+        duckdb_form: DuckDB's expression for a value of a Parquet file; ``{}`` stands for the column.
+        copy_form: DuckDB's expression for the text that PostgreSQL's COPY reads; ``{}`` stands for the column.
+        compares_alike: Whether databases agree on how values compare.
+    """
+
+    name: ClassVar[str]
+    expected: ClassVar[str] = "text (quote what YAML reads as something else)"
+    options: ClassVar[frozenset[str]] = frozenset()
+    no_domain: ClassVar[str | None] = None
+    listable: ClassVar[bool] = False
+
+    codec: ClassVar[str | None] = None
+    fixed_values: ClassVar[tuple[Scalar, ...]] = ()
+    length_unit: ClassVar[str | None] = None
+    shortest: ClassVar[int] = 0
+    frame: ClassVar[tuple[bytes, bytes]] = (b"", b"")
+    numeric: ClassVar[bool] = False
+    calendar: ClassVar[bool] = False
+    textual: ClassVar[bool] = False
+    has_form: ClassVar[bool] = False
+    form: ClassVar[str | None] = None
+    keyable: ClassVar[bool] = True
+    surrogate: ClassVar[str] = "series"
+    replaceable: ClassVar[bool] = True
+
+    arrow: ClassVar[str]
+    arrow_kinds: ClassVar[tuple[str, ...]] = ()
+    arrow_accepts: ClassVar[tuple[str, ...]] = ()
+    reads_whole: ClassVar[bool] = False
+    time_of_day: ClassVar[bool] = False
+
+    sql: ClassVar[tuple[SqlName, ...]] = ()
+    also_stored_as: ClassVar[tuple[str, ...]] = ()
+    default_sql: ClassVar[str]
+    native: ClassVar[str | None] = None
+    duckdb_form: ClassVar[str] = "{}"
+    copy_form: ClassVar[str] = "{}"
+    compares_alike: ClassVar[bool] = True
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """The one Arrow type of a column inside the project, whatever the source stores."""
+        import pyarrow as pa
+
+        return pa.type_for_alias(self.arrow)
+
+    @property
+    def opaque(self) -> bool:
+        """Whether at most the length of a value is modelled, so that a column needs no domain."""
+        return self.codec is not None and not self.fixed_values
+
+    @property
+    def sql_arguments(self) -> tuple[int, ...]:
+        """Arguments of the default SQL type."""
+        return ()
+
+    @property
+    def key_type(self) -> str:
+        """What must agree along a foreign key."""
+        return str(self)
+
+    def sized(self, precision: int | None, scale: int | None, bits: int) -> Self:
+        """Return the type of a column with these digits (of a decimal) or bits (of an integer)."""
+        return self
+
+    def parse(self, value: object) -> Scalar | None:
+        """Return a declared value in its canonical form, or None if it is not a value of this type."""
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return str(value) if whole or isinstance(value, str) else None
+
+    def bound(self, value: Scalar) -> Scalar | dt.datetime:
+        """Return a declared value as it compares with values in a pandas frame."""
+        return value
+
+    def is_value(self, text: str) -> bool:
+        """Return whether a text has the form of the type's values."""
+        return True
+
+    def accepts(self, found: pa.DataType) -> bool:
+        """Return whether an Arrow array of this type can hold the column's values; one of NULLs always can."""
+        return is_kind(found, "null", *self.arrow_kinds, *self.arrow_accepts)
+
+    def read(self, values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+        """Return what a source stores as ``target``, the canonical Arrow type; ArrowInvalid if it does not fit."""
+        from privbench_core.schema.types.arrow import cast_values
+
+        return cast_values(values, target)
+
+
+class OrderedType(LogicalType):
+    """A type whose values lie on a number line: numbers to and from values, exactly.
+
+    Attributes:
+        continuous: Whether the numbers are floats rather than integers.
+        step_expected: What a declared step must be, for messages; None if the type has no steps.
+    """
+
+    continuous: ClassVar[bool] = False
+    step_expected: ClassVar[str | None]
+
+    @property
+    @abstractmethod
+    def extent(self) -> tuple[int, int]:
+        """The smallest and largest number that the type can hold; not for floats."""
+
+    @abstractmethod
+    def number(self, value: Scalar) -> int | float:
+        """Return the number of a declared value; ValueError or ArithmeticError if it is not of this type."""
+
+    @abstractmethod
+    def scalar(self, number: float) -> Scalar:
+        """Return the canonical value of a number."""
+
+    @abstractmethod
+    def parse_step(self, value: object) -> Scalar | None:
+        """Return a declared step in its canonical form, or None if it is not one."""
+
+    @abstractmethod
+    def points(self, step: Scalar) -> int:
+        """Return how many numbers make a step; ValueError or ArithmeticError if it is not a whole number of them."""
+
+    @property
+    @abstractmethod
+    def series(self) -> tuple[int, int]:
+        """The number of the first surrogate key, and the distance to the next."""
+
+    def sort_key(self, value: Scalar) -> Decimal:
+        """Return a number to compare canonical values by."""
+        return Decimal(self.number(value))
+
+
+def is_kind(found: pa.DataType, *kinds: str) -> bool:
+    """Return whether an Arrow type is of one of these kinds: names in ``pyarrow.types`` without ``is_``.
+
+    ``local_time`` and ``zoned_time`` are timestamps without and with a time zone.
+    """
+    import pyarrow as pa
+
+    times = {"local_time": False, "zoned_time": True}
+    return any(
+        pa.types.is_timestamp(found) and (found.tz is not None) == times[kind]
+        if kind in times
+        else getattr(pa.types, f"is_{kind}")(found)
+        for kind in kinds
+    )
