@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from hashlib import blake2b
 
 import numpy as np
@@ -13,12 +12,11 @@ from numpy.typing import NDArray
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.opaque import length_limit
 from privbench_core.columns.surrogates import random_uuids
-from privbench_core.errors import PublishError
+from privbench_core.errors import InternalError, PublishError
 from privbench_core.schema.columns import Column
 
 _DIGITS = 6
 _SIGNS = np.frombuffer(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", np.uint8)
-_BYTES = 8  # of a key of bytes
 
 
 def surrogate_key(column: Column, n: int, *, prefix: str) -> pa.Array:
@@ -30,19 +28,29 @@ def surrogate_key(column: Column, n: int, *, prefix: str) -> pa.Array:
         prefix: Usually the table's name; text keys begin with it.
 
     Returns:
-        Integers, decimals and floats 1 to n; text ``prefix-000001`` and so on, with less of the prefix where the
-        column is short, and numbers in base 36 where it is shorter still; dates and timestamps consecutive days and
-        seconds from 2000-01-01, intervals seconds; UUIDs that look random and follow from the names of table and
-        column; bytes the number in eight of them, JSON the number; booleans false and true.
+        Integers and decimals 1 to n; text ``prefix-000001`` and so on, with less of the prefix where the column is
+        short, and numbers in base 36 where it is shorter still; dates and timestamps consecutive days and seconds from
+        2000-01-01; UUIDs that look random and follow from the names of table and column.
 
     Raises:
         PublishError: The type has fewer than ``n`` values.
+        InternalError: Private tables have no keys of this type.
 
     >>> from privbench_core.schema.columns import ColumnType
     >>> surrogate_key(Column("id", ColumnType.TEXT), 2, prefix="person").to_pylist()
     ['person-000001', 'person-000002']
     """
-    return _MAKERS[column.logical.surrogate](column, np.arange(1, n + 1, dtype=np.int64), prefix)
+    numbers = np.arange(1, n + 1, dtype=np.int64)
+    match column.logical.surrogate:
+        case "series":
+            return _series(column, numbers, prefix)
+        case "text":
+            return _text(column, numbers, prefix)
+        case "uuid":
+            seed = blake2b(f"{prefix}.{column.name}".encode(), digest_size=8).digest()
+            return random_uuids(n, np.random.default_rng(int.from_bytes(seed, "big")))
+        case _:
+            raise InternalError(f"{prefix}.{column.name}: no surrogate keys of type {column.type}")
 
 
 def ordinal_within(groups: NDArray[np.integer]) -> NDArray[np.int64]:
@@ -72,28 +80,7 @@ def _series(column: Column, numbers: NDArray[np.int64], prefix: str) -> pa.Array
     numbers -= 1
     numbers *= step
     numbers += first
-    return grid.array(numbers.astype(np.float64) if grid.continuous else numbers)
-
-
-def _uuids(column: Column, numbers: NDArray[np.int64], prefix: str) -> pa.Array:
-    seed = blake2b(f"{prefix}.{column.name}".encode(), digest_size=8).digest()
-    return random_uuids(len(numbers), np.random.default_rng(int.from_bytes(seed, "big")))
-
-
-def _bytes(column: Column, numbers: NDArray[np.int64], prefix: str) -> pa.Array:
-    width = length_limit(column)
-    _room(column, len(numbers), 256 ** min(_BYTES, width) - 1, prefix)
-    big_endian = numbers.astype(">i8").view(np.uint8).reshape(-1, _BYTES)[:, -width:]
-    return pa.array([row.tobytes() for row in big_endian], pa.binary())
-
-
-def _json(column: Column, numbers: NDArray[np.int64], prefix: str) -> pa.Array:  # noqa: ARG001
-    return pa.array(numbers).cast(pa.string())
-
-
-def _booleans(column: Column, numbers: NDArray[np.int64], prefix: str) -> pa.Array:
-    _room(column, len(numbers), 2, prefix)
-    return pa.array(numbers > 1)
+    return grid.array(numbers)
 
 
 def _text(column: Column, numbers: NDArray[np.int64], prefix: str) -> pa.Array:
@@ -114,14 +101,3 @@ def _room(column: Column, n: int, available: int, prefix: str) -> None:
             f"{prefix}.{column.name}: a key of type {column.type} has room for {max(available, 0):,} rows, "
             f"and {n:,} are needed; declare a wider type or lower --scale"
         )
-
-
-_MAKERS: dict[str, Callable[[Column, NDArray[np.int64], str], pa.Array]] = {
-    "series": _series,
-    "text": _text,
-    "uuid": _uuids,
-    "bytes": _bytes,
-    "json": _json,
-    "boolean": _booleans,
-}
-"""How surrogate keys are made, by the kind that a column type names."""

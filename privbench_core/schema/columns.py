@@ -12,19 +12,8 @@ from privbench_core.schema.types.sql import SqlType, default_sql_type, parse_sql
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "Column",
-    "ColumnType",
-    "Domain",
-    "EnumType",
-    "Generated",
-    "IdentitySequence",
-    "Learn",
-    "Pattern",
-    "Range",
-    "Scalar",
-    "Values",
-]
+__all__ = ["Column", "ColumnType", "Domain", "EnumType", "Generated", "IdentitySequence", "Learn", "Pattern", "Range",
+           "Scalar", "Values"]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def _primary_keys(schema: Schema) -> Iterator[str]:
                 yield f"{table.name}.{name}: a primary key that may be NULL; remove nullable: true"
         for name in sorted(table.key_columns):
             column = find_column(table, name)
-            if column and not (column.logical.keyable and (column.logical.replaceable or table.public)):
+            if column and not (column.logical.keyable and (column.logical.surrogate or table.public)):
                 todo = "keys are integers, decimals, times, UUIDs or text"
                 yield f"{table.name}.{name}: a key of type {column.type}; {todo}"
             if column and column.domain is not None and not table.public:

@@ -12,15 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.schema.types.durations import parse_duration
+from privbench_core.schema.types.durations import DAY, parse_duration
 
 _UUID = r"^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$"
 _WIDTH = 36  # characters of a UUID as text
 _DIGITS = [place for place in range(_WIDTH) if place not in {8, 13, 18, 23}]
 _HEX = r"^\\x([0-9a-fA-F]{2})*$"
 _MICROSECONDS = pa.duration("us")
-_DAY = 86_400 * 1_000_000
-_MOST_DAYS = (2**63 - 1) // _DAY - 10**6  # what nanoseconds of 64 bits add is less than a million days
+_MOST_DAYS = (2**63 - 1) // DAY - 10**6  # what nanoseconds of 64 bits add is less than a million days
 
 
 def cast_values(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
@@ -190,4 +189,4 @@ def _durations_of_calendar(values: pa.Array) -> pa.Array:
     rest = np.where(null, 0, parts["nanoseconds"]) // 1000
     if (np.abs(days) > _MOST_DAYS).any():
         raise pa.ArrowInvalid("beyond 64 bits")
-    return pa.array(days * _DAY + rest, pa.int64(), mask=null).cast(_MICROSECONDS)
+    return pa.array(days * DAY + rest, pa.int64(), mask=null).cast(_MICROSECONDS)

@@ -40,78 +40,45 @@ class SqlName:
 
 @dataclass(frozen=True)
 class LogicalType(ABC):
-    """A column type. Subclasses are the entries; types with parameters have them as fields.
+    """A column type. Subclasses are the entries; types with parameters have them as fields."""
 
-    In a spec:
-        name: The name of the type.
-        expected: What a declared value must be, for messages.
-        options: Fields of a column that belong to this type: ``precision``, ``max_length``, ``identity``.
-        no_domain: What to do about a declared domain; None where the type has one.
-        listable: Whether the domain may be a list of values.
-
-    In models and keys:
-        codec: Kind of the codec of a column without a domain; None if the column needs a domain.
-        fixed_values: All values of the type, where it has but a few.
-        length_unit: What the length of a value is counted in; None if lengths are not modelled.
-        shortest: The shortest length of a generated value.
-        frame: What the text of a generated value begins and ends with.
-        numeric, calendar, textual: Whether values are numbers, points in time (whose zero is a value like any other),
-            or plain text.
-        has_form: Whether values have a form that their Arrow type does not show; ``form`` is its regular expression.
-        keyable: Whether a key column may have the type.
-        surrogate: Kind of its surrogate keys.
-        replaceable: Whether keys of the type in private tables are allowed, where surrogates replace them.
-
-    In Arrow:
-        arrow: Alias of the canonical Arrow type; types with parameters define ``arrow_type`` instead.
-        arrow_kinds: Kinds of Arrow types in files that mean this type, as in ``pyarrow.types.is_<kind>``.
-        arrow_accepts: Kinds of Arrow types that hold values of this type as well.
-        reads_whole: Whether all rows of a column decide how each is read.
-        time_of_day: Whether a time of day can be read as this type.
-
-    In SQL:
-        sql: The SQL types that are read as this type, with their properties.
-        also_stored_as: SQL types of other entries that hold its values, too.
-        default_sql: The SQL type of a column that declares none.
-        native: How other databases begin their names of the type, a regular expression; disjoint from all others.
-        duckdb_form: DuckDB's expression for a value of a Parquet file; ``{}`` stands for the column.
-        copy_form: DuckDB's expression for the text that PostgreSQL's COPY reads; ``{}`` stands for the column.
-        compares_alike: Whether databases agree on how values compare.
-    """
-
+    # In a spec.
     name: ClassVar[str]
-    expected: ClassVar[str] = "text (quote what YAML reads as something else)"
-    options: ClassVar[frozenset[str]] = frozenset()
-    no_domain: ClassVar[str | None] = None
-    listable: ClassVar[bool] = False
+    expected: ClassVar[str] = "text (quote what YAML reads as something else)"  # of a declared value
+    options: ClassVar[frozenset[str]] = frozenset()  # fields of a column that belong to some types only
+    no_domain: ClassVar[str | None] = None  # what to do about a declared domain, where a type has none
+    listable: ClassVar[bool] = False  # whether the domain may be a list of values
 
-    codec: ClassVar[str | None] = None
-    fixed_values: ClassVar[tuple[Scalar, ...]] = ()
-    length_unit: ClassVar[str | None] = None
-    shortest: ClassVar[int] = 0
-    frame: ClassVar[tuple[bytes, bytes]] = (b"", b"")
+    # In models.
+    codec: ClassVar[str | None] = None  # kind of the codec of a column without a domain; None if it needs one
+    fixed_values: ClassVar[tuple[Scalar, ...]] = ()  # all values, where the type has but a few
     numeric: ClassVar[bool] = False
-    calendar: ClassVar[bool] = False
-    textual: ClassVar[bool] = False
-    has_form: ClassVar[bool] = False
-    form: ClassVar[str | None] = None
-    keyable: ClassVar[bool] = True
-    surrogate: ClassVar[str] = "series"
-    replaceable: ClassVar[bool] = True
+    calendar: ClassVar[bool] = False  # points in time: zero is a value like any other
+    textual: ClassVar[bool] = False  # plain text
+    length_unit: ClassVar[str | None] = None  # what lengths are counted in, where they are modelled
+    shortest: ClassVar[int] = 0  # length of a generated value
+    frame: ClassVar[tuple[bytes, bytes]] = (b"", b"")  # what the text of a generated value begins and ends with
+    has_form: ClassVar[bool] = False  # whether the Arrow type does not show all that a value must be
+    form: ClassVar[str | None] = None  # a regular expression for it
 
-    arrow: ClassVar[str]
-    arrow_kinds: ClassVar[tuple[str, ...]] = ()
-    arrow_accepts: ClassVar[tuple[str, ...]] = ()
-    reads_whole: ClassVar[bool] = False
-    time_of_day: ClassVar[bool] = False
+    # In keys.
+    keyable: ClassVar[bool] = True  # whether a key column may have the type
+    surrogate: ClassVar[str | None] = "series"  # kind of its surrogate keys; None if private tables have no such keys
 
-    sql: ClassVar[tuple[SqlName, ...]] = ()
-    also_stored_as: ClassVar[tuple[str, ...]] = ()
-    default_sql: ClassVar[str]
-    native: ClassVar[str | None] = None
-    duckdb_form: ClassVar[str] = "{}"
-    copy_form: ClassVar[str] = "{}"
-    compares_alike: ClassVar[bool] = True
+    # In Arrow. Kinds are names in `pyarrow.types` without ``is_``, and those of `is_kind`.
+    arrow: ClassVar[str]  # alias of the canonical type; types with parameters define `arrow_type` instead
+    arrow_kinds: ClassVar[tuple[str, ...]] = ()  # kinds that mean this type in a file
+    arrow_accepts: ClassVar[tuple[str, ...]] = ()  # further kinds that hold its values
+    reads_whole: ClassVar[bool] = False  # whether all rows of a column decide how each is read
+    time_of_day: ClassVar[bool] = False  # whether a time of day can be read as this type
+
+    # In SQL. A form is an expression of DuckDB where ``{}`` stands for the column.
+    sql: ClassVar[tuple[SqlName, ...]]  # types that are read as this one; the first is the default
+    also_stored_as: ClassVar[tuple[str, ...]] = ()  # types of other entries that hold its values, too
+    native: ClassVar[str | None] = None  # how names in other databases begin: a regular expression, disjoint from all
+    duckdb_form: ClassVar[str] = "{}"  # the value, from what Parquet holds
+    copy_form: ClassVar[str] = "{}"  # the text that PostgreSQL's COPY reads, from what Parquet holds
+    compares_alike: ClassVar[bool] = True  # whether databases agree on how values compare
 
     def __str__(self) -> str:
         return self.name
@@ -127,6 +94,11 @@ class LogicalType(ABC):
     def opaque(self) -> bool:
         """Whether at most the length of a value is modelled, so that a column needs no domain."""
         return self.codec is not None and not self.fixed_values
+
+    @property
+    def default_sql(self) -> str:
+        """The SQL type of a column that declares none."""
+        return self.sql[0].name
 
     @property
     def sql_arguments(self) -> tuple[int, ...]:
@@ -178,9 +150,9 @@ class OrderedType(LogicalType):
     step_expected: ClassVar[str | None]
 
     @property
-    @abstractmethod
     def extent(self) -> tuple[int, int]:
-        """The smallest and largest number that the type can hold; not for floats."""
+        """The smallest and largest number that the type can hold, where numbers are integers."""
+        raise NotImplementedError
 
     @abstractmethod
     def number(self, value: Scalar) -> int | float:
@@ -199,9 +171,9 @@ class OrderedType(LogicalType):
         """Return how many numbers make a step; ValueError or ArithmeticError if it is not a whole number of them."""
 
     @property
-    @abstractmethod
     def series(self) -> tuple[int, int]:
         """The number of the first surrogate key, and the distance to the next."""
+        return 1, 1
 
     def sort_key(self, value: Scalar) -> Decimal:
         """Return a number to compare canonical values by."""

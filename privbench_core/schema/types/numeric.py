@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Self
 
 from privbench_core.schema.types.base import INT64_MAX, OrderedType, Scalar, SqlName
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class _NumericType(OrderedType):
     """What numbers have in common: steps are values of the type itself."""
 
-    numeric: ClassVar[bool] = True
+    numeric = True
 
     def parse_step(self, value: object) -> Scalar | None:
         step = self.parse(value)
@@ -32,21 +32,20 @@ class IntegerType(_NumericType):
 
     bits: int = 64
 
-    name: ClassVar[str] = "integer"
-    expected: ClassVar[str] = "an integer of 64 bits"
-    step_expected: ClassVar[str | None] = f"{expected}, above zero"
-    options: ClassVar[frozenset[str]] = frozenset({"identity"})
-    listable: ClassVar[bool] = True
-    arrow: ClassVar[str] = "int64"
-    arrow_kinds: ClassVar[tuple[str, ...]] = ("integer",)
-    sql: ClassVar[tuple[SqlName, ...]] = (
-        SqlName("smallint", ("int2", "tinyint", "utinyint"), bits=16),
-        SqlName("integer", ("int", "int4", "mediumint", "usmallint"), bits=32),
+    name = "integer"
+    expected = "an integer of 64 bits"
+    step_expected = f"{expected}, above zero"
+    options = frozenset({"identity"})
+    listable = True
+    arrow = "int64"
+    arrow_kinds = ("integer",)
+    sql = (
         SqlName("bigint", ("int8", "uinteger"), bits=64),
+        SqlName("integer", ("int", "int4", "mediumint", "usmallint"), bits=32),
+        SqlName("smallint", ("int2", "tinyint", "utinyint"), bits=16),
     )
-    also_stored_as: ClassVar[tuple[str, ...]] = ("numeric",)
-    default_sql: ClassVar[str] = "bigint"
-    native: ClassVar[str | None] = r"(U|BIG|SMALL|TINY|MEDIUM|HUGE)*INT(?!ERVAL)|SERIAL"
+    also_stored_as = ("numeric",)
+    native = r"(U|BIG|SMALL|TINY|MEDIUM|HUGE)*INT(?!ERVAL)|SERIAL"
 
     def sized(self, precision: int | None, scale: int | None, bits: int) -> Self:
         return replace(self, bits=bits)
@@ -54,10 +53,6 @@ class IntegerType(_NumericType):
     @property
     def extent(self) -> tuple[int, int]:
         return -(2 ** (self.bits - 1)), 2 ** (self.bits - 1) - 1
-
-    @property
-    def series(self) -> tuple[int, int]:
-        return 1, 1
 
     def parse(self, value: object) -> Scalar | None:
         number = as_integer(value)
@@ -81,15 +76,14 @@ class DecimalType(_NumericType):
     precision: int | None = None
     scale: int | None = None
 
-    name: ClassVar[str] = "decimal"
-    expected: ClassVar[str] = "a number"
-    step_expected: ClassVar[str | None] = f"{expected}, above zero"
-    options: ClassVar[frozenset[str]] = frozenset({"precision", "scale"})
-    arrow_kinds: ClassVar[tuple[str, ...]] = ("decimal",)
-    arrow_accepts: ClassVar[tuple[str, ...]] = ("integer",)
-    sql: ClassVar[tuple[SqlName, ...]] = (SqlName("numeric", ("decimal", "dec"), arguments=2),)
-    default_sql: ClassVar[str] = "numeric"
-    native: ClassVar[str | None] = r"DECIMAL|NUMERIC"
+    name = "decimal"
+    expected = "a number"
+    step_expected = f"{expected}, above zero"
+    options = frozenset({"precision", "scale"})
+    arrow_kinds = ("decimal",)
+    arrow_accepts = ("integer",)
+    sql = (SqlName("numeric", ("decimal", "dec"), arguments=2),)
+    native = r"DECIMAL|NUMERIC"
 
     def __str__(self) -> str:
         return self.name if self.precision is None else f"{self.name}({self.precision}, {self.scale})"
@@ -148,28 +142,20 @@ class DecimalType(_NumericType):
 class FloatType(_NumericType):
     """Floats of 64 bits. A number stands for itself."""
 
-    name: ClassVar[str] = "float"
-    expected: ClassVar[str] = "a finite number"
-    step_expected: ClassVar[str | None] = None
-    continuous: ClassVar[bool] = True
-    keyable: ClassVar[bool] = False
-    arrow: ClassVar[str] = "float64"
-    arrow_kinds: ClassVar[tuple[str, ...]] = ("floating",)
-    arrow_accepts: ClassVar[tuple[str, ...]] = ("integer",)
-    sql: ClassVar[tuple[SqlName, ...]] = (
-        SqlName("real", ("float4",)),
+    name = "float"
+    expected = "a finite number"
+    step_expected = None
+    continuous = True
+    keyable = False
+    surrogate = None
+    arrow = "float64"
+    arrow_kinds = ("floating",)
+    arrow_accepts = ("integer",)
+    sql = (
         SqlName("double precision", ("float", "float8", "double")),
+        SqlName("real", ("float4",)),
     )
-    default_sql: ClassVar[str] = "double precision"
-    native: ClassVar[str | None] = r"DOUBLE|FLOAT|REAL"
-
-    @property
-    def extent(self) -> tuple[int, int]:
-        return -(2**53), 2**53  # each integer in between is a float
-
-    @property
-    def series(self) -> tuple[int, int]:
-        return 1, 1
+    native = r"DOUBLE|FLOAT|REAL"
 
     def parse(self, value: object) -> Scalar | None:
         return as_number(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from privbench_core.schema.types.base import LogicalType, Scalar, SqlName
 
@@ -20,39 +20,37 @@ _LENGTH_ONLY = "remove it: no more than the length of a value is modelled"
 class BooleanType(LogicalType):
     """False and true."""
 
-    name: ClassVar[str] = "boolean"
-    no_domain: ClassVar[str | None] = "remove it: a boolean has two values"
-    codec: ClassVar[str | None] = "list"
-    fixed_values: ClassVar[tuple[Scalar, ...]] = (False, True)
-    keyable: ClassVar[bool] = False
-    surrogate: ClassVar[str] = "boolean"
-    arrow: ClassVar[str] = "bool"
-    arrow_kinds: ClassVar[tuple[str, ...]] = ("boolean",)
-    sql: ClassVar[tuple[SqlName, ...]] = (SqlName("boolean", ("bool",)),)
-    default_sql: ClassVar[str] = "boolean"
-    native: ClassVar[str | None] = r"BOOL"
+    name = "boolean"
+    no_domain = "remove it: a boolean has two values"
+    codec = "list"
+    fixed_values = (False, True)
+    keyable = False
+    surrogate = None
+    arrow = "bool"
+    arrow_kinds = ("boolean",)
+    sql = (SqlName("boolean", ("bool",)),)
+    native = r"BOOL"
 
 
 @dataclass(frozen=True)
 class CategoryType(LogicalType):
     """Text with a declared or learned list of values."""
 
-    name: ClassVar[str] = "category"
-    listable: ClassVar[bool] = True
-    textual: ClassVar[bool] = True
-    surrogate: ClassVar[str] = "text"
-    arrow: ClassVar[str] = "string"
-    arrow_kinds: ClassVar[tuple[str, ...]] = _TEXT_KINDS
-    arrow_accepts: ClassVar[tuple[str, ...]] = ("string_view",)
-    time_of_day: ClassVar[bool] = True
-    sql: ClassVar[tuple[SqlName, ...]] = (
+    name = "category"
+    listable = True
+    textual = True
+    surrogate = "text"
+    arrow = "string"
+    arrow_kinds = _TEXT_KINDS
+    arrow_accepts = ("string_view",)
+    time_of_day = True
+    sql = (
         SqlName("text", ("string",)),
         SqlName("character varying", ("varchar", "nvarchar"), arguments=1),
         SqlName("character", ("char", "bpchar", "nchar"), arguments=1),
     )
-    also_stored_as: ClassVar[tuple[str, ...]] = ("uuid", "inet", "cidr", "macaddr")
-    default_sql: ClassVar[str] = "text"
-    native: ClassVar[str | None] = r"N?VARCHAR|N?CHAR|(TINY|MEDIUM|LONG)?TEXT|STRING|CLOB|ENUM"
+    also_stored_as = ("uuid", "inet", "cidr", "macaddr")
+    native = r"N?VARCHAR|N?CHAR|(TINY|MEDIUM|LONG)?TEXT|STRING|CLOB|ENUM"
 
     @property
     def key_type(self) -> str:
@@ -67,37 +65,37 @@ class CategoryType(LogicalType):
 class TextType(LogicalType):
     """Opaque text: only its length is modelled, or it follows a public pattern."""
 
-    name: ClassVar[str] = "text"
-    options: ClassVar[frozenset[str]] = frozenset({"max_length"})
-    codec: ClassVar[str | None] = "length"
-    length_unit: ClassVar[str | None] = "characters"
-    textual: ClassVar[bool] = True
-    surrogate: ClassVar[str] = "text"
-    arrow: ClassVar[str] = "string"
-    arrow_accepts: ClassVar[tuple[str, ...]] = _TEXT_KINDS
-    time_of_day: ClassVar[bool] = True
-    sql: ClassVar[tuple[SqlName, ...]] = tuple(
-        SqlName(name, any_text=False, duckdb="text") for name in ("inet", "cidr", "macaddr")
-    )
-    also_stored_as: ClassVar[tuple[str, ...]] = _TEXT_SQL
-    default_sql: ClassVar[str] = "text"
+    name = "text"
+    options = frozenset({"max_length"})
+    codec = "length"
+    length_unit = "characters"
+    textual = True
+    surrogate = "text"
+    arrow = "string"
+    arrow_accepts = _TEXT_KINDS
+    time_of_day = True
+    sql = tuple(SqlName(name, any_text=False, duckdb="text") for name in ("inet", "cidr", "macaddr"))
+    also_stored_as = _TEXT_SQL
+
+    @property
+    def default_sql(self) -> str:
+        return _TEXT_SQL[0]
 
 
 @dataclass(frozen=True)
 class UuidType(LogicalType):
     """UUIDs, replaced by random ones: 36 characters in lower case."""
 
-    name: ClassVar[str] = "uuid"
-    no_domain: ClassVar[str | None] = "remove it: random ones are generated"
-    codec: ClassVar[str | None] = "uuid"
-    has_form: ClassVar[bool] = True
-    form: ClassVar[str | None] = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
-    surrogate: ClassVar[str] = "uuid"
-    arrow: ClassVar[str] = "string"
-    arrow_accepts: ClassVar[tuple[str, ...]] = _TEXT_KINDS
-    sql: ClassVar[tuple[SqlName, ...]] = (SqlName("uuid"),)
-    also_stored_as: ClassVar[tuple[str, ...]] = _TEXT_SQL
-    default_sql: ClassVar[str] = "uuid"
+    name = "uuid"
+    no_domain = "remove it: random ones are generated"
+    codec = "uuid"
+    has_form = True
+    form = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+    surrogate = "uuid"
+    arrow = "string"
+    arrow_accepts = _TEXT_KINDS
+    sql = (SqlName("uuid"),)
+    also_stored_as = _TEXT_SQL
 
     def read(self, values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
         from privbench_core.schema.types.arrow import read_uuids
@@ -109,21 +107,19 @@ class UuidType(LogicalType):
 class BytesType(LogicalType):
     """Bytes: only their length is modelled."""
 
-    name: ClassVar[str] = "bytes"
-    options: ClassVar[frozenset[str]] = frozenset({"max_length"})
-    no_domain: ClassVar[str | None] = _LENGTH_ONLY
-    codec: ClassVar[str | None] = "length"
-    length_unit: ClassVar[str | None] = "bytes"
-    has_form: ClassVar[bool] = True  # their length
-    surrogate: ClassVar[str] = "bytes"
-    replaceable: ClassVar[bool] = False
-    arrow: ClassVar[str] = "binary"
-    arrow_kinds: ClassVar[tuple[str, ...]] = ("binary", "large_binary")
-    reads_whole: ClassVar[bool] = True
-    sql: ClassVar[tuple[SqlName, ...]] = (SqlName("bytea", ("blob", "varbinary")),)
-    default_sql: ClassVar[str] = "bytea"
-    native: ClassVar[str | None] = r"(TINY|MEDIUM|LONG)?BLOB|(VAR)?BINARY"
-    copy_form: ClassVar[str] = r"'\x' || hex({})"
+    name = "bytes"
+    options = frozenset({"max_length"})
+    no_domain = _LENGTH_ONLY
+    codec = "length"
+    length_unit = "bytes"
+    has_form = True  # their length
+    surrogate = None
+    arrow = "binary"
+    arrow_kinds = ("binary", "large_binary")
+    reads_whole = True
+    sql = (SqlName("bytea", ("blob", "varbinary")),)
+    native = r"(TINY|MEDIUM|LONG)?BLOB|(VAR)?BINARY"
+    copy_form = r"'\x' || hex({})"
 
     def read(self, values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
         from privbench_core.schema.types.arrow import read_bytes
@@ -139,21 +135,20 @@ class JsonType(LogicalType):
     them, which keeps the length.
     """
 
-    name: ClassVar[str] = "json"
-    options: ClassVar[frozenset[str]] = frozenset({"max_length"})
-    no_domain: ClassVar[str | None] = _LENGTH_ONLY
-    codec: ClassVar[str | None] = "length"
-    shortest: ClassVar[int] = len("{}")
-    frame: ClassVar[tuple[bytes, bytes]] = (b'{"a": "', b'"}')
-    length_unit: ClassVar[str | None] = "characters"
-    has_form: ClassVar[bool] = True
-    keyable: ClassVar[bool] = False
-    surrogate: ClassVar[str] = "json"
-    arrow: ClassVar[str] = "string"
-    arrow_accepts: ClassVar[tuple[str, ...]] = _TEXT_KINDS
-    sql: ClassVar[tuple[SqlName, ...]] = (SqlName("json"), SqlName("jsonb", duckdb="json"))
-    also_stored_as: ClassVar[tuple[str, ...]] = _TEXT_SQL
-    default_sql: ClassVar[str] = "json"
+    name = "json"
+    options = frozenset({"max_length"})
+    no_domain = _LENGTH_ONLY
+    codec = "length"
+    shortest = len("{}")
+    frame = (b'{"a": "', b'"}')
+    length_unit = "characters"
+    has_form = True
+    keyable = False
+    surrogate = None
+    arrow = "string"
+    arrow_accepts = _TEXT_KINDS
+    sql = (SqlName("json"), SqlName("jsonb", duckdb="json"))
+    also_stored_as = _TEXT_SQL
 
     def is_value(self, text: str) -> bool:
         try:

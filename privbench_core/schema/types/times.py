@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from privbench_core.schema.types.base import INT64_MAX, OrderedType, Scalar, SqlName
-from privbench_core.schema.types.durations import duration_text, parse_duration
+from privbench_core.schema.types.durations import DAY, SECOND, duration_text, parse_duration
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _MICROSECOND = dt.timedelta(microseconds=1)
-_SECOND = 1_000_000
-_DAY = 86_400 * _SECOND
 _DAY_ZERO = dt.date(1970, 1, 1)
 _TIME_ZERO = dt.datetime(1970, 1, 1)
 _SPAN = "a span of time like P1DT2H, or 1 day 02:00:00"
-_FIRST_KEY = "2000-01-01"
 
 
 class _TimeType(OrderedType):
@@ -28,8 +25,14 @@ class _TimeType(OrderedType):
         point: Microseconds from one number to the next.
     """
 
-    point: ClassVar[int] = 1
-    step_expected: ClassVar[str | None] = f"{_SPAN}, above zero"
+    point = 1
+    step_expected = f"{_SPAN}, above zero"
+
+    def parse(self, value: object) -> Scalar | None:
+        try:
+            return self.scalar(self.number(value)) if isinstance(value, str) else None
+        except (ValueError, TypeError, OverflowError):  # no such day, with an offset, or beyond the years 1 to 9999
+            return None
 
     def parse_step(self, value: object) -> Scalar | None:
         span = parse_duration(value) if isinstance(value, str) else None
@@ -42,94 +45,73 @@ class _TimeType(OrderedType):
         return span // self.point
 
 
-@dataclass(frozen=True)
-class DateType(_TimeType):
-    """Days. A number counts days since 1970-01-01."""
+class _CalendarType(_TimeType):
+    """What points in time have in common."""
 
-    name: ClassVar[str] = "date"
-    expected: ClassVar[str] = "a date like 2020-12-31"
-    step_expected: ClassVar[str | None] = "whole days, like P7D"
-    point: ClassVar[int] = _DAY
-    calendar: ClassVar[bool] = True
-    arrow: ClassVar[str] = "date32"
-    arrow_kinds: ClassVar[tuple[str, ...]] = ("date",)
-    sql: ClassVar[tuple[SqlName, ...]] = (SqlName("date"),)
-    default_sql: ClassVar[str] = "date"
-    native: ClassVar[str | None] = r"DATE(?!TIME)"
+    calendar = True
+    last: ClassVar[str]
 
     @property
     def extent(self) -> tuple[int, int]:
-        return _days("0001-01-01"), _days("9999-12-31")
+        return int(self.number("0001-01-01")), int(self.number(self.last))
 
     @property
     def series(self) -> tuple[int, int]:
-        return _days(_FIRST_KEY), 1
+        return int(self.number("2000-01-01")), max(1, SECOND // self.point)
 
-    def parse(self, value: object) -> Scalar | None:
-        try:
-            return dt.date.fromisoformat(value).isoformat() if isinstance(value, str) else None
-        except ValueError:
-            return None
+    def bound(self, value: Scalar) -> dt.datetime:
+        return _TIME_ZERO + int(self.number(value)) * self.point * _MICROSECOND
+
+
+@dataclass(frozen=True)
+class DateType(_CalendarType):
+    """Days. A number counts days since 1970-01-01."""
+
+    name = "date"
+    expected = "a date like 2020-12-31"
+    step_expected = "whole days, like P7D"
+    point = DAY
+    last = "9999-12-31"
+    arrow = "date32"
+    arrow_kinds = ("date",)
+    sql = (SqlName("date"),)
+    native = r"DATE(?!TIME)"
 
     def number(self, value: Scalar) -> int | float:
-        return _days(str(value))
+        return (dt.date.fromisoformat(str(value)) - _DAY_ZERO).days
 
     def scalar(self, number: float) -> Scalar:
         return (_DAY_ZERO + dt.timedelta(days=int(number))).isoformat()
 
-    def bound(self, value: Scalar) -> dt.datetime:
-        return dt.datetime.fromisoformat(str(value))
-
 
 @dataclass(frozen=True)
-class TimestampType(_TimeType):
+class TimestampType(_CalendarType):
     """Points in time without a zone. A number counts microseconds since 1970-01-01."""
 
-    name: ClassVar[str] = "timestamp"
-    expected: ClassVar[str] = "a time like 2020-12-31T23:59:59, in UTC and without offset"
-    calendar: ClassVar[bool] = True
-    arrow: ClassVar[str] = "timestamp[us]"
-    arrow_kinds: ClassVar[tuple[str, ...]] = ("local_time",)
-    sql: ClassVar[tuple[SqlName, ...]] = (
-        SqlName("timestamp without time zone", ("timestamp", "datetime"), arguments=1),
-    )
-    default_sql: ClassVar[str] = "timestamp without time zone"
+    name = "timestamp"
+    expected = "a time like 2020-12-31T23:59:59, in UTC and without offset"
+    last = "9999-12-31T23:59:59.999999"
+    arrow = "timestamp[us]"
+    arrow_kinds = ("local_time",)
+    sql = (SqlName("timestamp without time zone", ("timestamp", "datetime"), arguments=1),)
     native: ClassVar[str | None] = r"TIMESTAMP|DATETIME"
 
-    @property
-    def extent(self) -> tuple[int, int]:
-        return _microseconds("0001-01-01"), _microseconds("9999-12-31T23:59:59.999999")
-
-    @property
-    def series(self) -> tuple[int, int]:
-        return _microseconds(_FIRST_KEY), _SECOND
-
-    def parse(self, value: object) -> Scalar | None:
-        moment = _moment(value)
-        return None if moment is None or moment.tzinfo is not None else moment.isoformat()
-
     def number(self, value: Scalar) -> int | float:
-        return _microseconds(str(value))
+        return (dt.datetime.fromisoformat(str(value)) - _TIME_ZERO) // _MICROSECOND
 
     def scalar(self, number: float) -> Scalar:
         return (_TIME_ZERO + int(number) * _MICROSECOND).isoformat()
-
-    def bound(self, value: Scalar) -> dt.datetime:
-        return dt.datetime.fromisoformat(str(value))
 
 
 @dataclass(frozen=True)
 class TimestamptzType(TimestampType):
     """Points in time. A number counts microseconds since 1970-01-01 in UTC."""
 
-    name: ClassVar[str] = "timestamptz"
-    expected: ClassVar[str] = "a time with its offset, like 2020-12-31T23:59:59Z"
-    arrow_kinds: ClassVar[tuple[str, ...]] = ("zoned_time",)
-    sql: ClassVar[tuple[SqlName, ...]] = (
-        SqlName("timestamp with time zone", ("timestamptz",), arguments=1, duckdb="timestamp with time zone"),
-    )
-    default_sql: ClassVar[str] = "timestamp with time zone"
-    native: ClassVar[str | None] = None
+    name = "timestamptz"
+    expected = "a time with its offset, like 2020-12-31T23:59:59Z"
+    arrow_kinds = ("zoned_time",)
+    sql = (SqlName("timestamp with time zone", ("timestamptz",), arguments=1, duckdb="timestamp with time zone"),)
+    native = None
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -138,13 +120,8 @@ class TimestamptzType(TimestampType):
         return pa.timestamp("us", "UTC")
 
     def parse(self, value: object) -> Scalar | None:
-        moment = _moment(value)
-        if moment is None or moment.tzinfo is None:
-            return None
-        try:
-            return f"{moment.astimezone(dt.UTC).replace(tzinfo=None).isoformat()}Z"
-        except (ValueError, OverflowError):  # beyond the years 1 to 9999 once in UTC
-            return None
+        parsed = super().parse(value)
+        return None if parsed is None or dt.datetime.fromisoformat(str(value)).tzinfo is None else parsed
 
     def number(self, value: Scalar) -> int | float:
         moment = dt.datetime.fromisoformat(str(value))
@@ -154,38 +131,26 @@ class TimestamptzType(TimestampType):
     def scalar(self, number: float) -> Scalar:
         return f"{super().scalar(number)}Z"
 
-    def bound(self, value: Scalar) -> dt.datetime:
-        return _TIME_ZERO + int(self.number(value)) * _MICROSECOND  # in UTC, as the frame has it
-
 
 @dataclass(frozen=True)
 class IntervalType(_TimeType):
     """Spans of time. A number counts microseconds, with 30 days to the month."""
 
-    name: ClassVar[str] = "interval"
-    expected: ClassVar[str] = _SPAN
-    replaceable: ClassVar[bool] = False
-    arrow: ClassVar[str] = "duration[us]"
-    arrow_kinds: ClassVar[tuple[str, ...]] = ("duration",)
-    time_of_day: ClassVar[bool] = True
-    sql: ClassVar[tuple[SqlName, ...]] = (SqlName("interval", arguments=1, duckdb="interval"),)
-    default_sql: ClassVar[str] = "interval"
-    native: ClassVar[str | None] = r"INTERVAL"
-    duckdb_form: ClassVar[str] = "to_microseconds({})"  # Parquet has no type for spans of time
-    copy_form: ClassVar[str] = duckdb_form
-    compares_alike: ClassVar[bool] = False
+    name = "interval"
+    expected = _SPAN
+    surrogate = None
+    arrow = "duration[us]"
+    arrow_kinds = ("duration",)
+    time_of_day = True
+    sql = (SqlName("interval", arguments=1, duckdb="interval"),)
+    native = r"INTERVAL"
+    duckdb_form = "to_microseconds({})"  # Parquet has no type for spans of time
+    copy_form = duckdb_form
+    compares_alike = False
 
     @property
     def extent(self) -> tuple[int, int]:
         return -INT64_MAX, INT64_MAX  # the number below means no time at all to numpy
-
-    @property
-    def series(self) -> tuple[int, int]:
-        return _SECOND, _SECOND
-
-    def parse(self, value: object) -> Scalar | None:
-        span = parse_duration(value) if isinstance(value, str) else None
-        return None if span is None else duration_text(span)
 
     def number(self, value: Scalar) -> int | float:
         span = parse_duration(str(value))
@@ -203,18 +168,3 @@ class IntervalType(_TimeType):
         from privbench_core.schema.types.arrow import read_durations
 
         return read_durations(values)
-
-
-def _days(text: str) -> int:
-    return (dt.date.fromisoformat(text) - _DAY_ZERO).days
-
-
-def _microseconds(text: str) -> int:
-    return (dt.datetime.fromisoformat(text) - _TIME_ZERO) // _MICROSECOND
-
-
-def _moment(value: object) -> dt.datetime | None:
-    try:
-        return dt.datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
