@@ -70,6 +70,7 @@ def guess_identifying(column: FoundColumn, table: str, length: int | None) -> Gu
         table: Name of its table: a name is a person's in some, and a product's in others.
         length: The most characters it may hold, None if there is no bound.
 
+    >>> from privbench_core.schema.columns import ColumnType
     >>> column = FoundColumn("ContactEMail", ColumnType.CATEGORY, "text", nullable=True)
     >>> guess = guess_identifying(column, "client", None)
     >>> guess.what if guess else None
