@@ -20,7 +20,7 @@ class Columns(Protocol):
     """Columns by name: a table, or a file that reads each on request."""
 
     def column(self, name: str, /) -> pa.ChunkedArray:
-        """The values of a column."""
+        """Return the values of a column."""
         ...
 
 

@@ -62,7 +62,7 @@ class CategoricalCodec:
         return len(self.values) + len(self.outside) + self.nullable
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
-        """Cells of ``values``, shape (n,).
+        """Return the cells of ``values``, shape (n,).
 
         Raises:
             SourceError: Values of the wrong type, or NULL (or NaN) in a column that has none.
@@ -80,7 +80,7 @@ class CategoricalCodec:
         return with_nulls(cells, null, self.null, self.where)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
-        """The values of ``cells``; for others, one of the listed values, uniformly."""
+        """Return the values of ``cells``; for others, one of the listed values, uniformly."""
         places = np.where(cells < len(self.values), cells, 0)
         if self.other is not None:
             others = np.flatnonzero(cells == self.other)
@@ -105,7 +105,7 @@ class CategoricalCodec:
         return [*names, *["(other)" for _ in self.outside], *(["NULL"] if self.nullable else [])]
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description."""
+        """Return a JSON-able description."""
         return {
             "codec": "list",
             "where": self.where,
@@ -118,7 +118,7 @@ class CategoricalCodec:
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> CategoricalCodec:
-        """The inverse of `to_dict`."""
+        """Return the codec of a description: the inverse of `to_dict`."""
         d = description
         values = tuple(d["values"])
         return cls(d["where"], ColumnType(d["type"]), values, d["nullable"], d["precision"], d["scale"])

@@ -27,7 +27,7 @@ class LogScaleCodec(OrderedCodec):
 
     @classmethod
     def of(cls, column: Column, *, table: str = "") -> LogScaleCodec:
-        """The grid for an ordered column."""
+        """Return the grid for an ordered column."""
         return cls(Grid.of(column, table), column.nullable)
 
     @cached_property
@@ -51,10 +51,10 @@ class LogScaleCodec(OrderedCodec):
         return 2.0 ** _FLOAT_EXPONENTS[-1] if self.grid.continuous else self.grid.extent[1]
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description."""
+        """Return a JSON-able description."""
         return {"codec": "magnitude", **self.grid.to_dict(), "nullable": self.nullable}
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> LogScaleCodec:
-        """The inverse of `to_dict`."""
+        """Return the codec of a description: the inverse of `to_dict`."""
         return cls(Grid.from_dict(description), description["nullable"])

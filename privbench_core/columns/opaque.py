@@ -61,7 +61,7 @@ class OpaqueCodec:
         return self.ordered + 1 + self.nullable
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
-        """Cells of ``values``, shape (n,).
+        """Return the cells of ``values``, shape (n,).
 
         Raises:
             SourceError: The values are of another type, or NULL in a column that has none.
@@ -101,19 +101,19 @@ class OpaqueCodec:
         return pc.if_else(pa.array(null), pa.scalar(None, target), array)
 
     def labels(self) -> list[str]:
-        """Lengths in characters or bytes."""
+        """Return the lengths in characters or bytes."""
         unit = self.type.logical.length_unit
         names = [f"{label} {unit}" for label in self._lengths.labels()[: self.ordered]]
         return [*names, f"> {self.max_length} {unit}", *(["NULL"] if self.nullable else [])]
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description."""
+        """Return a JSON-able description."""
         kind = {"codec": "length", "type": str(self.type)}
         return {**kind, "where": self.where, "max_length": self.max_length, "nullable": self.nullable}
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> OpaqueCodec:
-        """The inverse of `to_dict`."""
+        """Return the codec of a description: the inverse of `to_dict`."""
         d = description
         return cls(d["where"], d["max_length"], d["nullable"], ColumnType(d["type"]))
 

@@ -30,7 +30,7 @@ class _Chosen:
 def draft_column(
     table: FoundTable, column: FoundColumn, *, is_key: bool, nullable: bool, sample: SampleColumn | None
 ) -> str:
-    """The line of a column that is kept.
+    """Return the line of a column that is kept.
 
     Args:
         table: Its table.
@@ -64,12 +64,12 @@ def draft_column(
 
 
 def left_out(column: FoundColumn) -> str:
-    """The line of a column that no type fits, or that may not be read."""
+    """Return the line of a column that no type fits, or that may not be read."""
     return one_line(f"      # left out: {flow_yaml(column.name)} ({column.native}) {column.note}")
 
 
 def one_line(remark: str) -> str:
-    """A remark without line breaks, which names in a catalogue may hold."""
+    """Return a remark without line breaks, which names in a catalogue may hold."""
     return " ".join(remark.splitlines())
 
 

@@ -92,6 +92,6 @@ def guess_identifying(column: FoundColumn, table: str, length: int | None) -> Gu
 
 
 def describes_persons(table: FoundTable) -> bool:
-    """Whether a table has names, addresses or numbers of somebody."""
+    """Return whether a table has names, addresses or numbers of somebody."""
     guesses = (guess_identifying(column, table.name, None) for column in table.columns)
     return any(guess is not None and guess.domain is not None for guess in guesses)

@@ -19,7 +19,7 @@ _TIMES = "write how many refreshes there may be, the first release counted"
 
 
 def parse_budget(node: Node) -> dict[str, Any] | None:
-    """The fields of `Spec` under ``privacy`` but the unit, or None if one of them is missing or wrong."""
+    """Return the fields of `Spec` under ``privacy`` but the unit, or None if one of them is missing or wrong."""
     node.only("unit", "delta", "epsilons", "lifetime", "refresh", "cohort", "ledger")
     delta = _delta(node, "write 0 for pure differential privacy, or a small number like 1.0e-9")
     epsilons = _epsilons(node)
@@ -89,7 +89,7 @@ def _cohort(node: Node) -> str:
 
 
 def parse_ledger(privacy: Node) -> str | None:
-    """The URL of the ledger's database, None for a file in the state folder."""
+    """Return the URL of the ledger's database, None for a file in the state folder."""
     raw = privacy.fields.get("ledger")
     if raw is None:
         return None
@@ -123,7 +123,7 @@ def _epsilons(node: Node) -> tuple[float, ...]:
 
 
 def dump_budget(spec: Spec) -> dict[str, Any]:
-    """What `parse_budget` reads, with the unit."""
+    """Return what `parse_budget` reads, with the unit."""
     privacy: dict[str, Any] = {
         "unit": spec.schema.unit,
         "delta": spec.delta,

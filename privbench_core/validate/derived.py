@@ -1,4 +1,4 @@
-"""What one synthetic table's rows cannot show by themselves, worked out as extra columns for the integrity suite.
+"""Derive what one synthetic table's rows cannot show by themselves, as extra columns for the integrity suite.
 
 Does the referenced parent exist, how many rows share it, does a column have its Arrow type, is text what it should be:
 joins, types and forms are settled here, and `expectations` only has to look at columns.
@@ -30,7 +30,7 @@ _BLOCK = 1 << 20  # rows looked at together
 def integrity_frame(
     schema: Schema, table: Table, tables: Mapping[str, pa.Table], wanted: Collection[str] | None = None
 ) -> pd.DataFrame:
-    """The rows of ``table`` as a frame, with the derived columns that `integrity_suite` asks for.
+    """Return the rows of ``table`` as a frame, with the derived columns that `integrity_suite` asks for.
 
     Decimals become floats: rounding keeps the order, so a value inside of its range stays inside. Timestamps with a
     zone become those of UTC without one, intervals their microseconds.
@@ -59,7 +59,7 @@ def integrity_frame(
 def witness_frame(
     schema: Schema, table: Table, tables: Mapping[str, pa.Table], asked: Mapping[str, Collection[str]]
 ) -> pd.DataFrame:
-    """A few values of each column, so chosen that what is asked of the column holds for all its values if for these.
+    """Return a few values of each column: if what is asked of the column holds for these, it holds for all.
 
     Its rows are none of the table's: each column has witnesses of its own, the last one repeated to make them equally
     many. NULL is among them where the column has one. Columns of another type than they should have are left out.
@@ -83,7 +83,7 @@ def witness_frame(
 
 
 def row_hashes(rows: pa.Table, number: int) -> NDArray[np.unsignedinteger[Any]]:
-    """A number below ``number`` for each row, the same for rows that are equal in all columns; shape (rows,)."""
+    """Return a number below ``number`` for each row, the same for rows that are equal in all columns; shape (rows,)."""
     hashes = np.empty(rows.num_rows, np.min_scalar_type(number))
     for start in range(0, rows.num_rows, _BLOCK):
         block = _frame(rows.slice(start, _BLOCK))
@@ -113,7 +113,7 @@ def _witnesses(values: pa.ChunkedArray, asked: Collection[str]) -> pa.Array:
 def _derived(
     schema: Schema, table: Table, tables: Mapping[str, pa.Table], wanted: Collection[str] | None
 ) -> dict[str, Any]:
-    """The derived columns among ``wanted`` (None for all): a value for each row, or one for all."""
+    """Return the derived columns among ``wanted`` (None for all): a value for each row, or one for all."""
     rows = tables[table.name]
     derived: dict[str, Any] = {}
     for column in table.columns:
@@ -135,7 +135,7 @@ def _has_its_type(column: Column, rows: pa.Table) -> bool:
 
 
 def _of_same_length(texts: pa.ChunkedArray) -> NDArray[np.object_]:
-    """One text for all of the same length, None for NULL."""
+    """Return one text for all of the same length, None for NULL."""
     found = pc.utf8_length(texts).combine_chunks().dictionary_encode()
     shared = np.array([*("x" * length for length in found.dictionary.to_pylist()), None], dtype=object)
     same: NDArray[np.object_] = shared[found.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
@@ -143,7 +143,7 @@ def _of_same_length(texts: pa.ChunkedArray) -> NDArray[np.object_]:
 
 
 def _references(schema: Schema, key: ForeignKey, tables: Mapping[str, pa.Table]) -> dict[str, NDArray[Any]]:
-    """The derived columns of a foreign key."""
+    """Return the derived columns of a foreign key."""
     rows, parent = tables[key.child], tables[key.parent]
     parents = parent_rows(parent, rows, key)
     missing = np.zeros(rows.num_rows, bool)
@@ -162,7 +162,7 @@ def _references(schema: Schema, key: ForeignKey, tables: Mapping[str, pa.Table])
 
 
 def tables_to_check(schema: Schema, table: Table) -> tuple[str, ...]:
-    """Names of the tables that `integrity_frame` needs: the table, its parents, and whoever decides about units."""
+    """Names of the tables that `integrity_frame` needs: the table, its parents, and those that decide about units."""
     names = [table.name, *sorted({key.parent for key in table.foreign_keys})]
     for key in table.foreign_keys:
         if key.same_unit:
@@ -171,7 +171,7 @@ def tables_to_check(schema: Schema, table: Table) -> tuple[str, ...]:
 
 
 def type_column(column: Column) -> str:
-    """Name of the derived column that says whether ``column`` has its Arrow type."""
+    """Return the name of the derived column that says whether ``column`` has its Arrow type."""
     return f"{column.name} has its type"
 
 
@@ -186,22 +186,22 @@ def has_characters(column: Column) -> bool:
 
 
 def form_column(column: Column) -> str:
-    """Name of the derived column that says whether a value of ``column`` is NULL or has its form."""
+    """Return the name of the derived column that says whether a value of ``column`` is NULL or has its form."""
     return f"{column.name} has its form"
 
 
 def reference_column(key: ForeignKey) -> str:
-    """Name of the derived column that says whether each row's key is NULL where it may be, or has a parent."""
+    """Return the name of the column that says whether each row's key is NULL where it may be, or has a parent."""
     return f"{','.join(key.columns)} refers to {key.parent}"
 
 
 def unit_column(key: ForeignKey) -> str:
-    """Name of the derived column that says whether each row's reference stays inside of its unit."""
+    """Return the name of the derived column that says whether each row's reference stays inside of its unit."""
     return f"{','.join(key.columns)} {key.parent} of the same unit"
 
 
 def siblings_column(key: ForeignKey) -> str:
-    """Name of the derived column that counts the rows with the same parent as this one."""
+    """Return the name of the derived column that counts the rows with the same parent as this one."""
     return f"{','.join(key.columns)} rows of the same {key.parent}"
 
 
@@ -216,7 +216,7 @@ def _frame(rows: pa.Table) -> pd.DataFrame:
 
 
 def _comparable(kind: pa.DataType) -> pa.DataType:
-    """The type in which values compare with the bounds of an expectation."""
+    """Return the type in which values compare with the bounds of an expectation."""
     if pa.types.is_decimal(kind):
         return pa.float64()
     if pa.types.is_duration(kind):

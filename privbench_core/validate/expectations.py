@@ -99,7 +99,7 @@ def check_table(
 def _hold_for_witnesses(
     schema: Schema, table: Table, tables: Mapping[str, pa.Table], suite: Sequence[Expectation]
 ) -> dict[int, ExpectationResult]:
-    """Results by place in the suite of what can be seen to hold from a few values of each column.
+    """Return the results by place in the suite of what can be seen to hold from a few values of each column.
 
     Whatever looks at values one by one holds for all if it holds for each of them: looking at millions of values that
     way takes minutes, and a frame with all of them gigabytes. What fails has still to be counted.
@@ -122,7 +122,7 @@ def _judge(
     suite: Sequence[Expectation],
     cells: int,
 ) -> list[ExpectationResult]:
-    """Results of ``suite``, whose expectations are all about ``columns``, or some of these if they have few ``cells``.
+    """Return the results of ``suite``, whose expectations are about ``columns``, from frames of at most ``cells`` values.
 
     Too many cells of the table's own columns stand in frames of some of the rows at a time: equal rows together, so
     that what holds of each part holds of the whole, uniqueness included.
@@ -141,14 +141,14 @@ def _judge(
 
 
 def _together(results: Sequence[ExpectationResult]) -> ExpectationResult:
-    """The result of one expectation on all rows, from those on their parts."""
+    """Return the result of one expectation on all rows, from those on their parts."""
     counts = [result.unexpected_count for result in results if result.unexpected_count is not None]
     success = all(result.success for result in results)
     return replace(results[0], success=success, unexpected_count=sum(counts) if counts else None)
 
 
 def integrity_suite(table: Table) -> list[Expectation]:
-    """What must hold of one synthetic table, for the frame that `integrity_frame` makes.
+    """Return what must hold of one synthetic table, for the frame that `integrity_frame` makes.
 
     Primary and other unique keys, NOT NULL, types, forms and declared domains (of private tables), references along
     every foreign key, inside of the unit where they have to stay there, and at most ``max_children`` rows per parent
@@ -173,7 +173,7 @@ def integrity_suite(table: Table) -> list[Expectation]:
 
 
 def fidelity_suite(metrics: pd.DataFrame) -> list[Expectation]:
-    """Upper limits on distances between the synthetic and the source database, for `fidelity_frame`'s frame.
+    """Return upper limits on distances between the synthetic and the source database, for `fidelity_frame`'s frame.
 
     Args:
         metrics: Columns ``table``, ``metric``, ``value`` and ``limit``, a row per measured distance.
@@ -187,7 +187,7 @@ def fidelity_suite(metrics: pd.DataFrame) -> list[Expectation]:
 
 
 def fidelity_frame(metrics: pd.DataFrame) -> pd.DataFrame:
-    """One row with a column ``table: metric`` for each row of ``metrics``."""
+    """Return one row with a column ``table: metric`` for each row of ``metrics``."""
     return pd.DataFrame([metrics["value"].to_numpy(np.float64)], columns=_metric_names(metrics))
 
 

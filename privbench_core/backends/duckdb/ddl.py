@@ -78,7 +78,7 @@ def duckdb_schema(schema: Schema) -> DuckDBSchema:
 
 
 def _obstacle(schema: Schema, key: ForeignKey, there: Collection[str]) -> str | None:
-    """Why DuckDB cannot hold a foreign key of a table made after those that are ``there``, None if it can."""
+    """Return why DuckDB cannot hold a foreign key of a table made after those that are ``there``, None if it can."""
     if key.parent not in there:
         return f"rows of {key.parent} are loaded at the same time or later"
     child, parent = schema.table(key.child), schema.table(key.parent)
@@ -88,7 +88,7 @@ def _obstacle(schema: Schema, key: ForeignKey, there: Collection[str]) -> str | 
 
 
 def _kind(column: Column) -> str:
-    """What must agree along a foreign key; all bounds on the length of text are the same to DuckDB."""
+    """Return what must agree along a foreign key; all bounds on the length of text are the same to DuckDB."""
     stored = parse_sql_type(_type(column))
     return _type(column) if stored is None or stored.length is None else "text"
 
@@ -133,7 +133,7 @@ def _type(column: Column) -> str:
 
 
 def _accepts(scratch: DuckDBPyConnection, inside: list[str]) -> bool:
-    """Whether DuckDB makes a table of these lines."""
+    """Return whether DuckDB makes a table of these lines."""
     import duckdb
 
     try:

@@ -19,7 +19,7 @@ CSV = "CSV"
 
 
 def folder_catalogue(folder: Path) -> Catalogue:
-    """One table per file, called by its stem.
+    """Return one table per file, called by its stem.
 
     Raises:
         SourceError: A file cannot be read.

@@ -34,7 +34,7 @@ class DatabaseSource:
     url: str = field(repr=False)
 
     def tables(self) -> list[str]:
-        """Names of tables and views in the default schema."""
+        """Return the names of tables and views in the default schema."""
         with self._connect() as connection:
             return _tables(connection)
 
@@ -101,12 +101,12 @@ def _tables(connection: sa.Connection) -> list[str]:
 
 
 def _two_rows(connection: sa.Connection, statement: str) -> Sequence[sa.Row[Any]]:
-    """The first rows of a result. Without parameters nothing is formatted, so a per cent sign stays single."""
+    """Return the first rows of a result. Without parameters nothing is formatted, so a per cent sign stays single."""
     return connection.execution_options(no_parameters=True).exec_driver_sql(statement).fetchmany(2)
 
 
 def _selected(table: Table, found: dict[str, sa.types.TypeEngine[Any]]) -> list[sa.Label[Any]]:
-    """The declared columns, untyped; what is read as text but is none (UUID, enum, number) is cast by the server."""
+    """Return the declared columns, untyped; the server casts what is read as text but stored otherwise (UUID, enum)."""
     selected = []
     for column in table.columns:
         plain: sa.ColumnElement[Any] = sa.column(column.name)
