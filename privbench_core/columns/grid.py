@@ -7,7 +7,6 @@ back, in whole steps. One arithmetic serves all ordered codecs, and it is exact:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -61,7 +60,7 @@ class Grid:
             raise SpecError(f"{self.where}: step {step!r} is not a step of type {self.logical}; correct the domain")
         return replace(self, step=points, origin=int(self.number(low)) % points)
 
-    @cached_property
+    @property
     def logical(self) -> OrderedType:
         """The entry of the type with its digits or bits."""
         return cast(OrderedType, self.type.logical.sized(self.precision, self.scale, self.bits))

@@ -64,7 +64,7 @@ def parse_check(expression: str) -> Expr | None:
 
 
 def columns_of(expression: Expr) -> frozenset[str]:
-    """Return the names of the columns that a tree of `parse_check` refers to; as in SQL, unquoted ones are in lower case.
+    """Return the columns that a tree of `parse_check` refers to; as in SQL, unquoted names are in lower case.
 
     >>> tree = parse_check('"Low" <= HIGH')
     >>> sorted(columns_of(tree)) if tree else None

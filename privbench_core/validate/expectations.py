@@ -122,7 +122,7 @@ def _judge(
     suite: Sequence[Expectation],
     cells: int,
 ) -> list[ExpectationResult]:
-    """Return the results of ``suite``, whose expectations are about ``columns``, from frames of at most ``cells`` values.
+    """Return the results of ``suite``, which is about ``columns``, from frames of at most ``cells`` values.
 
     Too many cells of the table's own columns stand in frames of some of the rows at a time: equal rows together, so
     that what holds of each part holds of the whole, uniqueness included.
