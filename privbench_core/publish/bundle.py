@@ -29,7 +29,6 @@ from privbench_core.backends.postgres.ddl import create_schema_sql
 from privbench_core.errors import InternalError, PublishError, did_you_mean
 from privbench_core.files import recover_folder, replace_folder
 from privbench_core.publish.readme import consumer_readme
-from privbench_core.schema.arrow_types import arrow_schema
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.dump import dump_enums, dump_tables
 from privbench_core.spec.fields import Node, Problems
@@ -216,11 +215,11 @@ def _write_table(folder: Path, table: Table, rows: pa.Table) -> dict[str, Any]:
         raise InternalError(f"{table.name}: columns {rows.column_names} were given for the bundle; expected {names}")
     file = f"data/{file_name(table.name)}.parquet"
     # One chunk per row group and no metadata of other programs: pages, and so the bytes, depend on the rows alone.
-    with pq.ParquetWriter(folder / file, arrow_schema(table), compression="zstd") as writer:
+    with pq.ParquetWriter(folder / file, table.arrow_schema, compression="zstd") as writer:
         for start in range(0, max(rows.num_rows, 1), _ROW_GROUP):
             part = rows.select(names).slice(start, _ROW_GROUP)
             try:
-                canonical = part.cast(arrow_schema(table))
+                canonical = part.cast(table.arrow_schema)
             except ValueError as error:
                 message = f"{table.name}: the rows for the bundle do not fit their columns: {error}"
                 raise InternalError(message) from error
