@@ -16,7 +16,7 @@ from privbench_core.pipeline.run import RunResult, plan_for, run_spec
 from privbench_core.pipeline.standing import WARNING, Standing, standing
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import zero
-from privbench_core.publish.bundle import is_bundle, read_bundle
+from privbench_core.publish.bundle import is_bundle, read_bundle, refuse_foreign_bundle
 from privbench_core.schema.spec import Spec, load_spec
 from privbench_core.synthesizers.contract import Step
 
@@ -66,7 +66,7 @@ def run_and_tell(path: Path, options: Options, *, as_json: bool) -> None:
 
 def run_with_progress(spec: Spec, options: Options) -> Outcome:
     """Run the plan, with a progress bar on a terminal."""
-    _check_room(options.out)
+    _check_room(options.out, spec.schema.name)
     workspace = Workspace(spec)
     bar = Progress(
         TextColumn("{task.description}", markup=False),
@@ -102,12 +102,13 @@ def run_with_progress(spec: Spec, options: Options) -> Outcome:
         workspace.close()
 
 
-def _check_room(out: Path) -> None:
+def _check_room(out: Path, database: str) -> None:
     """Refuse a place that cannot take the bundle now, not after everything has been paid for."""
     if out.is_file():
         raise PublishError(f"{out}: is a file; name a folder for the bundle")
     if out.is_dir() and any(out.iterdir()) and not is_bundle(out):
         raise PublishError(f"{out}: is there already and is not a bundle; choose a new folder, or empty this one")
+    refuse_foreign_bundle(out, database)
 
 
 def tell(spec: Spec, outcome: Outcome) -> None:

@@ -1,30 +1,92 @@
 """What state the source is in: a keyed fingerprint per table, as cheaply as the owner's choice allows.
 
 A fingerprint names what a release was paid for. Whatever it is made from is private, so it leaves this module hashed
-with the workspace's secret.
+with the workspace's secret. The last one of each table is kept in the state folder, whoever looked: that is what
+`staleness` compares releases with.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 
 import pyarrow as pa
 
 from privbench_core import __version__
-from privbench_core.errors import ReleaseError
+from privbench_core.errors import ReleaseError, SourceError
+from privbench_core.pipeline.places import observation_file, replace_file
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.schema.change import Content
 from privbench_core.schema.model.tables import Table
+from privbench_core.schema.spec import Spec
 from privbench_core.source.base import Source
 from privbench_core.source.fingerprint import fingerprint_rows
 from privbench_core.source.opening import open_source
 from privbench_core.source.version import versioned
 
-_MEMORY = "observed.json"
+_MEMORY = "stored.json"
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a look at a table found.
+
+    Attributes:
+        fingerprint: Keyed; another one after a change.
+        at: When the table was looked at.
+    """
+
+    fingerprint: str
+    at: str
+
+
+def last_observed(spec: Spec) -> dict[str, Observation]:
+    """The last observation of each table that was ever looked at."""
+    found: dict[str, Observation] = {}
+    for table in spec.schema.tables:
+        try:
+            found[table.name] = Observation(**json.loads(observation_file(spec, table.name).read_text("utf-8")))
+        except (OSError, ValueError, TypeError):  # never looked at, or damaged: the next look writes it again
+            continue
+    return found
+
+
+def record_observations(spec: Spec, fingerprints: Mapping[str, str]) -> None:
+    """Keep what a look at some tables found.
+
+    Raises:
+        ReleaseError: It cannot be written.
+    """
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    try:
+        for table, fingerprint in fingerprints.items():
+            replace_file(observation_file(spec, table), json.dumps({"fingerprint": fingerprint, "at": at}))
+    except OSError as error:
+        raise ReleaseError(f"an observation cannot be written to the state folder: {error.strerror}") from error
+
+
+def observe_each(workspace: Workspace, names: Sequence[str]) -> tuple[dict[str, str], dict[str, SourceError]]:
+    """`observe`, where a table that cannot be read does not stand in the way of the others.
+
+    Returns:
+        Fingerprints of the tables that could be read, and why the others could not.
+    """
+    try:
+        return observe(workspace, names), {}
+    except SourceError as error:
+        if len(names) == 1:
+            return {}, {names[0]: error}
+    found: dict[str, str] = {}
+    broken: dict[str, SourceError] = {}
+    for name in names:
+        fingerprints, errors = observe_each(workspace, [name])
+        found |= fingerprints
+        broken |= errors
+    return found, broken
 
 
 def fingerprint_of(workspace: Workspace, source: Source, table: Table, read: Callable[[], pa.Table]) -> str:
@@ -66,6 +128,7 @@ def observe(workspace: Workspace, names: Sequence[str]) -> dict[str, str]:
         after = _stored(workspace, source, fresh)  # what was written while it was read is not remembered
         still = {name: (digest, found[name]) for name, digest in after.items() if before[name] == digest}
         _remember(workspace, {**remembered, **still})
+    record_observations(spec, found)
     return found
 
 
@@ -86,10 +149,7 @@ def _remembered(workspace: Workspace) -> dict[str, tuple[str, str]]:
 
 
 def _remember(workspace: Workspace, seen: dict[str, tuple[str, str]]) -> None:
-    path = workspace.folder / _MEMORY
-    beside = path.with_suffix(f".{os.getpid()}.tmp")
     try:
-        beside.write_text(json.dumps(seen, indent=1, sort_keys=True), encoding="utf-8")
-        beside.replace(path)
+        replace_file(workspace.folder / _MEMORY, json.dumps(seen, indent=1, sort_keys=True))
     except OSError as error:
         raise ReleaseError(f"{_MEMORY} cannot be written to the state folder: {error.strerror}") from error

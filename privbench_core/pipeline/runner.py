@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from privbench_core.errors import BudgetExhaustedError, ReleaseError
-from privbench_core.pipeline.observe import fingerprint_of
+from privbench_core.pipeline.observe import fingerprint_of, record_observations
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.door import open_door
@@ -109,6 +109,7 @@ class Snapshot:
         if table not in self._fingerprints:
             declared = self._schema.table(table)
             found = fingerprint_of(self._workspace, self._source, declared, lambda: self._read(table))
+            record_observations(self._workspace.spec, {table: found})
             self._fingerprints[table] = found
         return self._fingerprints[table]
 
@@ -145,6 +146,27 @@ class Snapshot:
         return self._rows[table]
 
 
+class GivenRows(Snapshot):
+    """Rows in memory in place of the source's, for a rehearsal.
+
+    Args:
+        workspace: Of the rehearsal.
+        rows: All tables of the schema, integrity checked.
+    """
+
+    def __init__(self, workspace: Workspace, rows: Mapping[str, pa.Table]) -> None:
+        self.tables = dict(rows)
+        self.private = PrivateDatabase(workspace.spec.schema, rows, workspace.secret)
+        self.public = {table.name: rows[table.name] for table in workspace.spec.schema.tables if table.public}
+
+    def fingerprint(self, table: str) -> str:
+        """The rows are the same throughout."""
+        return ""
+
+    def forget(self) -> None:
+        """They belong to whoever gave them."""
+
+
 class Runner:
     """Runs the steps of a plan against a workspace.
 
@@ -153,13 +175,21 @@ class Runner:
         plan: Made by a synthesizer.
         run: What all steps share.
         noise: Source of privacy noise; anything but `OpenDPNoise` is refused by a durable ledger.
+        snapshot: The rows; the source's, read when they are needed, if none are given.
     """
 
-    def __init__(self, workspace: Workspace, plan: Plan, run: Run, noise: NoiseSource | None = None) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        plan: Plan,
+        run: Run,
+        noise: NoiseSource | None = None,
+        snapshot: Snapshot | None = None,
+    ) -> None:
         self.workspace = workspace
         self.plan = plan
         self.run = run
-        self.snapshot = Snapshot(workspace)
+        self.snapshot = snapshot or Snapshot(workspace)
         self._noise = noise or OpenDPNoise()
 
     def release_key(self, step: Step, inputs: Mapping[Key, Release]) -> str:
