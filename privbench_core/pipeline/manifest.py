@@ -10,7 +10,7 @@ from hashlib import blake2b
 from privbench_core.errors import ReleaseError
 from privbench_core.pipeline.places import manifest_file, replace_file
 from privbench_core.pipeline.runner import Release
-from privbench_core.pipeline.workspace import ReleaseStore
+from privbench_core.pipeline.workspace import Releases
 from privbench_core.schema.spec import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step
 
@@ -96,7 +96,7 @@ def read_manifests(spec: Spec, plan: Plan, epsilon: str) -> dict[Key, Manifest]:
     return {key: manifest for key, manifest in found.items() if manifest is not None}
 
 
-def load_made(spec: Spec, releases: ReleaseStore, key: Key, epsilon: str) -> Made:
+def load_made(spec: Spec, releases: Releases, key: Key, epsilon: str) -> Made:
     """What a step made earlier, its checksum verified.
 
     Raises:

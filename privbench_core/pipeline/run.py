@@ -63,6 +63,11 @@ def plan_for(spec: Spec, epsilon: float, *, delta: float | None = None, synthesi
     return load_synthesizer(name).plan(spec.schema, Budget(epsilon, spec.delta if delta is None else delta), options)
 
 
+def plans_for(spec: Spec) -> dict[str, Plan]:
+    """The plan of each ε of a spec, by the name that files and partitions have."""
+    return {epsilon_name(epsilon): plan_for(spec, epsilon) for epsilon in spec.epsilons}
+
+
 def run_spec(
     spec: Spec,
     epsilon: float,
