@@ -12,6 +12,7 @@ import numpy as np
 
 from privbench_assets import plots
 from privbench_assets.resources import Session
+from privbench_core.pipeline.places import bundle_folder
 from privbench_core.pipeline.runner import Release
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.schema.model.columns import Column
@@ -27,7 +28,7 @@ def step_metadata(session: Session, epsilon: str, step: Step, release: Release, 
     shown = {
         "ε": float(epsilon),
         **_payment(session.plans[epsilon], step, release),
-        **_ledger(session),
+        **session.balance(),
         **_rows(session.spec.schema, step, made),
         **_summary(step, made.data.get("summary", {})),
     }
@@ -60,11 +61,6 @@ def _payment(plan: Plan, step: Step, release: Release) -> dict[str, Any]:
         "paid by this run": said,
         f"paid {symbol}": paid,
     }
-
-
-def _ledger(session: Session) -> dict[str, Any]:
-    balance = session.workspace.ledger.balance(session.spec.cohort)
-    return {"lifetime ε spent": round(float(balance.spent), 6), "lifetime ε left": round(float(balance.left), 6)}
 
 
 def _rows(schema: Schema, step: Step, made: Artifact) -> dict[str, Any]:
@@ -118,7 +114,7 @@ def _plain(value: object) -> Any:
 
 
 def _bundle(session: Session, epsilon: str) -> dict[str, Any]:
-    folder = session.bundle(epsilon)
+    folder = bundle_folder(session.spec, epsilon)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     records = [dg.TableRecord({"file": str(path.relative_to(folder)), "bytes": path.stat().st_size}) for path in files]
     schema = dg.TableSchema([dg.TableColumn("file"), dg.TableColumn("bytes", "int")])

@@ -95,23 +95,27 @@ class Decoded(Mapping[Key, Artifact]):
 
 
 class Snapshot:
-    """The source as one run sees it: a table is read when first needed, once, and never changes under the steps."""
+    """The source as one run sees it: a table is read when first needed, once, and never changes under the steps.
+
+    Attributes:
+        fingerprints: Of the tables that were looked at so far.
+    """
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._schema = workspace.spec.schema
         self._source = open_source(workspace.spec)
         self._rows: dict[str, pa.Table] = {}
-        self._fingerprints: dict[str, str] = {}
+        self.fingerprints: dict[str, str] = {}
 
     def fingerprint(self, table: str) -> str:
         """Keyed fingerprint of a table: changes with the rows, as far as the spec wants; says nothing about them."""
-        if table not in self._fingerprints:
+        if table not in self.fingerprints:
             declared = self._schema.table(table)
             found = fingerprint_of(self._workspace, self._source, declared, lambda: self._read(table))
             record_observations(self._workspace.spec, {table: found})
-            self._fingerprints[table] = found
-        return self._fingerprints[table]
+            self.fingerprints[table] = found
+        return self.fingerprints[table]
 
     @cached_property
     def tables(self) -> dict[str, pa.Table]:
