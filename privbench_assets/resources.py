@@ -14,7 +14,7 @@ import dagster as dg
 
 from privbench_assets.keys import identifier
 from privbench_core.pipeline.executor import Executor
-from privbench_core.pipeline.manifest import Made, load_made, read_manifests, write_manifest
+from privbench_core.pipeline.manifest import Made, load_made, read_manifest, write_manifest
 from privbench_core.pipeline.observe import last_observed
 from privbench_core.pipeline.places import bundle_folder
 from privbench_core.pipeline.run import run_name
@@ -96,9 +96,9 @@ class Session:
             plan, spec = self.plans[epsilon], self.spec
             bundle, workload = bundle_folder(spec, epsilon), public_workload(spec)
             run = Run(run_name(plan.budget.epsilon), self.seed, self.scale, bundle, workload)
-            made = {
-                k: manifest.digest for k, manifest in read_manifests(spec, plan, epsilon).items() if k not in chosen
-            }
+            others = [step.key for step in plan.steps if step.key not in chosen]
+            found = {other: read_manifest(spec, other, epsilon) for other in others}
+            made = {other: manifest.digest for other, manifest in found.items() if manifest is not None}
             runner = Runner(self.workspace, plan, run)
             self._executors[epsilon] = Executor(runner, chosen, made, f"this refresh at ε={epsilon}")
         return self._executors[epsilon]

@@ -15,6 +15,7 @@ import pytest
 from dagster._core.execution.backfill import BulkActionStatus
 
 from privbench_assets.definitions import project_root
+from privbench_assets.keys import step_key
 from privbench_core.pipeline.run import plan_for, run_name, run_spec
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.publish.bundle import read_bundle
@@ -46,12 +47,12 @@ def test_dagster_and_the_command_line_share_releases_and_bundles(big_town: Path,
     done = dagster(home, big_town, "asset", "materialize", *location, "--select", "*", "--partition", "3.2")
     assert done.returncode == 0, done.stderr[-3000:]
     spec = load_spec(big_town)
-    made = read_bundle(spec.state / "bundles" / "3.2")
+    made = read_bundle(spec.state / "town" / "bundles" / "3.2")
     assert made.table("person").num_rows > 0
     with dg.DagsterInstance.from_config(str(home)) as instance:
         checks = instance.event_log_storage.get_latest_asset_check_execution_by_key(
             [
-                dg.AssetCheckKey(dg.AssetKey(["town", "validate", "person"]), suite)
+                dg.AssetCheckKey(step_key("town", ("validate", "person")), suite)
                 for suite in ("integrity", "fidelity")
             ]
         )
@@ -84,7 +85,7 @@ def test_a_backfill_over_epsilon_makes_both_bundles_and_pays_for_both(big_town: 
     environment = {**os.environ, "DAGSTER_HOME": str(home), "PRIVBENCH_SPECS": str(big_town)}
     workspace = ("--workspace", str(project_root() / "workspace.yaml"))
     spec = load_spec(big_town)
-    steps = [["town", *step.key] for step in plan_for(spec, 0.8).steps]
+    steps = [step_key("town", step.key).path for step in plan_for(spec, 0.8).steps]
     with (
         running(environment, tmp_path / "web.log", "dagster_webserver", "--port", str(port), *workspace),
         running(environment, tmp_path / "daemon.log", "dagster._daemon", "run", *workspace),
@@ -104,7 +105,7 @@ def test_a_backfill_over_epsilon_makes_both_bundles_and_pays_for_both(big_town: 
         assert sorted(runs) == ["", "0.8", "3.2"]  # the status is gathered last, once
         assert runs[0] == ""
     for epsilon in (0.8, 3.2):
-        read_bundle(spec.state / "bundles" / f"{epsilon:g}")
+        read_bundle(spec.state / "town" / "bundles" / f"{epsilon:g}")
     ledger = open_ledger(spec)
     paid = {(entry.run, tuple(entry.step.split("/"))): entry.price for entry in ledger.entries()}
     assert ledger.count() == len(paid)

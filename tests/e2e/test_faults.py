@@ -24,6 +24,7 @@ import pytest
 import privbench_core.privacy.ledger as ledger_module
 from privbench_core.errors import LedgerError, ReleaseError
 from privbench_core.locks import alone
+from privbench_core.pipeline.places import database_folder
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.ledger import Ledger
@@ -205,7 +206,7 @@ def test_the_database_is_gone_and_comes_back(tmp_path: Path) -> None:
 def test_a_stored_release_is_damaged(new_town: NewTown) -> None:
     town = new_town()
     assert town.run().startswith("done")
-    booked, stored = town.booked(), sorted((town.spec.parent / ".privbench" / "releases").rglob("*.bin"))
+    booked, stored = town.booked(), sorted((database_folder(load_spec(town.spec)) / "releases").rglob("*.bin"))
     assert len(stored) == 9
     endings = []
     for path in stored:
@@ -261,7 +262,7 @@ def test_another_process_never_ends(new_town: NewTown) -> None:
     assert "more than 0.2 s" in ended
     assert town.booked("released") == Counter(dict.fromkeys(PAID, 1))
     assert town.run() == "done paid=0"
-    state = town.spec.parent / ".privbench"
+    state = database_folder(load_spec(town.spec))
     made = [path.stem for path in (state / "releases").rglob("*.bin")]
     shutil.rmtree(state / "releases")
     with ExitStack() as hanging:
