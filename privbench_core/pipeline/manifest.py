@@ -1,4 +1,4 @@
-"""Manifests: what each step was made from, per ε. They are small, and all that `staleness` has to read."""
+"""Manifests: what each step was made from, per ε. They are all that `staleness` has to read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from hashlib import blake2b
 
 from privbench_core.errors import ReleaseError
-from privbench_core.pipeline.places import manifest_file, replace_file
+from privbench_core.pipeline import record
 from privbench_core.pipeline.runner import Release
 from privbench_core.pipeline.workspace import Releases
 from privbench_core.schema.spec import Spec
@@ -68,32 +68,30 @@ def write_manifest(spec: Spec, key: Key, epsilon: str, manifest: Manifest) -> No
     Raises:
         ReleaseError: It cannot be written.
     """
-    try:
-        replace_file(manifest_file(spec, key, epsilon), json.dumps(asdict(manifest), indent=1, sort_keys=True))
-    except OSError as error:
-        raise ReleaseError(f"the manifest of {step_name(key)} cannot be written: {error.strerror}") from error
+    row = (spec.cohort, epsilon, step_name(key), json.dumps(asdict(manifest), sort_keys=True))
+    record.write(spec, "insert or replace into made(cohort, epsilon, step, manifest) values (?, ?, ?, ?)", [row])
 
 
 def read_manifest(spec: Spec, key: Key, epsilon: str) -> Manifest | None:
     """What a step was made from, None if it was not made.
 
     Raises:
-        ReleaseError: The manifest is damaged.
+        ReleaseError: The record is damaged.
     """
-    try:
-        return Manifest(**json.loads(manifest_file(spec, key, epsilon).read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError) as error:
-        raise ReleaseError(
-            f"{step_name(key)}: its manifest at ε={epsilon} is damaged; make the step again, which costs nothing"
-        ) from error
+    query = "select manifest from made where cohort = ? and epsilon = ? and step = ?"
+    rows = record.read(spec, query, (spec.cohort, epsilon, step_name(key)))
+    return _parse(rows[0][0]) if rows else None
 
 
 def read_manifests(spec: Spec, plan: Plan, epsilon: str) -> dict[Key, Manifest]:
-    """The manifests of all steps that were made."""
-    found = {step.key: read_manifest(spec, step.key, epsilon) for step in plan.steps}
-    return {key: manifest for key, manifest in found.items() if manifest is not None}
+    """The manifests of all steps of a plan that were made.
+
+    Raises:
+        ReleaseError: The record is damaged.
+    """
+    rows = record.read(spec, "select step, manifest from made where cohort = ? and epsilon = ?", (spec.cohort, epsilon))
+    found = dict(rows)
+    return {step.key: _parse(found[name]) for step in plan.steps if (name := step_name(step.key)) in found}
 
 
 def load_made(spec: Spec, releases: Releases, key: Key, epsilon: str) -> Made:
@@ -111,3 +109,7 @@ def load_made(spec: Spec, releases: Releases, key: Key, epsilon: str) -> Made:
             f"{step_name(key)}: its release is gone from the state folder; restore it, or make the step again"
         )
     return Made(Release(manifest.release, manifest.digest, stored, None, reused=True), manifest)
+
+
+def _parse(text: str) -> Manifest:
+    return Manifest(**json.loads(text))

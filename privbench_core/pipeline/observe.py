@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from privbench_core import __version__
 from privbench_core.errors import ReleaseError, SourceError
-from privbench_core.pipeline.places import observation_file, replace_file
+from privbench_core.pipeline import record
+from privbench_core.pipeline.places import replace_file
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.schema.change import Content
 from privbench_core.schema.model.tables import Table
@@ -45,14 +46,13 @@ class Observation:
 
 
 def last_observed(spec: Spec) -> dict[str, Observation]:
-    """The last observation of each table that was ever looked at."""
-    found: dict[str, Observation] = {}
-    for table in spec.schema.tables:
-        try:
-            found[table.name] = Observation(**json.loads(observation_file(spec, table.name).read_text("utf-8")))
-        except (OSError, ValueError, TypeError):  # never looked at, or damaged: the next look writes it again
-            continue
-    return found
+    """The last observation of each table that was ever looked at.
+
+    Raises:
+        ReleaseError: The record is damaged.
+    """
+    rows = record.read(spec, "select source, fingerprint, at from observed")
+    return {source: Observation(fingerprint, at) for source, fingerprint, at in rows if source in spec.schema.by_name}
 
 
 def record_observations(spec: Spec, fingerprints: Mapping[str, str]) -> None:
@@ -62,11 +62,8 @@ def record_observations(spec: Spec, fingerprints: Mapping[str, str]) -> None:
         ReleaseError: It cannot be written.
     """
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    try:
-        for table, fingerprint in fingerprints.items():
-            replace_file(observation_file(spec, table), json.dumps({"fingerprint": fingerprint, "at": at}))
-    except OSError as error:
-        raise ReleaseError(f"an observation cannot be written to the state folder: {error.strerror}") from error
+    rows = [(table, fingerprint, at) for table, fingerprint in fingerprints.items()]
+    record.write(spec, "insert or replace into observed(source, fingerprint, at) values (?, ?, ?)", rows)
 
 
 def observe_each(workspace: Workspace, names: Sequence[str]) -> tuple[dict[str, str], dict[str, SourceError]]:

@@ -19,7 +19,6 @@ from pathlib import Path
 from privbench_core.errors import ReleaseError
 from privbench_core.publish.bundle import file_name
 from privbench_core.schema.spec import Spec
-from privbench_core.synthesizers.contract import Key
 
 _OWNER = "DATABASE"
 
@@ -53,15 +52,9 @@ def errors_folder(spec: Spec) -> Path:
     return database_folder(spec) / "errors"
 
 
-def manifest_file(spec: Spec, key: Key, epsilon: str) -> Path:
-    """The manifest of a step at one ε."""
-    cohort = f"cohort={file_name(spec.cohort)}" if spec.cohort else ""
-    return database_folder(spec).joinpath("manifests", cohort, *map(file_name, key), f"{epsilon}.json")
-
-
-def observation_file(spec: Spec, table: str) -> Path:
-    """What a table of the source looked like when it was last looked at."""
-    return database_folder(spec) / "observed" / f"{file_name(table)}.json"
+def record_file(spec: Spec) -> Path:
+    """The file that says what each step was made from, see `record`."""
+    return database_folder(spec) / "record.sqlite"
 
 
 def claim_folder(spec: Spec) -> Path:

@@ -11,8 +11,7 @@ import pytest
 from dagster._core.test_utils import create_run_for_test
 
 from privbench_core.locks import VARIABLE
-from privbench_core.pipeline.manifest import read_manifest
-from privbench_core.pipeline.places import database_folder, manifest_file
+from privbench_core.pipeline.places import record_file
 from tests.helpers.orchestrated import Orchestrated
 
 LOW, HIGH = "0.8", "3.2"
@@ -198,11 +197,9 @@ def lose_the_event_log(settled: Orchestrated) -> None:
 
 
 def restore_the_state_folder(settled: Orchestrated) -> None:
-    kept = settled.path.parent / "kept"
-    shutil.copytree(database_folder(settled.spec) / "manifests", kept)
+    kept = shutil.copy(record_file(settled.spec), settled.path.parent / "kept")
     settled.settle()
-    shutil.rmtree(database_folder(settled.spec) / "manifests")
-    shutil.copytree(kept, database_folder(settled.spec) / "manifests")
+    shutil.copy(kept, record_file(settled.spec))
 
 
 @pytest.mark.parametrize("lost", [lose_the_event_log, restore_the_state_folder])
@@ -217,10 +214,12 @@ def test_what_is_missing_is_caught_up_with_after_a_restore(
     assert settled.tick() == {}
 
 
-def test_a_damaged_manifest_is_an_error_of_the_tick_that_says_what_to_do(settled: Orchestrated) -> None:
-    manifest_file(settled.spec, MODEL, LOW).write_text("{")
-    with pytest.raises(dg.Failure, match="model/person: its manifest at ε=0\\.8 is damaged"):
+def test_a_damaged_record_is_an_error_of_the_tick_that_says_what_to_do(settled: Orchestrated) -> None:
+    spent = settled.spent()
+    record_file(settled.spec).write_bytes(b"no database" * 100)
+    with pytest.raises(dg.Failure, match=r"record\.sqlite of the state folder is damaged\. Remove it"):
         settled.tick()
-    assert settled.refresh(LOW, ["model/person"]).success
-    assert read_manifest(settled.spec, MODEL, LOW) is not None
+    record_file(settled.spec).unlink()
     assert settled.tick() == {}
+    assert settled.refresh(LOW).success
+    assert settled.spent() == spent

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privbench_core.errors import ReleaseError, SourceError
+from privbench_core.errors import SourceError
 from privbench_core.pipeline.manifest import read_manifest
-from privbench_core.pipeline.places import database_folder, manifest_file
+from privbench_core.pipeline.places import database_folder
 from privbench_core.pipeline.runner import Snapshot
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.publish.bundle import read_bundle
@@ -140,17 +138,6 @@ def test_a_damaged_release_is_noticed(operated: Orchestrated) -> None:
     result = operated.refresh("0.8", ["sample/person"])
     assert not result.success
     assert "is damaged (checksum)" in errors(result)
-
-
-def test_a_damaged_manifest_is_noticed(operated: Orchestrated) -> None:
-    spec, key = operated.spec, ("model", "person")
-    assert read_manifest(spec, key, "0.8") is None
-    path = manifest_file(spec, key, "0.8")
-    path.parent.mkdir(parents=True)
-    for text in ("{", json.dumps({"release": "a"})):
-        path.write_text(text)
-        with pytest.raises(ReleaseError, match="model/person: its manifest at ε=0\\.8 is damaged"):
-            read_manifest(spec, key, "0.8")
 
 
 @pytest.mark.parametrize(
