@@ -32,6 +32,7 @@ from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.views import Children, Feature, OfParent, Own, ParentRow, Siblings, ViewSpec
+from privbench_core.schema.identity import Identity
 from privbench_core.schema.model.constraints import ForeignKey
 
 Array = NDArray[np.float64]
@@ -59,6 +60,16 @@ class FanoutFit:
     owner_share: float = 0.1
     region_share: float = 0.15
     pairs: PairwiseFit = field(default_factory=PairwiseFit)
+
+    def identity(self) -> Identity:
+        """Return all that a release depends on."""
+        return {
+            "count_share": self.count_share,
+            "margin_share": self.margin_share,
+            "owner_share": self.owner_share,
+            "region_share": self.region_share,
+            "pairs": self.pairs.identity(),
+        }
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from privbench_core.models.one_way import OneWay, count_again, least_noise, seco
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Distances, Marginal
+from privbench_core.schema.identity import Identity
 
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
@@ -55,6 +56,14 @@ class PairwiseFit:
     score_share: float = 0.08
     noise_factor: float = 0.28
     max_pairs: int = 400
+
+    def identity(self) -> Identity:
+        """Return all that a release depends on."""
+        return {
+            "score_share": self.score_share,
+            "noise_factor": self.noise_factor,
+            "max_pairs": self.max_pairs,
+        }
 
     def fit(self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]) -> Leaf:
         """A leaf over the columns of ``one_way``, for at most ``price``; see `find`."""

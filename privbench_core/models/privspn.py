@@ -28,6 +28,7 @@ from privbench_core.models.splits import AttributeSplit, LloydSplit
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Distances, Marginal
+from privbench_core.schema.identity import Identity
 
 Array = NDArray[np.float64]
 _TELLING = 0.05  # of all rows: largest score of a pair below which the parts of a split would be alike
@@ -52,6 +53,16 @@ class PairwiseSPN:
     max_depth: int = 2
     max_noise: float = 0.01
     leaf: PairwiseFit = field(default_factory=PairwiseFit)
+
+    def identity(self) -> Identity:
+        """Return all that a release depends on beside the coded rows."""
+        return {
+            "network": "pairwise",
+            "beta": self.beta,
+            "max_depth": self.max_depth,
+            "max_noise": self.max_noise,
+            "leaf": self.leaf.identity(),
+        }
 
     def build(self, curator: Curator, one_way: OneWay, price: Price, depth: int = 0) -> Node:
         """The network over the columns of ``one_way``, for at most ``price``, below so many splits."""
@@ -109,6 +120,17 @@ class HistogramSPN:
     gamma1: float = 0.5
     gamma2: float = 0.5
     iterations: int = 2
+
+    def identity(self) -> Identity:
+        """Return all that a release depends on beside the coded rows."""
+        return {
+            "network": "histograms",
+            "alpha": self.alpha,
+            "beta": self.beta,
+            "gamma1": self.gamma1,
+            "gamma2": self.gamma2,
+            "iterations": self.iterations,
+        }
 
     def build(self, curator: Curator, one_way: OneWay, price: Price, rng: np.random.Generator) -> Node:
         """The network over the columns of ``one_way``, for at most ``price`` (Algorithm 2)."""

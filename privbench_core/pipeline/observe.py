@@ -22,6 +22,7 @@ from privbench_core.pipeline import record
 from privbench_core.pipeline.places import replace_file
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.schema.change import Content
+from privbench_core.schema.identity import canonical_json, column_identity
 from privbench_core.schema.model.tables import Table
 from privbench_core.schema.spec import Spec
 from privbench_core.source.base import Source
@@ -132,7 +133,10 @@ def observe(workspace: Workspace, names: Sequence[str]) -> dict[str, str]:
 def _stored(workspace: Workspace, source: Source, tables: Sequence[Table]) -> dict[str, str]:
     """Keyed digests of stored bytes, with all else that decides which rows they are read as."""
     software = [__version__, *(version(package) for package in ("pyarrow", "duckdb"))]
-    declared = {table.name: repr((software, table.primary_key, table.columns)) for table in tables}
+    declared = {
+        table.name: canonical_json([software, table.primary_key, [column_identity(c) for c in table.columns]])
+        for table in tables
+    }
     return {name: workspace.keyed(declared[name] + digest) for name, digest in source.stored(tables).items()}
 
 

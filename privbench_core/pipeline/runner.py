@@ -7,7 +7,6 @@ already holds that release, the stored bytes are returned and nothing is spent.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,6 +22,7 @@ from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.door import open_door
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise
 from privbench_core.privacy.relations import PrivateDatabase
+from privbench_core.schema.identity import canonical_json
 from privbench_core.source.integrity import check_rows
 from privbench_core.source.opening import open_source
 from privbench_core.synthesizers.artifact import Artifact, digest_of, verified
@@ -208,7 +208,7 @@ class Runner:
             "step": step.key,
             "version": step.version,
             "parameters": dict(step.parameters),
-            "price": [step.price.measure, step.price.amount, step.price.delta],
+            "price": [step.price.measure.value, step.price.amount, step.price.delta],
             "sources": {name: self.snapshot.fingerprint(name) for name in sorted({*step.reads, *public})},
             "inputs": {"/".join(key): digests[key] for key in step.inputs},
             "seed": self.run.seed if "seed" in step.depends else None,
@@ -219,7 +219,7 @@ class Runner:
             identity["cohort"] = self.workspace.spec.cohort
         if step.kind == "publish" and self.run.workload:
             identity["workload"] = {name: queries.to_sql() for name, queries in self.run.workload.items()}
-        return self.workspace.keyed(json.dumps(identity, sort_keys=True, default=str))
+        return self.workspace.keyed(canonical_json(identity))
 
     def unpaid(self, steps: Collection[Key] | None = None, made: Mapping[Key, str] | None = None) -> tuple[Step, ...]:
         """What a run has still to pay for: steps that look at private rows, and that no earlier run has released.

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from privbench_core.errors import SourceError
 from privbench_core.schema.change import Change
+from privbench_core.schema.identity import change_identity
 from privbench_core.schema.model.tables import Table
 from privbench_core.source.arrow_types import arrow_schema
 
@@ -60,7 +61,7 @@ def failed_query(table: str, error: Exception) -> SourceError:
 def versioned(table: Table, change: Change, version: str) -> str:
     """All that identifies what was read from a table at a version: also which columns, and how they were compared."""
     columns = [[field.name, str(field.type)] for field in arrow_schema(table)]
-    return json.dumps([table.name, table.primary_key, columns, repr(change), version])
+    return json.dumps([table.name, table.primary_key, columns, change_identity(change), version])
 
 
 def _text(value: object) -> str | None:

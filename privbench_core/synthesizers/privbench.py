@@ -118,7 +118,7 @@ def _learn_steps(schema: Schema, table: Table, price: Price, options: Options) -
         # Which halvings are tried does not depend on the run's seed: another sample must not buy the model again.
         return _Histograms(grower, replace(context, seed=0).rng("structure", table.name))
 
-    return learn_steps(schema, table, price, options.profile, network, {"grower": repr(_grower(options, {}))})
+    return learn_steps(schema, table, price, options.profile, network, _grower(options, {}).identity())
 
 
 def _grower(options: Options, ordered: Mapping[str, int]) -> PairwiseSPN | HistogramSPN:

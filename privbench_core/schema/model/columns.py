@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 Scalar = str | int | float | bool
@@ -127,8 +127,7 @@ class Column:
         default: The source's DEFAULT expression, kept in the DDL.
         identity: Whether the database numbers the column itself (identity, serial).
         comment: The source's comment, kept in the DDL.
-        sequence: Of an identity; None for the usual one. What stands only in the DDL has no part in a representation,
-            because releases are keyed by those, and none is bought again for the name of a sequence.
+        sequence: Of an identity; None for the usual one.
     """
 
     name: str
@@ -142,7 +141,7 @@ class Column:
     default: str | None = None
     identity: bool = False
     comment: str | None = None
-    sequence: Sequence | None = field(default=None, repr=False)
+    sequence: Sequence | None = None
 
 
 @dataclass(frozen=True)

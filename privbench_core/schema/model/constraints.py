@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class ForeignKey:
     owner: bool = False
     optional: bool = False
     same_unit: bool = False
-    constraint: str | None = field(default=None, repr=False)
-    actions: str | None = field(default=None, repr=False)
+    constraint: str | None = None
+    actions: str | None = None
 
     @property
     def name(self) -> str:

@@ -32,6 +32,7 @@ from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.rules import ByValue
 from privbench_core.privacy.views import Feature, Fellow, OfParent, Own, Siblings, ViewSpec
+from privbench_core.schema.identity import Identity
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.synthesizers.privpetal.sizes import GroupSizes, agreeing
 from privbench_core.synthesizers.stages.profile import Profile
@@ -52,6 +53,16 @@ class GroupFit:
     usefulness: float
     trios: float
     pairs: PairwiseFit = field(default_factory=lambda: PairwiseFit(max_pairs=1000))
+
+    def identity(self) -> Identity:
+        """Return all that a release depends on."""
+        return {
+            "scores": self.scores,
+            "margins": self.margins,
+            "usefulness": self.usefulness,
+            "trios": self.trios,
+            "pairs": self.pairs.identity(),
+        }
 
     def least(self, curator: Curator, price: Price, pairs: int, cells: float) -> float:
         """Groups that make a marginal of so many cells λ-useful, if so many of them are measured for ``price``."""

@@ -15,6 +15,7 @@ from privbench_core.linking.fanout import Fanout, FanoutFit, fit_sizes
 from privbench_core.models.privspn import PairwiseSPN
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.relations import deciding_tables, stability
+from privbench_core.schema.identity import key_identity
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -116,7 +117,7 @@ def _root_steps(schema: Schema, table: Table, price: Price, first: float) -> lis
     def network(_: StepContext, ordered: Mapping[str, int]) -> PairwiseSPN:
         return PairwiseSPN(ordered)
 
-    return learn_steps(schema, table, price, first, network, {"grower": repr(PairwiseSPN({}))})
+    return learn_steps(schema, table, price, first, network, PairwiseSPN({}).identity())
 
 
 def sizes_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
@@ -146,6 +147,6 @@ def groups_step(schema: Schema, key: ForeignKey, price: Price, fit: GroupFit) ->
         return Artifact({"model": members.to_dict(), "summary": summary})
 
     reads = deciding_tables(schema, key.child, key.parent)
-    parameters = {"key": repr(key), "fit": repr(fit), "stability": stability(schema, key.child)}
+    parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": stability(schema, key.child)}
     inputs = (*profiles, fanout_key(key))
     return Step(("model", key.child), StepKind.MODEL, key.child, inputs, reads, price, run, parameters, version="3")

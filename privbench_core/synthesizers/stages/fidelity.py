@@ -27,6 +27,7 @@ from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.relations import deciding_tables
 from privbench_core.privacy.views import Feature, OfParent, Own, ViewSpec, feature_size
+from privbench_core.schema.identity import column_identity, constraints_identity, key_identity
 from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
@@ -64,10 +65,11 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
     owner = [table.owner_key.parent] if table.owner_key else []
     reads = tuple(dict.fromkeys([*deciding_tables(schema, table.name), *owner]))
     parameters = {
-        "columns": repr(table.columns),
-        "keys": repr(table.foreign_keys),
-        "constraints": repr((table.unique, table.checks, table.dependencies)),
-        "units": repr(table.name in schema.tables_of_units),
+        "columns": [column_identity(column) for column in table.columns],
+        "keys": [key_identity(key) for key in table.foreign_keys],
+        "unique": [list(columns) for columns in table.unique],
+        "units": table.name in schema.tables_of_units,
+        **constraints_identity(table.checks, table.dependencies),
     }
     key = ("fidelity", table.name)
     return Step(key, StepKind.FIDELITY, table.name, tuple(dict.fromkeys(inputs)), reads, price, run, parameters)

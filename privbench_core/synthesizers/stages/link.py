@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 from privbench_core.linking.lookup import fit_lookup
 from privbench_core.models.pairwise import PairwiseFit
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.relations import deciding_tables, reference_moves, stability
+from privbench_core.schema.identity import Identity, key_identity
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
@@ -17,12 +18,20 @@ from privbench_core.synthesizers.stages.profile import Profile
 from privbench_core.synthesizers.stages.sample import fanout_key
 
 
+class Spending(Protocol):
+    """How a step spends its price."""
+
+    def identity(self) -> Identity:
+        """Return all that its result depends on."""
+        ...
+
+
 def link_step(
     schema: Schema,
     key: ForeignKey,
     price: Price,
     run: Callable[[StepContext], Artifact],
-    fit: Any,
+    fit: Spending,
     inputs: tuple[Key, ...] = (),
 ) -> Step:
     """A step that measures the link along a foreign key.
@@ -32,14 +41,14 @@ def link_step(
         key: The key.
         price: Of the step.
         run: The work; the profiles of both private tables are among its inputs.
-        fit: How it spends the price: part of the release's identity by its repr.
+        fit: How it spends the price: part of the release's identity.
         inputs: Of the work, beside the profiles.
     """
     child, parent = schema.table(key.child), schema.table(key.parent)
     profiles: list[Key] = [("profile", table.name) for table in (child, parent) if not table.public]
     reads = deciding_tables(schema, child.name, *([] if parent.public else [parent.name]))
     moves = [stability(schema, child.name), reference_moves(schema, key)]
-    parameters = {"key": repr(key), "fit": repr(fit), "stability": moves}
+    parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
     return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version="3")
 

@@ -27,6 +27,7 @@ from privbench_core.privacy.door import Door
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.relations import deciding_tables, stability
 from privbench_core.privacy.views import Own, ViewSpec
+from privbench_core.schema.identity import column_identity, key_identity
 from privbench_core.schema.model.columns import Column, Learn
 from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -97,11 +98,11 @@ def measured_step(
             codec_for(column, table=table.name)  # a domain that cannot be coded is refused before anything is spent
     reads = deciding_tables(schema, table.name)
     own = {
-        "columns": repr(table.attributes),
-        "primary key": table.primary_key,
-        "unique": table.unique,
+        "columns": [column_identity(column) for column in table.attributes],
+        "primary key": list(table.primary_key),
+        "unique": [list(columns) for columns in table.unique],
         # All bounds on these tables decide which rows are kept and how much each may count.
-        "keys": repr([schema.table(name).foreign_keys for name in reads]),
+        "keys": [[key_identity(key) for key in schema.table(name).foreign_keys] for name in reads],
         "stability": stability(schema, table.name),
     }
     key = ("profile", table.name)

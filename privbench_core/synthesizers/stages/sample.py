@@ -25,6 +25,7 @@ from privbench_core.sampling.complete import complete_table
 from privbench_core.sampling.constraints import ignored_checks
 from privbench_core.sampling.references import Parent
 from privbench_core.sampling.table import draw_children, draw_root, draw_table
+from privbench_core.schema.identity import constraints_identity, key_identity
 from privbench_core.schema.model.constraints import ForeignKey
 from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -160,13 +161,15 @@ def complete_step(schema: Schema, table: Table, free: Price) -> Step:
     )
 
 
-def _constraints(schema: Schema, table: Table) -> dict[str, str]:
+def _constraints(schema: Schema, table: Table) -> dict[str, Any]:
     """All of a table's declaration that decides which rows may be drawn."""
     return {
-        "keys": repr((table.foreign_keys, [key.name for key in deferred_of(schema, table)])),
-        "unique": repr((table.primary_key, table.unique)),
-        "checks": repr((table.checks, table.dependencies)),
-        "units": repr(table.name in schema.tables_of_units),
+        "keys": [key_identity(key) for key in table.foreign_keys],
+        "deferred": [key.name for key in deferred_of(schema, table)],
+        "primary key": list(table.primary_key),
+        "unique": [list(columns) for columns in table.unique],
+        "units": table.name in schema.tables_of_units,
+        **constraints_identity(table.checks, table.dependencies),
     }
 
 

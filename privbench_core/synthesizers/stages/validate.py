@@ -16,6 +16,7 @@ from privbench_core.evaluate.constraints import check_constraints
 from privbench_core.evaluate.derived import tables_to_check
 from privbench_core.evaluate.expectations import check_table, fidelity_frame, fidelity_suite, run_suite
 from privbench_core.privacy.budget import Price
+from privbench_core.schema.identity import Identity, column_identity, constraints_identity, key_identity
 from privbench_core.schema.model.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Step, StepContext, StepKind
@@ -32,6 +33,10 @@ class FidelityLimits:
     one_way: float = 0.25
     two_way: float = 0.45
     join: float = 0.45
+
+    def identity(self) -> Identity:
+        """Return the limits by name."""
+        return {"one_way": self.one_way, "two_way": self.two_way, "join": self.join}
 
     def of(self, metric: dict[str, Any]) -> float:
         """The limit of a figure. It allows for the figure's noise: small tables must not fail for being small."""
@@ -53,9 +58,14 @@ def validate_step(schema: Schema, table: Table, free: Price, limits: FidelityLim
         shown = {row["metric"]: round(row["value"], 4) for row in metrics}
         return Artifact({"expectations": found + _fidelity(table, metrics), "summary": shown})
 
-    keys = repr((table.primary_key, table.unique, table.foreign_keys))
-    parameters: dict[str, Any] = {"columns": repr(table.columns), "keys": keys, "limits": asdict(limits)}
-    parameters["checks"] = repr((table.checks, table.dependencies))
+    parameters: dict[str, Any] = {
+        "columns": [column_identity(column) for column in table.columns],
+        "primary key": list(table.primary_key),
+        "unique": [list(columns) for columns in table.unique],
+        "keys": [key_identity(key) for key in table.foreign_keys],
+        "limits": limits.identity(),
+        **constraints_identity(table.checks, table.dependencies),
+    }
     return Step(("validate", table.name), StepKind.VALIDATE, table.name, tuple(inputs), (), free, run, parameters)
 
 
