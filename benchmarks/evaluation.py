@@ -14,9 +14,9 @@ from benchmarks import stats
 from benchmarks.data import ADULT, Bins, data_folder, read_table
 from benchmarks.measure import call_in_child
 from benchmarks.report import machine, markdown
-from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.schema.spec import Spec
+from privbench_core.schema.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.model import Spec
 
 _EPSILON = 3.2
 
@@ -65,9 +65,9 @@ def stats_seconds(data: str) -> float:
 
 
 def _seconds(spec: Spec, here: Path, workload: Path | None) -> float:
+    from privbench_core.evaluate.evaluation import evaluate_bundle
     from privbench_core.pipeline.rehearsal import rehearsal_of  # the parent only starts processes
     from privbench_core.pipeline.run import run_spec
-    from privbench_core.report.page import evaluate_bundle
 
     run_spec(spec, _EPSILON, out=here / "bundle")
     start = time.perf_counter()

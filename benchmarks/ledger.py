@@ -15,10 +15,10 @@ from typing import Any
 from benchmarks.report import machine, markdown, medians
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Budget, Measure, Price
-from privbench_core.privacy.ledger import Ledger
-from privbench_core.privacy.ledger_postgres import PostgresStore
-from privbench_core.privacy.ledger_sqlite import SqliteStore
-from privbench_core.schema.refresh import EqualRefreshes, RefreshPolicy
+from privbench_core.privacy.ledger.ledger import Ledger
+from privbench_core.privacy.ledger.postgres import PostgresStore
+from privbench_core.privacy.ledger.sqlite import SqliteStore
+from privbench_core.spec.refresh import EqualRefreshes, RefreshPolicy
 
 PROCESSES = 8
 EACH = 200

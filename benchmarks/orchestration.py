@@ -27,10 +27,11 @@ from privbench_core.pipeline.manifest import Manifest, definition_of, step_name,
 from privbench_core.pipeline.observe import last_observed
 from privbench_core.pipeline.places import epsilon_name
 from privbench_core.pipeline.run import plans_for
-from privbench_core.schema.model.columns import Column, ColumnType, Range
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.schema.spec import Spec, load_spec
+from privbench_core.schema.columns import Column, ColumnType, Range
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key
 
 if TYPE_CHECKING:

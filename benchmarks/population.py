@@ -24,10 +24,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.schema.spec import Spec, dump_spec
+from privbench_core.schema.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.load import dump_spec
+from privbench_core.spec.model import Spec
 
 Codes = NDArray[np.int64]
 Columns = dict[str, Codes]

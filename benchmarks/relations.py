@@ -22,18 +22,19 @@ from benchmarks import histograms
 from benchmarks.measure import Runs, call_in_child
 from benchmarks.report import machine, markdown, medians
 from benchmarks.workloads import SYNTHESIZERS, Tables, available
-from privbench_core.domain.codecs import codec_for
+from privbench_core.backends.registry import open_source
+from privbench_core.columns.registry import codec_for
 from privbench_core.evaluate.correlations import Correlation, Numbers, Side, among, between, numbers_of
 from privbench_core.evaluate.counting import CountingQuery, CountingShape, Predicate, counting_errors, counting_queries
 from privbench_core.evaluate.encode import Coded, encode_tables
-from privbench_core.evaluate.joins import NO_PARENT, Linked, fanout_distance, joint_tvd, link_tables
+from privbench_core.evaluate.joins import Linked, fanout_distance, joint_tvd, link_tables
 from privbench_core.evaluate.marginals import mean_kld, mean_tvd
 from privbench_core.evaluate.subsets import column_subsets
-from privbench_core.schema.model.columns import Column, Values
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema
-from privbench_core.schema.spec import Spec
-from privbench_core.source.opening import open_source
+from privbench_core.schema.columns import Column, Values
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema
+from privbench_core.spec.model import Spec
+from privbench_core.validate.references import NO_PARENT
 
 QUERIES = 2000
 _SHAPES = {f"c{c} k{k}": CountingShape(children=c, attributes=k) for c, k in product((1, 2), repeat=2)}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks import relations
 from benchmarks.measure import Runs
-from privbench_core.schema.spec import load_spec
+from privbench_core.spec.load import load_spec
 
 SPEC = Path(__file__).resolve().parents[1] / "examples" / "households" / "spec.yaml"
 RUNS = Runs(3, (0.2, 0.4, 0.8, 1.6, 3.2))

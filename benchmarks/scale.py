@@ -20,10 +20,10 @@ from benchmarks import subject
 from benchmarks.measure import call_in_child, peak_mb, reset_peak
 from benchmarks.report import Row, machine, markdown
 from privbench_core.pipeline.run import run_spec
-from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.schema.spec import Spec
+from privbench_core.schema.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Step
 
 EPSILON, DELTA = 0.8, 1e-9

@@ -22,14 +22,15 @@ from benchmarks.data import data_folder, read_table
 from benchmarks.measure import call_in_child
 from benchmarks.report import Row, machine, markdown
 from benchmarks.speed import DELTA, EPSILON, measure_speed, tpch_spec
+from privbench_core.backends.integrity import check_rows
+from privbench_core.backends.postgres.ddl import quote_identifier
+from privbench_core.backends.registry import open_source
 from privbench_core.publish.bundle import read_bundle
-from privbench_core.schema.ddl import quote_identifier
-from privbench_core.schema.model.columns import Column, ColumnType, Learn
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.schema.spec import Spec, dump_spec, load_spec
-from privbench_core.source.integrity import check_rows
-from privbench_core.source.opening import open_source
+from privbench_core.schema.columns import Column, ColumnType, Learn
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.load import dump_spec, load_spec
+from privbench_core.spec.model import Spec
 
 EPSILONS = (0.1, 0.8, 3.2)
 # No limit on fidelity, so that a run whose rows are mostly noise is not refused, and its keys are looked up as well.

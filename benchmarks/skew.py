@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from benchmarks.measure import Runs
 from benchmarks.report import Row, machine, markdown, medians
 from benchmarks.subject import learn_and_sample
-from privbench_core.domain.grid import Grid
-from privbench_core.schema.model.columns import Column, ColumnType, Learn, Range
-from privbench_core.schema.model.tables import Table
-from privbench_core.source.arrow_types import arrow_schema
-from privbench_core.synthesizers.stages import refine
+from privbench_core.columns.grid import Grid
+from privbench_core.measure import adaptive_bins as refine
+from privbench_core.schema.arrow_types import arrow_schema
+from privbench_core.schema.columns import Column, ColumnType, Learn, Range
+from privbench_core.schema.tables import Table
 
 SIZES = (2_000, 100_000)
 RUNS = Runs(3, (0.2, 0.8, 3.2), (1e-9, 0.0))

@@ -18,13 +18,14 @@ from benchmarks.measure import call_in_child
 from benchmarks.report import Row
 from benchmarks.tpch import generate_plain
 from benchmarks.tpch_schema import SCHEMA
+from privbench_core.backends.registry import open_source
+from privbench_core.draft.draft import reflect
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.run import run_spec
 from privbench_core.publish.bundle import read_bundle, write_bundle
 from privbench_core.publish.load import load_bundle
-from privbench_core.schema.reflect import reflect
-from privbench_core.schema.spec import Spec, dump_spec, load_spec
-from privbench_core.source.opening import open_source
+from privbench_core.spec.load import dump_spec, load_spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Step
 
 EPSILON = 3.2

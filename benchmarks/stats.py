@@ -24,13 +24,13 @@ from benchmarks.report import machine
 from benchmarks.workloads import Case, Tables, measure
 from privbench_core.errors import PrivbenchError
 from privbench_core.evaluate.generate import Recipe, generate_workload
-from privbench_core.evaluate.naming import UnansweredError, understand
-from privbench_core.evaluate.statements import Workload, read_workload
-from privbench_core.evaluate.workload import run_workload
-from privbench_core.schema.model.columns import Column, ColumnType, Learn, Range
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.schema.spec import Spec
+from privbench_core.evaluate.q_error import run_workload
+from privbench_core.schema.columns import Column, ColumnType, Learn, Range
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.model import Spec
+from privbench_core.workload.naming import UnansweredError, understand
+from privbench_core.workload.statements import Workload, read_workload
 
 EPSILONS = (0.8, 3.2)
 DELTA = 1e-9

@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from benchmarks.measure import Codes, Fit, fit_target_in_child
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.door import open_door
-from privbench_core.privacy.ledger import Ledger
+from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import OpenDPNoise
 from privbench_core.privacy.relations import PrivateDatabase
-from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.privacy.session import open_session
+from privbench_core.schema.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, StepContext, StepKind
 from privbench_core.synthesizers.privbench import PrivBench
@@ -62,13 +62,13 @@ def learn_and_sample(
         if step.kind not in {*_LEARNING, StepKind.SAMPLE}:
             continue
         start = time.perf_counter()
-        door = None
+        session = None
         if step.reads:
             name = "/".join(step.key)
-            door, _ = open_door(
+            session, _ = open_session(
                 private, ledger, OpenDPNoise(), release=name, step=name, run="benchmark", price=step.price
             )
-        done[step.key] = step.run(StepContext({key: done[key] for key in step.inputs}, door, {}, seed))
+        done[step.key] = step.run(StepContext({key: done[key] for key in step.inputs}, session, {}, seed))
         seconds["learn" if step.kind in _LEARNING else "sample"] += time.perf_counter() - start
     sampled = done["sample", table.name].table
     if sampled is None:

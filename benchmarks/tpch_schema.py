@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
 
 _INT = ColumnType.INTEGER
 _DATES = ("1992-01-01", "1998-12-31")

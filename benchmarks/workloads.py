@@ -18,18 +18,19 @@ import pyarrow as pa
 
 from benchmarks.measure import Runs, call_in_child
 from benchmarks.report import Row, markdown, medians
-from privbench_core.evaluate.runtime import Protocol, RunTimeResult
-from privbench_core.evaluate.statements import Workload
-from privbench_core.evaluate.workload import WorkloadResult, run_workload
+from privbench_core.backends.integrity import check_rows
+from privbench_core.backends.registry import open_source
+from privbench_core.evaluate.q_error import WorkloadResult, run_workload
+from privbench_core.evaluate.runtime import RunTimeProtocol, RunTimeResult
+from privbench_core.evaluate.side_by_side import compare_run_times
 from privbench_core.publish.bundle import read_bundle, write_bundle
-from privbench_core.report.side_by_side import compare_run_times
-from privbench_core.schema.spec import Spec, dump_spec, load_spec
-from privbench_core.source.integrity import check_rows
-from privbench_core.source.opening import open_source
+from privbench_core.spec.load import dump_spec, load_spec
+from privbench_core.spec.model import Spec
+from privbench_core.workload.statements import Workload
 
 SHUFFLED = "source, columns shuffled"
 SYNTHESIZERS = ("privpetal", "privbench")
-PROTOCOL = Protocol(limit=100)
+PROTOCOL = RunTimeProtocol(limit=100)
 Tables = Mapping[str, pa.Table]
 MoreFigures = Callable[[Tables, Tables], dict[str, float]]
 

@@ -14,10 +14,10 @@ from privbench_assets.metadata import price_in_words, step_metadata
 from privbench_assets.resources import Session, session_key
 from privbench_assets.sources import observation
 from privbench_assets.status import report_status, report_up_to_date
+from privbench_core.pipeline.account_status import WARNING
 from privbench_core.pipeline.manifest import definition_of
 from privbench_core.pipeline.runner import Release
-from privbench_core.pipeline.standing import WARNING
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, Step, StepKind
 
 _WORK = {

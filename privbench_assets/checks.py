@@ -16,7 +16,7 @@ import dagster as dg
 from privbench_assets.keys import identifier
 from privbench_core.errors import InternalError
 from privbench_core.pipeline.status import Status
-from privbench_core.schema.model.tables import Schema
+from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Step, StepKind
 

@@ -53,7 +53,7 @@ def find_specs(listed: str | None, root: Path) -> list[Path]:
 def load_defs(paths: Sequence[Path]) -> dg.Definitions:
     """The definitions of all specs, merged; each spec that cannot be used becomes an asset that says why."""
     from privbench_assets.build import build_defs
-    from privbench_core.schema.spec import load_spec
+    from privbench_core.spec.load import load_spec
 
     parts: list[dg.Definitions] = []
     broken: list[tuple[Path, str]] = []

@@ -17,7 +17,7 @@ from privbench_assets.failures import nothing_private
 from privbench_assets.keys import identifier, op_name, report_key, step_key
 from privbench_core.errors import PublishError
 from privbench_core.pipeline.places import bundle_folder, report_folder
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, StepKind
 
 NOTICE = "Internal: the report compares with private rows and is not differentially private. Do not publish it."
@@ -74,9 +74,9 @@ def report_asset(spec: Spec, plans: Mapping[str, Plan], epsilons: dg.PartitionsD
 def _write(spec: Spec, bundle: Path, out: Path) -> Path:
     """Evaluate ``bundle``; the page that was written to ``out``."""
     # Imported here: they bring Arrow, SciPy and more, which the UI need not load to draw the graph.
+    from privbench_core.evaluate.evaluation import evaluate_bundle
     from privbench_core.pipeline.rehearsal import rehearsal_of
     from privbench_core.publish.bundle import is_bundle
-    from privbench_core.report.page import evaluate_bundle
 
     if not is_bundle(bundle):
         raise PublishError(f"{spec.schema.name}: no bundle at ε={bundle.name} yet; materialise publish/bundle first")

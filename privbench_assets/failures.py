@@ -19,7 +19,7 @@ import dagster as dg
 
 from privbench_core.errors import InternalError, PrivbenchError, ReleaseError
 from privbench_core.pipeline.places import errors_folder
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
 
 
 @contextmanager

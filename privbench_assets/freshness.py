@@ -9,7 +9,7 @@ import dagster as dg
 from dagster._utils.schedules import cron_string_iterator, is_valid_cron_string  # no public name for either
 
 from privbench_core.errors import SpecError
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
 
 _TICKS = 40  # of the schedule that are looked at, for its longest pause
 _GRACE = 1.25  # a refresh takes time, and may wait for others

@@ -6,7 +6,7 @@ import dagster as dg
 
 from privbench_assets.keys import identifier
 from privbench_core.pipeline.places import epsilon_name
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
 
 WEEKLY = "0 3 * * 1"
 HOURLY = "0 * * * *"

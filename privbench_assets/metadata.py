@@ -15,8 +15,8 @@ from privbench_assets.resources import Session
 from privbench_core.pipeline.places import bundle_folder
 from privbench_core.pipeline.runner import Release
 from privbench_core.privacy.budget import Measure, Price
-from privbench_core.schema.model.columns import Column
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.columns import Column
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepKind
 

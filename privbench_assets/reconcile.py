@@ -17,7 +17,7 @@ from privbench_assets.keys import identifier, status_key, step_key
 from privbench_core.locks import longest_wait
 from privbench_core.pipeline.observe import last_observed
 from privbench_core.pipeline.staleness import ReleaseState, staleness
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, StepKind
 
 ATTEMPTS = 2

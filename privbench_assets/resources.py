@@ -22,7 +22,7 @@ from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.status import Status, status_of
 from privbench_core.pipeline.workload import public_workload
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan
 
 

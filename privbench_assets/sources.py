@@ -19,7 +19,7 @@ from privbench_assets.resources import Session, session_key
 from privbench_assets.status import report_observed
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.observe import observe_each
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan
 
 FINGERPRINT = "fingerprint"

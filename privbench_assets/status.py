@@ -21,14 +21,14 @@ from privbench_assets.keys import identifier, source_key, status_key, step_key
 from privbench_assets.metadata import total_price
 from privbench_assets.resources import Session, session_key
 from privbench_core.errors import PrivbenchError
+from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
 from privbench_core.pipeline.places import bundle_folder
 from privbench_core.pipeline.run import run_name
 from privbench_core.pipeline.staleness import ReleaseState
-from privbench_core.pipeline.standing import Standing, lifetime_share
 from privbench_core.pipeline.status import Status
 from privbench_core.privacy.budget import Measure, epsilon_for
-from privbench_core.privacy.ledger import Entry
-from privbench_core.schema.spec import Spec
+from privbench_core.privacy.ledger.ledger import Entry
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, StepKind
 
 DATABASE = "whole database"
@@ -135,7 +135,7 @@ def report_up_to_date(
         )
 
 
-def budget_check(database: str, account: Standing) -> dg.AssetCheckResult:
+def budget_check(database: str, account: AccountStatus) -> dg.AssetCheckResult:
     """Passes while at least two more refreshes can be paid for; a warning before that ends."""
     return dg.AssetCheckResult(
         passed=account.left > 1,

@@ -24,7 +24,7 @@ _SILENCE = 5.0  # seconds of waiting, until somebody who watches is told why not
 
 
 @contextmanager
-def alone(path: Path, what: str) -> Iterator[None]:
+def exclusive(path: Path, what: str) -> Iterator[None]:
     """Wait until no other process, or thread, is at work on ``path``; keep the others out meanwhile.
 
     The file is there while somebody is at work, and says who. Its folder is made.
@@ -50,7 +50,7 @@ def alone(path: Path, what: str) -> Iterator[None]:
                 path.unlink()
 
 
-def busy(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Whether somebody is at work on ``path`` right now; a file that a killed process left says nothing."""
     try:
         with path.open("rb") as file:

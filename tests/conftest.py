@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import settings
 
-from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
 from tests.helpers.ledgers import Place, new_place
 
 # The machine is shared: how long one example takes says nothing about the code.

@@ -10,10 +10,10 @@ from privbench_core.commands.evaluate import show_fidelity
 from privbench_core.commands.run import Options, run_with_progress, tell
 from privbench_core.commands.terminal import say
 from privbench_core.errors import PublishError, SourceError
-from privbench_core.report.comparison import compare
-from privbench_core.report.reading import read_both
-from privbench_core.report.tables import BRIEF
-from privbench_core.schema.spec import load_spec
+from privbench_core.evaluate.comparison import compare
+from privbench_core.evaluate.subjects import read_both
+from privbench_core.evaluate.table_figures import BRIEF
+from privbench_core.spec.load import load_spec
 
 EPSILON = 0.8
 _FILES = ("spec.yaml", "household.parquet", "person.parquet", "LICENSE.activitysim.txt", "README.md")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from privbench_core.commands.terminal import print_json, say, show
+from privbench_core.evaluate.comparison import Comparison
+from privbench_core.evaluate.evaluation import Evaluation, evaluate_bundle
+from privbench_core.evaluate.q_error import WorkloadResult
 from privbench_core.evaluate.runtime import RunTimeResult
-from privbench_core.evaluate.workload import WorkloadResult
+from privbench_core.evaluate.verdict import judge
 from privbench_core.pipeline.rehearsal import rehearsal_of
-from privbench_core.report.comparison import Comparison
-from privbench_core.report.page import INTERNAL, Evaluation, evaluate_bundle
-from privbench_core.report.verdict import judge
-from privbench_core.schema.spec import load_spec
+from privbench_core.report.page import INTERNAL
+from privbench_core.spec.load import load_spec
 
 _NAMED = 10  # failed queries named on the terminal
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from privbench_core.commands.terminal import say
+from privbench_core.draft.draft import reflect
 from privbench_core.errors import SpecError
-from privbench_core.schema.reflect import reflect
 
 
 def write_spec(source: str, out: Path, sample_dir: Path | None = None) -> None:

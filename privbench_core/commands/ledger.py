@@ -14,8 +14,9 @@ from privbench_core.commands.plan import budget_in_words, tell_neighbours, tell_
 from privbench_core.commands.terminal import finite, print_json, say, show
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Measure, Price, zero
-from privbench_core.privacy.ledger import Entry
-from privbench_core.schema.spec import Spec, load_spec
+from privbench_core.privacy.ledger.ledger import Entry
+from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import Spec
 
 _RESERVED = "reserved"
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from privbench_core.commands.terminal import finite
 from privbench_core.errors import BudgetExhaustedError
+from privbench_core.pipeline.account_status import AccountStatus, standing
 from privbench_core.pipeline.run import plans_for, run_name
-from privbench_core.pipeline.standing import Standing, standing
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.ledger import Balance, Entry, Ledger
-from privbench_core.schema.spec import Spec
+from privbench_core.privacy.ledger.ledger import Balance, Entry, Ledger
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
 
 
@@ -31,7 +31,7 @@ def reading_ledger(spec: Spec) -> Iterator[Ledger]:
         ledger.close()
 
 
-def standing_of(spec: Spec) -> Standing:
+def standing_of(spec: Spec) -> AccountStatus:
     """Where the account of a spec stands.
 
     Raises:
@@ -65,7 +65,7 @@ def balance_after(spec: Spec, entries: Iterable[Entry], plan: Plan) -> Balance |
     return balance
 
 
-def refreshes_as_data(spec: Spec, standing: Standing) -> dict[str, Any]:
+def refreshes_as_data(spec: Spec, standing: AccountStatus) -> dict[str, Any]:
     """What is said about refreshes, for scripts."""
     return {
         "policy": spec.refresh.in_words() if spec.refresh else None,
@@ -81,7 +81,7 @@ def refreshes_as_data(spec: Spec, standing: Standing) -> dict[str, Any]:
     }
 
 
-def cohort_as_data(spec: Spec, standing: Standing) -> dict[str, Any]:
+def cohort_as_data(spec: Spec, standing: AccountStatus) -> dict[str, Any]:
     """The cohort, and what the others have spent, for scripts."""
     return {
         "name": spec.cohort or None,

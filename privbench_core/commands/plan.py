@@ -7,12 +7,13 @@ from typing import Any
 
 from privbench_core.commands.lifetime import balance_after, cohort_as_data, refreshes_as_data, standing_of
 from privbench_core.commands.terminal import finite, print_json, say, show
+from privbench_core.pipeline.account_status import AccountStatus
 from privbench_core.pipeline.run import plan_for
-from privbench_core.pipeline.standing import Standing
 from privbench_core.privacy.budget import Budget, zero
 from privbench_core.privacy.relations import stability
 from privbench_core.schema.checks import unparsed_checks
-from privbench_core.schema.spec import Spec, load_spec
+from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, Step
 
 
@@ -67,7 +68,7 @@ def show_plans(path: Path, epsilon: float | None, *, as_json: bool) -> None:
         say(f"Checks that are kept in the DDL but not enforced while sampling: {', '.join(unenforced)}")
 
 
-def tell_refreshes(spec: Spec, account: Standing) -> None:
+def tell_refreshes(spec: Spec, account: AccountStatus) -> None:
     """Print the refresh policy, what a refresh costs, how many more there can be, and what other cohorts spent."""
     if spec.refresh is not None:
         say(f"Refresh policy: {spec.refresh.in_words()}")
@@ -75,7 +76,7 @@ def tell_refreshes(spec: Spec, account: Standing) -> None:
         say(line)
 
 
-def tell_neighbours(spec: Spec, account: Standing) -> None:
+def tell_neighbours(spec: Spec, account: AccountStatus) -> None:
     """Print which other databases have accounts in the same ledger."""
     for line in account.neighbours_in_words(spec.schema.name):
         say(line)
@@ -102,14 +103,14 @@ def _price(plan: Plan, step: Step) -> str:
     return f"{step.price.amount:.3g} {step.price.amount / plan.budget.total().amount:4.0%}"
 
 
-def _terms(spec: Spec, account: Standing, plan: Plan) -> list[str]:
+def _terms(spec: Spec, account: AccountStatus, plan: Plan) -> list[str]:
     after = balance_after(spec, account.entries, plan)
     life = f"{after.spent:.4g} of {after.lifetime.epsilon:g}" if after else "too little is left"
     budget = plan.budget
     return [f"ε={budget.epsilon:g}", budget_in_words(budget), budget_in_words(budget.replace_one()), life]
 
 
-def _as_data(spec: Spec, account: Standing, plan: Plan) -> dict[str, Any]:
+def _as_data(spec: Spec, account: AccountStatus, plan: Plan) -> dict[str, Any]:
     budget, total = plan.budget, plan.budget.total()
     swap = budget.replace_one()
     after = balance_after(spec, account.entries, plan)

@@ -11,12 +11,13 @@ from privbench_core.commands.plan import budget_in_words, unit_in_words
 from privbench_core.commands.progress import progress_bar
 from privbench_core.commands.terminal import finite, print_json, say, show
 from privbench_core.errors import PublishError
+from privbench_core.pipeline.account_status import WARNING, AccountStatus, standing
 from privbench_core.pipeline.run import RunResult, plans_for, run_spec
-from privbench_core.pipeline.standing import WARNING, Standing, standing
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import zero
 from privbench_core.publish.bundle import is_bundle, read_bundle, refuse_foreign_bundle
-from privbench_core.schema.spec import Spec, load_spec
+from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import Spec
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Outcome:
     """
 
     result: RunResult
-    account: Standing
+    account: AccountStatus
     rows: dict[str, int]
 
     @property

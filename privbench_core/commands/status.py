@@ -17,7 +17,8 @@ from privbench_core.pipeline.staleness import ReleaseState
 from privbench_core.pipeline.status import Cost, Status, status_of
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import zero
-from privbench_core.schema.spec import Spec, load_spec
+from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, Step
 
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.evaluate.encode import on_axis
-from privbench_core.evaluate.joins import NO_PARENT
-from privbench_core.schema.model.columns import Values
-from privbench_core.schema.model.tables import Table
+from privbench_core.schema.columns import Values
+from privbench_core.schema.tables import Table
+from privbench_core.validate.references import NO_PARENT
 
 Numbers = NDArray[np.float64]
 _ROUNDING = 1e-12

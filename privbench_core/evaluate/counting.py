@@ -111,7 +111,7 @@ def _admitted(size: int, share: float, run: bool, rng: np.random.Generator) -> N
 
 def answer_counting(linked: Linked, queries: Sequence[CountingQuery]) -> NDArray[np.int64]:
     """Number of parents that satisfy each query, shape (queries,)."""
-    siblings = _Siblings.of(linked)
+    siblings = _FanoutCounts.of(linked)
     answers = np.zeros(len(queries), np.int64)
     # Neighbours in this order use the same columns, so few columns need looking at per batch.
     order = sorted(range(len(queries)), key=lambda number: _columns(queries[number]))
@@ -126,7 +126,7 @@ def _columns(query: CountingQuery) -> tuple[int, list[int], list[int]]:
     return len(query.children), sorted(c for c, _ in first), sorted(c for c, _ in query.parent)
 
 
-def _answer(linked: Linked, siblings: _Siblings, queries: Sequence[CountingQuery]) -> NDArray[np.int64]:
+def _answer(linked: Linked, siblings: _FanoutCounts, queries: Sequence[CountingQuery]) -> NDArray[np.int64]:
     holds = _satisfied(linked.parent, [query.parent for query in queries])
     holds &= _fanouts(siblings.fanout, [query.fanout for query in queries])
     asked = max(len(query.children) for query in queries)
@@ -174,7 +174,7 @@ def _fanouts(fanout: NDArray[np.int64], wanted: Sequence[int | None]) -> _Bits:
 
 
 @dataclass(frozen=True)
-class _Siblings:
+class _FanoutCounts:
     """Children sorted by parent, and how neighbours are merged, level by level, until each parent has one entry.
 
     Attributes:
@@ -188,7 +188,7 @@ class _Siblings:
     levels: tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]
 
     @classmethod
-    def of(cls, linked: Linked) -> _Siblings:
+    def of(cls, linked: Linked) -> _FanoutCounts:
         fanout = linked.fanout
         order = np.argsort(linked.links, kind="stable")[len(linked.links) - int(fanout.sum()) :]
         sizes, levels = fanout[fanout > 0], []

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.domain.codecs import codec_for
+from privbench_core.columns.registry import codec_for
 from privbench_core.evaluate.marginals import CodeTable
-from privbench_core.schema.model.columns import Column, ColumnType, Pattern, Range, Values
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.columns import Column, ColumnType, Pattern, Range, Values
+from privbench_core.schema.tables import Schema, Table
 
 QUANTILE_BINS = 32
 """Number of bins for ordered columns without a declared domain."""

@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import SourceError
-from privbench_core.evaluate.engine import Engine
-from privbench_core.evaluate.literals import literal
-from privbench_core.evaluate.naming import UnansweredError
-from privbench_core.evaluate.statements import Statement, Workload
-from privbench_core.schema.ddl import quote_identifier
-from privbench_core.schema.model.columns import Column, ColumnType
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.workload.engine import Engine
+from privbench_core.workload.literals import literal
+from privbench_core.workload.naming import UnansweredError
+from privbench_core.workload.statements import Statement, Workload
 
 _EQUAL_ONLY = frozenset({ColumnType.CATEGORY, ColumnType.BOOLEAN})
 _OPERATORS = ("=", "<", ">")
@@ -70,7 +70,7 @@ def generate_workload(
         SourceError: No table has a row.
     """
     engine = Engine(tables, _SECONDS)
-    draft = _Draft(schema, tables, recipe, np.random.default_rng(recipe.seed))
+    draft = _QueryDraft(schema, tables, recipe, np.random.default_rng(recipe.seed))
     if not draft.filled:
         raise SourceError(f"{schema.name}: no table has a row, so no query can be drawn; give a source with rows")
     kept: dict[str, Statement] = {}
@@ -90,7 +90,7 @@ def _finds_rows(engine: Engine, sql: str) -> bool:
         return False
 
 
-class _Draft:
+class _QueryDraft:
     """Draws the text of one query after the other."""
 
     def __init__(

@@ -18,10 +18,10 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.domain.codec import Codes
+from privbench_core.columns.codec import Codes
 from privbench_core.evaluate.encode import Coded
-from privbench_core.models.nodes import Leaf, Node, Product, Sum
-from privbench_core.models.splits import AttributeSplit
+from privbench_core.models.attribute_split import AttributeSplit
+from privbench_core.models.spn import Leaf, Node, Product, Sum
 
 Query = Mapping[str, NDArray[np.bool_]]
 """A conjunction: column -> which of its codes satisfy."""
@@ -99,7 +99,7 @@ def worst_and_typical(true: Coded, synthetic: Coded, rng: np.random.Generator) -
 
 
 def grow(coded: Coded) -> Node:
-    """A network of a table by exact counts: rows are split by the column with most ties, columns where none is."""
+    """A network of a table by exact counts: rows are split by the column with most pair tables, columns where none is."""
     return _grow(coded, _columns(coded), coded.names, _DEPTH)
 
 

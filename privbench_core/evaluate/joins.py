@@ -14,18 +14,14 @@ from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.counts.units import unit_numbers
 from privbench_core.evaluate.encode import Coded
-from privbench_core.evaluate.marginals import CodeTable, Distances, mean_distances, subset_distances, tvd
+from privbench_core.evaluate.marginals import CodeTable, MarginalDistances, mean_distances, subset_distances, tvd
 from privbench_core.evaluate.subsets import ColumnSubsets
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema
-
-NO_PARENT = -1
-"""Position of the parent of a child whose key is NULL or matches nothing."""
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema
+from privbench_core.validate.references import NO_PARENT, parent_rows
 
 
 @dataclass(frozen=True)
@@ -126,48 +122,6 @@ def random_linking(child_links: NDArray[np.int64], rng: np.random.Generator) -> 
     return rng.permutation(child_links)
 
 
-def parent_rows(parent: pa.Table, child: pa.Table, key: ForeignKey) -> NDArray[np.int64]:
-    """The row of the parent that each child refers to, `NO_PARENT` for NULL keys and keys without a match.
-
-    Key values are compared column by column in the parent's type. Parents must have unique keys.
-
-    Returns:
-        Row positions, shape (child rows,).
-    """
-    if len(key.columns) == 1:
-        known = parent[key.parent_columns[0]].combine_chunks()
-        found = pc.index_in(child[key.columns[0]].cast(known.type), value_set=known, skip_nulls=True)
-        parents = np.full(child.num_rows, NO_PARENT, np.int64)
-        start = 0
-        for chunk in found.chunks:
-            parents[start : start + len(chunk)] = chunk.fill_null(NO_PARENT)
-            start += len(chunk)
-        return parents
-    rows = parent.num_rows + child.num_rows
-    index = np.zeros(rows, np.int64)
-    has_key = np.ones(rows, bool)
-    for mine, theirs in zip(key.columns, key.parent_columns, strict=True):
-        type_ = parent.schema.field(theirs).type
-        both = pa.chunked_array([*parent[theirs].chunks, *child[mine].cast(type_).chunks], type=type_)
-        has_key &= both.is_valid().to_numpy()
-        values = both.combine_chunks().dictionary_encode()
-        codes = values.indices.fill_null(0).to_numpy()
-        index = np.unique(index * max(len(values.dictionary), 1) + codes, return_inverse=True)[1].astype(np.int64)
-    row_of = np.full(int(index.max()) + 1 if rows else 0, NO_PARENT, np.int64)
-    of_parents = np.flatnonzero(has_key[: parent.num_rows])
-    row_of[index[of_parents]] = of_parents
-    return np.where(has_key, row_of[index], NO_PARENT)[parent.num_rows :]
-
-
-def unit_rows(schema: Schema, table: str, tables: Mapping[str, pa.Table]) -> NDArray[np.int64]:
-    """A number for the unit of each row of a private table, the same for rows of one unit in all tables; (rows,)."""
-    key = schema.table(table).owner_key
-    owners = None
-    if key is not None:
-        owners = parent_rows(tables[key.parent], tables[table], key), unit_rows(schema, key.parent, tables)
-    return unit_numbers(schema, table, tables[table].num_rows, owners)
-
-
 def joint_tvd(true: Linked, synthetic: Linked) -> NDArray[np.float64]:
     """TVD of each joint marginal (one parent attribute, one child attribute) over the joined rows.
 
@@ -180,7 +134,7 @@ def joint_tvd(true: Linked, synthetic: Linked) -> NDArray[np.float64]:
     return np.array([distances.tvd for distances in each]).reshape(parents, children)
 
 
-def cross_distances(true: Linked, synthetic: Linked, subsets: ColumnSubsets) -> Distances:
+def cross_distances(true: Linked, synthetic: Linked, subsets: ColumnSubsets) -> MarginalDistances:
     """Mean distances of marginals over columns of both tables (`subsets.crossing_subsets`), over the joined rows."""
     sizes = true.parent_sizes + true.child_sizes
     return mean_distances(true.joined, synthetic.joined, sizes, subsets.order, subsets)

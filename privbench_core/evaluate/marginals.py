@@ -35,7 +35,7 @@ KLD_CONSTANT = 1e-10
 
 
 @dataclass(frozen=True)
-class Distances:
+class MarginalDistances:
     """Two distances between the same marginals.
 
     Attributes:
@@ -92,20 +92,20 @@ def mean_kld(
 
 def mean_distances(
     a: CodeTable, b: CodeTable, sizes: Sequence[int], order: int, subsets: ColumnSubsets | None = None
-) -> Distances:
+) -> MarginalDistances:
     """Means of both distances over ``subsets``, by default over all marginals of that order; NaN if there are none."""
     if subsets is not None and subsets.order != order:
         raise InternalError(f"asked for {order}-way marginals with {subsets.order}-way subsets")
     chosen = (subsets or column_subsets(len(sizes), order)).subsets
     if not chosen:
-        return Distances(float("nan"), float("nan"))
+        return MarginalDistances(float("nan"), float("nan"))
     each = list(subset_distances(a, b, sizes, chosen))
-    return Distances(float(np.mean([d.tvd for d in each])), float(np.mean([d.kld for d in each])))
+    return MarginalDistances(float(np.mean([d.tvd for d in each])), float(np.mean([d.kld for d in each])))
 
 
 def subset_distances(
     a: CodeTable, b: CodeTable, sizes: Sequence[int], subsets: Sequence[Sequence[int]]
-) -> Iterator[Distances]:
+) -> Iterator[MarginalDistances]:
     """Both distances of each marginal in turn; arguments as for `tvd`."""
     used = sorted({column for subset in subsets for column in subset})
     for table in (a, b):
@@ -162,12 +162,12 @@ def _relative(index: NDArray[np.integer], cells: int, weights: NDArray[np.floati
     return counts / total if total > 0 else counts
 
 
-def _distances(p: NDArray[np.float64], q: NDArray[np.float64]) -> Distances:
+def _distances(p: NDArray[np.float64], q: NDArray[np.float64]) -> MarginalDistances:
     occurring = (p > 0) | (q > 0)  # the other cells add nothing, and logarithms are dear
     p, q = p[occurring], q[occurring]
     variation = max(p.sum(), q.sum()) - np.minimum(p, q).sum()
     p, q = p + KLD_CONSTANT, q + KLD_CONSTANT
-    return Distances(float(max(0.0, variation)), float(np.sum(p * np.log(p / q))))
+    return MarginalDistances(float(max(0.0, variation)), float(np.sum(p * np.log(p / q))))
 
 
 def _check(table: CodeTable, columns: Sequence[int], shape: Sequence[int]) -> None:

@@ -21,12 +21,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.evaluate.encode import Coded, encode_tables
-from privbench_core.evaluate.joins import NO_PARENT, link_chain, parent_rows
+from privbench_core.evaluate.joins import link_chain
 from privbench_core.evaluate.nearest import closest
 from privbench_core.evaluate.subsets import column_subsets
-from privbench_core.schema.model.tables import Schema
+from privbench_core.schema.tables import Schema
+from privbench_core.validate.references import NO_PARENT, parent_rows
 
-Rehearsal = Callable[[Mapping[str, pa.Table]], Mapping[str, pa.Table]]
+RunOnRows = Callable[[Mapping[str, pa.Table]], Mapping[str, pa.Table]]
 """Private and public rows -> synthetic rows, by the plan whose bundle is judged; nothing of it is released."""
 
 POOL = 20_000
@@ -65,7 +66,7 @@ class Attack:
         return asdict(self)
 
 
-def attack(schema: Schema, tables: Mapping[str, pa.Table], rehearse: Rehearsal, seed: int = 0) -> tuple[Attack, ...]:
+def attack(schema: Schema, tables: Mapping[str, pa.Table], rehearse: RunOnRows, seed: int = 0) -> tuple[Attack, ...]:
     """Rehearse on a random half of (a pool of) the units and attack the result.
 
     Args:
@@ -164,7 +165,7 @@ def judge(
         scores: Per unit, larger for "was in"; shape (units,).
         member: Whether it was.
         alpha: Probability with which the bound on ε may be wrong.
-        rng: Breaks ties between scores.
+        rng: Breaks pair tables between scores.
     """
     order = np.lexsort((rng.random(len(scores)), scores))
     half = min(GUESSES, len(scores)) // 2

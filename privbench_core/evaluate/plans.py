@@ -13,7 +13,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Plan:
+class QueryPlan:
     """An operator and what feeds it.
 
     Attributes:
@@ -22,11 +22,11 @@ class Plan:
     """
 
     label: str
-    inputs: tuple[Plan, ...] = ()
+    inputs: tuple[QueryPlan, ...] = ()
 
     @classmethod
-    def of(cls, node: Mapping[str, Any]) -> Plan:
-        """The plan under ``Plan`` in the output of EXPLAIN (FORMAT JSON).
+    def of(cls, node: Mapping[str, Any]) -> QueryPlan:
+        """The plan under ``QueryPlan`` in the output of EXPLAIN (FORMAT JSON).
 
         Names of indexes are left out: servers make them up, and the table says enough.
         """
@@ -49,13 +49,13 @@ class Plan:
         return "\n".join([self.label, *(f"  {line}" for child in self.inputs for line in str(child).splitlines())])
 
 
-def edit_distance(one: Plan, other: Plan) -> int:
+def edit_distance(one: QueryPlan, other: QueryPlan) -> int:
     """The fewest operators to insert, delete or rename that turn ``one`` into ``other``; inputs are ordered.
 
     Zhang and Shasha, "Simple fast algorithms for the editing distance between trees", SIAM J. Comput. 18 (1989).
 
-    >>> scan = Plan("Seq Scan on a")
-    >>> edit_distance(Plan("Sort", (scan,)), Plan("Hash Join", (scan, Plan("Hash", (scan,)))))
+    >>> scan = QueryPlan("Seq Scan on a")
+    >>> edit_distance(QueryPlan("Sort", (scan,)), QueryPlan("Hash Join", (scan, QueryPlan("Hash", (scan,)))))
     3
     """
     if one == other:
@@ -83,11 +83,11 @@ class _Postorder:
     keyroots: tuple[int, ...]
 
     @classmethod
-    def of(cls, plan: Plan) -> _Postorder:
+    def of(cls, plan: QueryPlan) -> _Postorder:
         labels: list[str] = []
         leftmost: list[int] = []
 
-        def walk(node: Plan) -> int:
+        def walk(node: QueryPlan) -> int:
             first = [walk(child) for child in node.inputs]
             labels.append(node.label)
             leftmost.append(first[0] if first else len(labels) - 1)

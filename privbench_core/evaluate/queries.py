@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import SourceError
-from privbench_core.evaluate.statements import Statement, Workload
-from privbench_core.schema.ddl import quote_identifier
-from privbench_core.schema.model.columns import ColumnType
-from privbench_core.schema.model.tables import Table
+from privbench_core.schema.columns import ColumnType
+from privbench_core.schema.tables import Table
+from privbench_core.workload.statements import Statement, Workload
 
 _NUMBERS = frozenset({ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.FLOAT})
 _COMPARISONS = {

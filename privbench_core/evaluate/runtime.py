@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psycopg
 
-from privbench_core.evaluate.naming import Catalogue, UnansweredError, understand
-from privbench_core.evaluate.plans import Plan, edit_distance
-from privbench_core.evaluate.statements import Workload
+from privbench_core.evaluate.plans import QueryPlan, edit_distance
+from privbench_core.workload.naming import Catalogue, UnansweredError, understand
+from privbench_core.workload.statements import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ _NAMES_ONLY = ("42",)  # classes of SQLSTATE whose messages quote names of the q
 
 
 @dataclass(frozen=True)
-class Protocol:
+class RunTimeProtocol:
     """How run times are taken.
 
     Attributes:
@@ -105,7 +105,7 @@ class RunTimeResult:
     times: tuple[QueryTime, ...]
     failed: tuple[tuple[int, str], ...]
     queries: int
-    protocol: Protocol
+    protocol: RunTimeProtocol
     server: str
 
     @property
@@ -163,7 +163,11 @@ class RunTimeResult:
 
 
 def measure_run_times(
-    source: Database, synthetic: Database, workload: Workload, catalogue: Catalogue, protocol: Protocol | None = None
+    source: Database,
+    synthetic: Database,
+    workload: Workload,
+    catalogue: Catalogue,
+    protocol: RunTimeProtocol | None = None,
 ) -> RunTimeResult:
     """Run a workload on two loaded databases of the same server.
 
@@ -176,7 +180,7 @@ def measure_run_times(
         catalogue: Column names by table name.
         protocol: How to measure.
     """
-    how = protocol or Protocol()
+    how = protocol or RunTimeProtocol()
     for database in (source, synthetic):
         _prepare(database, how)
     times, failed = [], []
@@ -191,20 +195,20 @@ def measure_run_times(
     return RunTimeResult(tuple(times), tuple(failed), len(workload.statements), how, version)
 
 
-def _sample(size: int, how: Protocol) -> Sequence[int]:
+def _sample(size: int, how: RunTimeProtocol) -> Sequence[int]:
     if size <= how.limit:
         return range(size)
     return sorted(int(i) for i in np.random.default_rng(how.seed).choice(size, how.limit, replace=False))
 
 
-def _prepare(database: Database, how: Protocol) -> None:
+def _prepare(database: Database, how: RunTimeProtocol) -> None:
     database.execute("SELECT set_config('statement_timeout', %s, false)", [str(round(how.timeout * 1000))])
     database.execute("SET default_transaction_read_only = on")
     database.execute("SET max_parallel_workers_per_gather = 0")
     database.execute("SET jit = off")
 
 
-def _measure(number: int, sql: str, text: str, databases: Mapping[str, Database], how: Protocol) -> QueryTime:
+def _measure(number: int, sql: str, text: str, databases: Mapping[str, Database], how: RunTimeProtocol) -> QueryTime:
     """Measure in turns that start with another series each time, so that none is always the first or the last."""
     plans = {name: _explain(database, text, name) for name, database in databases.items()}
     for _ in range(how.warm_up - 1):
@@ -219,7 +223,7 @@ def _measure(number: int, sql: str, text: str, databases: Mapping[str, Database]
             # The last run's plan is kept: the pages it touches are those of a warm run.
             plans[on] = _explain(databases[on], text, on)
             series[name].append(float(plans[on]["Execution Time"]))
-    trees = [Plan.of(plans[name]["Plan"]) for name in databases]
+    trees = [QueryPlan.of(plans[name]["Plan"]) for name in databases]
     buffers = [_pages(plans[name]["Plan"]) for name in databases]
     return QueryTime(
         number=number,

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privbench_core.evaluate.encode import Coded
-from privbench_core.evaluate.joins import NO_PARENT, parent_rows
-from privbench_core.schema.model.columns import Column, ColumnType, Pattern
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.columns import Column, ColumnType, Pattern
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.validate.references import NO_PARENT, parent_rows
 
 SHORTEST = 8
 """Shorter texts appear by chance."""

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.domain.codec import Codes
-from privbench_core.domain.dealing import deal, dealt_numbers, group_counts, narrow
+from privbench_core.columns.codec import Codes
+from privbench_core.columns.systematic import distribute, group_counts, narrow, systematic_counts
 
 
 def draw_grouped(
@@ -34,6 +34,6 @@ def draw_grouped(
     weights = np.where(sums > 0, weights, 1.0)
     cumulated = np.cumsum(weights, axis=1)
     shares = (cumulated / cumulated[:, -1:]).ravel()
-    numbers = dealt_numbers(shares, np.repeat(np.arange(len(present)), size), counts[present], rng)
+    numbers = systematic_counts(shares, np.repeat(np.arange(len(present)), size), counts[present], rng)
     codes = np.tile(narrow(np.arange(size), size), len(present))
-    return deal(codes, numbers, groups if len(present) > 1 else None, rng)
+    return distribute(codes, numbers, groups if len(present) > 1 else None, rng)

@@ -1,4 +1,4 @@
-"""Synthetic rows while they are drawn: the codes so far, and the released tables that tie new columns to them."""
+"""Synthetic rows while they are drawn: the codes so far, and the released tables that pair table new columns to them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.domain.codec import Codes
+from privbench_core.columns.codec import Codes
 
 PairTables = Mapping[tuple[str, str], NDArray[np.float64]]
 

@@ -11,7 +11,7 @@ from privbench_core.errors import ReleaseError
 from privbench_core.pipeline import record
 from privbench_core.pipeline.runner import Release
 from privbench_core.pipeline.workspace import Releases
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step
 
 

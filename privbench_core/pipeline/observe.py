@@ -17,18 +17,18 @@ from importlib.metadata import version
 import pyarrow as pa
 
 from privbench_core import __version__
+from privbench_core.backends.base import Source
+from privbench_core.backends.fingerprint import fingerprint_rows
+from privbench_core.backends.registry import open_source
+from privbench_core.backends.version import versioned
 from privbench_core.errors import ReleaseError, SourceError
 from privbench_core.pipeline import record
 from privbench_core.pipeline.places import replace_file
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.schema.change import Content
 from privbench_core.schema.identity import canonical_json, column_identity
-from privbench_core.schema.model.tables import Table
-from privbench_core.schema.spec import Spec
-from privbench_core.source.base import Source
-from privbench_core.source.fingerprint import fingerprint_rows
-from privbench_core.source.opening import open_source
-from privbench_core.source.version import versioned
+from privbench_core.schema.tables import Table
+from privbench_core.spec.model import Spec
 
 _MEMORY = "stored.json"
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from privbench_core.errors import ReleaseError
 from privbench_core.publish.bundle import file_name
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
 
 _OWNER = "DATABASE"
 

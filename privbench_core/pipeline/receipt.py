@@ -7,11 +7,11 @@ from typing import Any
 from privbench_core import __version__
 from privbench_core.pipeline.runner import Run
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.ledger import Ledger
+from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.relations import stability
-from privbench_core.schema.model.columns import Learn, Range, Values
-from privbench_core.schema.model.tables import Schema
-from privbench_core.schema.spec import Spec
+from privbench_core.schema.columns import Learn, Range, Values
+from privbench_core.schema.tables import Schema
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
 
 COHORT_TERMS = (

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from privbench_core.errors import ReleaseError
 from privbench_core.pipeline.places import record_file
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
 
 _LONGEST_WAIT = 60.0  # seconds for another process that is writing
 _TABLES = (

@@ -13,21 +13,21 @@ from pathlib import Path
 import pyarrow as pa
 
 from privbench_core.errors import BudgetError, InternalError, SpecError
-from privbench_core.evaluate.membership import Rehearsal
+from privbench_core.evaluate.membership import RunOnRows
+from privbench_core.evaluate.subjects import subject_of
 from privbench_core.pipeline.executor import Executor
 from privbench_core.pipeline.run import plan_for
 from privbench_core.pipeline.runner import GivenRows, Run, Runner
 from privbench_core.pipeline.workspace import Scratch
 from privbench_core.privacy.noise import NoiseSource
 from privbench_core.publish.bundle import is_bundle, read_bundle
-from privbench_core.report.reading import subject_of
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, StepKind
 
 _NOT_NEEDED = {StepKind.FIDELITY, StepKind.VALIDATE, StepKind.PUBLISH}
 
 
-def rehearsal_of(spec: Spec, bundle: Path) -> Rehearsal | None:
+def rehearsal_of(spec: Spec, bundle: Path) -> RunOnRows | None:
     """The plan that a bundle was made by, to be run on other rows in memory.
 
     None where the manifest does not say which it was, or where it cannot be made any more (a synthesizer that is not

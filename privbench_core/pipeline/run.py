@@ -16,7 +16,7 @@ from privbench_core.pipeline.workload import public_workload
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.noise import NoiseSource
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan
 from privbench_core.synthesizers.registry import load_synthesizer
 

@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from privbench_core.backends.integrity import check_rows
+from privbench_core.backends.registry import open_source
 from privbench_core.errors import BudgetExhaustedError, ReleaseError
 from privbench_core.pipeline.observe import fingerprint_of, record_observations
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
-from privbench_core.privacy.door import open_door
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise
 from privbench_core.privacy.relations import PrivateDatabase
+from privbench_core.privacy.session import open_session
 from privbench_core.schema.identity import canonical_json
-from privbench_core.source.integrity import check_rows
-from privbench_core.source.opening import open_source
 from privbench_core.synthesizers.artifact import Artifact, digest_of, verified
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext
 
 if TYPE_CHECKING:
-    from privbench_core.evaluate.statements import Workload
+    from privbench_core.workload.statements import Workload
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Snapshot:
 
     @cached_property
     def private(self) -> PrivateDatabase:
-        """The rows behind the door."""
+        """The rows behind the session."""
         return PrivateDatabase(self._schema, self.tables, self._workspace.secret)
 
     @cached_property
@@ -240,7 +240,7 @@ class Runner:
             release = self._stored(step, self._release_key(step, known)) if ready else None
             if release is not None:
                 known[step.key] = release.digest
-            elif step.reads and not (ready and self.workspace.busy(self._release_key(step, known))):
+            elif step.reads and not (ready and self.workspace.is_locked(self._release_key(step, known))):
                 unpaid.append(step)
         return tuple(unpaid)
 
@@ -283,16 +283,16 @@ class Runner:
         """
         key = self.release_key(step, inputs)
         # One process at a time makes a release: whoever had to wait finds what another one bought.
-        with self.workspace.alone(key, "/".join(step.key)):
+        with self.workspace.exclusive(key, "/".join(step.key)):
             return self._stored(step, key) or self._make(step, key, inputs, receipt)
 
     def _make(self, step: Step, key: str, inputs: Mapping[Key, Release], receipt: Mapping[str, Any] | None) -> Release:
         """Run the step, pay for it if it looks at private rows, and store what it leaves."""
         artifacts = Decoded({name: inputs[name] for name in step.inputs})
-        door = reservation = None
+        session = reservation = None
         if step.reads:
             private = self.snapshot.private
-            door, reservation = open_door(
+            session, reservation = open_session(
                 private,
                 self.workspace.ledger,
                 self._noise,
@@ -305,7 +305,7 @@ class Runner:
             self.workspace.remember_spending()
         run = self.run
         context = StepContext(
-            artifacts, door, self.snapshot.public, run.seed, run.scale, run.out, receipt or {}, run.workload
+            artifacts, session, self.snapshot.public, run.seed, run.scale, run.out, receipt or {}, run.workload
         )
         stored = step.run(context).to_bytes()
         pa.default_memory_pool().release_unused()  # what Arrow would keep for later is of no use to NumPy

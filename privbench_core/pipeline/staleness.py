@@ -13,7 +13,7 @@ from functools import cached_property
 from hashlib import blake2b
 
 from privbench_core.pipeline.manifest import Manifest, definition_of, read_manifests, step_name
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from privbench_core.pipeline.account_status import AccountStatus, affordable, lifetime_share, standing
 from privbench_core.pipeline.manifest import step_name
 from privbench_core.pipeline.run import run_name
 from privbench_core.pipeline.staleness import ReleaseState, staleness
-from privbench_core.pipeline.standing import Standing, affordable, lifetime_share, standing
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.ledger import Ledger
-from privbench_core.privacy.refresh import Purchase
-from privbench_core.schema.spec import Spec
+from privbench_core.privacy.ledger.ledger import Ledger
+from privbench_core.privacy.ledger.refresh_limits import Purchase
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, Step
 
 
@@ -54,7 +54,7 @@ class Status:
     """
 
     states: Mapping[str, ReleaseState]
-    account: Standing
+    account: AccountStatus
     pending: Cost
     outdated: Cost
     whole: Cost

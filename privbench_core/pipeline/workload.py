@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from privbench_core.publish.bundle import file_name
-from privbench_core.schema.spec import Spec
+from privbench_core.spec.model import Spec
 
 if TYPE_CHECKING:
-    from privbench_core.evaluate.statements import Workload
+    from privbench_core.workload.statements import Workload
 
 
 def public_workload(spec: Spec) -> dict[str, Workload]:
@@ -19,6 +19,6 @@ def public_workload(spec: Spec) -> dict[str, Workload]:
     """
     if spec.workload is None:
         return {}
-    from privbench_core.evaluate.statements import read_workload  # brings in sqlglot, for those who have a workload
+    from privbench_core.workload.statements import read_workload  # brings in sqlglot, for those who have a workload
 
     return {file_name(spec.workload.stem): read_workload(spec.workload)}

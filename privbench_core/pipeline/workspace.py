@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Protocol
 
 from privbench_core.errors import LedgerError, ReleaseError
-from privbench_core.locks import alone, busy
+from privbench_core.files import sync_entry
+from privbench_core.locks import exclusive, is_locked
 from privbench_core.pipeline.places import claim_folder, write_once
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.ledger import Ledger
-from privbench_core.publish.folder import sync_entry
-from privbench_core.schema.location import expand
-from privbench_core.schema.spec import Spec
+from privbench_core.privacy.ledger.ledger import Ledger
+from privbench_core.spec.location import expand
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import digest_of
 
 
@@ -93,13 +93,13 @@ class Workspace:
             )
             raise LedgerError(message)
 
-    def alone(self, key: str, what: str) -> AbstractContextManager[None]:
+    def exclusive(self, key: str, what: str) -> AbstractContextManager[None]:
         """Wait until no other process is at work on ``key``, see `locks.alone`; ``what`` is what messages call it."""
-        return alone(self._lock(key), what)
+        return exclusive(self._lock(key), what)
 
-    def busy(self, key: str) -> bool:
+    def is_locked(self, key: str) -> bool:
         """Whether another process is at work on ``key``."""
-        return busy(self._lock(key))
+        return is_locked(self._lock(key))
 
     def _lock(self, key: str) -> Path:
         return self.folder / "locks" / key
@@ -130,11 +130,11 @@ class Scratch(Workspace):
         self.ledger = Ledger(":memory:", spec.schema.name, spec.schema.unit_in_words, budget)
         self.releases = NoStore()
 
-    def alone(self, key: str, what: str) -> AbstractContextManager[None]:
+    def exclusive(self, key: str, what: str) -> AbstractContextManager[None]:
         """Nobody else can be at work here."""
         return nullcontext()
 
-    def busy(self, key: str) -> bool:
+    def is_locked(self, key: str) -> bool:
         """Nobody else can be at work here."""
         return False
 

@@ -1,7 +1,7 @@
 """The curator: what a synthesizer holds instead of rows.
 
 Its verbs are `Curator.measure` (answers plus noise), `Curator.select` (a noisy choice), `Curator.split` (disjoint
-parts by a released rule) and, on the door, `Door.view` and `Door.discover`. Each is priced before it looks, charged
+parts by a released rule) and, on the session, `PrivateSession.view` and `PrivateSession.discover`. Each is priced before it looks, charged
 to the step's account, written to the ledger, and refused when the account has too little left.
 """
 
@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
-from privbench_core.privacy.account import Account
 from privbench_core.privacy.budget import Price
+from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.noise import NoiseSource, Sensitivity, noise_std
 from privbench_core.privacy.queries import CentreSums, Distances, Marginal, Query
-from privbench_core.privacy.rules import ByValue, Centres, Rule
+from privbench_core.privacy.split_rules import ByValue, Centres, Rule
 from privbench_core.privacy.views import CodedView
 
 # Exactly these, no subclasses: each has a proof of its sensitivity, or of its indifference to other rows.
@@ -42,7 +42,7 @@ class Measurement:
 class Curator:
     """Answers priced questions about one coded view. Holds private rows; shows none."""
 
-    def __init__(self, view: CodedView, account: Account, noise: NoiseSource, label: str) -> None:
+    def __init__(self, view: CodedView, account: PrivacyFilter, noise: NoiseSource, label: str) -> None:
         self._view = view
         self._account = account
         self._noise = noise

@@ -3,7 +3,7 @@
 Every draw goes through a `NoiseSource`, which is handed the exact integer vector, its declared sensitivity and the
 price; it calibrates the noise itself, so no caller can get a scale wrong. Production uses `OpenDPNoise` (discrete
 Laplace, discrete Gaussian, and the exponential mechanism as permute-and-flip or Gumbel noise, all exact). OpenDP
-cannot be seeded; tests inject a source of their own, which a durable ledger refuses (`door.open_door`).
+cannot be seeded; tests inject a source of their own, which a durable ledger refuses (`session.open_session`).
 """
 
 from __future__ import annotations

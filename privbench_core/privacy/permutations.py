@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from privbench_core.domain.codec import Codes
+from privbench_core.columns.codec import Codes
 from privbench_core.errors import InternalError
 
-PERMUTATION_UNIT = 1 << 36  # a triple out of 100 children still weighs 70,000 units
+PERMUTATION_SCALE = 1 << 36  # a triple out of 100 children still weighs 70,000 units
 MOST_MEMBERS = 3
 _LOW = 18  # bits: sums of the lower and of the upper part of a weight are each exact in a float
 _MOST = 2.0**62  # weight that may be added up

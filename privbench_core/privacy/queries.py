@@ -13,10 +13,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.counts.contingency import merge_codes
 from privbench_core.errors import InternalError
+from privbench_core.estimate.merge import merge_codes
 from privbench_core.privacy.noise import Counts
-from privbench_core.privacy.rules import Centres
+from privbench_core.privacy.split_rules import Centres
 from privbench_core.privacy.views import CodedView
 
 _EXACT = 1 << 53

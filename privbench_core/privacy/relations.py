@@ -3,7 +3,7 @@
 Along the ownership path at most τ children per owner are kept, chosen by a keyed hash of the child's own primary key:
 an order that no other row can change, so removing a unit never changes which rows of another unit are kept, unless
 they depend on both. A kept row of an owned table weighs 1 / (product of the group sizes along its path), rounded down
-to a multiple of 1/`WEIGHT_UNIT`, so that all rows of one unit together weigh at most 1 (PrivPetal, section 4:
+to a multiple of 1/`WEIGHT_SCALE`, so that all rows of one unit together weigh at most 1 (PrivPetal, section 4:
 normalised marginals; here for chains too).
 """
 
@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.counts.units import unit_numbers
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.schema.unit_numbers import unit_numbers
 
-WEIGHT_UNIT = 1 << 20
+WEIGHT_SCALE = 1 << 20
 _LARGEST_DIVISOR = 1 << 40  # above all weight units: a larger product of group sizes makes the same weight, 0
 Rows = NDArray[np.signedinteger[Any]]
 _BLOCK = 1 << 20  # rows looked up at a time
@@ -201,9 +201,9 @@ class PrivateDatabase:
         return self._sizes[key.name]
 
     def weights(self, table: str) -> NDArray[np.int32]:
-        """Weight of each row in multiples of 1/`WEIGHT_UNIT`, 0 for dropped rows; shape (rows,)."""
+        """Weight of each row in multiples of 1/`WEIGHT_SCALE`, 0 for dropped rows; shape (rows,)."""
         shares, owner = self._shares(table)
-        weights = (WEIGHT_UNIT // shares).astype(np.int32)[owner]
+        weights = (WEIGHT_SCALE // shares).astype(np.int32)[owner]
         weights[~self.kept(table)] = 0
         return weights
 

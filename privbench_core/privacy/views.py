@@ -1,7 +1,7 @@
 """Coded views of private rows: the only form in which a synthesizer's queries meet them.
 
 A view is described in public words (`ViewSpec`): which table, and for each of its columns where the value comes from
-and by which released `Coder` it becomes a code. Each of these sources is a function of rows that come and go with the
+and by which released `Discretizer` it becomes a code. Each of these sources is a function of rows that come and go with the
 row, so a view has the stability of its table; only what a deferred key refers to can change while the row stays, and a
 view that looks along one moves more (`relations.reference_moves`).
 """
@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.counts.contingency import cell_index, contingency
-from privbench_core.domain.codec import Codes
-from privbench_core.domain.coder import Coder
+from privbench_core.columns.codec import Codes
+from privbench_core.columns.contingency import cell_index, contingency
+from privbench_core.columns.discretizer import Discretizer
 from privbench_core.errors import InternalError
-from privbench_core.privacy.permutations import MOST_MEMBERS, PERMUTATION_UNIT, Groups, tuple_counts
-from privbench_core.privacy.relations import WEIGHT_UNIT, PrivateDatabase, Rows, reference_moves, stability
-from privbench_core.schema.model.constraints import ForeignKey
+from privbench_core.privacy.permutations import MOST_MEMBERS, PERMUTATION_SCALE, Groups, tuple_counts
+from privbench_core.privacy.relations import WEIGHT_SCALE, PrivateDatabase, Rows, reference_moves, stability
+from privbench_core.schema.constraints import ForeignKey
 
 
 @dataclass(frozen=True)
@@ -52,25 +52,25 @@ class ParentRow:
 
 
 @dataclass(frozen=True)
-class Siblings:
+class OwnerFanout:
     """Size of the row's group along its owner key (itself included); 1 for a row without an owner."""
 
     key: ForeignKey
 
 
 @dataclass(frozen=True)
-class Children:
+class OwnFanout:
     """Number of kept children of the row along an owner key of another table."""
 
     key: ForeignKey
 
 
 @dataclass(frozen=True)
-class Fellow:
+class CoMember:
     """A column of another child of the row's owner, the ``member``-th of an ordered tuple; the row is member 0.
 
     A view with such a column is one of a *permutation relation* (PrivPetal, section 3.1; `permutations`): a marginal
-    looks at tuples of as many distinct children as it names, where all columns that are not a fellow's are of member 0.
+    looks at tuples of as many distinct children as it names, where all columns that are not a co-member's are of member 0.
     """
 
     key: ForeignKey
@@ -80,15 +80,15 @@ class Fellow:
 
 _BLOCK = 1 << 20  # rows encoded at a time
 Index = NDArray[np.int64] | slice
-Feature = Own | OfParent | ParentRow | Siblings | Children | Fellow
+Feature = Own | OfParent | ParentRow | OwnerFanout | OwnFanout | CoMember
 
 
 @dataclass(frozen=True)
 class ViewSpec:
-    """A public description of a view: ``features`` maps column names to (source, coder)."""
+    """A public description of a view: ``features`` maps column names to (source, discretizer)."""
 
     table: str
-    features: dict[str, tuple[Feature, Coder]]
+    features: dict[str, tuple[Feature, Discretizer]]
 
 
 @dataclass(frozen=True)
@@ -142,9 +142,9 @@ class CodedView:
         return shaped.transpose([order.index(name) for name in columns])
 
 
-def feature_size(feature: Feature, coder: Coder) -> int:
+def feature_size(feature: Feature, discretizer: Discretizer) -> int:
     """Number of codes of a view's column."""
-    return coder.size + int(isinstance(feature, OfParent) and feature.key.optional)
+    return discretizer.size + int(isinstance(feature, OfParent) and feature.key.optional)
 
 
 def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
@@ -160,7 +160,7 @@ def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
     owned = len(schema.ownership_path(spec.table)) > 0
     kept = database.kept(spec.table)
     rows: Index = slice(None) if kept.all() else np.flatnonzero(kept)
-    members = {name: feature.member for name, (feature, _) in spec.features.items() if isinstance(feature, Fellow)}
+    members = {name: feature.member for name, (feature, _) in spec.features.items() if isinstance(feature, CoMember)}
     groups = None
     if members:
         rows, groups = _groups(database, spec, np.flatnonzero(kept))
@@ -168,12 +168,12 @@ def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
     sizes = {name: feature_size(*how) for name, how in spec.features.items()}
     weights: NDArray[np.integer[Any]] | None
     if groups is None:
-        unit = WEIGHT_UNIT if owned else 1
+        unit = WEIGHT_SCALE if owned else 1
         weights = database.weights(spec.table)[rows] if owned else None
     else:
-        unit, weights = PERMUTATION_UNIT, groups.weights(1)
+        unit, weights = PERMUTATION_SCALE, groups.weights(1)
     looked_along = dict.fromkeys(feature.key for feature, _ in spec.features.values() if not isinstance(feature, Own))
-    of_children = [feature.key.child for feature, _ in spec.features.values() if isinstance(feature, Children)]
+    of_children = [feature.key.child for feature, _ in spec.features.values() if isinstance(feature, OwnFanout)]
     moved = stability(schema, spec.table, *of_children)
     moved += sum(reference_moves(schema, key) for key in looked_along)
     touched = int(schema.max_rows_per_unit(spec.table) * moved)
@@ -183,54 +183,54 @@ def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
 def _groups(database: PrivateDatabase, spec: ViewSpec, rows: Rows) -> tuple[Rows, Groups]:
     """The rows, siblings along the owner key side by side, and who is whose sibling."""
     key = database.schema.table(spec.table).owner_key
-    fellows = [feature for feature, _ in spec.features.values() if isinstance(feature, Fellow)]
-    if key is None or any(fellow.key != key or not 0 < fellow.member < MOST_MEMBERS for fellow in fellows):
-        raise InternalError(f"{spec.table}: fellows along its owner key only, of members 1 to {MOST_MEMBERS - 1}")
+    fellows = [feature for feature, _ in spec.features.values() if isinstance(feature, CoMember)]
+    if key is None or any(co_member.key != key or not 0 < co_member.member < MOST_MEMBERS for co_member in fellows):
+        raise InternalError(f"{spec.table}: co-members along its owner key only, of members 1 to {MOST_MEMBERS - 1}")
     parents = database.parent_rows(key)[rows]
     owners = np.where(parents < 0, database.rows(key.parent) + np.arange(len(rows)), parents)
     order = np.argsort(owners, kind="stable")
     parents = parents[order]
     sizes = np.append(database.group_sizes(key), 1)[parents]
     above = np.append(database.divisors(key.parent), 1)[parents]
-    return rows[order], Groups(owners[order], sizes, PERMUTATION_UNIT // above)
+    return rows[order], Groups(owners[order], sizes, PERMUTATION_SCALE // above)
 
 
-def _of_its_rows(table: str, feature: OfParent | ParentRow | Siblings | Children | Fellow) -> bool:
+def _of_its_rows(table: str, feature: OfParent | ParentRow | OwnerFanout | OwnFanout | CoMember) -> bool:
     """Whether a column is what the stability of a view of ``table`` was worked out for."""
-    if isinstance(feature, Children):
+    if isinstance(feature, OwnFanout):
         return feature.key.owner and feature.key.parent == table
-    return feature.key.child == table and (feature.key.owner or not isinstance(feature, Siblings))
+    return feature.key.child == table and (feature.key.owner or not isinstance(feature, OwnerFanout))
 
 
-def _feature(database: PrivateDatabase, table: str, rows: Index, feature: Feature, coder: Coder) -> Codes:
-    if isinstance(feature, Own | Fellow):  # which rows are whose fellows is for the tuples to say
-        return _encoded(database.values(table, feature.column), coder)[rows]
-    if isinstance(feature, Children):
-        return _encoded_numbers(database.group_sizes(feature.key), coder)[rows]
+def _feature(database: PrivateDatabase, table: str, rows: Index, feature: Feature, discretizer: Discretizer) -> Codes:
+    if isinstance(feature, Own | CoMember):  # which rows are whose co-members is for the tuples to say
+        return _encoded(database.values(table, feature.column), discretizer)[rows]
+    if isinstance(feature, OwnFanout):
+        return _encoded_numbers(database.group_sizes(feature.key), discretizer)[rows]
     parents = database.kept_parent_rows(feature.key)[rows]
     if isinstance(feature, ParentRow):
         public = database.schema.table(feature.key.parent).public
-        return _encoded_numbers(parents if public else np.minimum(parents, 0), coder)
-    if isinstance(feature, Siblings):
-        return _encoded_numbers(np.append(database.group_sizes(feature.key), 1), coder)[parents]
-    encoded = _encoded(database.values(feature.key.parent, feature.column), coder)
-    none = np.array([coder.size], dtype=np.min_scalar_type(coder.size))
+        return _encoded_numbers(parents if public else np.minimum(parents, 0), discretizer)
+    if isinstance(feature, OwnerFanout):
+        return _encoded_numbers(np.append(database.group_sizes(feature.key), 1), discretizer)[parents]
+    encoded = _encoded(database.values(feature.key.parent, feature.column), discretizer)
+    none = np.array([discretizer.size], dtype=np.min_scalar_type(discretizer.size))
     return np.concatenate([encoded, none])[parents]  # position -1, no parent, takes the last entry
 
 
-def _encoded(values: pa.ChunkedArray, coder: Coder) -> Codes:
+def _encoded(values: pa.ChunkedArray, discretizer: Discretizer) -> Codes:
     """Codes of a column in the smallest type, block by block, so that nothing wider is held for all rows."""
-    codes = np.empty(len(values), dtype=np.min_scalar_type(max(coder.size - 1, 0)))
+    codes = np.empty(len(values), dtype=np.min_scalar_type(max(discretizer.size - 1, 0)))
     for start in range(0, max(len(values), 1), _BLOCK):
-        codes[start : start + _BLOCK] = coder.encode(values.slice(start, _BLOCK))
+        codes[start : start + _BLOCK] = discretizer.encode(values.slice(start, _BLOCK))
     return codes
 
 
-def _encoded_numbers(numbers: NDArray[np.integer[Any]], coder: Coder) -> Codes:
+def _encoded_numbers(numbers: NDArray[np.integer[Any]], discretizer: Discretizer) -> Codes:
     """`_encoded` for integers that never were a column (group sizes, row positions)."""
-    codes = np.empty(len(numbers), dtype=np.min_scalar_type(max(coder.size - 1, 0)))
+    codes = np.empty(len(numbers), dtype=np.min_scalar_type(max(discretizer.size - 1, 0)))
     for start in range(0, len(numbers), _BLOCK):
-        codes[start : start + _BLOCK] = coder.encode_numbers(numbers[start : start + _BLOCK].astype(np.int64))
+        codes[start : start + _BLOCK] = discretizer.encode_numbers(numbers[start : start + _BLOCK].astype(np.int64))
     return codes
 
 

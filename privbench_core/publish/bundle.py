@@ -25,16 +25,16 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from privbench_core.backends.postgres.ddl import create_schema_sql
 from privbench_core.errors import InternalError, PublishError, did_you_mean
-from privbench_core.publish.folder import recover_folder, replace_folder
+from privbench_core.files import recover_folder, replace_folder
 from privbench_core.publish.readme import consumer_readme
-from privbench_core.schema.ddl import create_schema_sql
-from privbench_core.schema.dump import dump_enums, dump_tables
-from privbench_core.schema.fields import Node, Problems
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.schema.parse import parse_tables
-from privbench_core.schema.parts import parse_enums
-from privbench_core.source.arrow_types import arrow_schema
+from privbench_core.schema.arrow_types import arrow_schema
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.dump import dump_enums, dump_tables
+from privbench_core.spec.fields import Node, Problems
+from privbench_core.spec.parse import parse_tables
+from privbench_core.spec.parts import parse_enums
 
 FORMAT = "privbench-bundle"
 FORMAT_VERSION = 1

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from privbench_core.schema.ddl import AFTER_THE_ROWS, quote_identifier, quote_text
-from privbench_core.schema.model.columns import ColumnType
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.backends.postgres.ddl import AFTER_THE_ROWS, quote_identifier, quote_text
+from privbench_core.schema.columns import ColumnType
+from privbench_core.schema.tables import Schema, Table
 
 
 def consumer_readme(

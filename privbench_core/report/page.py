@@ -2,149 +2,27 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privbench_core.errors import SourceError
-from privbench_core.evaluate.generate import Recipe, generate_workload
 from privbench_core.evaluate.heatmap import worst_and_typical
-from privbench_core.evaluate.membership import Rehearsal
-from privbench_core.evaluate.queries import read_sam_workload
+from privbench_core.evaluate.q_error import WorkloadResult
 from privbench_core.evaluate.runtime import RunTimeResult
-from privbench_core.evaluate.statements import Workload, read_workload
-from privbench_core.evaluate.workload import WorkloadResult, run_workload
+from privbench_core.evaluate.table_figures import SEED
+from privbench_core.evaluate.verdict import judge
 from privbench_core.report import plots, tree
-from privbench_core.report.comparison import Comparison, compare
-from privbench_core.report.privacy import PrivacyFigures, privacy_figures
-from privbench_core.report.reading import Subjects, keep_apart, read_both
-from privbench_core.report.tables import FULL, SEED, Scope
-from privbench_core.report.verdict import judge
-from privbench_core.schema.model.tables import Schema
-from privbench_core.schema.spec import Spec
 
 if TYPE_CHECKING:
     from jinja2 import Template
+from privbench_core.evaluate.evaluation import Evaluation
 
 INTERNAL = "Internal: compares with private data. Do not publish."
 """Stands at the top of every report and in metrics.json."""
 
 _WORST = 20  # queries shown
 _STRONG = 8  # correlations shown at once
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Everything a report says.
-
-    Attributes:
-        subjects: Bundle and source.
-        comparison: Fidelity of tables and joins.
-        privacy: What was spent, and what attacks found.
-        workload: Q-errors; None if no query could be made.
-        run_time: Run times in PostgreSQL; None if they were not asked for.
-    """
-
-    subjects: Subjects
-    comparison: Comparison
-    privacy: PrivacyFigures
-    workload: WorkloadResult | None = None
-    run_time: RunTimeResult | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The content of metrics.json."""
-        about = self.subjects.about
-        verdict = judge(self.comparison, self.workload, self.run_time)
-        return {
-            "notice": INTERNAL,
-            "database": about.database,
-            "bundle": about.bundle,
-            "guarantee": about.guarantee,
-            "scale": about.scale,
-            "verdict": {
-                "level": str(verdict.level),
-                "summary": verdict.summary,
-                "remarks": [str(remark) for remark in verdict.remarks],
-                "alarms": list(self.privacy.alarms),
-            },
-            **self.comparison.to_dict(),
-            "workload": self.workload.to_dict() if self.workload else None,
-            "run_time": self.run_time.to_dict() if self.run_time else None,
-            "privacy": self.privacy.to_dict(),
-        }
-
-
-def evaluate_bundle(
-    spec: Spec,
-    bundle: Path,
-    out: Path,
-    *,
-    workload: Path | None = None,
-    run_time: bool | str = False,
-    rehearse: Rehearsal | None = None,
-    scope: Scope = FULL,
-) -> Evaluation:
-    """Compare ``bundle`` with the source of ``spec`` and write metrics.json and report.html to ``out``: internal.
-
-    Args:
-        spec: The spec that the bundle was made from.
-        bundle: Its folder.
-        out: Where the report goes: not inside of a bundle.
-        workload: SQL queries, or a SAM workload (``.json``) on a database of one table; without it, a random workload
-            is made from the source.
-        run_time: Whether to measure run times too: on an own PostgreSQL, or on the one of this URL.
-        rehearse: The synthesizer at the bundle's budget, to attack it (`pipeline.rehearsal`); without it, no attack.
-        scope: How much is looked at.
-
-    Raises:
-        PublishError: The bundle is damaged or of another schema, ``out`` is inside a bundle, or there is no PostgreSQL.
-        SourceError: The source or the workload cannot be read.
-    """
-    keep_apart(out)
-    given = _read_queries(workload, spec.schema) if workload else None
-    subjects = read_both(spec, bundle)
-    pair = subjects.pair
-    queries = given or _generated(spec.schema, pair.source)
-    times = None
-    if run_time and queries is not None:
-        # Imported here: it needs a driver and a server, which nothing else in a report does.
-        from privbench_core.report.side_by_side import compare_run_times
-
-        url = run_time if isinstance(run_time, str) else None
-        times = compare_run_times(spec.schema, pair.source, bundle, queries, url=url)
-    evaluation = Evaluation(
-        subjects,
-        compare(pair, scope),
-        privacy_figures(subjects, rehearse),
-        run_workload(queries, pair.source, pair.synthetic, scale=subjects.about.scale) if queries else None,
-        times,
-    )
-    out.mkdir(parents=True, exist_ok=True, mode=0o700)
-    text = json.dumps(evaluation.to_dict(), indent=2, ensure_ascii=False)
-    (out / "metrics.json").write_text(text + "\n", encoding="utf-8")
-    (out / "report.html").write_text(render(evaluation), encoding="utf-8")
-    return evaluation
-
-
-def _read_queries(path: Path, schema: Schema) -> Workload:
-    if path.suffix != ".json":
-        return read_workload(path)
-    if len(schema.tables) != 1:
-        raise SourceError(f"{path.name}: a SAM workload is on one table, but {schema.name} has several; write SQL")
-    return read_sam_workload(path, schema.tables[0])
-
-
-def _generated(schema: Schema, source: Mapping[str, Any]) -> Workload | None:
-    """A workload made from the source, None where no query finds anything."""
-    try:
-        return generate_workload(schema, source, Recipe(seed=SEED))
-    except SourceError:
-        return None
 
 
 def render(evaluation: Evaluation) -> str:

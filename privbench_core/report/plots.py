@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.evaluate.encode import Coded
-from privbench_core.report.keys import KeyFigures
+from privbench_core.evaluate.join_figures import KeyFigures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

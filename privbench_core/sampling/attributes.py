@@ -13,22 +13,22 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.domain.codec import Codes
-from privbench_core.domain.coder import Coder
-from privbench_core.models.model import Model
+from privbench_core.columns.codec import Codes
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.models.registry import Model
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.constraints import RowRule, made_dependent, repaired
-from privbench_core.sampling.groups import group_numbers, repeated
-from privbench_core.sampling.spreading import spread_cells
-from privbench_core.schema.model.constraints import Dependency
-from privbench_core.schema.model.tables import Table
+from privbench_core.sampling.row_groups import group_numbers, repeated
+from privbench_core.sampling.within_bins import allocate_within_bins
+from privbench_core.schema.constraints import Dependency
+from privbench_core.schema.tables import Table
 
 _ROUNDS = 24
 _WITHIN_CODES = 6  # rounds in which repeated values are drawn again inside of their codes
 
 
 @dataclass(frozen=True)
-class Limits:
+class RowLimits:
     """The constraints that can be judged when the attributes are drawn.
 
     Attributes:
@@ -42,7 +42,7 @@ class Limits:
     dependencies: Sequence[Dependency]
 
     @classmethod
-    def among(cls, table: Table, rules: Sequence[RowRule], fixed: frozenset[str]) -> Limits:
+    def among(cls, table: Table, rules: Sequence[RowRule], fixed: frozenset[str]) -> RowLimits:
         """Those over the attributes of ``table`` and the columns of ``fixed``."""
         attributes = {column.name for column in table.attributes}
         known = attributes | fixed
@@ -56,8 +56,8 @@ class Limits:
 def draw_attributes(
     rows: Rows,
     model: Model,
-    coders: Mapping[str, Coder],
-    limits: Limits,
+    discretizers: Mapping[str, Discretizer],
+    limits: RowLimits,
     fixed: Mapping[str, pa.Array],
     rng: np.random.Generator,
 ) -> tuple[dict[str, Codes], dict[str, pa.Array]]:
@@ -66,12 +66,12 @@ def draw_attributes(
     Args:
         rows: With their context drawn; left as they are.
         model: Released.
-        coders: Of the attributes.
+        discretizers: Of the attributes.
         limits: What must hold.
         fixed: Columns that are there already and stay.
         rng: Sampling only.
     """
-    draft = _Draft(rows, model, coders, limits, fixed, rng)
+    draft = _RowDraft(rows, model, discretizers, limits, fixed, rng)
     for attempt in range(_ROUNDS):
         broken, again = draft.broken(), draft.repeated()
         if not broken.any() and not again.any():
@@ -86,23 +86,23 @@ def draw_attributes(
     return draft.codes, draft.values
 
 
-class _Draft:
+class _RowDraft:
     """Attributes while they are drawn."""
 
     def __init__(
         self,
         rows: Rows,
         model: Model,
-        coders: Mapping[str, Coder],
-        limits: Limits,
+        discretizers: Mapping[str, Discretizer],
+        limits: RowLimits,
         fixed: Mapping[str, pa.Array],
         rng: np.random.Generator,
     ) -> None:
-        self._rows, self._model, self._coders, self._limits = rows, model, coders, limits
+        self._rows, self._model, self._coders, self._limits = rows, model, discretizers, limits
         self._fixed, self._rng = fixed, rng
         self.codes = self._drawn(replace(rows, codes=dict(rows.codes), sizes=dict(rows.sizes)))
-        cells = spread_cells(self.codes, coders, rng)
-        self.values = {name: coder.values(cells[name], rng) for name, coder in coders.items()}
+        cells = allocate_within_bins(self.codes, discretizers, rng)
+        self.values = {name: discretizer.values(cells[name], rng) for name, discretizer in discretizers.items()}
         self.depend()
 
     def broken(self) -> NDArray[np.bool_]:

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.sampling.groups import group_numbers
+from privbench_core.sampling.row_groups import group_numbers
+from privbench_core.schema.arrow_types import arrow_type
 from privbench_core.schema.checks import columns_of, parse_check
-from privbench_core.schema.model.constraints import Check, Dependency
-from privbench_core.schema.model.tables import Table
-from privbench_core.source.arrow_types import arrow_type
+from privbench_core.schema.constraints import Check, Dependency
+from privbench_core.schema.tables import Table
 
 Arrays = Mapping[str, pa.Array]
 Mask = NDArray[np.bool_]

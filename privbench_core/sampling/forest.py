@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.linking.choice import Choice
+from privbench_core.models.parent_choice import ParentChoice
 
 Places = NDArray[np.int64]
 
 
-def without_circles(places: Places, choice: Choice, rng: np.random.Generator) -> Places:
+def without_cycles(places: Places, choice: ParentChoice, rng: np.random.Generator) -> Places:
     """References of a table to itself with every circle opened, shape (n,).
 
     One row of each circle refers to a random row outside of what depends on it instead, or to none where there is no

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.domain.fresh import random_uuids
-from privbench_core.domain.grid import Grid
-from privbench_core.domain.lengths import length_limit
+from privbench_core.columns.grid import Grid
+from privbench_core.columns.opaque import length_limit
+from privbench_core.columns.surrogates import random_uuids
 from privbench_core.errors import PublishError
-from privbench_core.schema.model.columns import Column, ColumnType
+from privbench_core.schema.columns import Column, ColumnType
 
 _DIGITS = 6
 _FIRST_DAY = "2000-01-01"
@@ -22,7 +22,7 @@ _SIGNS = np.frombuffer(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", np.uint8)
 _BYTES = 8  # of a key of bytes
 
 
-def fresh_key(column: Column, n: int, *, prefix: str) -> pa.Array:
+def surrogate_key(column: Column, n: int, *, prefix: str) -> pa.Array:
     """``n`` distinct values for a key column, in ascending order but for UUIDs.
 
     Args:
@@ -39,7 +39,7 @@ def fresh_key(column: Column, n: int, *, prefix: str) -> pa.Array:
     Raises:
         PublishError: The type has fewer than ``n`` values.
 
-    >>> fresh_key(Column("id", ColumnType.TEXT), 2, prefix="person").to_pylist()
+    >>> surrogate_key(Column("id", ColumnType.TEXT), 2, prefix="person").to_pylist()
     ['person-000001', 'person-000002']
     """
     numbers = np.arange(1, n + 1, dtype=np.int64)

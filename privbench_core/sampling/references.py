@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.domain.codec import Codes
+from privbench_core.columns.codec import Codes
 from privbench_core.errors import InternalError
-from privbench_core.linking.choice import Choice, Distinct
-from privbench_core.linking.lookup import Lookup
+from privbench_core.models.lookup import Lookup
+from privbench_core.models.parent_choice import Distinct, ParentChoice
 from privbench_core.models.rows import Rows
-from privbench_core.sampling.groups import common_numbers, group_numbers, repeated
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Table
+from privbench_core.sampling.row_groups import common_numbers, group_numbers, repeated
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Table
 
 Places = NDArray[np.int64]
 
@@ -72,7 +72,7 @@ def choice_of(
     parent: Parent,
     n: int,
     units: Places | None = None,
-) -> Choice:
+) -> ParentChoice:
     """What the rows of ``table`` may refer to along ``key``, given the columns that are filled already.
 
     Args:
@@ -99,7 +99,7 @@ def choice_of(
         if mine and all(name in columns for name in others):
             identity = group_numbers([there.column(referred[name]) for name in mine], there.num_rows)
             rules.append(Distinct(group_numbers([columns[name] for name in others], n), identity))
-    choice = Choice(of_row, of_parent, tuple(rules))
+    choice = ParentChoice(of_row, of_parent, tuple(rules))
     if not key.same_unit:
         return choice
     if units is None or parent.units is None:

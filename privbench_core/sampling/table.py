@@ -14,22 +14,22 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.domain.coder import Coder
-from privbench_core.domain.dealing import narrow
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.systematic import narrow
 from privbench_core.errors import InternalError, ValidationError
-from privbench_core.linking.fanout import SIBLINGS, Fanout, parent_column
-from privbench_core.linking.lookup import Lookup
-from privbench_core.models.conditional import Tie, draw_column
-from privbench_core.models.members import OWNER
-from privbench_core.models.model import Model
+from privbench_core.models.conditional import PairMarginal, draw_column
+from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
+from privbench_core.models.group_model import OWNER
+from privbench_core.models.lookup import Lookup
+from privbench_core.models.registry import Model
 from privbench_core.models.rows import Rows
-from privbench_core.sampling.attributes import Limits, draw_attributes
+from privbench_core.sampling.attributes import RowLimits, draw_attributes
 from privbench_core.sampling.constraints import RowRule, made_dependent, row_rules
-from privbench_core.sampling.groups import group_numbers, repeated
-from privbench_core.sampling.keys import fresh_key, ordinal_within
+from privbench_core.sampling.keys import ordinal_within, surrogate_key
 from privbench_core.sampling.references import Parent, copied_columns, draw_reference, lookup_order, room_for_children
-from privbench_core.schema.model.tables import Table
-from privbench_core.source.arrow_types import arrow_type
+from privbench_core.sampling.row_groups import group_numbers, repeated
+from privbench_core.schema.arrow_types import arrow_type
+from privbench_core.schema.tables import Table
 
 Places = NDArray[np.signedinteger[Any]]
 Columns = dict[str, pa.Array]
@@ -72,8 +72,8 @@ def draw_children(
         scale: Of the number of rows without an owner; the others follow their parents.
     """
     above = Rows(parent.table.num_rows, dict(parent.codes), dict(parent.sizes), parent.weights)
-    ties = [Tie(name, joint.T) for name, joint in fanout.count_ties.items()]
-    numbers = fanout.sizes.decode(draw_column(above, fanout.counts, ties, rng), rng).to_numpy()
+    pair_tables = [PairMarginal(name, joint.T) for name, joint in fanout.fanout_tables.items()]
+    numbers = fanout.sizes.decode(draw_column(above, fanout.counts, pair_tables, rng), rng).to_numpy()
     if table is not None:
         numbers = np.minimum(numbers, room_for_children(table, parent.table))
     ownerless = round(fanout.ownerless * scale)
@@ -83,12 +83,12 @@ def draw_children(
     owners = np.concatenate([np.repeat(above_all, numbers), alone])
     groups = np.append(numbers, 1)  # owner -1, none, takes the last entry
     of_owners = 1.0 if parent.weights is None else np.append(parent.weights, 1.0)
-    rows = Rows(len(owners), weights=(of_owners / np.maximum(groups, 1))[owners], links=fanout.ties)
+    rows = Rows(len(owners), weights=(of_owners / np.maximum(groups, 1))[owners], links=fanout.pair_tables)
     named = owners.copy()  # each row without an owner is a group of its own
     named[len(owners) - ownerless :] = np.arange(parent.table.num_rows, most)
     rows.add(OWNER, most, named)
     sizes = narrow(fanout.sizes.encode_numbers(groups), fanout.sizes.size)
-    rows.add(SIBLINGS, fanout.sizes.size, sizes[owners])
+    rows.add(OWNER_FANOUT, fanout.sizes.size, sizes[owners])
     key = table.owner_key if table is not None else None
     for name, codes in parent.codes.items():
         none = parent.sizes[name]  # one more code, if the key may be NULL
@@ -101,7 +101,7 @@ def draw_table(
     table: Table,
     rows: Rows,
     model: Model,
-    coders: Mapping[str, Coder],
+    discretizers: Mapping[str, Discretizer],
     owners: Places | None,
     parents: Mapping[str, Parent],
     lookups: Mapping[str, Lookup],
@@ -115,7 +115,7 @@ def draw_table(
         table: The table to make.
         rows: From `draw_root` or `draw_children`.
         model: Released; a table without attributes has a leaf without columns.
-        coders: Of the attributes.
+        discretizers: Of the attributes.
         owners: Parent row along the ownership key, None for the unit's table.
         parents: Parent tables by name, those of deferred keys left out.
         lookups: By foreign key name, for keys off the ownership path.
@@ -126,10 +126,12 @@ def draw_table(
     later = {n for key in table.foreign_keys if key.name in deferred for n in table.emptied_columns(key)}
     rules = [rule for rule in row_rules(table) if later.isdisjoint(rule.columns)]
     columns, places = _owned(table, owners, parents)
-    limits = Limits.among(table, rules, frozenset(columns))
-    codes, values = draw_attributes(rows, model, coders, limits, columns, rng)
+    limits = RowLimits.among(table, rules, frozenset(columns))
+    codes, values = draw_attributes(rows, model, discretizers, limits, columns, rng)
     columns |= values
-    draft = _Draft(table, parents, lookups, Rows(rows.n, codes, _sizes(coders), rows.weights), rng, deferred, units)
+    draft = _TableDraft(
+        table, parents, lookups, Rows(rows.n, codes, _sizes(discretizers), rows.weights), rng, deferred, units
+    )
     references, found = draft.references(columns, np.arange(rows.n))
     columns |= references
     places |= found
@@ -137,7 +139,7 @@ def draw_table(
     columns |= _fresh(table, columns, rows.n)
     draft.settle([rule for rule in rules if not references.keys().isdisjoint(rule.columns)], columns, places)
     key_rules = [rule for rule in table.dependencies if rule not in limits.dependencies]
-    columns |= made_dependent(key_rules, columns, frozenset(coders))
+    columns |= made_dependent(key_rules, columns, frozenset(discretizers))
     return _kept(table, rules, columns, places, rows.n)
 
 
@@ -153,12 +155,12 @@ def _owned(
     return copied_columns(key, owners, parents[key.parent].table, ()), {key.name: owners}
 
 
-def _sizes(coders: Mapping[str, Coder]) -> dict[str, int]:
-    return {name: coder.size for name, coder in coders.items()}
+def _sizes(discretizers: Mapping[str, Discretizer]) -> dict[str, int]:
+    return {name: discretizer.size for name, discretizer in discretizers.items()}
 
 
 @dataclass(frozen=True)
-class _Draft:
+class _TableDraft:
     """What references are drawn from.
 
     Attributes:
@@ -218,10 +220,10 @@ def _fresh(table: Table, columns: Mapping[str, pa.Array], n: int) -> Columns:
     for position, name in enumerate(missing):
         if filled and position == len(missing) - 1:
             ordinals = ordinal_within(group_numbers(filled, n))
-            numbers = fresh_key(table.column(name), int(ordinals.max(initial=0)), prefix=table.name)
+            numbers = surrogate_key(table.column(name), int(ordinals.max(initial=0)), prefix=table.name)
             fresh[name] = numbers.take(pa.array(ordinals - 1))
         else:
-            fresh[name] = fresh_key(table.column(name), n, prefix=table.name)
+            fresh[name] = surrogate_key(table.column(name), n, prefix=table.name)
     return fresh
 
 

@@ -1,1 +1,5 @@
-"""What a database is and what its owner declared about it: values, spec file, reflection of a live source, DDL."""
+"""What a relational database is, for us: frozen values that every layer shares.
+
+Keys are tuples throughout: a single-column key is a tuple of one. Everything in here is *public* by declaration
+(`docs/privacy.md`): names, types, keys, declared domains, public tables and the bounds on children per parent.
+"""

@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from privbench_core.schema.model.tables import Schema
+from privbench_core.schema.tables import Schema
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr

@@ -1,98 +1,171 @@
-"""One column of a spec: its type, its declared domain and what belongs to the type."""
+"""Columns: their types, their declared domains, and what the DDL keeps of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 
-from privbench_core.errors import did_you_mean
-from privbench_core.schema.domains import parse_domain
-from privbench_core.schema.fields import MAX_COUNT, Node, Problems
-from privbench_core.schema.model.columns import Column, ColumnType, EnumType, Sequence
-from privbench_core.schema.sql_types import known_sql_types, parse_sql_type
-
-_MAX_PRECISION = 38  # of decimal128, and enough for every database's default
-_SIZED = frozenset({ColumnType.TEXT, ColumnType.BYTES, ColumnType.JSON})
-_BELONGS = {
-    "precision": (frozenset({ColumnType.DECIMAL}), "decimal"),
-    "scale": (frozenset({ColumnType.DECIMAL}), "decimal"),
-    "max_length": (_SIZED, "text, bytes and json"),
-    "identity": (frozenset({ColumnType.INTEGER}), "integer"),
-}
+Scalar = str | int | float | bool
 
 
-def parse_column(
-    table: str, name: str, raw: object, problems: Problems, enums: Mapping[str, EnumType] | None = None
-) -> Column:
-    """Read one column: a mapping, or just the name of its type.
+class ColumnType(StrEnum):
+    """Logical column types; the physical (Arrow, SQL) ones follow from these."""
 
-    A column whose type is wrong is reported and stands as text, so that keys may still refer to it.
+    INTEGER = "integer"
+    DECIMAL = "decimal"
+    FLOAT = "float"
+    BOOLEAN = "boolean"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    CATEGORY = "category"  # text with a declared or learned list of values
+    TEXT = "text"  # opaque text: only its length is modelled, or it follows a public pattern
+    TIMESTAMPTZ = "timestamptz"  # a point in time: microseconds since 1970 in UTC
+    INTERVAL = "interval"  # a span of time in microseconds, 30 days to the month
+    UUID = "uuid"  # opaque: fresh random ones
+    BYTES = "bytes"  # opaque: only their length is modelled
+    JSON = "json"  # opaque: only the length of its text is modelled
 
-    Args:
-        table: Name of its table.
-        name: Name of the column.
-        raw: What the spec says.
-        problems: Where mistakes go.
-        enums: The enums of the spec by name, for ``sql_type``.
+    @property
+    def ordered(self) -> bool:
+        """Whether a range makes sense as a domain."""
+        return self in _ORDERED
+
+    @property
+    def opaque(self) -> bool:
+        """Whether at most the length of a value is looked at, so that it needs no domain."""
+        return self in {ColumnType.TEXT, ColumnType.UUID, ColumnType.BYTES, ColumnType.JSON}
+
+
+_ORDERED = frozenset(
+    {
+        ColumnType.INTEGER,
+        ColumnType.DECIMAL,
+        ColumnType.FLOAT,
+        ColumnType.DATE,
+        ColumnType.TIMESTAMP,
+        ColumnType.TIMESTAMPTZ,
+        ColumnType.INTERVAL,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Range:
+    """A declared interval, ends included.
+
+    Dates and timestamps stand as ISO 8601 text here, decimals as text or numbers.
+
+    Attributes:
+        low: Smallest value of the domain.
+        high: Largest value of the domain.
+        cells: How many equal cells the interval is measured in; None picks a default from the width.
+        step: What the values are apart, counted from ``low``: a number, or a span of time for dates and times; None
+            for all values of the type.
     """
-    node = Node(f"{table}.{name}", raw if isinstance(raw, dict) else {"type": raw}, problems)
-    node.only("type", "domain", "nullable", *_BELONGS, "sql_type", "default", "comment", "sequence")
-    types = [kind.value for kind in ColumnType]
-    spelled = node.fields.get("type")
-    if spelled not in types:
-        hint = did_you_mean(spelled, types) if isinstance(spelled, str) else f"known: {', '.join(types)}"
-        node.wrong("type", hint)
-        return Column(name, ColumnType.TEXT, nullable=node.flag("nullable"))
-    kind = ColumnType(spelled)
-    precision = node.count("precision", 1, _MAX_PRECISION, f"write a number of digits from 1 to {_MAX_PRECISION}")
-    scale = node.count("scale", 0, precision or _MAX_PRECISION, "write a number of decimals from 0 to the precision")
-    if kind is ColumnType.DECIMAL and not (node.has("precision") and node.has("scale")):
-        problems.add(node.where, "a decimal without precision and scale", "declare both, as in NUMERIC(8, 2)")
-    for key, (kinds, owner) in _BELONGS.items():
-        if node.has(key) and kind not in kinds:
-            problems.add(node.where, f"{key} on a column of type {kind}", f"it belongs to {owner} columns; remove it")
-    sql_type = _sql_type(node, enums or {})
-    return Column(
-        name,
-        kind,
-        parse_domain(node, kind),
-        node.flag("nullable"),
-        precision,
-        scale,
-        _max_length(node, kind, sql_type),
-        sql_type,
-        default=node.text("default", "write an SQL expression in quotes"),
-        identity=node.flag("identity"),
-        comment=node.text("comment", "write text"),
-        sequence=_sequence(node),
-    )
+
+    low: Scalar
+    high: Scalar
+    cells: int | None = None
+    step: Scalar | None = None
 
 
-def _sequence(node: Node) -> Sequence | None:
-    if not node.has("sequence"):
-        return None
-    raw = node.fields["sequence"]
-    if not isinstance(raw, dict) or not node.flag("identity"):
-        node.wrong("sequence", "write {name:, increment:, always:} beside identity: true, or leave it out")
-        return None
-    inner = Node(node.where, raw, node.problems)
-    inner.only("name", "increment", "always")
-    name = inner.text("name", "write the sequence's name")
-    increment = inner.count("increment", 1, MAX_COUNT, "write a positive number")
-    found = Sequence(name, increment or 1, inner.flag("always"))
-    return None if found == Sequence() else found
+@dataclass(frozen=True)
+class Values:
+    """A declared list of values, in their natural order where they have one."""
+
+    values: tuple[Scalar, ...]
 
 
-def _max_length(node: Node, kind: ColumnType, sql_type: str | None) -> int:
-    """The declared bound; by default the model's, or what the SQL type has room for."""
-    declared = node.count("max_length", 1, MAX_COUNT, "write a positive number of characters or bytes")
-    stored = parse_sql_type(sql_type) if sql_type and kind in _SIZED else None
-    room = stored.length if stored else None
-    return declared or min(Column.max_length, room or Column.max_length)
+@dataclass(frozen=True)
+class Learn:
+    """The domain is learned under differential privacy, and paid for."""
 
 
-def _sql_type(node: Node, enums: Mapping[str, EnumType]) -> str | None:
-    spelled = node.text("sql_type", "name a type of PostgreSQL, or an enum of this file")
-    if spelled is None or spelled in enums or parse_sql_type(spelled):
-        return spelled
-    node.wrong("sql_type", f"{did_you_mean(spelled, [*enums, *known_sql_types()])} (or declare it under enums)")
-    return None
+@dataclass(frozen=True)
+class Pattern:
+    """Opaque text that is made anew by a public rule; nothing of the source's text is looked at but NULL.
+
+    Attributes:
+        regex: A regular expression that made values match in full.
+        provider: A provider of the Faker library (``email``, ``name``, ``phone_number``, ``address``); one of the two.
+    """
+
+    regex: str | None = None
+    provider: str | None = None
+
+
+Domain = Range | Values | Learn | Pattern
+
+
+@dataclass(frozen=True)
+class IdentitySequence:
+    """How the database numbers a column, where that is not PostgreSQL's usual way.
+
+    Attributes:
+        name: Of the sequence; None for the one that PostgreSQL gives it.
+        increment: From one number to the next, above 0.
+        always: Whether the database takes no other number (GENERATED ALWAYS).
+    """
+
+    name: str | None = None
+    increment: int = 1
+    always: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    Attributes:
+        name: Name in the source.
+        type: Logical type.
+        domain: Declared domain; None for key columns, booleans and opaque text.
+        nullable: Whether NULL may occur.
+        precision, scale: Of a decimal.
+        max_length: Declared bound on the length of opaque values, in characters or bytes.
+        sql_type: The type in the source's own words, kept in the DDL; None takes the default of the logical type.
+        default: The source's DEFAULT expression, kept in the DDL.
+        identity: Whether the database numbers the column itself (identity, serial).
+        comment: The source's comment, kept in the DDL.
+        sequence: Of an identity; None for the usual one.
+    """
+
+    name: str
+    type: ColumnType
+    domain: Domain | None = None
+    nullable: bool = False
+    precision: int | None = None
+    scale: int | None = None
+    max_length: int = 64
+    sql_type: str | None = None
+    default: str | None = None
+    identity: bool = False
+    comment: str | None = None
+    sequence: IdentitySequence | None = None
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A column that the database computes: kept in the DDL, neither read nor sampled.
+
+    Attributes:
+        name: Its name.
+        sql_type: Its type in PostgreSQL's words, or the name of an enum.
+        expression: SQL over the other columns of a row.
+        nullable: Whether it is without NOT NULL.
+        comment: The source's.
+    """
+
+    name: str
+    sql_type: str
+    expression: str
+    nullable: bool = True
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class EnumType:
+    """A named type of the source with a list of values."""
+
+    name: str
+    values: tuple[str, ...]

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from privbench_core.schema.change import Change, Content, Watermark
-from privbench_core.schema.model.columns import Column, Domain, Learn, Pattern, Range, Values
-from privbench_core.schema.model.constraints import Check, Dependency, ForeignKey
+from privbench_core.schema.columns import Column, Domain, Learn, Pattern, Range, Values
+from privbench_core.schema.constraints import Check, Dependency, ForeignKey
 
 Identity = dict[str, Any]
 """JSON-able: strings, numbers, booleans, lists and mappings of these."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from privbench_core.schema.model.columns import Column, ColumnType
+from privbench_core.schema.columns import Column, ColumnType
 
 _T = ColumnType
 _TEXTUAL = frozenset({_T.TEXT, _T.CATEGORY, _T.UUID, _T.JSON})

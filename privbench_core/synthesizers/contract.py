@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Budget, Price
-from privbench_core.privacy.door import Door
-from privbench_core.schema.model.tables import Schema
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 
 if TYPE_CHECKING:
-    from privbench_core.evaluate.statements import Workload
+    from privbench_core.workload.statements import Workload
 
 Key = tuple[str, ...]
 
@@ -47,7 +47,7 @@ class StepContext:
 
     Attributes:
         inputs: Artifacts of the steps it names as inputs.
-        door: The way to private rows, open for exactly the step's price; None for steps that cost nothing.
+        session: The way to private rows, open for exactly the step's price; None for steps that cost nothing.
         public: The public tables, as they are.
         seed: Seed of the run: for sampling and for structure, which are not privacy noise.
         scale: Size of the synthetic database relative to the source.
@@ -57,7 +57,7 @@ class StepContext:
     """
 
     inputs: Mapping[Key, Artifact]
-    door: Door | None
+    session: PrivateSession | None
     public: Mapping[str, pa.Table]
     seed: int
     scale: float = 1.0
@@ -70,11 +70,11 @@ class StepContext:
         word = int.from_bytes(blake2b("\x1f".join(salt).encode(), digest_size=8).digest(), "little")
         return np.random.default_rng([self.seed, word])
 
-    def opened(self) -> Door:
-        """The door; InternalError if this step was not given one."""
-        if self.door is None:
+    def opened(self) -> PrivateSession:
+        """The session; InternalError if this step was not given one."""
+        if self.session is None:
             raise InternalError("a step without a price asked for private rows")
-        return self.door
+        return self.session
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Step:
         kind: Stage.
         table: The table it belongs to, "" for the whole database.
         inputs: Keys of the steps whose artifacts it needs.
-        reads: Private tables it may look at; empty if it opens no door. Their fingerprints are part of what it
+        reads: Private tables it may look at; empty if it opens no session. Their fingerprints are part of what it
             releases.
         price: Cost, known before any row is read.
         run: The work.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from privbench_core.errors import SpecError, did_you_mean
-from privbench_core.synthesizers.stages.validate import FidelityLimits
+from privbench_core.synthesizers.steps.validate import FidelityLimits
 
 T = TypeVar("T")
 

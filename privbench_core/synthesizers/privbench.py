@@ -13,21 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from privbench_core.linking.fanout import FanoutFit, fit_fanout
-from privbench_core.models.nodes import Node, node_from_dict
+from privbench_core.measure.fanout import FanoutFit, fit_fanout
+from privbench_core.measure.privspn import HistogramSPN, PairwiseSPN
+from privbench_core.measure.profile import lists_to_learn
+from privbench_core.measure.table import Network
 from privbench_core.models.one_way import OneWay
-from privbench_core.models.privspn import HistogramSPN, PairwiseSPN
+from privbench_core.models.profile import Profile
+from privbench_core.models.spn import Node, node_from_dict
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepContext
 from privbench_core.synthesizers.options import FidelityOptions, parsed
-from privbench_core.synthesizers.stages.assemble import refuse_impossible, whole_plan
-from privbench_core.synthesizers.stages.learn import Network, learn_steps
-from privbench_core.synthesizers.stages.link import determined, link_step, lookup_step
-from privbench_core.synthesizers.stages.profile import Profile, lists_to_learn
+from privbench_core.synthesizers.steps.assemble import refuse_impossible, whole_plan
+from privbench_core.synthesizers.steps.learn import learn_steps
+from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
 
 _LEAVES = ("pairwise", "histogram")
 
@@ -136,16 +138,19 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
     def run(context: StepContext) -> Artifact:
         own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
         model = node_from_dict(context.inputs["model", key.child].data["model"])
-        ends = (above.coders, above.one_way), (own.coders, own.one_way)
+        ends = (above.discretizers, above.one_way), (own.discretizers, own.one_way)
         fanout = fit_fanout(context.opened(), key, *ends, model, price, FanoutFit())
-        summary = {"ties to the number of children": len(fanout.count_ties), "ties": len(fanout.ties)}
+        summary = {
+            "pair tables to the number of children": len(fanout.fanout_tables),
+            "pair_tables": len(fanout.pair_tables),
+        }
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 
     return link_step(schema, key, price, run, FanoutFit(), (("model", key.child),))
 
 
 def _link_size(schema: Schema, key: ForeignKey) -> int:
-    """Weight of a key in sharing out 1 - γ: the attributes it may tie together."""
+    """Weight of a key in sharing out 1 - γ: the attributes it may pair table together."""
     parent = schema.table(key.parent)
     if determined(schema, key):
         return 1 + (len(schema.table(key.child).attributes) if key.optional else 0)

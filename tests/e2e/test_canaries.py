@@ -27,7 +27,8 @@ from privbench_core.pipeline.run import plan_for, run_spec
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.schema.change import Change, VersionQuery, Watermark
-from privbench_core.schema.spec import Spec, load_spec
+from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.noise import SeededNoise
 

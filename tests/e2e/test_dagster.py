@@ -19,7 +19,7 @@ from privbench_assets.keys import step_key
 from privbench_core.pipeline.run import plan_for, run_name, run_spec
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.publish.bundle import read_bundle
-from privbench_core.schema.spec import load_spec
+from privbench_core.spec.load import load_spec
 from tests.helpers.servers import answers, graphql, running, wait_for
 
 LAUNCH = "mutation($asked: LaunchBackfillParams!) {launchPartitionBackfill(backfillParams: $asked) {__typename}}"
@@ -51,10 +51,7 @@ def test_dagster_and_the_command_line_share_releases_and_bundles(big_town: Path,
     assert made.table("person").num_rows > 0
     with dg.DagsterInstance.from_config(str(home)) as instance:
         checks = instance.event_log_storage.get_latest_asset_check_execution_by_key(
-            [
-                dg.AssetCheckKey(step_key("town", ("validate", "person")), suite)
-                for suite in ("integrity", "fidelity")
-            ]
+            [dg.AssetCheckKey(step_key("town", ("validate", "person")), suite) for suite in ("integrity", "fidelity")]
         )
         assert {record.status.value for record in checks.values()} == {"SUCCEEDED"}
         status = instance.get_latest_materialization_event(dg.AssetKey(["town", "benchmark_status"]))

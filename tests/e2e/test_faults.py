@@ -21,15 +21,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import privbench_core.privacy.ledger as ledger_module
+import privbench_core.privacy.ledger.ledger as ledger_module
 from privbench_core.errors import LedgerError, ReleaseError
-from privbench_core.locks import alone
+from privbench_core.locks import exclusive
 from privbench_core.pipeline.places import database_folder
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget, Measure, Price
-from privbench_core.privacy.ledger import Ledger
+from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.publish.bundle import read_bundle
-from privbench_core.schema.spec import load_spec
+from privbench_core.spec.load import load_spec
 from tests.helpers.faults import PAID, Town
 from tests.helpers.ledgers import Place, new_place, raw
 
@@ -256,7 +256,7 @@ def test_killed_while_a_bundle_is_replaced(new_town: NewTown) -> None:
 
 def test_another_process_never_ends(new_town: NewTown) -> None:
     town = new_town()
-    with alone(town.out.with_name(".bundle.partial") / "lock", "the same bundle"):
+    with exclusive(town.out.with_name(".bundle.partial") / "lock", "the same bundle"):
         ended = town.run(longest_wait=0.2)
     assert ended.startswith(f"BusyError: the folder {town.out}: process {os.getpid()} on ")
     assert "more than 0.2 s" in ended
@@ -267,7 +267,7 @@ def test_another_process_never_ends(new_town: NewTown) -> None:
     shutil.rmtree(state / "releases")
     with ExitStack() as hanging:
         for key in made:
-            hanging.enter_context(alone(state / "locks" / key, "a step"))
+            hanging.enter_context(exclusive(state / "locks" / key, "a step"))
         assert town.run(longest_wait=0.2).startswith("BusyError: profile/household: process ")
     assert not town.looked()
     assert town.booked() == Counter(dict.fromkeys(PAID, 1))

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from privbench_core.backends.folder.read import FolderSource
 from privbench_core.commands.demo import find_example
 from privbench_core.privacy.budget import Budget, Measure, Price
-from privbench_core.privacy.door import open_door
-from privbench_core.privacy.ledger import Ledger
+from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import OpenDPNoise
 from privbench_core.privacy.relations import PrivateDatabase
-from privbench_core.source.folder import FolderSource
+from privbench_core.privacy.session import open_session
 from privbench_core.synthesizers.contract import StepContext
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "library.md"
@@ -46,5 +46,5 @@ def _as_a_step(folder: Path, names: dict[str, Any]) -> float:
     tables = {table.name: FolderSource(folder).read(table) for table in schema.tables}
     ledger = Ledger(":memory:", schema.name, "household", Budget(10, 1e-9))
     database = PrivateDatabase(schema, tables, bytes(16))
-    door, _ = open_door(database, ledger, OpenDPNoise(), release="rows", step="rows", run="document", price=price)
-    return float(names["count_households"](StepContext({}, door, {}, 0)).data["rows"])
+    session, _ = open_session(database, ledger, OpenDPNoise(), release="rows", step="rows", run="document", price=price)
+    return float(names["count_households"](StepContext({}, session, {}, 0)).data["rows"])

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.privacy.relations import PrivateDatabase
-from privbench_core.schema.model.columns import Column, ColumnType, Domain, Learn, Range, Values
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.source.arrow_types import arrow_schema
+from privbench_core.schema.arrow_types import arrow_schema
+from privbench_core.schema.columns import Column, ColumnType, Domain, Learn, Range, Values
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
 
 SECRET = bytes(range(16))
 INTEGER, FLOAT, BOOLEAN = ColumnType.INTEGER, ColumnType.FLOAT, ColumnType.BOOLEAN
@@ -32,7 +32,7 @@ class Database:
     tables: Mapping[str, pa.Table]
 
     def private(self) -> PrivateDatabase:
-        """The rows as the door holds them."""
+        """The rows as the session holds them."""
         return PrivateDatabase(self.schema, self.tables, SECRET)
 
     @property

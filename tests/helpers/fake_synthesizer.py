@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from privbench_core.domain.codecs import codec_for
+from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Budget, zero
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.publish.bundle import write_bundle
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.source.arrow_types import arrow_type
+from privbench_core.schema.arrow_types import arrow_type
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
 
@@ -98,8 +98,8 @@ class FakeSynthesizer:
         return Step(key, kind, table, inputs, reads, price, run, parameters, version, depends)
 
     def _profile(self, context: StepContext) -> Artifact:
-        door, table = context.opened(), self.runs[-1][1]
-        rows = door.view(ViewSpec(table, {})).measure("rows", [Marginal(())], door.budget).values[0]
+        session, table = context.opened(), self.runs[-1][1]
+        rows = session.view(ViewSpec(table, {})).measure("rows", [Marginal(())], session.budget).values[0]
         bars = {"size": {"labels": ["all"], "counts": [float(rows)]}} if table == "person" else {}
         self.draws += 1
         return Artifact(
@@ -107,9 +107,9 @@ class FakeSynthesizer:
         )
 
     def _model(self, context: StepContext) -> Artifact:
-        door = context.opened()
+        session = context.opened()
         table = self.runs[-1][1]
-        rows = door.view(ViewSpec(table, {})).measure("rows again", [Marginal(())], door.budget).values[0]
+        rows = session.view(ViewSpec(table, {})).measure("rows again", [Marginal(())], session.budget).values[0]
         self.draws += 1
         return Artifact({"rows": float(rows), "draw": self.draws, "summary": {"nodes": 1, "of": {"kind": "constant"}}})
 

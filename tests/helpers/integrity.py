@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from privbench_core.evaluate.expectations import ExpectationResult, check_table
-from privbench_core.schema.model.tables import Schema
+from privbench_core.schema.tables import Schema
+from privbench_core.validate.expectations import ExpectationResult, check_table
 
 
 def check_integrity(schema: Schema, tables: Mapping[str, pa.Table]) -> dict[str, list[ExpectationResult]]:

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from privbench_core.privacy.relations import WEIGHT_UNIT
-from privbench_core.schema.model.columns import Column, ColumnType, Range
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.privacy.relations import WEIGHT_SCALE
+from privbench_core.schema.columns import Column, ColumnType, Range
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import Database
 
 INTEGER = ColumnType.INTEGER
@@ -87,7 +87,7 @@ def measure(database: Database, name: str) -> dict[int, int]:
 def shift(one: Database, other: Database, name: str) -> tuple[float, int]:
     """L1 distance of the weighted rows of two databases, and how many rows only one of them keeps."""
     a, b = measure(one, name), measure(other, name)
-    return sum(abs(a.get(i, 0) - b.get(i, 0)) for i in a.keys() | b.keys()) / WEIGHT_UNIT, len(a.keys() ^ b.keys())
+    return sum(abs(a.get(i, 0) - b.get(i, 0)) for i in a.keys() | b.keys()) / WEIGHT_SCALE, len(a.keys() ^ b.keys())
 
 
 class Positions:

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 from sqlalchemy import make_url
 
-from privbench_core.schema.location import connection_parameters, parse_url
+from privbench_core.spec.location import connection_parameters, parse_url
 
 DatabaseError = (sqlite3.DatabaseError, psycopg.Error)
 Place = Path | str

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from privbench_assets.build import build_defs
 from privbench_assets.keys import step_key
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.schema.spec import Spec, load_spec
+from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import StepKind
 from tests.helpers.fake_synthesizer import FakeSynthesizer
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from privbench_core.models.privspn import PairwiseSPN
-from privbench_core.privacy.account import Account
+from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.door import Door
+from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.noise import NoiseSource
+from privbench_core.privacy.session import PrivateSession
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
 from tests.helpers.databases import Database
@@ -28,25 +28,25 @@ class Trace:
 
     Attributes:
         artifacts: Results of the steps, as a release store would give them back.
-        accounts: What each step that opened the door was charged.
+        accounts: What each step that opened the session was charged.
         charges: (label, price) of each verb, by step.
     """
 
     artifacts: dict[Key, Artifact] = field(default_factory=dict)
-    accounts: dict[Key, Account] = field(default_factory=dict)
+    accounts: dict[Key, PrivacyFilter] = field(default_factory=dict)
     charges: dict[Key, list[tuple[str, Price]]] = field(default_factory=dict)
 
 
 def run_step(step: Step, database: Database, noise: NoiseSource, trace: Trace, seed: int = 0) -> Artifact:
-    """Run one step, with a door if it has a price, and keep its artifact in ``trace``."""
-    door = None
+    """Run one step, with a session if it has a price, and keep its artifact in ``trace``."""
+    session = None
     if step.reads:
         charges = trace.charges.setdefault(step.key, [])
-        account = Account(step.price, lambda label, price: charges.append((label, price)))
+        account = PrivacyFilter(step.price, lambda label, price: charges.append((label, price)))
         trace.accounts[step.key] = account
-        door = Door(database.private(), account, noise, "/".join(step.key))
+        session = PrivateSession(database.private(), account, noise, "/".join(step.key))
     inputs = {key: trace.artifacts[key] for key in step.inputs}
-    artifact = step.run(StepContext(inputs, door, database.public, seed))
+    artifact = step.run(StepContext(inputs, session, database.public, seed))
     trace.artifacts[step.key] = Artifact.from_bytes(artifact.to_bytes())
     return artifact
 

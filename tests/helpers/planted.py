@@ -12,28 +12,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from privbench_core.domain.codecs import codec_for
-from privbench_core.domain.coder import Coder
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.registry import codec_for
 from privbench_core.models.one_way import OneWay
 from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.privacy.account import Account
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.door import Door
-from privbench_core.privacy.ledger import Ledger
+from privbench_core.privacy.filter import PrivacyFilter
+from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity
 from privbench_core.privacy.relations import PrivateDatabase
+from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import CodedView
-from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.schema.spec import Spec, dump_spec
-from privbench_core.source.arrow_types import arrow_schema
+from privbench_core.schema.arrow_types import arrow_schema
+from privbench_core.schema.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.load import dump_spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, StepContext, StepKind
 from privbench_core.synthesizers.privbench import PrivBench
-from privbench_core.synthesizers.stages.sample import Sample
+from privbench_core.synthesizers.steps.sample import Sample
 
 Codes = NDArray[np.int32]
 Rng = np.random.Generator
@@ -61,11 +62,13 @@ class NoNoise:
         return dict(exact)
 
 
-def curator_of(codes: Mapping[str, Codes], sizes: Mapping[str, int], limit: Price = PLENTY) -> tuple[Curator, Account]:
+def curator_of(
+    codes: Mapping[str, Codes], sizes: Mapping[str, int], limit: Price = PLENTY
+) -> tuple[Curator, PrivacyFilter]:
     """A curator without noise over rows that all count 1, and the account it charges."""
     n = len(next(iter(codes.values())))
     view = CodedView(dict(codes), dict(sizes), None, 1, 1, 1, n)
-    account = Account(limit, lambda _label, _price: None)
+    account = PrivacyFilter(limit, lambda _label, _price: None)
     return Curator(view, account, NoNoise(), "test"), account
 
 
@@ -86,22 +89,24 @@ def tvd(p: NDArray[Any], q: NDArray[Any]) -> float:
     return float(np.abs(np.asarray(p) - np.asarray(q)).sum() / 2)
 
 
-def door_of(schema: Schema, tables: Mapping[str, pa.Table], limit: Price = PLENTY) -> Door:
-    """A door without noise, open for ``limit``; no ledger stands behind it, since no lifetime pays for exactness."""
+def door_of(schema: Schema, tables: Mapping[str, pa.Table], limit: Price = PLENTY) -> PrivateSession:
+    """A session without noise, open for ``limit``; no ledger stands behind it, since no lifetime pays for exactness."""
     database = PrivateDatabase(schema, tables, bytes(16))
-    return Door(database, Account(limit, lambda _label, _price: None), NoNoise(), "test")
+    return PrivateSession(database, PrivacyFilter(limit, lambda _label, _price: None), NoNoise(), "test")
 
 
-def coders_of(table: Table) -> dict[str, Coder]:
-    """Coders of declared domains, a code per cell."""
-    return {column.name: Coder(codec_for(column, table=table.name)) for column in table.attributes}
+def coders_of(table: Table) -> dict[str, Discretizer]:
+    """Discretizers of declared domains, a code per cell."""
+    return {column.name: Discretizer(codec_for(column, table=table.name)) for column in table.attributes}
 
 
 def counted(table: Table, rows: pa.Table, weights: NDArray[np.float64] | None = None) -> OneWay:
     """Exact one-way counts of a table's attributes, weighted where ``weights`` are given."""
     counts = {
-        name: np.bincount(coder.encode(rows.column(name)), weights=weights, minlength=coder.size).astype(float)
-        for name, coder in coders_of(table).items()
+        name: np.bincount(discretizer.encode(rows.column(name)), weights=weights, minlength=discretizer.size).astype(
+            float
+        )
+        for name, discretizer in coders_of(table).items()
     }
     return OneWay.alike(counts, 1e-6, max(1.0, float(rows.num_rows if weights is None else weights.sum())))
 
@@ -267,9 +272,9 @@ def draw_exactly(
     for step in plan.steps:
         if step.kind not in {StepKind.PROFILE, StepKind.MODEL, StepKind.FANOUT, StepKind.SAMPLE}:
             continue
-        account = Account(step.price, lambda _label, _price: None)
-        door = Door(database, account, noise or NoNoise(), "/".join(step.key)) if step.reads else None
-        context = StepContext({key: made[key] for key in step.inputs}, door, public, seed, scale)
+        account = PrivacyFilter(step.price, lambda _label, _price: None)
+        session = PrivateSession(database, account, noise or NoNoise(), "/".join(step.key)) if step.reads else None
+        context = StepContext({key: made[key] for key in step.inputs}, session, public, seed, scale)
         made[step.key] = Artifact.from_bytes(step.run(context).to_bytes())
         assert account.spent.fits(step.price), step.key
     return {key[1]: Sample.from_artifact(made[key]) for key in made if key[0] == "sample"}

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from privbench_core.errors import SpecError
-from privbench_core.schema.spec import Spec, load_spec
+from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import Spec
 
 
 def load(folder: Path, text: str) -> Spec:

@@ -28,7 +28,7 @@ from privbench_core.pipeline.workspace import ReleaseStore, Workspace
 from privbench_core.privacy.budget import Budget
 from privbench_core.publish import bundle
 from privbench_core.publish.bundle import read_bundle
-from privbench_core.schema.model.tables import Schema
+from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Plan, StepKind
 from privbench_core.synthesizers.registry import load_synthesizer, names
 from tests.conftest import build_town

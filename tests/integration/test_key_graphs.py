@@ -1,4 +1,4 @@
-"""Every kind of foreign key in one run: all of them resolve, at every ε, and what they tie together stays tied."""
+"""Every kind of foreign key in one run: all of them resolve, at every ε, and what they pair table together stays tied."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core.backends.integrity import check_rows
 from privbench_core.errors import SpecError
 from privbench_core.privacy.budget import Budget
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.source.integrity import check_rows
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.privbench import PrivBench
 from tests.helpers.planted import (
     broken_expectations,

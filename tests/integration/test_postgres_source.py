@@ -11,18 +11,20 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
+from privbench_core.backends.fingerprint import fingerprint_rows
+from privbench_core.backends.postgres import read as postgres
+from privbench_core.backends.postgres.ddl import create_schema_sql
+from privbench_core.backends.registry import open_source
+from privbench_core.backends.sqlalchemy import read as database
+from privbench_core.draft.draft import reflect
 from privbench_core.errors import SourceError
+from privbench_core.schema.arrow_types import arrow_schema
 from privbench_core.schema.change import VersionQuery, Watermark
-from privbench_core.schema.ddl import create_schema_sql
-from privbench_core.schema.model.columns import Column, ColumnType, Learn
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.schema.reflect import reflect
-from privbench_core.schema.spec import Spec, load_spec
-from privbench_core.source import database, postgres
-from privbench_core.source.arrow_types import arrow_schema
-from privbench_core.source.fingerprint import fingerprint_rows
-from privbench_core.source.opening import open_source
+from privbench_core.schema.columns import Column, ColumnType, Learn
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import Spec
 from tests.helpers.postgres import execute, new_database
 
 T = ColumnType

@@ -12,9 +12,9 @@ import pytest
 from privbench_core.errors import PublishError
 from privbench_core.publish.bundle import write_bundle
 from privbench_core.publish.load import load_bundle
-from privbench_core.schema.model.columns import Column, ColumnType
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
 from tests.helpers.postgres import new_database, rows
 
 T = ColumnType

@@ -12,11 +12,11 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
+from privbench_core.backends.duckdb.ddl import duckdb_schema
 from privbench_core.cli import app
-from privbench_core.schema.ddl_duckdb import duckdb_schema
-from privbench_core.schema.model.columns import Generated, Sequence
-from privbench_core.schema.model.constraints import Check
-from privbench_core.schema.spec import load_spec
+from privbench_core.schema.columns import Generated, IdentitySequence
+from privbench_core.schema.constraints import Check
+from privbench_core.spec.load import load_spec
 from tests.helpers.postgres import new_database, rows
 
 LONG = "Tabelle mit einem sehr langen Namen, der dreiundsechzig Byte hat"[:63]
@@ -148,7 +148,7 @@ def test_the_draft_holds_what_the_ddl_needs(place: Path) -> None:
     schema = load_spec(place / "spec.yaml").schema
     person, grade = schema.table("person"), schema.table("grade")
     assert {enum.name: enum.values for enum in schema.enums} == {"mood": ("x", "y"), "other_mood": ("calm", "it's")}
-    assert person.column("id").sequence == Sequence("Numbers of persons", 3, always=True)
+    assert person.column("id").sequence == IdentitySequence("Numbers of persons", 3, always=True)
     assert (person.column("feel").default, person.column("n").default) == ("'it''s'", "3")
     assert person.key_names == ((("id",), "Person key"), (("born", "mail"), "one_each"), (("mail",), "one_mail"))
     assert person.checks[:2] == (Check("n_small_check", "n > 0"), Check("n_smaller_check", "n < 10"))
@@ -169,7 +169,7 @@ def test_the_draft_holds_what_the_ddl_needs(place: Path) -> None:
         "by_words": "gin (words)",
         "in_part": "btree (born) INCLUDE (kind) WHERE mail IN ('a', 'b') AND feel = 'calm' AND body LIKE 'it''s %'",
     }
-    assert grade.column("id").sequence == Sequence("grades")
+    assert grade.column("id").sequence == IdentitySequence("grades")
     assert [(key.columns, key.parent, key.actions) for key in grade.foreign_keys] == [
         (("student",), "student", None),
         (("tutor",), "tutor", "ON DELETE SET NULL"),

@@ -16,15 +16,15 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from privbench_core.draft.draft import reflect
 from privbench_core.errors import PublishError, SourceError
 from privbench_core.publish.bundle import read_bundle, write_bundle
 from privbench_core.publish.load import load_bundle
+from privbench_core.schema.arrow_types import arrow_schema
 from privbench_core.schema.checks import unparsed_checks
-from privbench_core.schema.model.columns import ColumnType, Pattern, Range, Values
-from privbench_core.schema.model.constraints import Check, Index
-from privbench_core.schema.model.tables import Schema
-from privbench_core.schema.reflect import reflect
-from privbench_core.source.arrow_types import arrow_schema
+from privbench_core.schema.columns import ColumnType, Pattern, Range, Values
+from privbench_core.schema.constraints import Check, Index
+from privbench_core.schema.tables import Schema
 from tests.helpers.postgres import execute, new_database, rows
 from tests.helpers.specs import load
 

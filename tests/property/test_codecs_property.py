@@ -12,14 +12,14 @@ import pyarrow as pa
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from privbench_core.domain.binning import merge_cells
-from privbench_core.domain.codecs import codec_for, codec_from_dict
-from privbench_core.domain.cuts import cut, joined, values_in
-from privbench_core.domain.magnitude import LearnedMagnitude
+from privbench_core.columns.binning import merge_cells
+from privbench_core.columns.log_scale import LogScaleCodec
+from privbench_core.columns.registry import codec_for, codec_from_dict
+from privbench_core.columns.variable_width import cut, joined, values_in
 from privbench_core.errors import SpecError
+from privbench_core.schema.arrow_types import arrow_type
+from privbench_core.schema.columns import Column, ColumnType, Pattern, Range, Values
 from privbench_core.schema.durations import duration_text
-from privbench_core.schema.model.columns import Column, ColumnType, Pattern, Range, Values
-from privbench_core.source.arrow_types import arrow_type
 
 T = ColumnType
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -100,7 +100,7 @@ def test_values_come_back_in_their_cell_and_outside_ones_clamped(case, seed):
 @settings(max_examples=150, deadline=None)
 def test_every_cell_decodes_into_itself_and_its_edges(case, seed):
     column = case[0]
-    for codec in (codec_for(column), LearnedMagnitude.of(column)):
+    for codec in (codec_for(column), LogScaleCodec.of(column)):
         cells = np.array([*range(codec.ordered), codec.null], np.int32)
         values = codec.decode(cells, np.random.default_rng(seed))
         assert (codec.encode(pa.chunked_array([values])) == cells).all()

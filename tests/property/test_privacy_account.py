@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privbench_core.errors import BudgetExhaustedError, InternalError
-from privbench_core.privacy.account import Account
 from privbench_core.privacy.budget import Measure, Price, zero
+from privbench_core.privacy.filter import PrivacyFilter
 
 LIMIT = Price(Measure.ZCDP, 1.0, 0.1)
 
@@ -43,7 +43,7 @@ commands = st.lists(
 @given(commands)
 def test_spending_is_the_dearest_path_and_never_beyond_the_limit(todo: list[tuple[int, str, int, int]]) -> None:
     charged: list[Price] = []
-    accounts = [Account(LIMIT, lambda _, price: charged.append(price))]
+    accounts = [PrivacyFilter(LIMIT, lambda _, price: charged.append(price))]
     oracles = [Oracle()]
     for place, what, amount, delta in todo:
         account, oracle = accounts[place % len(accounts)], oracles[place % len(oracles)]
@@ -72,7 +72,7 @@ def test_spending_is_the_dearest_path_and_never_beyond_the_limit(todo: list[tupl
 
 
 def test_two_splits_of_the_same_rows_add_up() -> None:
-    account = Account(LIMIT, lambda *_: None)
+    account = PrivacyFilter(LIMIT, lambda *_: None)
     for _ in range(2):
         for part in account.split(2):
             part.charge("half", LIMIT.share(0.5))
@@ -82,7 +82,7 @@ def test_two_splits_of_the_same_rows_add_up() -> None:
 
 
 def test_currencies_do_not_mix() -> None:
-    account = Account(LIMIT, lambda *_: None)
+    account = PrivacyFilter(LIMIT, lambda *_: None)
     with pytest.raises(InternalError, match="measures"):
         account.charge("pure", Price(Measure.PURE, 0.1))
     assert account.spent == zero(Measure.ZCDP)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from privbench_core.errors import BudgetExhaustedError
-from privbench_core.privacy import tally
 from privbench_core.privacy.budget import Budget, Measure, Price
-from privbench_core.privacy.ledger import Ledger
+from privbench_core.privacy.ledger import totals as tally
+from privbench_core.privacy.ledger.ledger import Ledger
 from tests.helpers.ledgers import Place, new_place
 
 numbers = count()

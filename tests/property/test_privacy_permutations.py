@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privbench_core.domain.codecs import codec_for
-from privbench_core.domain.coder import Coder
-from privbench_core.domain.group_sizes import GroupSizeCodec
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
 from privbench_core.privacy import permutations as kernel
-from privbench_core.privacy.account import Account
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.permutations import PERMUTATION_UNIT, Groups, tuple_counts
+from privbench_core.privacy.filter import PrivacyFilter
+from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups, tuple_counts
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.relations import stability
-from privbench_core.privacy.rules import ByValue
-from privbench_core.privacy.views import CodedView, Fellow, OfParent, Own, Siblings, ViewSpec, build_view
+from privbench_core.privacy.split_rules import ByValue
+from privbench_core.privacy.views import CodedView, CoMember, OfParent, Own, OwnerFanout, ViewSpec, build_view
 from tests.helpers.databases import Database, adversaries, forum, shop, town
 from tests.helpers.noise import SeededNoise
 
@@ -49,17 +49,17 @@ def spec(database: Database, table: str, own: str, above: str) -> ViewSpec:
     here = database.schema.table(table)
     key = here.owner_key
     assert key is not None
-    coder = Coder(codec_for(here.column(own), table=table))
-    parent = Coder(codec_for(database.schema.table(key.parent).column(above), table=key.parent))
-    sizes = Coder(GroupSizeCodec(key.max_children or 1))
+    discretizer = Discretizer(codec_for(here.column(own), table=table))
+    parent = Discretizer(codec_for(database.schema.table(key.parent).column(above), table=key.parent))
+    sizes = Discretizer(FanoutCodec(key.max_children or 1))
     return ViewSpec(
         table,
         {
-            "own": (Own(own), coder),
-            "second": (Fellow(key, 1, own), coder),
-            "third": (Fellow(key, 2, own), coder),
+            "own": (Own(own), discretizer),
+            "second": (CoMember(key, 1, own), discretizer),
+            "third": (CoMember(key, 2, own), discretizer),
             "owner": (OfParent(key, above), parent),
-            "size": (Siblings(key), sizes),
+            "size": (OwnerFanout(key), sizes),
         },
     )
 
@@ -69,7 +69,7 @@ def by_hand(database: Database, what: ViewSpec, columns: tuple[str, ...]) -> np.
     private, here = database.private(), database.schema.table(what.table)
     key = here.owner_key
     assert key is not None
-    member = {name: how.member if isinstance(how, Fellow) else 0 for name, (how, _) in what.features.items()}
+    member = {name: how.member if isinstance(how, CoMember) else 0 for name, (how, _) in what.features.items()}
     plain = {name: how for name, how in what.features.items() if not member[name]}
     view = build_view(private, ViewSpec(what.table, plain))
     codes = {name: view.codes["own" if member[name] else name] for name in columns}
@@ -89,7 +89,7 @@ def by_hand(database: Database, what: ViewSpec, columns: tuple[str, ...]) -> np.
         for chosen in tuples:
             role = dict(zip(members, chosen, strict=True))
             cell = tuple(codes[name][role[member[name]]] for name in columns)
-            counts[cell] += PERMUTATION_UNIT // (int(above) * len(tuples))
+            counts[cell] += PERMUTATION_SCALE // (int(above) * len(tuples))
     return counts.astype(np.int64)
 
 
@@ -113,7 +113,7 @@ def test_a_unit_moves_no_more_than_the_stability(relation: str, seed: int) -> No
     database = make(seed)
     what = spec(database, table, *names)
     before = build_view(database.private(), what)
-    assert before.stability == np.ceil(stability(database.schema, table) * PERMUTATION_UNIT)
+    assert before.stability == np.ceil(stability(database.schema, table) * PERMUTATION_SCALE)
     most = 0
     for unit in adversaries(database, seed, 6):
         after = build_view(database.without(unit).private(), what)
@@ -132,7 +132,7 @@ def test_a_unit_moves_no_more_than_the_stability(relation: str, seed: int) -> No
         reference = np.full([before.sizes["own"], before.sizes["second"]], 0.37)
         score = Distances((((("own", "second"), reference),),))
         assert abs(int((score.evaluate(before) - score.evaluate(after))[0])) <= before.stability
-    assert most > 0.9 * PERMUTATION_UNIT  # the bound is met: nothing is scaled away
+    assert most > 0.9 * PERMUTATION_SCALE  # the bound is met: nothing is scaled away
 
 
 def merged_at_random(columns: tuple[str, ...], view: CodedView, seed: int) -> Marginal:
@@ -171,7 +171,7 @@ def test_random_groups(sizes: list[int], codes: int, above: int, members: int, s
     rng = np.random.default_rng(seed)
     owner = np.repeat(np.arange(len(sizes)), sizes)
     size = np.array(sizes, dtype=np.int64)[owner]
-    groups = Groups(owner.astype(np.int64), size, np.full(len(owner), PERMUTATION_UNIT // above))
+    groups = Groups(owner.astype(np.int64), size, np.full(len(owner), PERMUTATION_SCALE // above))
     columns = [(rng.integers(0, codes, len(owner)), codes) for _ in range(members)]
     counted = tuple_counts(columns, groups)
     expected = np.zeros([codes] * members, dtype=np.int64)
@@ -179,16 +179,16 @@ def test_random_groups(sizes: list[int], codes: int, above: int, members: int, s
         tuples = list(permutations(np.flatnonzero(owner == group), members))
         for chosen in tuples:
             expected[tuple(columns[i][0][row] for i, row in enumerate(chosen))] += (
-                PERMUTATION_UNIT // above // len(tuples)
+                PERMUTATION_SCALE // above // len(tuples)
             )
     np.testing.assert_array_equal(counted, expected)
-    assert counted.sum() <= len(sizes) * (PERMUTATION_UNIT // above)
+    assert counted.sum() <= len(sizes) * (PERMUTATION_SCALE // above)
 
 
 def test_tuples_in_chunks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     owner = np.sort(rng.integers(0, 50, 400)).astype(np.int64)
-    groups = Groups(owner, np.bincount(owner)[owner], np.full(400, PERMUTATION_UNIT))
+    groups = Groups(owner, np.bincount(owner)[owner], np.full(400, PERMUTATION_SCALE))
     columns = [(rng.integers(0, 4, 400), 4) for _ in range(3)]
     whole = [tuple_counts(columns[:members], groups) for members in (2, 3)]
     monkeypatch.setattr(kernel, "_CHUNK", 7)
@@ -201,11 +201,15 @@ def test_tuples_in_chunks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_fellows_along_the_owner_key_and_of_three_members() -> None:
     database = forum(0)
     here = database.schema.table("vote")
-    coder = Coder(codec_for(here.column("up"), table="vote"))
+    discretizer = Discretizer(codec_for(here.column("up"), table="vote"))
     voter = next(key for key in here.foreign_keys if not key.owner)
-    for wrong in (Fellow(voter, 1, "up"), Fellow(here.foreign_keys[0], 3, "up"), Fellow(here.foreign_keys[0], 0, "up")):
+    for wrong in (
+        CoMember(voter, 1, "up"),
+        CoMember(here.foreign_keys[0], 3, "up"),
+        CoMember(here.foreign_keys[0], 0, "up"),
+    ):
         with pytest.raises(InternalError, match="fellows"):
-            build_view(database.private(), ViewSpec("vote", {"up": (wrong, coder)}))
+            build_view(database.private(), ViewSpec("vote", {"up": (wrong, discretizer)}))
     with pytest.raises(InternalError, match="tuples of 4"):
         tuple_counts([(np.zeros(0, np.int64), 1)] * 4, Groups(*(np.zeros(0, np.int64),) * 3))
 
@@ -214,7 +218,7 @@ def test_the_curator_answers_in_counts_of_units() -> None:
     database = town(0)
     what = spec(database, *RELATIONS["crowded groups, NULLs"][1:])
     view = build_view(database.private(), what)
-    account = Account(Price(Measure.ZCDP, 1e9), lambda *_: None)
+    account = PrivacyFilter(Price(Measure.ZCDP, 1e9), lambda *_: None)
     curator = Curator(view, account, SeededNoise(0), "test")
     pairs = curator.measure("pairs", [Marginal(("own", "second"))], Price(Measure.ZCDP, 1e8))
     several = np.bincount(database.private().parent_rows(database.schema.table("person").foreign_keys[0]))

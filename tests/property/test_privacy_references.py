@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.relations import WEIGHT_UNIT, moved_rows, reference_moves, stability
+from privbench_core.privacy.relations import WEIGHT_SCALE, moved_rows, reference_moves, stability
 from privbench_core.privacy.views import ParentRow, ViewSpec, build_view
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Synthesizer
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.privpetal.plan import PrivPetal
@@ -77,7 +77,7 @@ def test_a_row_without_an_owner_is_a_unit(tau: int, most: int, seed: int) -> Non
     owners = database.tables["post"].column("user_id").to_pylist()
     alone = [i for i, owner in enumerate(owners) if owner is None]
     for post in alone:
-        assert measure(database, "post")[post] == WEIGHT_UNIT
+        assert measure(database, "post")[post] == WEIGHT_SCALE
         smaller = without(database, "post", post)
         for name in ("user", "post", "note"):
             assert shift(database, smaller, name)[0] <= stability(database.schema, name) * (1 + 1e-9)

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from privbench_core.errors import InternalError
 from privbench_core.privacy.relations import (
-    WEIGHT_UNIT,
+    WEIGHT_SCALE,
     PrivateDatabase,
     deciding_tables,
     moved_rows,
     reference_moves,
     stability,
 )
-from privbench_core.privacy.views import Children, Feature, ParentRow, Siblings, ViewSpec, build_view
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema
+from privbench_core.privacy.views import Feature, OwnerFanout, OwnFanout, ParentRow, ViewSpec, build_view
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema
 from tests.helpers.databases import SECRET, Database
 from tests.helpers.key_graphs import (
     Positions,
@@ -85,7 +85,7 @@ def test_a_unit_moves_its_own_rows_alone(tau: int, seed: int) -> None:
         for name, rows in before.items():
             others = {i: values for i, values in rows.items() if (name, i) not in mine}
             assert shown(smaller, name) == others
-            assert sum(rows[i][0] for i in rows if (name, i) in mine) <= WEIGHT_UNIT
+            assert sum(rows[i][0] for i in rows if (name, i) in mine) <= WEIGHT_SCALE
             assert len(rows) - len(others) <= moved_rows(database.schema, name)
 
 
@@ -119,7 +119,7 @@ def test_views_along_such_keys_move_no_more_than_they_say(make: Make, tau: int, 
         for k, view in views.items():
             moved = _moved(before[k], _seen(smaller, left, k))
             assert view.stability == (stability(schema, k.child) + reference_moves(schema, k)) * view.unit
-            assert moved <= view.stability / view.unit * WEIGHT_UNIT * (1 + 1e-9)
+            assert moved <= view.stability / view.unit * WEIGHT_SCALE * (1 + 1e-9)
 
 
 def _seen(database: Database, private: PrivateDatabase, k: ForeignKey) -> dict[tuple[int, int], int]:
@@ -263,7 +263,7 @@ def test_where_a_private_row_stands_is_in_no_view(make: Make, tau: int, seed: in
             assert moved <= view.stability, k.name
 
 
-@pytest.mark.parametrize("feature", [Siblings, Children])
+@pytest.mark.parametrize("feature", [OwnerFanout, OwnFanout])
 def test_groups_are_those_of_the_kept_rows(feature: type[Feature]) -> None:
     database = diamond(3, 1, 3)
     private = database.private()
@@ -271,7 +271,7 @@ def test_groups_are_those_of_the_kept_rows(feature: type[Feature]) -> None:
     assert k is not None
     everybody = np.bincount(private.parent_rows(k), minlength=private.rows("a"))
     assert (private.group_sizes(k) < np.minimum(everybody, 3)).any(), "no row is dropped: the test looks at nothing"
-    name = "c" if feature is Siblings else "a"
+    name = "c" if feature is OwnerFanout else "a"
     view = build_view(private, ViewSpec(name, {"n": (feature(k), Positions())}))  # type: ignore[dict-item,call-arg]
     sizes = private.group_sizes(k)
     expected = sizes[private.parent_rows(k)][private.kept("c")] if name == "c" else sizes[private.kept("a")]
@@ -301,7 +301,7 @@ def test_a_view_of_two_counts_moves_where_either_does() -> None:
         "pond": {"id": [0, 1], "home": [2, 0], "spring": [0, None]},
     }
     database = database_of(schema, rows)
-    counted = {name: (Children(owner_of(schema, name)), Positions()) for name in ("well", "pond")}
+    counted = {name: (OwnFanout(owner_of(schema, name)), Positions()) for name in ("well", "pond")}
     views = [
         build_view(d.private(), ViewSpec("home", counted))  # type: ignore[arg-type]
         for d in (database, without(database, "home", 0))
@@ -321,10 +321,10 @@ def test_views_look_only_where_their_stability_was_worked_out() -> None:
     database = mixed(2, 1, 0)
     schema = database.schema
     strays: list[tuple[str, Feature]] = [
-        ("a", Children(schema.table("b").foreign_keys[1])),  # not their owner key
-        ("b", Children(owner_of(schema, "c"))),
-        ("b", Siblings(owner_of(schema, "c"))),
-        ("b", Siblings(schema.table("b").foreign_keys[1])),
+        ("a", OwnFanout(schema.table("b").foreign_keys[1])),  # not their owner key
+        ("b", OwnFanout(owner_of(schema, "c"))),
+        ("b", OwnerFanout(owner_of(schema, "c"))),
+        ("b", OwnerFanout(schema.table("b").foreign_keys[1])),
         ("b", ParentRow(owner_of(schema, "c"))),
     ]
     for name, feature in strays:

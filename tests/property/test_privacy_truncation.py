@@ -10,11 +10,11 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privbench_core.privacy.relations import WEIGHT_UNIT, PrivateDatabase, stability
-from privbench_core.privacy.views import Children, ViewSpec, build_view
-from privbench_core.schema.model.columns import Column, ColumnType
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.privacy.relations import WEIGHT_SCALE, PrivateDatabase, stability
+from privbench_core.privacy.views import OwnFanout, ViewSpec, build_view
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import SECRET, Database, forum
 
 INTEGER = ColumnType.INTEGER
@@ -109,7 +109,7 @@ def test_a_unit_weighs_at_most_one(database: Database) -> None:
             assert weight > 0
             totals[owners[row]] = totals.get(owners[row], 0) + weight
             rows[owners[row]] = rows.get(owners[row], 0) + 1
-        assert all(total <= WEIGHT_UNIT for total in totals.values())
+        assert all(total <= WEIGHT_SCALE for total in totals.values())
         assert all(number <= database.schema.max_rows_per_unit(name) for number in rows.values())
 
 
@@ -121,9 +121,9 @@ def test_a_unit_weighs_at_most_one_however_large_its_groups_are() -> None:
     rows = {name: pa.table({"id": np.arange(size), "up": np.zeros(size, np.int64)}) for name, size in sizes.items()}
     private = Database(schema, rows | {"unit": rows["unit"].drop_columns("up")}).private()
     assert private.kept("leaf").all()
-    assert private.divisors("leaf").min() > WEIGHT_UNIT  # what tuples of permutation views are weighed by
-    assert np.abs(private.weights("leaf")).sum() <= WEIGHT_UNIT
-    assert private.weights("a").sum() == WEIGHT_UNIT
+    assert private.divisors("leaf").min() > WEIGHT_SCALE  # what tuples of permutation views are weighed by
+    assert np.abs(private.weights("leaf")).sum() <= WEIGHT_SCALE
+    assert private.weights("a").sum() == WEIGHT_SCALE
 
 
 @EXAMPLES
@@ -159,7 +159,7 @@ def test_the_secret_decides_which_rows_not_how_many(database: Database, secret: 
 def shift(database: Database, smaller: Database, name: str) -> float:
     """L1 distance between the weighted row measures of two neighbours."""
     one, other = measure_of(database, name), measure_of(smaller, name)
-    return sum(abs(one.get(row, 0) - other.get(row, 0)) for row in one.keys() | other.keys()) / WEIGHT_UNIT
+    return sum(abs(one.get(row, 0) - other.get(row, 0)) for row in one.keys() | other.keys()) / WEIGHT_SCALE
 
 
 def test_stability_covers_several_private_parents() -> None:
@@ -183,7 +183,7 @@ def test_stability_covers_the_number_of_children_of_others() -> None:
     codes = _Sizes()
     for seed in range(15):
         database = forum(seed, units=12, most_votes=4)
-        spec = ViewSpec("post", {"n": (Children(votes), codes)})  # type: ignore[dict-item]
+        spec = ViewSpec("post", {"n": (OwnFanout(votes), codes)})  # type: ignore[dict-item]
         for unit in database.units()[:3]:
             one, other = (build_view(d.private(), spec) for d in (database, database.without(unit)))
             counts = [np.bincount(v.codes["n"], v.weights, minlength=99) for v in (one, other)]
@@ -273,4 +273,4 @@ def test_rows_without_an_owner_are_units_of_their_own() -> None:
     rows = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "up": pa.array([None, 5, None], pa.int64())})
     private = PrivateDatabase(schema, {"unit": pa.table({"id": pa.array([5], pa.int64())}), "row": rows}, SECRET)
     assert private.kept("row").tolist() == [True, True, True]
-    assert private.weights("row").tolist() == [WEIGHT_UNIT] * 3
+    assert private.weights("row").tolist() == [WEIGHT_SCALE] * 3

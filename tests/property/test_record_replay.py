@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from privbench_core.measure import adaptive_bins as refine
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.queries import Marginal
@@ -22,7 +23,6 @@ from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.privpetal.plan import PrivPetal
-from privbench_core.synthesizers.stages import refine
 from tests.helpers.databases import Database, adversaries, forum, shop, till, town
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise, Violation
 from tests.helpers.plans import EagerSPN, Trace, computing_steps, run_step
@@ -161,7 +161,7 @@ def test_groups_are_measured_here(make: Callable[[int], Database]) -> None:
     recorded, _, _ = record(plan_of(database, PLENTY, GROUPS), database, 0)
     pairs = [call.head[1] for call in recorded.tape if " x other." in call.head[1]]
     assert len({site.split("/groups/")[1][0] for site in pairs}) > 1
-    assert any(call.head[1].endswith("trio scores") for call in recorded.tape) or make is forum  # where τ = 2
+    assert any(call.head[1].endswith("triple scores") for call in recorded.tape) or make is forum  # where τ = 2
 
 
 @pytest.mark.parametrize("case", ["till, pairwise, zCDP", "till, pairwise, pure", "town, groups", "forum, groups"])
@@ -221,8 +221,8 @@ def test_the_plans_tested_do_look_closer(budget: Budget) -> None:
     for table in ("customer", "sale"):
         labels = [label for label, _ in trace.charges["profile", table]]
         assert sum("parts of heavy cells" in label for label in labels) > 1, labels
-        coders = trace.artifacts["profile", table].data["profile"]["coders"]
-        assert any(coder["codec"]["codec"] == "cuts" for _, coder in coders)
+        discretizers = trace.artifacts["profile", table].data["profile"]["discretizers"]
+        assert any(discretizer["codec"]["codec"] == "cuts" for _, discretizer in discretizers)
 
 
 def test_truncation_is_active_in_the_databases_tested() -> None:

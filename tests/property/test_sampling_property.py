@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from privbench_core.privacy.budget import Budget
-from privbench_core.schema.model.columns import Column, ColumnType, Learn, Range, Values
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.source.arrow_types import arrow_schema, arrow_type
+from privbench_core.schema.arrow_types import arrow_schema, arrow_type
+from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
 from tests.helpers.integrity import check_integrity, failures
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import draw_exactly, integer, owner_key

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privbench_core.errors import SpecError
-from privbench_core.schema.spec import Spec, load_spec
-from privbench_core.schema.yaml_io import read_yaml, write_yaml
+from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import Spec
+from privbench_core.spec.yaml_io import read_yaml, write_yaml
 
 SHOP = """
 database: shop

@@ -10,22 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privbench_core.schema.change import VersionQuery, Watermark
-from privbench_core.schema.durations import duration_text
-from privbench_core.schema.model.columns import (
+from privbench_core.schema.columns import (
     Column,
     ColumnType,
     Domain,
     EnumType,
     Generated,
+    IdentitySequence,
     Learn,
     Pattern,
     Range,
-    Sequence,
     Values,
 )
-from privbench_core.schema.model.constraints import Check, Dependency, ForeignKey, Index
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.schema.spec import Spec, dump_spec, load_spec
+from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index
+from privbench_core.schema.durations import duration_text
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.load import dump_spec, load_spec
+from privbench_core.spec.model import Spec
 
 # Words that some version of YAML reads as something other than text, beside ordinary ones.
 TRICKY = ["no", "On", "y", "null", "~", "1e5", "007", "0x1f", "1_000", "12:30", "2020-01-01", "<<", "- a", "a: b", "#x"]
@@ -102,7 +103,7 @@ def columns(draw: st.DrawFn, name: str) -> Column:
         default=None if identity else draw(st.none() | st.sampled_from(["1e5", "'no'", "now()", "NULL"])),
         identity=identity,
         comment=draw(texts),
-        sequence=draw(st.none() | st.builds(Sequence, increment=st.integers(2, 9), always=st.booleans()))
+        sequence=draw(st.none() | st.builds(IdentitySequence, increment=st.integers(2, 9), always=st.booleans()))
         if identity
         else None,
     )

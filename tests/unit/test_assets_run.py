@@ -7,14 +7,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from privbench_core.backends.folder.read import FolderSource
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.manifest import read_manifest
 from privbench_core.pipeline.places import database_folder
 from privbench_core.pipeline.runner import Snapshot
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.publish.bundle import read_bundle
-from privbench_core.schema.model.tables import Table
-from privbench_core.source.folder import FolderSource
+from privbench_core.schema.tables import Table
 from tests.helpers.orchestrated import Orchestrated, errors, shown, versions
 
 SECRET = "Smith, 17 Elm Street"

@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from privbench_core.domain.binning import Binning, merge_cells
-from privbench_core.domain.codecs import codec_for
-from privbench_core.domain.merging import alike, merge_smallest, segments
+from privbench_core.columns.binning import Binning, merge_cells
+from privbench_core.columns.registry import codec_for
+from privbench_core.columns.segmentation import alike, merge_smallest, segments
 from privbench_core.errors import InternalError
-from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.columns import Column, ColumnType, Range, Values
 
 
 def a_list(n, *, nullable=False):

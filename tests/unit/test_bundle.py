@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from privbench_core.backends.loading import split_sql
 from privbench_core.errors import InternalError, PublishError
 from privbench_core.publish.bundle import file_name, read_bundle, write_bundle
-from privbench_core.publish.load import load_bundle, split_sql
-from privbench_core.schema.model.columns import Column, ColumnType
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.source.arrow_types import arrow_schema
+from privbench_core.publish.load import load_bundle
+from privbench_core.schema.arrow_types import arrow_schema
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
 
 GUARANTEE = {
     "unit": "one row of home",

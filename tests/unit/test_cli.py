@@ -21,13 +21,13 @@ from typer.testing import CliRunner, Result
 
 from privbench_core import __version__
 from privbench_core.cli import app
-from privbench_core.domain.codecs import codec_for
+from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError, LedgerError, SourceError
 from privbench_core.pipeline import run as pipeline_run
 from privbench_core.privacy.budget import Budget, zero
 from privbench_core.publish.bundle import write_bundle
-from privbench_core.sampling.keys import fresh_key
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.sampling.keys import surrogate_key
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepContext, StepKind
 
@@ -98,7 +98,7 @@ def _sampler(table: Table) -> Callable[[StepContext], Artifact]:
         made = {}
         for column in table.columns:
             if column.name in table.primary_key:
-                made[column.name] = fresh_key(column, rows, prefix=table.name)
+                made[column.name] = surrogate_key(column, rows, prefix=table.name)
             elif column.name in table.key_columns:
                 made[column.name] = pa.array(np.arange(rows) // 2 + 1)
             else:

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.domain.codecs import codec_for, codec_from_dict
-from privbench_core.domain.intervals import interval_codec
-from privbench_core.domain.magnitude import LearnedMagnitude
+from privbench_core.columns.equal_width import equal_width_codec
+from privbench_core.columns.log_scale import LogScaleCodec
+from privbench_core.columns.registry import codec_for, codec_from_dict
 from privbench_core.errors import InternalError, ReleaseError, SourceError, SpecError
-from privbench_core.schema.model.columns import Column, ColumnType, Learn, Pattern, Range, Values
+from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern, Range, Values
 
 T = ColumnType
 MAX = 2**63 - 1
@@ -141,17 +141,17 @@ def test_intervals_are_ordered_and_zero_is_apart():
     assert codec.encode(chunks([1], pa.duration("s"))).tolist() == [2]
     assert decoded(codec, [1, codec.below, codec.above, codec.null]) == [0 * day, -day, 2 * day, None]
     assert codec.labels()[1] == "PT0S"
-    grid = LearnedMagnitude.of(Column("t", T.INTERVAL))
+    grid = LogScaleCodec.of(Column("t", T.INTERVAL))
     low, high = grid.edges(grid.encode(chunks([timedelta(seconds=1)], pa.duration("us")))[0])
     assert (low, high) == ("PT0.524288S", "PT1.048575S")
 
 
 def test_integers_fit_the_type_of_the_database():
-    grid = LearnedMagnitude.of(Column("x", T.INTEGER, sql_type="smallint"))
+    grid = LogScaleCodec.of(Column("x", T.INTEGER, sql_type="smallint"))
     assert (grid.edges(0)[0], grid.edges(grid.ordered - 1)[1]) == (-32768, 32767)
-    assert LearnedMagnitude.of(Column("x", T.INTEGER, sql_type="integer")).ordered == 63
+    assert LogScaleCodec.of(Column("x", T.INTEGER, sql_type="integer")).ordered == 63
     for name in ("bigint", "int8", "some_enum", None):
-        assert LearnedMagnitude.of(Column("x", T.INTEGER, sql_type=name)).ordered == 127
+        assert LogScaleCodec.of(Column("x", T.INTEGER, sql_type=name)).ordered == 127
 
 
 def test_coarser_and_finer_time_units_are_read():
@@ -325,7 +325,7 @@ def test_uuids_are_made_anew():
 
 
 def test_magnitudes_are_powers_of_two():
-    grid = LearnedMagnitude.of(Column("x", T.INTEGER, nullable=True))
+    grid = LogScaleCodec.of(Column("x", T.INTEGER, nullable=True))
     cells = grid.encode(chunks([-4, -3, -2, -1, 0, 1, 2, 3, 4, 7, 8, None]))
     assert [grid.edges(c) for c in cells[:-1]] == [
         *[(-7, -4), (-3, -2), (-3, -2), (-1, -1), (0, 0), (1, 1), (2, 3), (2, 3), (4, 7), (4, 7), (8, 15)]
@@ -336,13 +336,13 @@ def test_magnitudes_are_powers_of_two():
 
 
 def test_magnitudes_do_not_depend_on_anything_but_the_type():
-    assert LearnedMagnitude.of(Column("x", T.FLOAT, Range(0, 1))) == LearnedMagnitude.of(Column("x", T.FLOAT, Learn()))
+    assert LogScaleCodec.of(Column("x", T.FLOAT, Range(0, 1))) == LogScaleCodec.of(Column("x", T.FLOAT, Learn()))
 
 
 def test_magnitudes_of_dates_are_calendar_years():
     noon = datetime(2020, 2, 29, 12)
     for kind, value in ((T.DATE, date(2020, 2, 29)), (T.TIMESTAMP, noon), (T.TIMESTAMPTZ, noon.replace(tzinfo=UTC))):
-        grid = LearnedMagnitude.of(Column("d", kind))
+        grid = LogScaleCodec.of(Column("d", kind))
         low, high = grid.edges(grid.encode(chunks([value]))[0])
         assert str(low).startswith("2020-01-01")
         assert str(high).startswith("2020-12-31")
@@ -353,10 +353,10 @@ def test_magnitudes_of_dates_are_calendar_years():
 @pytest.mark.parametrize("kind", [kind for kind in T if kind.ordered])
 def test_a_range_can_be_built_from_the_edges_of_cells(kind):
     column = Column("x", kind, precision=12, scale=2)
-    grid = LearnedMagnitude.of(column)
+    grid = LogScaleCodec.of(column)
     for first, last in ((0, grid.ordered - 1), (grid.ordered // 2, grid.ordered // 2 + 3), (grid.below, grid.above)):
         low, high = grid.edges(first)[0], grid.edges(last)[1]
-        codec = interval_codec(column, low, high, 16)
+        codec = equal_width_codec(column, low, high, 16)
         assert codec.edges(0)[0] == low
         assert codec.edges(codec.ordered - 1)[1] == high
     with pytest.raises(InternalError, match="has no edges"):
@@ -383,7 +383,7 @@ def test_every_codec_comes_back_from_json():
         Column("p", T.INTEGER, Range(0, 9), sql_type="smallint"),
     ]
     codecs = [codec_for(column, table="t") for column in columns]
-    codecs += [LearnedMagnitude.of(column) for column in columns if column.type.ordered]
+    codecs += [LogScaleCodec.of(column) for column in columns if column.type.ordered]
     for codec in codecs:
         assert codec_from_dict(json.loads(json.dumps(codec.to_dict()))) == codec
         assert len(codec.labels()) == codec.size
@@ -430,4 +430,4 @@ def test_columns_without_a_domain_have_no_codec():
     with pytest.raises(InternalError, match="keys are made anew"):
         codec_for(Column("id", T.INTEGER))
     with pytest.raises(InternalError, match="no number line"):
-        LearnedMagnitude.of(Column("s", T.CATEGORY, Learn()))
+        LogScaleCodec.of(Column("s", T.CATEGORY, Learn()))

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.domain.binning import merge_cells
-from privbench_core.domain.codecs import codec_for, codec_from_dict
-from privbench_core.domain.coder import Coder
+from privbench_core.columns.binning import merge_cells
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.registry import codec_for, codec_from_dict
 from privbench_core.errors import SpecError
-from privbench_core.schema.model.columns import Column, ColumnType, Pattern
+from privbench_core.schema.columns import Column, ColumnType, Pattern
 
 T = ColumnType
 
@@ -98,17 +98,17 @@ def test_nothing_but_null_is_looked_at():
     assert (codec.size, codec.null, codec.labels()) == (2, 1, ["[ab]", "NULL"])
     assert codec.encode(pa.chunked_array([["secret", None, ""]])).tolist() == [0, 1, 0]
     binning = merge_cells(np.array([900.0, 100.0]), codec, 1.0, 100)
-    coder = Coder(codec_from_dict(codec.to_dict()), binning)
-    values = coder.decode(np.array([0, 1, 0], np.int32), np.random.default_rng(0))
+    discretizer = Discretizer(codec_from_dict(codec.to_dict()), binning)
+    values = discretizer.decode(np.array([0, 1, 0], np.int32), np.random.default_rng(0))
     assert [value is None for value in values.to_pylist()] == [False, True, False]
 
 
 @pytest.mark.parametrize("counts", [[100.0, 0.0], [0.0, 100.0]])
 def test_a_column_of_nothing_but_values_or_nothing_but_null_has_a_binning(counts):
     codec = codec_for(Column("x", T.UUID, nullable=True))
-    coder = Coder(codec, merge_cells(np.array(counts), codec, 1.0, 100))
-    codes = coder.encode(pa.chunked_array([["a", None]]))
-    assert len(coder.decode(codes, np.random.default_rng(0))) == 2
+    discretizer = Discretizer(codec, merge_cells(np.array(counts), codec, 1.0, 100))
+    codes = discretizer.encode(pa.chunked_array([["a", None]]))
+    assert len(discretizer.decode(codes, np.random.default_rng(0))) == 2
     single = codec_for(Column("x", T.UUID))
     assert merge_cells(np.array([-3.0]), single, 1.0, 100).size == 1
 

@@ -9,16 +9,16 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import SpecError, ValidationError
-from privbench_core.evaluate.constraints import check_constraints
-from privbench_core.linking.choice import Choice, Distinct, pick_parents
+from privbench_core.models.parent_choice import Distinct, ParentChoice, pick_parents
 from privbench_core.privacy.budget import Budget
 from privbench_core.sampling.constraints import ignored_checks, made_dependent, repaired, row_rules
-from privbench_core.sampling.forest import without_circles
-from privbench_core.sampling.groups import common_numbers, group_numbers
-from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
-from privbench_core.schema.model.constraints import Check, Dependency, ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.sampling.forest import without_cycles
+from privbench_core.sampling.row_groups import common_numbers, group_numbers
+from privbench_core.schema.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.constraints import Check, Dependency, ForeignKey
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.privbench import PrivBench
+from privbench_core.validate.constraints import check_constraints
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import category, draw_exactly, integer, owner_key, rows_of, texts
 
@@ -321,11 +321,11 @@ def test_rows_choose_inside_their_group_and_differently_inside_a_scope() -> None
     of_parent = np.array([0, 0, 1, -1])
     rules = (Distinct(np.zeros(6, np.int64), np.arange(4)),)
     for _ in range(20):
-        places = pick_parents([], np.ones(6, dtype=bool), Choice(group, of_parent, rules), rng)
+        places = pick_parents([], np.ones(6, dtype=bool), ParentChoice(group, of_parent, rules), rng)
         assert sorted(places[:2].tolist()) == [0, 1]
         assert sorted(places[2:5].tolist()) == [-1, -1, 2]
         assert places[5] == -1
-    free = pick_parents([], np.array([True, False]), Choice.free(2, 3), rng)
+    free = pick_parents([], np.array([True, False]), ParentChoice.free(2, 3), rng)
     assert free[0] >= 0
     assert free[1] == -1
 
@@ -333,7 +333,7 @@ def test_rows_choose_inside_their_group_and_differently_inside_a_scope() -> None
 def test_the_finest_wish_that_can_be_fulfilled_decides() -> None:
     rough = (np.array([0, 0, 1, 1]), np.array([1, 0, 1]))
     fine = (np.array([0, 1, 2, 3]), np.array([3, 1, 9]))
-    places = pick_parents([rough, fine], np.ones(3, dtype=bool), Choice.free(3, 4), np.random.default_rng(0))
+    places = pick_parents([rough, fine], np.ones(3, dtype=bool), ParentChoice.free(3, 4), np.random.default_rng(0))
     assert places.tolist()[:2] == [3, 1]
     assert places[2] in (2, 3)
 
@@ -343,7 +343,7 @@ def test_circles_are_opened_with_few_changes(n: int) -> None:
     for seed in range(10):
         rng = np.random.default_rng(seed)
         places = np.where(rng.random(n) < 0.1, -1, rng.integers(0, n, n))
-        forest = without_circles(places, Choice.free(n, n), rng)
+        forest = without_cycles(places, ParentChoice.free(n, n), rng)
         here = np.arange(n)
         for _ in range(n):
             here = np.where(here >= 0, forest[here], -1)

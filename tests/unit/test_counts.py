@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.counts.contingency import cell_index, contingency, merge_codes
+from privbench_core.columns.contingency import cell_index, contingency
 from privbench_core.errors import InternalError
+from privbench_core.estimate.merge import merge_codes
 
 SIZES = {"a": 3, "b": 4, "c": 2}
 

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.domain.codecs import codec_for, codec_from_dict
-from privbench_core.domain.cuts import cut, joined, roundest, values_in
-from privbench_core.schema.model.columns import Column, ColumnType, Range
+from privbench_core.columns.registry import codec_for, codec_from_dict
+from privbench_core.columns.variable_width import cut, joined, roundest, values_in
+from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.synthesizers.artifact import Artifact
 
 T = ColumnType

@@ -7,18 +7,18 @@ from decimal import Decimal
 import duckdb
 import pytest
 
-from privbench_core.schema.ddl import (
+from privbench_core.backends.duckdb.ddl import duckdb_schema
+from privbench_core.backends.postgres.ddl import (
     AFTER_THE_ROWS,
     create_keys_sql,
     create_primary_keys_sql,
     create_schema_sql,
     create_tables_sql,
 )
-from privbench_core.schema.ddl_duckdb import duckdb_schema
-from privbench_core.schema.model.columns import Column, ColumnType, EnumType
-from privbench_core.schema.model.constraints import Check, ForeignKey, Index
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.columns import Column, ColumnType, EnumType
+from privbench_core.schema.constraints import Check, ForeignKey, Index
 from privbench_core.schema.sql_types import known_sql_types, parse_sql_type
+from privbench_core.schema.tables import Schema, Table
 
 T = ColumnType
 LINE = Table(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.domain.dealing import deal, dealt_numbers, narrow, stable_order
+from privbench_core.columns.systematic import distribute, narrow, stable_order, systematic_counts
 
 
 @pytest.mark.parametrize("highest", [1, 255, 65_535, 65_536, 1 << 33])
@@ -20,8 +20,8 @@ def test_every_value_is_dealt_as_often_as_whole_rows_can_and_only_inside_of_its_
     shares = weights / weights.sum(axis=1, keepdims=True)
     groups = rng.integers(0, 50, 20_000)
     counts = np.bincount(groups, minlength=50)
-    numbers = dealt_numbers(np.cumsum(shares, axis=1).ravel(), np.repeat(np.arange(50), 9), counts, rng)
-    dealt = deal(np.tile(np.arange(9), 50), numbers, groups, rng)
+    numbers = systematic_counts(np.cumsum(shares, axis=1).ravel(), np.repeat(np.arange(50), 9), counts, rng)
+    dealt = distribute(np.tile(np.arange(9), 50), numbers, groups, rng)
     found = np.zeros((50, 9), dtype=np.int64)
     np.add.at(found, (groups, dealt), 1)
     assert (found == numbers.reshape(50, 9)).all()
@@ -38,7 +38,7 @@ def test_which_row_of_a_group_gets_what_does_not_depend_on_its_place():
         for where, labels in ((slice(None), groups), (slice(0, 6), None)):
             values = np.array([0, 1, 0, 1]) if labels is not None else np.array([0, 1])
             numbers = np.array([3, 3, 1, 3]) if labels is not None else np.array([3, 3])
-            first[where, 0 if labels is not None else 1] += deal(values, numbers, labels, rng)
+            first[where, 0 if labels is not None else 1] += distribute(values, numbers, labels, rng)
     assert np.abs(first[:, 0] / 4000 - np.repeat([0.5, 0.75], [6, 4])).max() < 0.04  # five standard deviations
     assert np.abs(first[:6, 1] / 4000 - 0.5).max() < 0.04
 

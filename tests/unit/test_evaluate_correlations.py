@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.evaluate.correlations import Side, among, between, numbers_of, pearson, siblings
-from privbench_core.evaluate.joins import NO_PARENT
-from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
-from privbench_core.schema.model.tables import Table
+from privbench_core.schema.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.tables import Table
+from privbench_core.validate.references import NO_PARENT
 
 
 def database(seed: int, likeness: float) -> Side:

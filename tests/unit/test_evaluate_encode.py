@@ -12,8 +12,8 @@ import pytest
 from privbench_core.errors import SourceError
 from privbench_core.evaluate.encode import Coded, SourceBins, encode_tables, value_codes
 from privbench_core.evaluate.marginals import kld, mean_tvd
-from privbench_core.schema.model.columns import Column, ColumnType, Learn, Range, Values
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
+from privbench_core.schema.tables import Schema, Table
 
 SCHEMA = Schema(
     "s",

@@ -7,8 +7,8 @@ import pytest
 
 from privbench_core.evaluate.encode import Coded
 from privbench_core.evaluate.heatmap import Heat, exact, grow, heat, random_queries, refill, worst_and_typical
-from privbench_core.models.nodes import Leaf, Product, Sum
-from privbench_core.privacy.rules import ByValue
+from privbench_core.models.spn import Leaf, Product, Sum
+from privbench_core.privacy.split_rules import ByValue
 from privbench_core.report.tree import draw
 
 

@@ -19,7 +19,6 @@ from privbench_core.evaluate.counting import (
 )
 from privbench_core.evaluate.encode import Coded
 from privbench_core.evaluate.joins import (
-    NO_PARENT,
     Linked,
     chains,
     cross_distances,
@@ -29,14 +28,14 @@ from privbench_core.evaluate.joins import (
     link_parents,
     link_tables,
     meetings,
-    parent_rows,
     random_linking,
 )
 from privbench_core.evaluate.marginals import tvd
 from privbench_core.evaluate.subsets import crossing_subsets
-from privbench_core.schema.model.columns import Column, ColumnType
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.validate.references import NO_PARENT, parent_rows
 
 KEY = ForeignKey("person", ("household_id",), "household", ("id",), max_children=9, owner=True)
 

@@ -12,9 +12,9 @@ from privbench_core.evaluate.encode import Coded, encode_tables
 from privbench_core.evaluate.membership import attack, epsilon_bound, judge, restrict
 from privbench_core.evaluate.nearest import closest, nearest_records
 from privbench_core.evaluate.traces import find_traces
-from privbench_core.schema.model.columns import Column, ColumnType, Range
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.columns import Column, ColumnType, Range
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import forum, shop
 
 NOTES = Schema(

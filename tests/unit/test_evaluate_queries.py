@@ -15,8 +15,8 @@ import pytest
 
 from privbench_core.errors import SourceError
 from privbench_core.evaluate.queries import Condition, cardinalities, load_sam_workload, q_errors, read_sam_workload
-from privbench_core.schema.model.columns import Column, ColumnType
-from privbench_core.schema.model.tables import Table
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.tables import Table
 
 TABLE = pa.table(
     {

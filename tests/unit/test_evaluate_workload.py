@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import InternalError, SourceError
-from privbench_core.evaluate.engine import Engine
-from privbench_core.evaluate.naming import UnansweredError
-from privbench_core.evaluate.statements import Statement, Workload, read_workload
-from privbench_core.evaluate.workload import Answer, WorkloadResult, run_workload
+from privbench_core.evaluate.q_error import Answer, WorkloadResult, run_workload
+from privbench_core.workload.engine import Engine
+from privbench_core.workload.naming import UnansweredError
+from privbench_core.workload.statements import Statement, Workload, read_workload
 
 USERS = pa.table({"Id": [1, 2, 3, 4], "Views": [10, 20, None, 40], "name": ["a", "b", "it's", "secret-value"]})
 POSTS = pa.table({"Id": [1, 2, 3], "ownerId": [1, 1, 3], "Score": [5, 6, 7]})

@@ -12,12 +12,12 @@ import sqlglot
 from sqlglot import exp
 
 from privbench_core.errors import SourceError
-from privbench_core.evaluate.engine import Engine
 from privbench_core.evaluate.generate import Recipe, generate_workload
-from privbench_core.evaluate.literals import constant, literal
-from privbench_core.schema.model.columns import Column, ColumnType, Values
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.columns import Column, ColumnType, Values
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.workload.engine import Engine
+from privbench_core.workload.literals import constant, literal
 
 T = ColumnType
 SCHEMA = Schema(

@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.domain.codecs import codec_for
-from privbench_core.domain.coder import Coder
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.registry import codec_for
 from privbench_core.errors import PublishError
-from privbench_core.evaluate.rebind import rebind_workload
-from privbench_core.evaluate.selectivity import Distribution, ReleasedMarginal, row_weights
-from privbench_core.evaluate.statements import Workload, read_workload
-from privbench_core.schema.model.columns import Column, ColumnType, Range, Values
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.workload.rebind import rebind_workload
+from privbench_core.workload.selectivity import Distribution, ReleasedMarginal, row_weights
+from privbench_core.workload.statements import Workload, read_workload
 
 T = ColumnType
 AGE = Column("age", T.INTEGER, Range(0, 99))
@@ -43,7 +43,7 @@ SCHEMA = Schema(
 
 
 def released(column, counts):
-    return ReleasedMarginal(Coder(codec_for(column)), np.array(counts, float))
+    return ReleasedMarginal(Discretizer(codec_for(column)), np.array(counts, float))
 
 
 def ages(low, high):

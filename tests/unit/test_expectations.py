@@ -14,9 +14,13 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from privbench_core.evaluate import expectations
-from privbench_core.evaluate.derived import integrity_frame
-from privbench_core.evaluate.expectations import (
+from privbench_core.schema.arrow_types import arrow_type
+from privbench_core.schema.columns import Column, ColumnType, Pattern, Range, Values
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.validate import expectations
+from privbench_core.validate.derived import integrity_frame
+from privbench_core.validate.expectations import (
     ExpectationResult,
     check_table,
     fidelity_frame,
@@ -24,10 +28,6 @@ from privbench_core.evaluate.expectations import (
     integrity_suite,
     run_suite,
 )
-from privbench_core.schema.model.columns import Column, ColumnType, Pattern, Range, Values
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.source.arrow_types import arrow_type
 from tests.helpers.integrity import check_integrity, failures
 
 _HOME = Table(

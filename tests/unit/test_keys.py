@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import PublishError
-from privbench_core.sampling.keys import fresh_key, ordinal_within
-from privbench_core.schema.model.columns import Column, ColumnType
-from privbench_core.source.arrow_types import arrow_type
+from privbench_core.sampling.keys import ordinal_within, surrogate_key
+from privbench_core.schema.arrow_types import arrow_type
+from privbench_core.schema.columns import Column, ColumnType
 
 
 @pytest.mark.parametrize(
@@ -38,14 +38,14 @@ from privbench_core.source.arrow_types import arrow_type
 )
 def test_keys_have_the_type_of_their_column(kind, expected):
     column = Column("id", kind, precision=5, scale=2)
-    key = fresh_key(column, 2, prefix="t")
+    key = surrogate_key(column, 2, prefix="t")
     assert key.type == arrow_type(column)
     assert key.to_pylist() == expected
-    assert len(fresh_key(column, 0, prefix="t")) == 0
+    assert len(surrogate_key(column, 0, prefix="t")) == 0
 
 
 def test_text_keys_stay_in_order_beyond_six_digits():
-    keys = fresh_key(Column("id", ColumnType.TEXT), 1_000_001, prefix="t")
+    keys = surrogate_key(Column("id", ColumnType.TEXT), 1_000_001, prefix="t")
     assert keys[0].as_py() == "t-0000001"
     assert keys[-1].as_py() == "t-1000001"
     assert len(pa.compute.unique(keys)) == 1_000_001
@@ -53,12 +53,12 @@ def test_text_keys_stay_in_order_beyond_six_digits():
 
 def test_uuids_are_distinct_and_follow_from_the_column_alone():
     column = Column("id", ColumnType.UUID)
-    keys = fresh_key(column, 100_000, prefix="t").to_pylist()
+    keys = surrogate_key(column, 100_000, prefix="t").to_pylist()
     assert len(set(keys)) == 100_000
     assert all(str(UUID(key)) == key and UUID(key).version == 4 for key in keys[:100])
-    assert fresh_key(column, 10, prefix="t").to_pylist() == keys[:10]
-    assert set(fresh_key(column, 10, prefix="u").to_pylist()).isdisjoint(keys)
-    assert len(fresh_key(column, 0, prefix="t")) == 0
+    assert surrogate_key(column, 10, prefix="t").to_pylist() == keys[:10]
+    assert set(surrogate_key(column, 10, prefix="u").to_pylist()).isdisjoint(keys)
+    assert len(surrogate_key(column, 0, prefix="t")) == 0
 
 
 @pytest.mark.parametrize(
@@ -72,16 +72,16 @@ def test_uuids_are_distinct_and_follow_from_the_column_alone():
     ],
 )
 def test_text_keys_fit_short_columns(sql_type, n, first, last):
-    keys = fresh_key(Column("id", ColumnType.TEXT, sql_type=sql_type), n, prefix="person")
+    keys = surrogate_key(Column("id", ColumnType.TEXT, sql_type=sql_type), n, prefix="person")
     assert (keys[0].as_py(), keys[-1].as_py()) == (first, last)
     assert len(keys.unique()) == n
 
 
 def test_short_columns_of_bytes_have_short_keys():
     column = Column("id", ColumnType.BYTES, max_length=1)
-    assert fresh_key(column, 255, prefix="t")[-1].as_py() == b"\xff"
+    assert surrogate_key(column, 255, prefix="t")[-1].as_py() == b"\xff"
     with pytest.raises(PublishError, match="room for 255 rows"):
-        fresh_key(column, 256, prefix="t")
+        surrogate_key(column, 256, prefix="t")
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,12 @@ def test_short_columns_of_bytes_have_short_keys():
 )
 def test_a_type_with_too_little_room_is_refused(column, n):
     with pytest.raises(PublishError, match=rf"t\.id: a key of type {column.type} has room for .* and {n:,} are needed"):
-        fresh_key(column, n, prefix="t")
+        surrogate_key(column, n, prefix="t")
 
 
 def test_a_type_is_used_up_to_its_last_value():
     column = Column("id", ColumnType.DECIMAL, precision=4, scale=2)
-    assert fresh_key(column, 99, prefix="t")[-1].as_py() == Decimal("99.00")
+    assert surrogate_key(column, 99, prefix="t")[-1].as_py() == Decimal("99.00")
 
 
 def test_ordinals_count_within_groups_in_row_order():

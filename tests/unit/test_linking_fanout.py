@@ -4,10 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.linking.fanout import CHILDREN, SIBLINGS, Fanout, FanoutFit, fit_fanout, parent_column
-from privbench_core.models.nodes import REGION, Leaf, Sum
-from privbench_core.privacy.rules import ByValue
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.measure.fanout import FanoutFit, fit_fanout
+from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout, parent_column
+from privbench_core.models.spn import REGION, Leaf, Sum
+from privbench_core.privacy.split_rules import ByValue
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.planted import (
     PLENTY,
@@ -123,13 +124,13 @@ def test_a_fanout_comes_back_from_a_stored_artifact():
 
 def test_every_released_table_of_a_fanout_is_a_distribution():
     fanout, _, _ = fitted()
-    for table in (fanout.counts, *fanout.count_ties.values(), *fanout.ties.values()):
+    for table in (fanout.counts, *fanout.fanout_tables.values(), *fanout.pair_tables.values()):
         assert table.min() >= 0
         assert table.sum() == pytest.approx(1.0)
-    assert ("parent.a", "b") in fanout.ties
-    assert "a" in fanout.count_ties
-    assert CHILDREN not in fanout.count_ties
-    assert all(context == SIBLINGS or context.startswith("parent.") for context, _ in fanout.ties)
+    assert ("parent.a", "b") in fanout.pair_tables
+    assert "a" in fanout.fanout_tables
+    assert OWN_FANOUT not in fanout.fanout_tables
+    assert all(context == OWNER_FANOUT or context.startswith("parent.") for context, _ in fanout.pair_tables)
 
 
 def test_the_parts_of_a_root_sum_node_are_tied_to_the_context():
@@ -137,13 +138,13 @@ def test_the_parts_of_a_root_sum_node_are_tied_to_the_context():
     size = coders_of(schema.table("child"))["b"].size
     rule = ByValue("b", tuple(int(code > 0) for code in range(size)))
     fanout, tables, _ = fitted(Sum(rule, (Leaf(1.0, {}), Leaf(1.0, {}))))
-    tie = fanout.ties[parent_column("a"), REGION]
+    pair_table = fanout.pair_tables[parent_column("a"), REGION]
     home = places(tables["parent"], tables["child"])
     weights = 1 / np.bincount(home)[home]
-    exact = np.zeros_like(tie)
+    exact = np.zeros_like(pair_table)
     above, own = codes_of(tables["parent"].column("a"))[home], codes_of(tables["child"].column("b"))
     np.add.at(exact, (above, (own > 0) + 0), weights)
-    assert tvd(tie, exact / exact.sum()) < 0.001
+    assert tvd(pair_table, exact / exact.sum()) < 0.001
 
 
 def two_tables(parent: Table, child: Table) -> Schema:

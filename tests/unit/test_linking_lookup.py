@@ -4,11 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.linking.lookup import Lookup, fit_lookup
-from privbench_core.models.pairwise import PairwiseFit
+from privbench_core.measure.lookup import fit_lookup
+from privbench_core.measure.pairwise import PairwiseFit
+from privbench_core.models.lookup import Lookup
 from privbench_core.models.rows import Rows
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.planted import (
     PLENTY,
@@ -170,25 +171,28 @@ def test_only_null_or_not_is_kept_of_a_parent_without_attributes():
     visit = schema.tables[2]
     own = (coders_of(visit), counted(visit, tables["visit"]))
     lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, {}, PLENTY, PairwiseFit())
-    (coder,) = lookup.targets.values()
-    assert coder.size == 2
-    assert coder.encode_numbers(np.array([-1, 0, 1, 2**40])).tolist() == [1, 0, 0, 0]
+    (discretizer,) = lookup.targets.values()
+    assert discretizer.size == 2
+    assert discretizer.encode_numbers(np.array([-1, 0, 1, 2**40])).tolist() == [1, 0, 0, 0]
 
 
 def test_rows_without_a_matching_parent_fall_back_to_fewer_attributes():
     """The wanted combination does not exist among the synthetic parents: the attribute that tells most wins."""
-    coders = coders_of(Table("p", (integer("id"), category("k", 2), category("l", 2)), ("id",)))
-    coder = coders["k"]
-    certain = np.zeros(coder.size)
+    discretizers = coders_of(Table("p", (integer("id"), category("k", 2), category("l", 2)), ("id",)))
+    discretizer = discretizers["k"]
+    certain = np.zeros(discretizer.size)
     certain[1] = 1.0
-    strong, weak = np.zeros((coder.size, 2)), np.zeros((coder.size, 2))
+    strong, weak = np.zeros((discretizer.size, 2)), np.zeros((discretizer.size, 2))
     strong[1] = [0.5, 0.5]
     strong[0, 0] = 1e-3
     weak[1] = [0.5, 0.5]
     weak[0, 0] = 1e-6
-    ties = {("target.k", "x"): strong / strong.sum(), ("target.l", "x"): weak / weak.sum()}
+    pair_tables = {("target.k", "x"): strong / strong.sum(), ("target.l", "x"): weak / weak.sum()}
     lookup = Lookup(
-        {"target.k": coder, "target.l": coder}, {"target.k": certain, "target.l": certain}, ties, by_position=False
+        {"target.k": discretizer, "target.l": discretizer},
+        {"target.k": certain, "target.l": certain},
+        pair_tables,
+        by_position=False,
     )
     rows = Rows(200)
     rows.add("x", 2, np.tile([0, 1], 100).astype(np.int32))

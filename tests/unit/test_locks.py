@@ -11,14 +11,14 @@ import pytest
 
 from privbench_core import locks
 from privbench_core.errors import BusyError, SpecError
-from privbench_core.locks import VARIABLE, alone, busy
+from privbench_core.locks import VARIABLE, exclusive, is_locked
 
 
 def test_one_at_a_time_and_nothing_is_left(tmp_path: Path) -> None:
     path, inside = tmp_path / "made" / "lock", []
 
     def work(_: int) -> None:
-        with alone(path, "it"):
+        with exclusive(path, "it"):
             inside.append(1)
             assert len(inside) == 1
             sleep(0.001)
@@ -32,38 +32,38 @@ def test_one_at_a_time_and_nothing_is_left(tmp_path: Path) -> None:
 def test_the_wait_ends_and_names_who_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "0.1")
     with (
-        alone(tmp_path / "lock", "one"),
+        exclusive(tmp_path / "lock", "one"),
         pytest.raises(BusyError, match=r"^the other: process \d+ on .* more than 0.1 s"),
-        alone(tmp_path / "lock", "the other"),
+        exclusive(tmp_path / "lock", "the other"),
     ):
         pytest.fail("both were let in")
-    with alone(tmp_path / "lock", "it is free again"):
+    with exclusive(tmp_path / "lock", "it is free again"):
         pass
 
 
 def test_a_wait_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setenv(VARIABLE, "0.5")
     monkeypatch.setattr(locks, "_SILENCE", 0.1)
-    with alone(tmp_path / "lock", "one"), pytest.raises(BusyError), alone(tmp_path / "lock", "profile/person"):
+    with exclusive(tmp_path / "lock", "one"), pytest.raises(BusyError), exclusive(tmp_path / "lock", "profile/person"):
         pytest.fail("both were let in")
     (said,) = caplog.messages
     assert said.startswith(f"profile/person: waiting for process {os.getpid()} on ")
     assert said.endswith("for at most 0.5 s")
-    with alone(tmp_path / "lock", "nobody is there"):
+    with exclusive(tmp_path / "lock", "nobody is there"):
         assert len(caplog.messages) == 1
 
 
 def test_a_wait_that_is_no_number_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "an hour")
-    with pytest.raises(SpecError, match="'an hour' is not a number of seconds"), alone(tmp_path / "lock", "it"):
+    with pytest.raises(SpecError, match="'an hour' is not a number of seconds"), exclusive(tmp_path / "lock", "it"):
         pytest.fail("it was let in")
 
 
 def test_a_lock_is_seen_from_outside_and_what_a_killed_process_left_is_none(tmp_path):
     path = tmp_path / "lock"
-    assert not busy(path)
-    with alone(path, "it"):
-        assert busy(path)
-    assert not busy(path)
+    assert not is_locked(path)
+    with exclusive(path, "it"):
+        assert is_locked(path)
+    assert not is_locked(path)
     path.write_text("process 1 on a machine that is gone", encoding="utf-8")
-    assert not busy(path)
+    assert not is_locked(path)

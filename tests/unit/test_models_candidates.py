@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.models.candidates import Candidates, noisy_cells
+from privbench_core.estimate.candidates import Candidates, noisy_cells
 
 
 def test_cells_of_a_joint_are_those_that_low_rank_leaves_noise_in():
@@ -22,7 +22,7 @@ def numbers_of(candidates, pair):
     tables = [candidates.table(pair, way) for way in ways]
     return {
         (a.number, b.number): candidates.useful[pair, way]
-        for way, (a, b) in zip(ways, (table.grains for table in tables), strict=True)
+        for way, (a, b) in zip(ways, (table.coarsenings for table in tables), strict=True)
     }
 
 
@@ -35,7 +35,7 @@ def test_a_table_says_how_both_columns_are_merged_and_what_is_left():
     assert useful[4, 12] > useful[4, 8] > useful[3, 8]
     for way in range(candidates.cells.shape[1]):
         table = candidates.table(0, way) if candidates.useful[0, way] > 0 else candidates.table(0, 0)
-        rows, columns = (np.array([float(grain.number)]) for grain in table.grains)
+        rows, columns = (np.array([float(coarsening.number)]) for coarsening in table.coarsenings)
         assert table.pair == ("k", "x")
         assert table.cells == pytest.approx(noisy_cells(rows, columns)[0])
 

@@ -3,24 +3,26 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.models.grains import grains
+from privbench_core.estimate.coarsening import coarsenings
 
 
 def by_number(counts, ordered=0):
-    return {grain.number: grain for grain in grains(np.array(counts, dtype=float), ordered)}
+    return {coarsening.number: coarsening for coarsening in coarsenings(np.array(counts, dtype=float), ordered)}
 
 
 @pytest.mark.parametrize("ordered", [0, 1, 7, 12])
 @pytest.mark.parametrize("seed", range(5))
 def test_each_way_merges_fewer_codes_and_loses_less_than_the_one_before(ordered, seed):
     counts = np.random.default_rng(seed).gamma(0.3, 1000, 12)
-    found = grains(counts, ordered)
-    assert [grain.number for grain in found] == sorted({grain.number for grain in found})
-    for grain in found:
-        assert set(grain.groups.tolist()) == set(range(grain.number))
-        assert (np.diff(grain.groups[:ordered]) >= 0).all()  # groups of an ordered column are intervals
-        assert not set(grain.groups[:ordered].tolist()) & set(grain.groups[ordered:].tolist())  # NULL joins no interval
-    assert [grain.lost for grain in found] == sorted((grain.lost for grain in found), reverse=True)
+    found = coarsenings(counts, ordered)
+    assert [coarsening.number for coarsening in found] == sorted({coarsening.number for coarsening in found})
+    for coarsening in found:
+        assert set(coarsening.groups.tolist()) == set(range(coarsening.number))
+        assert (np.diff(coarsening.groups[:ordered]) >= 0).all()  # groups of an ordered column are intervals
+        assert not set(coarsening.groups[:ordered].tolist()) & set(
+            coarsening.groups[ordered:].tolist()
+        )  # NULL joins no interval
+    assert [coarsening.lost for coarsening in found] == sorted((coarsening.lost for coarsening in found), reverse=True)
     assert found[-1].number == 12
     assert found[-1].lost == 0
     np.testing.assert_array_equal(found[-1].groups, np.arange(12))
@@ -48,5 +50,5 @@ def test_a_smooth_dependence_survives_merging_better_than_a_listed_one():
 @pytest.mark.parametrize("counts", [[5.0], [0.0], [0.0, 0.0], [1.0, 0.0]])
 def test_columns_of_hardly_a_code_are_left_as_they_are(counts):
     for ordered in (0, len(counts)):
-        (only,) = grains(np.array(counts), ordered)
+        (only,) = coarsenings(np.array(counts), ordered)
         assert only.groups.tolist() == list(range(len(counts)))

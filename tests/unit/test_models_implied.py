@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from privbench_core.models.implied import implied_pairs
+from privbench_core.estimate.implied_pairs import implied_pairs
 
 RNG = np.random.default_rng(0)
 A_C = RNG.dirichlet(np.ones(12)).reshape(4, 3)

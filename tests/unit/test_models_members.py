@@ -8,8 +8,8 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from privbench_core.models.members import OWNER, GroupClass, Members
-from privbench_core.models.model import model_from_dict
+from privbench_core.models.group_model import OWNER, GroupClass, GroupModel
+from privbench_core.models.registry import model_from_dict
 from privbench_core.models.rows import Rows
 from privbench_core.synthesizers.artifact import Artifact
 
@@ -31,11 +31,11 @@ def groups(sizes: list[int], owners: np.ndarray | None = None) -> Rows:
     return rows
 
 
-def one_class(group: GroupClass) -> Members:
-    return Members(SIZE, (0,) * 101, (group,))
+def one_class(group: GroupClass) -> GroupModel:
+    return GroupModel(SIZE, (0,) * 101, (group,))
 
 
-def drawn(model: Members, rows: Rows) -> Rows:
+def drawn(model: GroupModel, rows: Rows) -> Rows:
     model.draw(rows, np.random.default_rng(0))
     return rows
 
@@ -83,7 +83,7 @@ def test_later_members_have_the_marginals_of_larger_groups() -> None:
 
 def test_classes_have_tables_of_their_own() -> None:
     alone, several = GroupClass({"a": np.array([1.0, 0, 0])}), GroupClass({"a": A}, between={("a", "a"): ALIKE})
-    rows = drawn(Members(SIZE, (0, 0) + (1,) * 99, (alone, several)), groups([1, 4] * 500))
+    rows = drawn(GroupModel(SIZE, (0, 0) + (1,) * 99, (alone, several)), groups([1, 4] * 500))
     assert (rows.codes["a"][rows.codes[SIZE] == 1] == 0).all()
     assert (rows.codes["a"][rows.codes[SIZE] == 4] > 0).any()
 
@@ -105,7 +105,7 @@ def test_orders_of_a_class_put_the_telling_column_first() -> None:
 
 
 def test_stored_and_read_back_it_draws_the_same() -> None:
-    model = Members(
+    model = GroupModel(
         SIZE, (0,) * 101, (GroupClass({"a": A}, {}, {("parent.x", "a"): np.full((2, 3), 1 / 6)}, {("a", "a"): ALIKE}),)
     )
     stored = Artifact({"model": model.to_dict()}).to_bytes()

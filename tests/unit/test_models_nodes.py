@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from privbench_core.models.conditional import Tie, draw_column
-from privbench_core.models.nodes import REGION, Leaf, Product, Sum, count_nodes, node_from_dict, node_to_dict
+from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.rows import Rows
-from privbench_core.privacy.rules import ByValue, Centres
+from privbench_core.models.spn import REGION, Leaf, Product, Sum, count_nodes, node_from_dict, node_to_dict
+from privbench_core.privacy.split_rules import ByValue, Centres
 from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.planted import joint_of, tvd
 
@@ -34,8 +34,8 @@ def test_a_column_drawn_from_its_ties_reproduces_a_known_joint():
     rows = Rows(len(cells))
     rows.add("p", 2, (cells // 2).astype(np.int32))
     rows.add("q", 2, (cells % 2).astype(np.int32))
-    ties = [Tie("p", joint.sum(axis=2)), Tie("q", joint.sum(axis=1))]
-    rows.add("t", 3, draw_column(rows, joint.sum(axis=(1, 2)), ties, rng()))
+    pair_tables = [PairMarginal("p", joint.sum(axis=2)), PairMarginal("q", joint.sum(axis=1))]
+    rows.add("t", 3, draw_column(rows, joint.sum(axis=(1, 2)), pair_tables, rng()))
     assert tvd(joint_of(rows.codes, rows.sizes, "t", "p"), joint.sum(axis=2)) < 0.002
     assert tvd(joint_of(rows.codes, rows.sizes, "t", "q"), joint.sum(axis=1)) < 0.002
 
@@ -47,8 +47,8 @@ def test_columns_that_say_the_same_leave_room_for_one_that_says_more():
         rows.add(f"p{copy}", 2, (cells // 2).astype(np.int32))
     rows.add("q", 2, (cells % 2).astype(np.int32))
     strong, weak = np.array([[0.4, 0.1], [0.1, 0.4]]), np.array([[0.3, 0.2], [0.2, 0.3]])
-    ties = [*(Tie(f"p{copy}", strong) for copy in range(8)), Tie("q", weak)]
-    rows.add("t", 2, draw_column(rows, np.array([0.5, 0.5]), ties, rng()))
+    pair_tables = [*(PairMarginal(f"p{copy}", strong) for copy in range(8)), PairMarginal("q", weak)]
+    rows.add("t", 2, draw_column(rows, np.array([0.5, 0.5]), pair_tables, rng()))
     assert tvd(joint_of(rows.codes, rows.sizes, "t", "q"), weak) < 0.002
     assert tvd(joint_of(rows.codes, rows.sizes, "t", "p7"), strong) < 0.002
 
@@ -65,7 +65,7 @@ def test_weighted_rows_reproduce_the_weighted_joint():
     rows.add("p", 2, (np.arange(8000) % 4 == 0).astype(np.int32))
     share = weights[rows.codes["p"] == 1].sum() / weights.sum()
     joint = np.array([[0.9 * (1 - share), 0.2 * share], [0.1 * (1 - share), 0.8 * share]])
-    drawn = draw_column(rows, joint.sum(axis=1), [Tie("p", joint)], rng())
+    drawn = draw_column(rows, joint.sum(axis=1), [PairMarginal("p", joint)], rng())
     for value in (0, 1):
         inside = drawn[rows.codes["p"] == value].mean()
         assert inside == pytest.approx(joint[1, value] / joint[:, value].sum(), abs=0.01)
@@ -75,7 +75,7 @@ def test_context_that_no_tie_knows_of_falls_back_to_the_marginal():
     rows = Rows(400)
     rows.add("p", 2, np.ones(400, dtype=np.int32))
     joint = np.array([[0.5, 0.0], [0.5, 0.0]])  # the released table says p is always 0
-    drawn = draw_column(rows, np.array([0.5, 0.5]), [Tie("p", joint)], rng())
+    drawn = draw_column(rows, np.array([0.5, 0.5]), [PairMarginal("p", joint)], rng())
     assert np.bincount(drawn, minlength=2).tolist() == [200, 200]
 
 
@@ -129,7 +129,7 @@ def test_ties_to_the_region_send_rows_to_their_part():
 
 @pytest.mark.parametrize("region_tie", [{}, {("parent.p", REGION): np.array([[0.4125, 0.0875], [0.3375, 0.1625]])}])
 def test_a_tie_to_a_column_keeps_what_the_parts_say_about_it(region_tie):
-    """The tie holds for all parts together: in a part it may shift the odds, but not replace the part's marginal."""
+    """The pair table holds for all parts together: in a part it may shift the odds, but not replace the part's marginal."""
     rows = Rows(40_000)
     rows.add("parent.p", 2, np.tile([0, 1], 20_000).astype(np.int32))
     b_of_p = np.array([[0.38, 0.12], [0.32, 0.18]])  # b is 0 for 70%, and weakly tied
@@ -138,7 +138,7 @@ def test_a_tie_to_a_column_keeps_what_the_parts_say_about_it(region_tie):
     expected = np.array([[0.75 * 0.9, 0.75 * 0.1], [0.25 * 0.1, 0.25 * 0.9]])
     assert tvd(joint_of(rows.codes, rows.sizes, "a", "b"), expected) < 0.02
     found = joint_of(rows.codes, rows.sizes, "parent.p", "b")
-    assert tvd(found, b_of_p) < 0.04  # 0.06 if the tie were ignored
+    assert tvd(found, b_of_p) < 0.04  # 0.06 if the pair table were ignored
     assert found[0, 0] - found[1, 0] > 0.02
 
 

@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from privbench_core.models.nodes import Leaf
-from privbench_core.models.one_way import OneWay, second_look
-from privbench_core.models.pairwise import PairwiseFit, clear_scores, pair_scores
+from privbench_core.measure.one_way import choose_remeasurement
+from privbench_core.measure.pairwise import PairwiseFit, clear_scores, pair_scores
+from privbench_core.models.one_way import OneWay
 from privbench_core.models.rows import Rows
+from privbench_core.models.spn import Leaf
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.queries import Marginal
 from tests.helpers.planted import PLENTY, curator_of, joint_of, one_way_of, tvd
@@ -137,7 +138,7 @@ def remaining(sigmas: dict[str, float], measured: dict[str, float], sizes: dict[
 def test_a_second_look_leaves_less_noise_than_one_at_all_columns_alike(measure, first):
     codes, price = planted(500), Price(measure, 0.1)
     curator, account = curator_of(codes, SIZES, price)
-    look = second_look(curator, one_way_of(codes, SIZES, sigma=first), price)
+    look = choose_remeasurement(curator, one_way_of(codes, SIZES, sigma=first), price)
     assert sum(look.shares.values()) == pytest.approx(1.0)
     assert account.spent.amount == 0
     noise = {name: curator.sigma([Marginal((name,))], price.share(share)) for name, share in look.shares.items()}
@@ -150,7 +151,9 @@ def test_with_laplace_noise_a_small_second_look_is_at_few_columns_and_a_large_on
     codes = planted(500)
     curator, _ = curator_of(codes, SIZES)
     one_way = one_way_of(codes, SIZES, sigma=10.0)
-    few, all_columns = (second_look(curator, one_way, Price(Measure.PURE, amount)).shares for amount in (0.05, 5.0))
+    few, all_columns = (
+        choose_remeasurement(curator, one_way, Price(Measure.PURE, amount)).shares for amount in (0.05, 5.0)
+    )
     assert 0 < len(few) < len(SIZES)
     assert set(all_columns) == set(SIZES)
     assert all_columns["a"] > all_columns["d"]
@@ -161,7 +164,7 @@ def test_columns_that_are_known_well_are_not_measured_again():
     curator, _ = curator_of(codes, SIZES)
     known = one_way_of(codes, SIZES)
     sigmas = {name: np.full(size, 0.01 if name == "a" else 100.0) for name, size in SIZES.items()}
-    look = second_look(curator, OneWay(known.counts, sigmas), Price(Measure.ZCDP, 0.001))
+    look = choose_remeasurement(curator, OneWay(known.counts, sigmas), Price(Measure.ZCDP, 0.001))
     assert set(look.shares) == {"b", "c", "d"}
 
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.models.nodes import Leaf, Node, Product, Sum, count_nodes
-from privbench_core.models.privspn import HistogramSPN, PairwiseSPN, measure_one_way
+from privbench_core.measure.privspn import HistogramSPN, PairwiseSPN, measure_one_way
 from privbench_core.models.rows import Rows
+from privbench_core.models.spn import Leaf, Node, Product, Sum, count_nodes
 from privbench_core.privacy.budget import Measure, Price
 from tests.helpers.planted import PLENTY, curator_of, joint_of, one_way_of, tvd
 

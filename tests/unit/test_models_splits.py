@@ -3,9 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.models.splits import AttributeSplit, LloydSplit
+from privbench_core.measure.splits import LloydSplit
+from privbench_core.models.attribute_split import AttributeSplit
 from privbench_core.privacy.budget import Measure, Price
-from privbench_core.privacy.rules import ByValue, Centres
+from privbench_core.privacy.split_rules import ByValue, Centres
 from tests.helpers.planted import curator_of
 
 

@@ -11,18 +11,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from privbench_core.backends.duckdb.read import DuckDBSource
+from privbench_core.backends.folder.read import FolderSource
 from privbench_core.errors import SourceError, SpecError
 from privbench_core.pipeline.observe import observe
 from privbench_core.pipeline.runner import Snapshot
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.schema.change import Change, VersionQuery, Watermark
-from privbench_core.schema.spec import Spec, load_spec
-from privbench_core.source.duckdb_file import DuckDBSource
-from privbench_core.source.folder import FolderSource
+from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import Spec
 
 PERSON = ["person"]
 SEEN = 987_654_321  # the largest mark: somebody's, so private
-Look = Callable[[Spec], dict[str, str]]
+CellCounts = Callable[[Spec], dict[str, str]]
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def database(town_spec: Path, town) -> Spec:
 
 
 @pytest.fixture
-def look() -> Iterator[Look]:
+def look() -> Iterator[CellCounts]:
     """Fingerprints of a spec's tables now."""
     opened: list[Workspace] = []
 
@@ -82,7 +83,7 @@ ELSEWHERE = "UPDATE household SET rooms = 1 WHERE id = 100"
         (VersionQuery("SELECT 1, 'whatever' WHERE 'a' LIKE 'a%'"), set()),
     ],
 )
-def test_each_choice_sees_what_it_says(database: Spec, look: Look, change: Change | None, sees: set[str]) -> None:
+def test_each_choice_sees_what_it_says(database: Spec, look: CellCounts, change: Change | None, sees: set[str]) -> None:
     spec = by(database, change) if change else database
     for statement in (TOUCHED, UNTOUCHED, DELETED, INSERTED, ELSEWHERE):
         before = look(spec)
@@ -91,7 +92,7 @@ def test_each_choice_sees_what_it_says(database: Spec, look: Look, change: Chang
         assert (look(spec) != before) == (statement in sees), statement
 
 
-def test_what_was_seen_is_hashed_with_the_secret(database: Spec, look: Look) -> None:
+def test_what_was_seen_is_hashed_with_the_secret(database: Spec, look: CellCounts) -> None:
     spec = by(database, Watermark("mark"))
     (fingerprint,) = look(spec).values()
     assert str(SEEN) not in fingerprint
@@ -101,7 +102,7 @@ def test_what_was_seen_is_hashed_with_the_secret(database: Spec, look: Look) -> 
     assert look(other) != look(spec)
 
 
-def test_a_table_compared_otherwise_counts_as_changed(database: Spec, look: Look) -> None:
+def test_a_table_compared_otherwise_counts_as_changed(database: Spec, look: CellCounts) -> None:
     choices = [database, by(database, Watermark("mark")), by(database, Watermark("age"))]
     assert len({look(spec)["person"] for spec in choices}) == 3
 
@@ -118,14 +119,14 @@ def test_a_table_compared_otherwise_counts_as_changed(database: Spec, look: Look
         (VersionQuery("DROP TABLE person"), r"^person: the query of its change failed \(InvalidInput"),
     ],
 )
-def test_what_a_source_cannot_tell_is_refused(database: Spec, look: Look, change: Change, said: str) -> None:
+def test_what_a_source_cannot_tell_is_refused(database: Spec, look: CellCounts, change: Change, said: str) -> None:
     with pytest.raises(SourceError, match=said) as error:
         look(by(database, change))
     assert "Smith" not in str(error.value)
 
 
 @pytest.mark.parametrize(("change", "asked"), [(Watermark("age"), "watermark"), (VersionQuery("SELECT 1"), "sql")])
-def test_a_folder_has_no_versions(folder: Spec, look: Look, change: Change, asked: str) -> None:
+def test_a_folder_has_no_versions(folder: Spec, look: CellCounts, change: Change, asked: str) -> None:
     with pytest.raises(
         SourceError, match=rf"^person: change: \{{{asked}: \.\.\}} needs a database, .* remove the line"
     ):
@@ -137,7 +138,7 @@ def refuse(*_: object) -> pa.Table:
 
 
 def test_files_with_the_same_bytes_are_not_read_again(
-    folder: Spec, look: Look, monkeypatch: pytest.MonkeyPatch
+    folder: Spec, look: CellCounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = look(folder)
     with monkeypatch.context() as patch:
@@ -159,7 +160,7 @@ def test_files_with_the_same_bytes_are_not_read_again(
 
 
 def test_what_changes_while_it_is_read_is_not_remembered(
-    folder: Spec, look: Look, monkeypatch: pytest.MonkeyPatch
+    folder: Spec, look: CellCounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = folder.path.parent / "person.parquet"
     read = FolderSource.read
@@ -176,13 +177,13 @@ def test_what_changes_while_it_is_read_is_not_remembered(
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[1]", '{"person": 1}', '{"person": ["a"]}'])
-def test_a_damaged_memory_is_no_memory(folder: Spec, look: Look, damage: str) -> None:
+def test_a_damaged_memory_is_no_memory(folder: Spec, look: CellCounts, damage: str) -> None:
     first = look(folder)
     (folder.state / "town" / "stored.json").write_text(damage)
     assert look(folder) == first
 
 
-def test_a_view_of_a_duckdb_file_is_read_every_time(database: Spec, look: Look) -> None:
+def test_a_view_of_a_duckdb_file_is_read_every_time(database: Spec, look: CellCounts) -> None:
     outside = database.path.parent / "person.parquet"
     execute(database, "ALTER TABLE person RENAME TO persons")
     execute(database, f"CREATE VIEW person AS SELECT * FROM read_parquet('{outside}')")

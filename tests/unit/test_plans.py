@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from privbench_core.evaluate.plans import Plan, edit_distance
-from privbench_core.evaluate.runtime import Protocol, QueryTime, RunTimeResult
+from privbench_core.evaluate.plans import QueryPlan, edit_distance
+from privbench_core.evaluate.runtime import QueryTime, RunTimeProtocol, RunTimeResult
 
-A, B, C = (Plan(f"Seq Scan on {name}") for name in "abc")
+A, B, C = (QueryPlan(f"Seq Scan on {name}") for name in "abc")
 
 
 def join(left, right, label="Hash Join"):
-    return Plan(label, (left, Plan("Hash", (right,))))
+    return QueryPlan(label, (left, QueryPlan("Hash", (right,))))
 
 
 def test_plans_are_read_without_what_differs_by_chance():
@@ -25,10 +25,10 @@ def test_plans_are_read_without_what_differs_by_chance():
             {"Node Type": "Seq Scan", "Relation Name": "u", "Parent Relationship": "SubPlan"},
         ],
     }
-    plan = Plan.of(node)
+    plan = QueryPlan.of(node)
     assert str(plan) == "Aggregate hashed\n  Nested Loop semi\n    Index Scan on t\n  Seq Scan on u as SubPlan"
     assert plan.size == 4
-    assert Plan.of({**node, "Actual Rows": 3}) == plan
+    assert QueryPlan.of({**node, "Actual Rows": 3}) == plan
 
 
 @pytest.mark.parametrize(
@@ -39,11 +39,11 @@ def test_plans_are_read_without_what_differs_by_chance():
         (join(A, B), join(A, B), 0),
         (join(A, B), join(B, A), 2),
         (join(A, B), join(A, B, "Merge Join"), 1),
-        (join(A, B), Plan("Hash Join", (A, B)), 1),
+        (join(A, B), QueryPlan("Hash Join", (A, B)), 1),
         (A, join(A, B), 3),
         (join(join(A, B), C), join(A, join(B, C)), 4),
         (join(join(A, B), C), join(A, C), 3),
-        (Plan("Sort", (Plan("Sort", (A,)),)), Plan("Sort", (A,)), 1),
+        (QueryPlan("Sort", (QueryPlan("Sort", (A,)),)), QueryPlan("Sort", (A,)), 1),
     ],
 )
 def test_edit_distance(one, other, distance):
@@ -52,8 +52,8 @@ def test_edit_distance(one, other, distance):
 
 
 def test_the_example_of_zhang_and_shasha():
-    f = Plan("f", (Plan("d", (Plan("a"), Plan("c", (Plan("b"),)))), Plan("e")))
-    g = Plan("f", (Plan("c", (Plan("d", (Plan("a"), Plan("b"))),)), Plan("e")))
+    f = QueryPlan("f", (QueryPlan("d", (QueryPlan("a"), QueryPlan("c", (QueryPlan("b"),)))), QueryPlan("e")))
+    g = QueryPlan("f", (QueryPlan("c", (QueryPlan("d", (QueryPlan("a"), QueryPlan("b"))),)), QueryPlan("e")))
     assert edit_distance(f, g) == 2
 
 
@@ -63,7 +63,7 @@ def measured(number, source, synthetic, again, distance=0, buffers=(10, 10)):
 
 def test_figures_of_run_times():
     times = (measured(1, 10, 15, 11), measured(2, 20, 10, 20, distance=5), measured(3, 8, 8, 6, buffers=(10, 25)))
-    found = RunTimeResult(times, ((4, "too slow"),), 4, Protocol(), "16.2")
+    found = RunTimeResult(times, ((4, "too slow"),), 4, RunTimeProtocol(), "16.2")
     assert found.discrepancy == pytest.approx({"mean": 100 / 3, "median": 50, "75th": 50, "max": 50})
     assert found.noise["median"] == pytest.approx(10)
     assert found.buffers["max"] == pytest.approx(150)
@@ -77,7 +77,7 @@ def test_figures_of_run_times():
 
 
 def test_nothing_measured_is_no_figure():
-    found = RunTimeResult((), ((1, "failed"),), 500, Protocol(limit=1), "16.2")
+    found = RunTimeResult((), ((1, "failed"),), 500, RunTimeProtocol(limit=1), "16.2")
     assert (found.discrepancy, found.same_plan, found.plan_similarity) == (None, None, None)
     assert found.sampled
     assert measured(1, 0, 0, 0).discrepancy == 0

@@ -12,17 +12,17 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 
-from privbench_core.domain.codecs import codec_for
-from privbench_core.domain.coder import Coder
-from privbench_core.domain.intervals import IntervalCodec
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.equal_width import EqualWidthCodec
+from privbench_core.columns.registry import codec_for
 from privbench_core.errors import BudgetExhaustedError, InternalError, UnsupportedBudgetError
-from privbench_core.privacy.account import Account
 from privbench_core.privacy.budget import Budget, Measure, Price, delta_for, epsilon_for, rho_for
-from privbench_core.privacy.door import Door, open_door
-from privbench_core.privacy.ledger import Ledger
+from privbench_core.privacy.filter import PrivacyFilter
+from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import OpenDPNoise
 from privbench_core.privacy.queries import Distances, Marginal
-from privbench_core.privacy.rules import ByValue
+from privbench_core.privacy.session import PrivateSession, open_session
+from privbench_core.privacy.split_rules import ByValue
 from privbench_core.privacy.views import CodedView, Own, ViewSpec
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan, Step, StepKind
@@ -53,17 +53,17 @@ def sum_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(privbench, "PairwiseSPN", EagerSPN)
 
 
-def door_with(limit: Price) -> tuple[Door, Account, list[str]]:
-    """A door to a small town with ``limit`` to spend, its account and the labels charged."""
+def door_with(limit: Price) -> tuple[PrivateSession, PrivacyFilter, list[str]]:
+    """A session to a small town with ``limit`` to spend, its account and the labels charged."""
     labels: list[str] = []
-    account = Account(limit, lambda label, _: labels.append(label))
-    return Door(town(0).private(), account, SeededNoise(0), "test"), account, labels
+    account = PrivacyFilter(limit, lambda label, _: labels.append(label))
+    return PrivateSession(town(0).private(), account, SeededNoise(0), "test"), account, labels
 
 
 def rooms_view() -> ViewSpec:
     """Households by their number of rooms."""
     household = town(0).schema.table("household")
-    return ViewSpec("household", {"rooms": (Own("rooms"), Coder(codec_for(household.column("rooms"))))})
+    return ViewSpec("household", {"rooms": (Own("rooms"), Discretizer(codec_for(household.column("rooms"))))})
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_charges_fit_prices_and_prices_fit_the_budget(
         run_step(step, database, SeededNoise(1), trace)
     for step in plan.steps:
         if step.reads:
-            assert trace.charges[step.key], f"{step.key} opened the door and asked nothing"
+            assert trace.charges[step.key], f"{step.key} opened the session and asked nothing"
             assert trace.accounts[step.key].spent.fits(step.price)
         else:
             assert step.price.amount == 0
@@ -112,8 +112,8 @@ def test_a_step_without_a_price_cannot_open_the_door() -> None:
 
 def test_asking_for_more_is_refused_before_the_look(looks: list[Marginal]) -> None:
     limit = Price(Measure.ZCDP, 0.1)
-    door, account, labels = door_with(limit)
-    curator = door.view(rooms_view())
+    session, account, labels = door_with(limit)
+    curator = session.view(rooms_view())
     curator.measure("first", [Marginal(("rooms",))], limit.share(0.6))
     assert len(looks) == 1
     with pytest.raises(BudgetExhaustedError, match="nothing was looked at"):
@@ -125,8 +125,8 @@ def test_asking_for_more_is_refused_before_the_look(looks: list[Marginal]) -> No
 
 def test_every_verb_is_refused_when_nothing_is_left() -> None:
     limit = Price(Measure.ZCDP, 0.1, 1e-7)
-    door, account, _ = door_with(limit)
-    curator = door.view(rooms_view())
+    session, account, _ = door_with(limit)
+    curator = session.view(rooms_view())
     curator.measure("all", [Marginal(("rooms",))], limit)
     more = Price(Measure.ZCDP, 1e-3)
     size = curator.sizes["rooms"]
@@ -134,7 +134,7 @@ def test_every_verb_is_refused_when_nothing_is_left() -> None:
     with pytest.raises(BudgetExhaustedError):
         curator.select("choose", distances, more)
     with pytest.raises(BudgetExhaustedError):
-        door.discover("household", "colour", more.with_delta(1e-8))
+        session.discover("household", "colour", more.with_delta(1e-8))
     for part in curator.split(ByValue("rooms", (0,) * (size - 1) + (1,))):
         with pytest.raises(BudgetExhaustedError):
             part.measure("part", [Marginal(("rooms",))], more)
@@ -143,8 +143,8 @@ def test_every_verb_is_refused_when_nothing_is_left() -> None:
 
 def test_parts_of_a_split_cost_what_the_dearest_costs() -> None:
     limit = Price(Measure.ZCDP, 0.1)
-    door, account, labels = door_with(limit)
-    curator = door.view(rooms_view())
+    session, account, labels = door_with(limit)
+    curator = session.view(rooms_view())
     size = curator.sizes["rooms"]
     for number, part in enumerate(curator.split(ByValue("rooms", (0,) * (size // 2) + (1,) * (size - size // 2)))):
         part.measure("inside", [Marginal(("rooms",))], limit.share((1 + number) / 2))
@@ -153,8 +153,8 @@ def test_parts_of_a_split_cost_what_the_dearest_costs() -> None:
 
 
 def test_the_parts_of_a_split_are_disjoint_and_complete() -> None:
-    door, _, _ = door_with(Price(Measure.ZCDP, 1e9))
-    curator = door.view(rooms_view())
+    session, _, _ = door_with(Price(Measure.ZCDP, 1e9))
+    curator = session.view(rooms_view())
     size = curator.sizes["rooms"]
     price = Price(Measure.ZCDP, 1e7)  # next to no noise
     whole = curator.measure("whole", [Marginal(("rooms",))], price).values[0]
@@ -175,13 +175,13 @@ def test_no_price_is_negative_or_endless(amount: float) -> None:
 def test_a_list_of_values_is_not_learned_without_delta() -> None:
     with pytest.raises(UnsupportedBudgetError, match=r"household\.colour.*person\.job"):
         PrivBench().plan(town(0).schema, PURE, {})
-    door, account, _ = door_with(Price(Measure.PURE, 1.0))
+    session, account, _ = door_with(Price(Measure.PURE, 1.0))
     with pytest.raises(UnsupportedBudgetError, match="needs delta > 0"):
-        door.discover("household", "colour", Price(Measure.PURE, 0.5))
+        session.discover("household", "colour", Price(Measure.PURE, 0.5))
     assert account.spent.amount == 0
 
 
-class ByRank(Coder):
+class ByRank(Discretizer):
     """Codes that depend on all rows: a unit would move those of everybody after it."""
 
     def encode(self, values: pa.ChunkedArray) -> np.ndarray:
@@ -189,7 +189,7 @@ class ByRank(Coder):
 
 
 @dataclass(frozen=True)
-class CutByRows(IntervalCodec):
+class CutByRows(EqualWidthCodec):
     """Cells that follow from the rows."""
 
     def encode(self, values: pa.ChunkedArray) -> np.ndarray:
@@ -197,14 +197,14 @@ class CutByRows(IntervalCodec):
 
 
 def test_the_door_takes_no_coder_that_might_look_at_other_rows() -> None:
-    door, account, _ = door_with(Price(Measure.ZCDP, 0.1))
-    coder = rooms_view().features["rooms"][1]
-    codec = coder.codec
-    assert isinstance(codec, IntervalCodec)
+    session, account, _ = door_with(Price(Measure.ZCDP, 0.1))
+    discretizer = rooms_view().features["rooms"][1]
+    codec = discretizer.codec
+    assert isinstance(codec, EqualWidthCodec)
     stray = CutByRows(codec.grid, codec.nullable, codec.low, codec.high, codec.cells)
-    for foreign in (ByRank(codec), Coder(stray), codec):
-        with pytest.raises(InternalError, match="household/rooms: rows are coded by the coders of"):
-            door.view(ViewSpec("household", {"rooms": (Own("rooms"), foreign)}))  # type: ignore[dict-item]
+    for foreign in (ByRank(codec), Discretizer(stray), codec):
+        with pytest.raises(InternalError, match="household/rooms: rows are coded by the discretizers of"):
+            session.view(ViewSpec("household", {"rooms": (Own("rooms"), foreign)}))  # type: ignore[dict-item]
     assert account.spent.amount == 0
 
 
@@ -218,7 +218,7 @@ class SeededOpenDP(SeededNoise):
 def test_a_durable_ledger_refuses_noise_that_can_be_seeded(tmp_path: object, noise: SeededNoise) -> None:
     ledger = Ledger(f"{tmp_path}/ledger.sqlite", "town", "household", ZCDP)
     with pytest.raises(InternalError, match="OpenDP"):
-        open_door(town(0).private(), ledger, noise, release="r", step="s", run="x", price=Price(Measure.ZCDP, 0.01))
+        open_session(town(0).private(), ledger, noise, release="r", step="s", run="x", price=Price(Measure.ZCDP, 0.01))
     assert ledger.entries() == []
     ledger.close()
 
@@ -226,12 +226,14 @@ def test_a_durable_ledger_refuses_noise_that_can_be_seeded(tmp_path: object, noi
 def test_the_door_reserves_before_it_opens_and_writes_down_each_verb(looks: list[Marginal]) -> None:
     ledger = Ledger(":memory:", "town", "household", ZCDP)
     price = Price(Measure.ZCDP, 0.01)
-    door, reservation = open_door(town(0).private(), ledger, OpenDPNoise(), release="r", step="s", run="x", price=price)
+    session, reservation = open_session(
+        town(0).private(), ledger, OpenDPNoise(), release="r", step="s", run="x", price=price
+    )
     assert [(e.state, e.price) for e in ledger.entries()] == [("reserved", price)]
-    door.view(rooms_view()).measure("rooms", [Marginal(("rooms",))], price)
+    session.view(rooms_view()).measure("rooms", [Marginal(("rooms",))], price)
     assert ledger.charges(reservation) == [("s/view/rooms", price.amount)]
     with pytest.raises(BudgetExhaustedError):
-        open_door(
+        open_session(
             town(0).private(), ledger, OpenDPNoise(), release="r", step="t", run="x", price=Price(Measure.ZCDP, 9.0)
         )
     assert len(looks) == 1
@@ -302,8 +304,8 @@ def test_only_the_proven_queries_and_rules_are_let_through() -> None:
         def assign(self, codes: dict[str, np.ndarray]) -> np.ndarray:
             return (codes["rooms"] > codes["rooms"].mean()).astype(np.int64)
 
-    door, account, labels = door_with(Price(Measure.ZCDP, 1.0))
-    curator = door.view(rooms_view())
+    session, account, labels = door_with(Price(Measure.ZCDP, 1.0))
+    curator = session.view(rooms_view())
     with pytest.raises(InternalError, match="only the queries"):
         curator.measure("cheap", [Cheap(("rooms",))], Price(Measure.ZCDP, 1e-6))
     with pytest.raises(InternalError, match="by the rules"):

@@ -16,11 +16,11 @@ import pytest
 from sqlalchemy import make_url
 
 from privbench_core.errors import BudgetError, BudgetExhaustedError, LedgerError, ReleaseError
-from privbench_core.privacy import ledger_postgres
 from privbench_core.privacy.budget import Budget, Measure, Price, rho_for
-from privbench_core.privacy.ledger import Ledger
-from privbench_core.privacy.ledger_layout import LAYOUT
-from privbench_core.privacy.refresh import Spent
+from privbench_core.privacy.ledger import postgres as ledger_postgres
+from privbench_core.privacy.ledger.layout import LAYOUT
+from privbench_core.privacy.ledger.ledger import Ledger
+from privbench_core.privacy.ledger.refresh_limits import AccountSpend
 from tests.helpers.ledgers import DatabaseError, Place, new_place, raw
 from tests.helpers.processes import PROCESSES
 
@@ -190,7 +190,7 @@ def test_what_another_connection_enters_counts_at_once(place: Place) -> None:
         assert not other.spent().bought
         other.reserve("b", "second", "run", Price(Measure.PURE, 0.5), account="cohort")
         one.release(other.reserve("c", "third", "run", Price(Measure.PURE, 1.0)), "digest")
-        assert one.spent() == other.spent() == Spent(True, 1.5, 0.625, 0.0, {("run", "third"): 1})
+        assert one.spent() == other.spent() == AccountSpend(True, 1.5, 0.625, 0.0, {("run", "third"): 1})
         other.release(first, "digest")  # a result may come later than those of later reservations
         assert one.spent().bought == other.spent().bought == {("run", "first"): 1, ("run", "third"): 1}
         with pytest.raises(BudgetExhaustedError, match=r"0\.5 of ε=2 is left, 0\.125 too little"):

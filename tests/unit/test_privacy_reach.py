@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privbench_core.counts.contingency import contingency
-from privbench_core.domain.codecs import codec_for
-from privbench_core.domain.coder import Coder
-from privbench_core.privacy.relations import WEIGHT_UNIT, PrivateDatabase, stability
+from privbench_core.columns.contingency import contingency
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.registry import codec_for
+from privbench_core.privacy.relations import WEIGHT_SCALE, PrivateDatabase, stability
 from privbench_core.privacy.views import OfParent, Own, ViewSpec, build_view, distinct_weights
-from privbench_core.schema.model.columns import Column, ColumnType, Learn
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.columns import Column, ColumnType, Learn
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import SECRET, Database
 
 INTEGER = ColumnType.INTEGER
@@ -50,7 +50,7 @@ def measure_of(database: Database, name: str) -> dict[int, int]:
 def shift(database: Database, smaller: Database, name: str) -> float:
     """L1 distance between the weighted row measures of two neighbours."""
     one, other = measure_of(database, name), measure_of(smaller, name)
-    return sum(abs(one.get(row, 0) - other.get(row, 0)) for row in one.keys() | other.keys()) / WEIGHT_UNIT
+    return sum(abs(one.get(row, 0) - other.get(row, 0)) for row in one.keys() | other.keys()) / WEIGHT_SCALE
 
 
 @pytest.mark.parametrize("odd", [dt.time(3, 4, 5), dt.time(3, 4, 5, 678), dt.time(0)])
@@ -198,8 +198,8 @@ def test_a_reference_that_is_set_to_null_moves_no_more_than_declared() -> None:
     schema = Schema("d", (UNIT, post), "unit")
     answers = post.foreign_keys[1]
     assert schema.deferred_keys == {answers.name}
-    coder = Coder(codec_for(post.column("long"), table="post"))
-    spec = ViewSpec("post", {"of": (OfParent(answers, "long"), coder), "own": (Own("long"), coder)})
+    discretizer = Discretizer(codec_for(post.column("long"), table="post"))
+    spec = ViewSpec("post", {"of": (OfParent(answers, "long"), discretizer), "own": (Own("long"), discretizer)})
     furthest = 0.0
     for seed in range(30):
         rng = np.random.default_rng(seed)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from privbench_core.errors import BudgetExhaustedError
 from privbench_core.privacy.budget import Budget, Measure, Price, rho_for
-from privbench_core.privacy.ledger import Entry, Ledger
-from privbench_core.privacy.refresh import Limits, Spent
-from privbench_core.schema.refresh import DecayingRefreshes, EqualRefreshes, RefreshPolicy
+from privbench_core.privacy.ledger.ledger import Entry, Ledger
+from privbench_core.privacy.ledger.refresh_limits import AccountSpend, RefreshLimits
+from privbench_core.spec.refresh import DecayingRefreshes, EqualRefreshes, RefreshPolicy
 
 PURE, ZCDP = Budget(2.0), Budget(20.0, 1e-8)
 STEPS = ("profile/person", "model/person")
@@ -70,14 +70,16 @@ def test_another_epsilon_belongs_to_the_same_refresh_and_a_killed_step_to_the_on
     ledger.close()
 
 
-def summed(entries: Iterable[Entry]) -> Spent:
+def summed(entries: Iterable[Entry]) -> AccountSpend:
     """What the entries of one account add up to."""
     entries = tuple(entries)
     pure_prices = [entry.price for entry in entries if entry.price.measure is Measure.PURE]
     bought = Counter((entry.run, entry.step) for entry in entries if entry.state == "released")
     delta = sum(entry.price.delta for entry in entries)
     only = len(pure_prices) == len(entries) and delta == 0
-    return Spent(only, sum(p.amount for p in pure_prices), sum(entry.price.rho for entry in entries), delta, bought)
+    return AccountSpend(
+        only, sum(p.amount for p in pure_prices), sum(entry.price.rho for entry in entries), delta, bought
+    )
 
 
 @pytest.mark.parametrize("last", [pure(0.25), Price(Measure.ZCDP, 0.5), Price(Measure.ZCDP, 0.5, 1e-10)])
@@ -124,7 +126,7 @@ def test_a_decaying_policy_halves_what_a_refresh_may_cost_and_never_spends_the_w
     refresh(ledger, pure(0.5))
     with pytest.raises(BudgetExhaustedError, match=r"allows ε=1\.75"):
         refresh(ledger, pure(0.6))
-    assert Limits(PURE, DecayingRefreshes(0.5)).affordable(summed(()), 1, [pure(0.25)]) == 7
+    assert RefreshLimits(PURE, DecayingRefreshes(0.5)).affordable(summed(()), 1, [pure(0.25)]) == 7
     ledger.close()
 
 
@@ -156,7 +158,7 @@ def test_the_number_that_is_announced_is_the_number_that_is_let_in(
         if done == before:
             spent = ledger.spent()
             first = spent.refresh_of(("epsilon=1", step) for step in STEPS)
-            announced = Limits(lifetime, policy).affordable(spent, first, [price.share(0.5)] * 2)
+            announced = RefreshLimits(lifetime, policy).affordable(spent, first, [price.share(0.5)] * 2)
         try:
             purchases = [("epsilon=1", step) for step in STEPS]
             ledger.require("a refresh", price, "", purchases)

@@ -8,19 +8,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.domain.coder import Coder
-from privbench_core.domain.group_sizes import GroupSizeCodec
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import SpecError, UnsupportedBudgetError
-from privbench_core.linking.fanout import SIBLINGS, Fanout, parent_column
-from privbench_core.models.members import Members
+from privbench_core.measure.fanout_classes import FanoutClasses, agreeing
+from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
+from privbench_core.models.group_model import GroupModel
 from privbench_core.models.one_way import OneWay
 from privbench_core.privacy.budget import Budget
-from privbench_core.schema.model.columns import Column, ColumnType, Values
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.columns import Column, ColumnType, Values
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.privpetal.options import Options
 from privbench_core.synthesizers.privpetal.plan import PrivPetal
-from privbench_core.synthesizers.privpetal.sizes import GroupSizes, agreeing
 from privbench_core.synthesizers.registry import load_synthesizer, names
 from tests.helpers.databases import Database, forum, shop, town
 from tests.helpers.noise import SeededNoise
@@ -85,7 +85,7 @@ def test_the_whole_budget_is_planned_and_each_step_spends_no_more_than_its_price
 
 
 def test_columns_in_three_members_are_measured_where_pairs_do_not_explain_them() -> None:
-    """In each family of three the parity of the codes is even: pairs are independent, trios are not."""
+    """In each family of three the parity of the codes is even: pairs are independent, triples are not."""
     rng = np.random.default_rng(0)
     first, second = rng.integers(0, 2, (2, 3000))
     codes = np.stack([first, second, first ^ second], axis=1)
@@ -94,8 +94,8 @@ def test_columns_in_three_members_are_measured_where_pairs_do_not_explain_them()
     plan, trace = PrivPetal().plan(database.schema, Budget(30.0, 1e-6), {}), Trace()
     for step in computing_steps(plan):
         run_step(step, database, SeededNoise(0), trace)
-    model = Members.from_dict(trace.artifacts["model", "child"].data["model"])
-    assert [list(group.trios) for group in model.classes] == [["x"]]
+    model = GroupModel.from_dict(trace.artifacts["model", "child"].data["model"])
+    assert [list(group.triples) for group in model.classes] == [["x"]]
     drawn = trace.artifacts["sample", "child"].table
     assert drawn is not None
     odd = np.bincount(drawn["home"].to_numpy(), weights=drawn["x"].to_numpy()) % 2
@@ -119,11 +119,11 @@ def family(codes: list[int]) -> Database:
 
 
 def fanout(probabilities: list[float], ownerless: float = 0.0) -> Fanout:
-    return Fanout(Coder(GroupSizeCodec(len(probabilities) - 1)), np.array(probabilities), {}, {}, ownerless)
+    return Fanout(Discretizer(FanoutCodec(len(probabilities) - 1)), np.array(probabilities), {}, {}, ownerless)
 
 
 def test_sizes_are_counted_from_released_numbers() -> None:
-    sizes = GroupSizes.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0)
+    sizes = FanoutClasses.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0)
     np.testing.assert_allclose(sizes.groups, [[0, 47, 30, 20], [0, 0, 30, 20], [0, 0, 0, 20]])
     np.testing.assert_allclose(sizes.shares(np.array([False, True, True, False])), [1, 30 / 77, 0])
 
@@ -140,23 +140,23 @@ def test_sizes_are_counted_from_released_numbers() -> None:
     ],
 )
 def test_classes_are_the_shortest_intervals_with_enough_groups(least: float, classes: tuple[int, ...]) -> None:
-    assert GroupSizes.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0).classes(least) == classes
+    assert FanoutClasses.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0).classes(least) == classes
 
 
 def test_expected_owners_follow_the_released_sizes() -> None:
     """Every second owner has x = 1 and all of these have two children; of the others each half have one and three."""
-    ties = {"x": np.array([[0.0, 0.25, 0.0, 0.25], [0.0, 0.0, 0.5, 0.0]])}
-    released = Fanout(Coder(GroupSizeCodec(3)), np.array([0.0, 0.25, 0.5, 0.25]), ties, {}, ownerless=50.0)
+    pair_tables = {"x": np.array([[0.0, 0.25, 0.0, 0.25], [0.0, 0.0, 0.5, 0.0]])}
+    released = Fanout(Discretizer(FanoutCodec(3)), np.array([0.0, 0.25, 0.5, 0.25]), pair_tables, {}, ownerless=50.0)
     parent = OneWay.alike({"x": np.array([50.0, 50.0]), "y": np.array([80.0, 20.0])}, 1.0)
-    sizes = GroupSizes.of(released, 100.0)
+    sizes = FanoutClasses.of(released, 100.0)
     small = sizes.owners(np.array([True, True, False, False]), released, parent, 75.0, optional=True)
-    np.testing.assert_allclose(small[SIBLINGS], [0, 75, 0, 0])
+    np.testing.assert_allclose(small[OWNER_FANOUT], [0, 75, 0, 0])
     np.testing.assert_allclose(small[parent_column("x")], [25, 0, 50], atol=0.1)
     np.testing.assert_allclose(small[parent_column("y")], [20, 5, 50], atol=0.1)
     large = sizes.owners(np.array([False, False, True, True]), released, parent, 150.0, optional=False)
-    np.testing.assert_allclose(large[SIBLINGS], [0, 0, 100, 50])
+    np.testing.assert_allclose(large[OWNER_FANOUT], [0, 0, 100, 50])
     np.testing.assert_allclose(large[parent_column("x")], [50, 100], atol=0.2)
-    assert min(values.min() for name, values in large.items() if name != SIBLINGS) > 0
+    assert min(values.min() for name, values in large.items() if name != OWNER_FANOUT) > 0
 
 
 def test_counts_of_parts_agree_with_those_of_the_whole_by_their_noise() -> None:

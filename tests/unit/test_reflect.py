@@ -10,13 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
+from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundTable
+from privbench_core.draft.draft import reflect
+from privbench_core.draft.identifying import guess_identifying
 from privbench_core.errors import SourceError, SpecError
-from privbench_core.schema.catalogue import Catalogue, FoundColumn, FoundTable
-from privbench_core.schema.identifying import guess_identifying
-from privbench_core.schema.model.columns import ColumnType, Learn, Pattern, Range, Values
-from privbench_core.schema.model.constraints import Check, Index
-from privbench_core.schema.reflect import reflect
-from privbench_core.schema.spec import Spec, load_spec
+from privbench_core.schema.columns import ColumnType, Learn, Pattern, Range, Values
+from privbench_core.schema.constraints import Check, Index
+from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import Spec
 
 SHOP = """
 CREATE TABLE customer (id BIGINT PRIMARY KEY, name VARCHAR NOT NULL, born DATE, seen TIMESTAMP NOT NULL, vip BOOLEAN);
@@ -134,7 +135,7 @@ def test_a_folder_has_no_keys_to_draft_from(tmp_path: Path) -> None:
 
 def test_passwords_do_not_reach_the_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = FoundTable("t", (FoundColumn("id", ColumnType.INTEGER, "BIGINT", nullable=False),), ("id",))
-    monkeypatch.setattr("privbench_core.schema.reflect.read_catalogue", lambda _: Catalogue("d", (table,)))
+    monkeypatch.setattr("privbench_core.draft.draft.read_catalogue", lambda _: Catalogue("d", (table,)))
     draft = reflect("postgresql://me:hunter2@host:5432/d")
     assert "postgresql+psycopg://me:${PRIVBENCH_PASSWORD}@host:5432/d" in draft
     assert "hunter2" not in draft

@@ -14,7 +14,7 @@ import pytest
 
 from privbench_core.pipeline.run import plan_for
 from privbench_core.schema.identity import canonical_json
-from privbench_core.schema.spec import load_spec
+from privbench_core.spec.load import load_spec
 
 PINNED = Path(__file__).with_name("release_identities.json")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "households" / "spec.yaml"

@@ -13,24 +13,25 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import PublishError, SourceError
-from privbench_core.evaluate.marginals import Distances
+from privbench_core.evaluate.comparison import Comparison, compare
+from privbench_core.evaluate.evaluation import Evaluation, evaluate_bundle
+from privbench_core.evaluate.join_figures import JoinFigures, KeyFigures
+from privbench_core.evaluate.marginals import MarginalDistances
 from privbench_core.evaluate.membership import Attack
-from privbench_core.evaluate.runtime import Protocol, QueryTime, RunTimeResult
-from privbench_core.evaluate.statements import Workload
-from privbench_core.evaluate.workload import Answer, WorkloadResult, run_workload
+from privbench_core.evaluate.privacy_figures import odds, privacy_figures
+from privbench_core.evaluate.q_error import Answer, WorkloadResult, run_workload
+from privbench_core.evaluate.runtime import QueryTime, RunTimeProtocol, RunTimeResult
+from privbench_core.evaluate.subjects import Subject, Subjects, TablesSideBySide, read_both, subject_of
+from privbench_core.evaluate.table_figures import BRIEF, OrderFigures, Scope, TableFigures
+from privbench_core.evaluate.verdict import Level, judge
 from privbench_core.publish.bundle import write_bundle
 from privbench_core.report import plots
-from privbench_core.report.comparison import Comparison, compare
-from privbench_core.report.keys import JoinFigures, KeyFigures
-from privbench_core.report.page import INTERNAL, Evaluation, evaluate_bundle, render
-from privbench_core.report.privacy import odds, privacy_figures
-from privbench_core.report.reading import Pair, Subject, Subjects, read_both, subject_of
-from privbench_core.report.tables import BRIEF, OrderFigures, Scope, TableFigures
-from privbench_core.report.verdict import Level, judge
-from privbench_core.schema.model.columns import Column, ColumnType, Learn, Range, Values
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.schema.spec import load_spec
+from privbench_core.report.page import INTERNAL, render
+from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.load import load_spec
+from privbench_core.workload.statements import Workload
 from tests.conftest import Town
 from tests.helpers.databases import shop
 
@@ -93,7 +94,7 @@ def lost_links() -> dict[str, pa.Table]:
 
 
 def test_a_database_is_at_no_distance_from_itself_and_shuffling_is() -> None:
-    found = compare(Pair(SHOP, database(), database()), SMALL)
+    found = compare(TablesSideBySide(SHOP, database(), database()), SMALL)
     assert list(found.tables) == ["customer", "purchase", "visit"]
     customer, key = found.tables["customer"], found.keys["purchase.customer"]
     assert (customer.tvd(1), customer.tvd(2), customer.tvd(3)) == (0, 0, None)
@@ -108,12 +109,12 @@ def test_a_database_is_at_no_distance_from_itself_and_shuffling_is() -> None:
     assert key.join.shuffled > 0.2
     assert found.tables["visit"].tvd(1) is None
     assert judge(found).level is Level.CLOSE
-    assert found.overall(2)["codes"] == Distances(0, 0)
+    assert found.overall(2)["codes"] == MarginalDistances(0, 0)
     assert json.loads(json.dumps(found.to_dict()))["overall"]["2"]["values"]["kld"] == pytest.approx(0)
 
 
 def test_lost_links_are_found_although_tables_agree() -> None:
-    key = compare(Pair(SHOP, database(), lost_links()), SMALL)
+    key = compare(TablesSideBySide(SHOP, database(), lost_links()), SMALL)
     assert key.tables["purchase"].tvd(1) == 0
     join = key.keys["purchase.customer"].join
     assert join.joint == pytest.approx(join.shuffled, rel=0.2)
@@ -132,7 +133,7 @@ def test_values_and_codes_differ_where_nearly_every_value_is_unique() -> None:
         {"t": pa.table({"id": np.arange(2000), "v": np.random.default_rng(seed).integers(0, 10**6, 2000)})}
         for seed in (0, 1)
     )
-    figures = compare(Pair(wide, a, b), SMALL).tables["t"].orders[1]
+    figures = compare(TablesSideBySide(wide, a, b), SMALL).tables["t"].orders[1]
     assert figures.codes is not None
     assert figures.values is not None
     assert figures.codes.kld < 0.3
@@ -144,7 +145,7 @@ def test_nulls_and_distinct_values_are_counted_for_keys_too() -> None:
     half = database()
     kind = pa.array([None if i % 2 else "book" for i in range(half["purchase"].num_rows)])
     half["purchase"] = half["purchase"].set_column(2, "kind", kind)
-    columns = compare(Pair(SHOP, database(), half), BRIEF).tables["purchase"].columns
+    columns = compare(TablesSideBySide(SHOP, database(), half), BRIEF).tables["purchase"].columns
     assert columns["kind"].nulls == (0, 0.5)
     assert columns["kind"].distinct == (2, 1)
     assert columns["customer"].tvd is None
@@ -153,14 +154,16 @@ def test_nulls_and_distinct_values_are_counted_for_keys_too() -> None:
 
 def test_chains_and_meetings_have_figures_of_their_own() -> None:
     example = shop(2, units=120, learned=False)
-    found = compare(Pair(example.schema, example.tables, shop(3, units=120, learned=False).tables), SMALL).joins
+    found = compare(
+        TablesSideBySide(example.schema, example.tables, shop(3, units=120, learned=False).tables), SMALL
+    ).joins
     assert "item.order_id → order.user_id → user" in found
     assert found["item.order_id → order.user_id → user"].tables == ("user", "item")
     assert "order ← item.order_id, item.product_id → product" in found
 
 
 def figures(pairs: float, shuffled: float) -> TableFigures:
-    orders = {order: OrderFigures(Distances(pairs, 0.0), None, "", 1) for order in (1, 2)}
+    orders = {order: OrderFigures(MarginalDistances(pairs, 0.0), None, "", 1) for order in (1, 2)}
     return TableFigures((10, 10), {}, orders, {}, shuffled)
 
 
@@ -197,7 +200,7 @@ def evaluation(schema: Schema = SHOP, **more: Any) -> Evaluation:
         ],
         "sampling": {"scale": 2.0},
     }
-    pair = Pair(schema, database(), lost_links())
+    pair = TablesSideBySide(schema, database(), lost_links())
     subjects = Subjects(Subject(schema.name, "bundle", receipt), pair, {"README.md": "about"})
     return Evaluation(subjects, compare(pair, SMALL), privacy_figures(subjects, lambda tables: tables), **more)
 
@@ -221,7 +224,7 @@ def test_alarms_say_what_must_not_be() -> None:
 
 
 def test_without_a_promise_and_a_plan_there_is_nothing_to_attack() -> None:
-    pair = Pair(SHOP, database(), database(1))
+    pair = TablesSideBySide(SHOP, database(), database(1))
     found = privacy_figures(Subjects(Subject("shop", "b", {}), pair, {}), None)
     assert (found.promise, found.odds, found.attacks, found.spent, found.so_far) == (None, None, (), (), None)
     assert found.unit == SHOP.unit_in_words
@@ -247,7 +250,7 @@ def test_the_page_shows_the_banner_first_and_escapes_names() -> None:
 
 def test_run_times_are_shown_with_their_floor() -> None:
     times = tuple(QueryTime(i, f"select {i}", (1.0 + i, 1.1 + i), 1.05 + i, i % 2, (3, 3), (10, 12)) for i in range(4))
-    result = RunTimeResult(times, ((9, "took too long"),), 5, Protocol(), "16.2")
+    result = RunTimeResult(times, ((9, "took too long"),), 5, RunTimeProtocol(), "16.2")
     report = evaluation(run_time=result)
     page = render(report)
     assert "the source against itself: the floor" in page

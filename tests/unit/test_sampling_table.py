@@ -5,19 +5,19 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import InternalError, PublishError, SpecError
-from privbench_core.evaluate.derived import integrity_frame, reference_column, siblings_column
-from privbench_core.linking.lookup import Lookup
-from privbench_core.models.nodes import Leaf
+from privbench_core.models.lookup import Lookup
 from privbench_core.models.rows import Rows
+from privbench_core.models.spn import Leaf
 from privbench_core.privacy.budget import Budget
 from privbench_core.sampling.references import Parent
 from privbench_core.sampling.table import draw_root, draw_table
-from privbench_core.schema.model.columns import Column, ColumnType
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.source.arrow_types import arrow_schema
+from privbench_core.schema.arrow_types import arrow_schema
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.privbench import PrivBench
+from privbench_core.validate.derived import integrity_frame, reference_column, siblings_column
 from tests.helpers.planted import (
     category,
     draw_exactly,

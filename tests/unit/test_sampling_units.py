@@ -10,14 +10,14 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from privbench_core.backends.integrity import check_rows
 from privbench_core.errors import InternalError
-from privbench_core.evaluate.derived import integrity_frame, unit_column
-from privbench_core.linking.choice import Choice, Distinct, pick_parents
+from privbench_core.models.parent_choice import Distinct, ParentChoice, pick_parents
 from privbench_core.publish.bundle import read_bundle
 from privbench_core.sampling.references import Parent, choice_of
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.source.integrity import check_rows
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.validate.derived import integrity_frame, unit_column
 from tests.helpers.planted import (
     broken_expectations,
     category,
@@ -185,7 +185,9 @@ def test_the_validate_step_proves_it(tmp_path: Path) -> None:
 
 
 def test_choices_inside_of_groups_keep_what_was_excluded() -> None:
-    choice = Choice(np.array([0, 0, 1]), np.array([0, 1, -1, 0])).inside(np.array([5, 6, 6]), np.array([5, 6, 5, 6]))
+    choice = ParentChoice(np.array([0, 0, 1]), np.array([0, 1, -1, 0])).inside(
+        np.array([5, 6, 6]), np.array([5, 6, 5, 6])
+    )
     fits = choice.of_row[:, None] == choice.of_parent[None, :]
     assert fits.tolist() == [[True, False, False, False], [False, False, False, True], [False, True, False, False]]
     assert choice.of_parent[2] == -1
@@ -197,13 +199,15 @@ def test_all_of_a_unit_s_rows_are_given_out_one_each() -> None:
     n, groups = 4_000, 800
     of = rng.integers(0, groups, n)
     unique = (Distinct(np.zeros(n, dtype=np.int64), np.arange(n)),)
-    choice = Choice(np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64), unique).inside(of, rng.permutation(of))
-    wishes = [(rng.integers(0, 5, n), rng.integers(0, 5, n))]
-    got = pick_parents(wishes, np.ones(n, dtype=bool), choice, rng)
+    choice = ParentChoice(np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64), unique).inside(
+        of, rng.permutation(of)
+    )
+    preferences = [(rng.integers(0, 5, n), rng.integers(0, 5, n))]
+    got = pick_parents(preferences, np.ones(n, dtype=bool), choice, rng)
     assert np.array_equal(np.sort(got), np.arange(n))
     assert np.array_equal(choice.of_parent[got], choice.of_row)
     fewer = replace(choice, of_parent=np.where(np.arange(n) % 2, choice.of_parent, -1))
-    got = pick_parents(wishes, np.ones(n, dtype=bool), fewer, rng)
+    got = pick_parents(preferences, np.ones(n, dtype=bool), fewer, rng)
     assert np.array_equal(np.sort(got[got >= 0]), np.arange(1, n, 2)), "all that may be chosen are, and nothing else"
 
 

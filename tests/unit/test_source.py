@@ -15,19 +15,19 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from privbench_core.backends import integrity
+from privbench_core.backends.cast import canonical_table
+from privbench_core.backends.fingerprint import fingerprint_rows
+from privbench_core.backends.integrity import check_rows
+from privbench_core.backends.postgres.ddl import create_tables_sql
+from privbench_core.backends.registry import open_source
+from privbench_core.backends.sqlalchemy.read import DatabaseSource
 from privbench_core.errors import SourceError
-from privbench_core.schema.ddl import create_tables_sql
-from privbench_core.schema.model.columns import Column, ColumnType, Learn
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.schema.spec import Spec
-from privbench_core.source import integrity
-from privbench_core.source.arrow_types import arrow_schema, arrow_type
-from privbench_core.source.cast import canonical_table
-from privbench_core.source.database import DatabaseSource
-from privbench_core.source.fingerprint import fingerprint_rows
-from privbench_core.source.integrity import check_rows
-from privbench_core.source.opening import open_source
+from privbench_core.schema.arrow_types import arrow_schema, arrow_type
+from privbench_core.schema.columns import Column, ColumnType, Learn
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.model import Spec
 
 T = ColumnType
 EVENT = Table(

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privbench_core.backends.cast import canonical_table
+from privbench_core.backends.duckdb.read import DuckDBSource
+from privbench_core.backends.fingerprint import fingerprint_rows
+from privbench_core.backends.folder.read import FolderSource
 from privbench_core.errors import SourceError
+from privbench_core.schema.arrow_types import arrow_schema, arrow_type
+from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.durations import duration_text
-from privbench_core.schema.model.columns import Column, ColumnType
-from privbench_core.schema.model.tables import Table
-from privbench_core.source.arrow_types import arrow_schema, arrow_type
-from privbench_core.source.cast import canonical_table
-from privbench_core.source.duckdb_file import DuckDBSource
-from privbench_core.source.fingerprint import fingerprint_rows
-from privbench_core.source.folder import FolderSource
+from privbench_core.schema.tables import Table
 
 T = ColumnType
 DAY = 86_400_000_000

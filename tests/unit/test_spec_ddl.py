@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from privbench_core.schema.ddl import create_schema_sql
+from privbench_core.backends.postgres.ddl import create_schema_sql
+from privbench_core.schema.columns import Generated, IdentitySequence
+from privbench_core.schema.constraints import Index
 from privbench_core.schema.key_names import parse_actions, usual_name
-from privbench_core.schema.model.columns import Generated, Sequence
-from privbench_core.schema.model.constraints import Index
-from privbench_core.schema.spec import dump_spec
+from privbench_core.spec.load import dump_spec
 from tests.helpers.specs import changed as swapped
 from tests.helpers.specs import explained, load, problems
 
@@ -50,7 +50,7 @@ def test_all_of_it_is_read_dumped_and_written(tmp_path: Path) -> None:
     person, student, _ = spec.schema.tables
     assert person.key_names == ((("id",), "person's"), (("mail",), "one"))
     assert person.indexes == (Index("by_words", ("words",), "gin (words)"),)
-    assert person.column("id").sequence == Sequence("numbers", 2, always=True)
+    assert person.column("id").sequence == IdentitySequence("numbers", 2, always=True)
     assert person.generated[0] == Generated("words", "tsvector", "to_tsvector(mail)", nullable=False)
     assert student.foreign_keys[0].actions == "ON DELETE CASCADE"
     sql = create_schema_sql(spec.schema)

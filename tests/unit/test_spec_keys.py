@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from privbench_core.privacy.relations import stability
-from privbench_core.schema.spec import Spec, dump_spec, load_spec
+from privbench_core.spec.load import dump_spec, load_spec
+from privbench_core.spec.model import Spec
 from tests.helpers import specs
 
 HEAD = """

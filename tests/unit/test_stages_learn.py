@@ -7,20 +7,20 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from privbench_core.models.nodes import Leaf, Node
-from privbench_core.models.one_way import least_noise
-from privbench_core.models.privspn import PairwiseSPN
-from privbench_core.privacy.account import Account
+from privbench_core.measure.one_way import least_noise
+from privbench_core.measure.privspn import PairwiseSPN
+from privbench_core.measure.profile import Cells
+from privbench_core.measure.table import learn_table
+from privbench_core.models.spn import Leaf, Node
 from privbench_core.privacy.budget import Budget, Measure, Price
-from privbench_core.privacy.door import Door
+from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.privacy.relations import PrivateDatabase
-from privbench_core.schema.model.columns import Column, ColumnType, Values
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.schema.columns import Column, ColumnType, Values
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import StepKind
 from privbench_core.synthesizers.privbench import PrivBench
-from privbench_core.synthesizers.stages.learn import learn_table
-from privbench_core.synthesizers.stages.profile import Cells
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import integer, rows_of
 
@@ -55,9 +55,11 @@ def learned(price: Price, n: int, tied: float, widths: tuple[int, ...] = WIDTHS,
     table = table_of(widths)
     rows = rows_of(table, id=np.arange(n), **{f"c{i}": column for i, column in enumerate(values)})
     charged: list[tuple[str, float]] = []
-    account = Account(price, lambda label, cost: charged.append((label.split("/")[-1], cost.amount)))
-    door = Door(PrivateDatabase(Schema("s", (table,), "t"), {"t": rows}, bytes(16)), account, SeededNoise(seed), "t")
-    return Learned(*learn_table(door, table, price, 0.5, PairwiseSPN), charged)
+    account = PrivacyFilter(price, lambda label, cost: charged.append((label.split("/")[-1], cost.amount)))
+    session = PrivateSession(
+        PrivateDatabase(Schema("s", (table,), "t"), {"t": rows}, bytes(16)), account, SeededNoise(seed), "t"
+    )
+    return Learned(*learn_table(session, table, price, 0.5, PairwiseSPN), charged)
 
 
 @pytest.mark.parametrize("price", MEASURES.values(), ids=MEASURES)

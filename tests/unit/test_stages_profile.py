@@ -7,12 +7,14 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import UnsupportedBudgetError
+from privbench_core.measure.profile import profile_table
+from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Budget, Measure, Price
-from privbench_core.schema.model.columns import Column, ColumnType, Learn, Range, Values
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.privbench import PrivBench
-from privbench_core.synthesizers.stages.profile import Profile, profile_step, profile_table
+from privbench_core.synthesizers.steps.profile import profile_step
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import PLENTY, door_of, draw_exactly, integer, owner_key, planted_pair, rows_of
 
@@ -34,7 +36,7 @@ def profiled(column: Column, values: pa.Array, price: Price = PLENTY) -> Profile
     ],
 )
 def test_a_learned_range_covers_the_values_and_ends_on_the_public_grid(column, values, low, high):
-    codec = profiled(column, pa.array(values * 50)).coders["x"].codec
+    codec = profiled(column, pa.array(values * 50)).discretizers["x"].codec
     assert codec.edges(0)[0] == low  # type: ignore[attr-defined]
     last = codec.edges(codec.ordered - 1)[1]  # type: ignore[attr-defined]
     assert last == (pytest.approx(high) if isinstance(high, float) else high)
@@ -44,27 +46,27 @@ def test_a_learned_list_holds_the_values_most_common_first():
     values = pa.array(["b"] * 60 + ["a"] * 30 + ["c"] * 10)
     price = PLENTY.with_delta(1e-9)
     profile = profiled(Column("x", ColumnType.CATEGORY, Learn()), values, price)
-    assert profile.coders["x"].codec.labels()[:3] == ["b", "a", "c"]
+    assert profile.discretizers["x"].codec.labels()[:3] == ["b", "a", "c"]
     with pytest.raises(UnsupportedBudgetError, match=r"t\.x: learning a list of values needs delta > 0"):
         profiled(Column("x", ColumnType.CATEGORY, Learn()), values, PLENTY)
 
 
 def test_a_declared_column_has_the_codec_of_its_declaration_and_exact_counts_without_noise():
     profile = profiled(Column("x", ColumnType.CATEGORY, Values(("a", "b", "c"))), pa.array(["a"] * 7 + ["c"] * 3))
-    coder = profile.coders["x"]
-    codes = coder.encode(pa.chunked_array([["a", "b", "c"]]))
+    discretizer = profile.discretizers["x"]
+    codes = discretizer.encode(pa.chunked_array([["a", "b", "c"]]))
     counts = profile.one_way.counts["x"]
     assert (counts[codes[0]], counts[codes[2]]) == (7.0, 3.0)
     assert profile.total == 10.0
     back = Profile.from_dict(Artifact.from_bytes(Artifact({"p": profile.to_dict()}).to_bytes()).data["p"])
-    assert back.coders == profile.coders
+    assert back.discretizers == profile.discretizers
     assert back.total == profile.total
 
 
 def test_the_counts_of_an_owned_table_are_of_units():
     schema, tables = planted_pair(500)
-    door = door_of(schema, tables)
-    profile = profile_table(door, schema.table("child"), PLENTY).profile()
+    session = door_of(schema, tables)
+    profile = profile_table(session, schema.table("child"), PLENTY).profile()
     with_children = len(set(tables["child"].column("parent_id").to_pylist()))
     assert profile.total == pytest.approx(with_children, rel=1e-3)
 
@@ -76,9 +78,9 @@ def test_a_profile_spends_its_price_whatever_is_learned():
     rows = rows_of(table, id=np.arange(20), x=np.arange(20), y=[True] * 20)
     for measure in Measure:
         price = Price(measure, 1.0)
-        door = door_of(Schema("s", (table,), "t"), {"t": rows}, price)
-        profile_table(door, table, price)
-        assert door._account.spent.amount == pytest.approx(1.0)
+        session = door_of(Schema("s", (table,), "t"), {"t": rows}, price)
+        profile_table(session, table, price)
+        assert session._account.spent.amount == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-9])

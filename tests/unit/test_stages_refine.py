@@ -9,17 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.domain.codecs import codec_for
-from privbench_core.privacy.account import Account
+from privbench_core.columns.registry import codec_for
+from privbench_core.measure.adaptive_bins import SHARE, CellCounts, share_of
+from privbench_core.measure.profile import profile_table
+from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Budget, Measure, Price
-from privbench_core.privacy.door import Door
+from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.relations import PrivateDatabase
-from privbench_core.schema.model.columns import Column, ColumnType, Learn, Range
-from privbench_core.schema.model.tables import Schema, Table
-from privbench_core.source.arrow_types import arrow_type
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.schema.arrow_types import arrow_type
+from privbench_core.schema.columns import Column, ColumnType, Learn, Range
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.synthesizers.stages.profile import Profile, profile_table
-from privbench_core.synthesizers.stages.refine import SHARE, Look, share_of
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import integer, rows_of
 
@@ -35,9 +36,11 @@ def profiled(
     n = len(next(iter(values.values())))  # type: ignore[arg-type]
     rows = rows_of(table, id=np.arange(n), **values)
     charged: list[tuple[str, float]] = []
-    account = Account(price, lambda label, cost: charged.append((label.split("/")[-1], cost.amount)))
-    door = Door(PrivateDatabase(Schema("s", (table,), "t"), {"t": rows}, bytes(16)), account, SeededNoise(seed), "t")
-    return profile_table(door, table, price).profile(), charged
+    account = PrivacyFilter(price, lambda label, cost: charged.append((label.split("/")[-1], cost.amount)))
+    session = PrivateSession(
+        PrivateDatabase(Schema("s", (table,), "t"), {"t": rows}, bytes(16)), account, SeededNoise(seed), "t"
+    )
+    return profile_table(session, table, price).profile(), charged
 
 
 def drawn(profile: Profile, name: str, n: int = 20_000) -> list[object]:
@@ -45,7 +48,7 @@ def drawn(profile: Profile, name: str, n: int = 20_000) -> list[object]:
     rng = np.random.default_rng(0)
     clean = profile.one_way.clean()[name]
     codes = rng.choice(len(clean), n, p=clean / clean.sum()).astype(np.int32)
-    return profile.coders[name].decode(codes, rng).to_pylist()
+    return profile.discretizers[name].decode(codes, rng).to_pylist()
 
 
 @pytest.mark.parametrize("price", PRICES.values(), ids=PRICES)
@@ -71,7 +74,7 @@ def test_a_value_that_many_rows_share_keeps_its_share(column, common, others, pr
     assert share == pytest.approx(np.mean([value == common for value in values]), abs=0.02)
     assert sum(amount for _, amount in charged) == pytest.approx(price.amount)
     stored = Artifact.from_bytes(Artifact({"p": profile.to_dict()}).to_bytes()).data["p"]
-    assert Profile.from_dict(stored).coders == profile.coders
+    assert Profile.from_dict(stored).discretizers == profile.discretizers
 
 
 @pytest.mark.parametrize("price", PRICES.values(), ids=PRICES)
@@ -80,7 +83,7 @@ def test_even_columns_are_left_alone(price):
     for seed in range(5):
         values = np.random.default_rng(seed).integers(1, 100_001, 30_000)
         profile, charged = profiled([column], price, seed, x=values)
-        assert profile.coders["x"].codec.ordered == 256
+        assert profile.discretizers["x"].codec.ordered == 256
         assert sum(amount for _, amount in charged) == pytest.approx(price.amount)
         assert len(set(drawn(profile, "x", 3000))) > 2900
 
@@ -90,7 +93,7 @@ def test_where_nothing_pays_zcdp_loses_nothing():
     values = np.random.default_rng(0).integers(1, 100_001, 2_000)
     profile, charged = profiled([column], price, x=values)
     assert [what for what, _ in charged] == ["one-way", "again"]
-    of_all_cells = np.sqrt((profile.one_way.sigmas["x"] ** 2).sum() / profile.coders["x"].codec.size)
+    of_all_cells = np.sqrt((profile.one_way.sigmas["x"] ** 2).sum() / profile.discretizers["x"].codec.size)
     assert of_all_cells == pytest.approx(1 / np.sqrt(2 * price.amount), rel=1e-6)
 
 
@@ -98,7 +101,7 @@ def test_columns_of_one_value_per_cell_are_looked_at_once():
     column = Column("x", T.INTEGER, Range(0, 100))
     profile, charged = profiled([column], PRICES["pure"], x=np.full(5_000, 30))
     assert charged == [("one-way", 1.0)]
-    assert profile.coders["x"].codec.ordered == 101
+    assert profile.discretizers["x"].codec.ordered == 101
 
 
 def test_unique_columns_have_no_shared_values_to_find():
@@ -119,7 +122,7 @@ def test_closer_looks_are_no_dearer_than_the_columns_that_need_them():
 
 
 def test_a_second_count_is_averaged_by_the_variances():
-    look = Look.first(codec_for(Column("x", T.INTEGER, Range(5, 5))), np.array([10.0, 0.0, 0.0]), 1.0)
+    look = CellCounts.first(codec_for(Column("x", T.INTEGER, Range(5, 5))), np.array([10.0, 0.0, 0.0]), 1.0)
     again = look.again(np.array([20.0, 0.0, 0.0]), 2.0)
     assert again.counts[0] == pytest.approx(12.0)
     assert again.variances[0] == pytest.approx(0.8)

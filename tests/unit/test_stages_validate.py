@@ -8,14 +8,14 @@ import pytest
 from privbench_core.errors import ReleaseError, ValidationError
 from privbench_core.pipeline.workspace import ReleaseStore, Workspace
 from privbench_core.privacy.budget import Measure, zero
-from privbench_core.schema.model.columns import Column, ColumnType
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import StepContext
 from privbench_core.synthesizers.registry import load_synthesizer
-from privbench_core.synthesizers.stages.fidelity import JOIN, ONE_WAY
-from privbench_core.synthesizers.stages.publish import publish_step
-from privbench_core.synthesizers.stages.validate import FidelityLimits
+from privbench_core.synthesizers.steps.fidelity import JOIN, ONE_WAY
+from privbench_core.synthesizers.steps.publish import publish_step
+from privbench_core.synthesizers.steps.validate import FidelityLimits
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import NoNoise, integer, place_of, planted_pair, rows_of
 

@@ -18,7 +18,7 @@ class Options(FidelityOptions):
         margins: Share of the one-way marginals of each class of group sizes, which stand for its noisy group sizes (the
             other 1); the rest is for normalised permutation marginals (the 8).
         usefulness: λ: a class of group sizes must have so many groups that the average marginal is λ-useful.
-        trios: Share of the NPMs' price for marginals over three members (permutation relations of order 3).
+        triples: Share of the NPMs' price for marginals over three members (permutation relations of order 3).
         members: Weight of an attribute of an owned table against one of a table without owner, in sharing the budget.
         links: Weight of an attribute that a foreign key may be tied to, likewise.
         profile: Share of an owned table's budget for its profile (one-way marginals, learned domains).
@@ -29,7 +29,7 @@ class Options(FidelityOptions):
     scores: float = 0.1
     margins: float = 0.1
     usefulness: float = 3.0
-    trios: float = 0.05
+    triples: float = 0.05
     members: float = 1.5
     links: float = 0.5
     profile: float = 0.2
@@ -39,5 +39,5 @@ class Options(FidelityOptions):
     def parse(cls, given: Mapping[str, Any]) -> Options:
         """Options from a spec; every unknown name and bad value in one SpecError."""
         return parsed(
-            cls(), given, shares=frozenset({"scores", "margins", "trios", "profile", "root_profile", "validation"})
+            cls(), given, shares=frozenset({"scores", "margins", "triples", "profile", "root_profile", "validation"})
         )

@@ -11,22 +11,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from privbench_core.errors import UnsupportedBudgetError
-from privbench_core.linking.fanout import Fanout, FanoutFit, fit_sizes
-from privbench_core.models.privspn import PairwiseSPN
+from privbench_core.measure.fanout import FanoutFit, fit_sizes
+from privbench_core.measure.groups import GroupFit
+from privbench_core.measure.privspn import PairwiseSPN
+from privbench_core.measure.profile import lists_to_learn
+from privbench_core.models.fanout import Fanout
+from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.relations import deciding_tables, stability
+from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import key_identity
-from privbench_core.schema.model.constraints import ForeignKey
-from privbench_core.schema.model.tables import Schema, Table
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
-from privbench_core.synthesizers.privpetal.groups import GroupFit
 from privbench_core.synthesizers.privpetal.options import Options
-from privbench_core.synthesizers.stages.assemble import refuse_impossible, whole_plan
-from privbench_core.synthesizers.stages.learn import learn_steps
-from privbench_core.synthesizers.stages.link import determined, link_step, lookup_step
-from privbench_core.synthesizers.stages.profile import Profile, lists_to_learn, profile_step
-from privbench_core.synthesizers.stages.sample import fanout_key
+from privbench_core.synthesizers.steps.assemble import refuse_impossible, whole_plan
+from privbench_core.synthesizers.steps.learn import learn_steps
+from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
+from privbench_core.synthesizers.steps.profile import profile_step
+from privbench_core.synthesizers.steps.sample import fanout_key
 
 
 class PrivPetal:
@@ -67,7 +70,7 @@ class PrivPetal:
         if key is not None:
             steps.append(sizes_step(schema, key, prices.link(key)))
         if key is not None and _has_groups(table):
-            fit = GroupFit(options.scores, options.margins, options.usefulness, options.trios)
+            fit = GroupFit(options.scores, options.margins, options.usefulness, options.triples)
             steps.append(groups_step(schema, key, prices.groups(table), fit))
         others = (other for other in table.foreign_keys if not other.owner)
         return steps + [lookup_step(schema, other, prices.link(other), FanoutFit().pairs) for other in others]
@@ -95,7 +98,7 @@ class _Prices:
         return self.table(table).share(1 - self._options.profile)
 
     def link(self, key: ForeignKey) -> Price:
-        """Of sizes of groups, or of ties to another parent."""
+        """Of sizes of groups, or of pair tables to another parent."""
         return self._whole.share(self._key(key) / self._sum)
 
     def _table(self, table: Table) -> float:
@@ -125,8 +128,8 @@ def sizes_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
 
     def run(context: StepContext) -> Artifact:
         above = Profile.from_dict(context.inputs["profile", key.parent].data["profile"])
-        fanout = fit_sizes(context.opened(), key, (above.coders, above.one_way), price, FanoutFit())
-        summary = {"ties to the number of children": len(fanout.count_ties)}
+        fanout = fit_sizes(context.opened(), key, (above.discretizers, above.one_way), price, FanoutFit())
+        summary = {"pair tables to the number of children": len(fanout.fanout_tables)}
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 
     return link_step(schema, key, price, run, FanoutFit())
@@ -141,7 +144,7 @@ def groups_step(schema: Schema, key: ForeignKey, price: Price, fit: GroupFit) ->
         fanout = Fanout.from_dict(context.inputs[fanout_key(key)].data["link"])
         members = fit.fit(context.opened(), key, parent, child, fanout, price)
         measured = [
-            len(group.within) + len(group.above) + len(group.between) + len(group.trios) for group in members.classes
+            len(group.within) + len(group.above) + len(group.between) + len(group.triples) for group in members.classes
         ]
         summary = {"classes of group sizes": len(members.classes), "marginals measured in a class": measured}
         return Artifact({"model": members.to_dict(), "summary": summary})

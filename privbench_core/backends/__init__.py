@@ -1,0 +1,1 @@
+"""Databases, files and folders: catalogue, reading, DDL and loading of each, together."""

@@ -1,0 +1,1 @@
+"""DuckDB files: catalogue, reader, DDL and loader."""

@@ -1,0 +1,72 @@
+"""A bundle into a DuckDB file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+
+from privbench_core.backends.duckdb.ddl import duckdb_schema
+from privbench_core.backends.loading import Loaded, refuse_tables
+from privbench_core.backends.postgres.ddl import quote_identifier
+from privbench_core.errors import PublishError
+from privbench_core.publish.bundle import Bundle
+from privbench_core.schema.columns import ColumnType
+from privbench_core.schema.tables import Table
+
+
+def load_duckdb(bundle: Bundle, path: Path, *, replace: bool) -> Loaded:
+    """Load into the file at ``path``, which is made if it is not there; see `load_bundle`."""
+    file = path.expanduser().resolve()
+    is_new = not file.exists()
+    try:
+        try:
+            with duckdb.connect(str(file)) as connection:
+                return _load(bundle, connection, file, replace=replace)
+        except BaseException:
+            if is_new:
+                file.unlink(missing_ok=True)
+                file.with_name(f"{file.name}.wal").unlink(missing_ok=True)
+            raise
+    except duckdb.Error as error:
+        raise PublishError(
+            f"{file}: DuckDB refused the bundle, and nothing was changed: {_first_line(error)}"
+        ) from error
+
+
+def _load(bundle: Bundle, connection: duckdb.DuckDBPyConnection, file: Path, *, replace: bool) -> Loaded:
+    schema = bundle.schema
+    translated = duckdb_schema(schema)
+    found = connection.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = current_schema()").fetchall()
+    # Names differ by more than case in DuckDB, or not at all.
+    there = {name.lower(): name for (name,) in found}
+    existing = [there[table] for table in map(str.lower, translated.tables) if table in there]
+    if not replace:
+        refuse_tables(list(there.values()), existing, str(file))
+    connection.begin()
+    for name in reversed(existing):
+        connection.execute(f"DROP TABLE {quote_identifier(name)}")
+    for enum in schema.enums if replace else ():
+        connection.execute(f"DROP TYPE IF EXISTS {quote_identifier(enum.name)}")
+    for statement in translated.enums:
+        connection.execute(statement)
+    for table, statement in translated.tables.items():
+        connection.execute(statement)
+        read = f"SELECT {_selected(schema.table(table))} FROM read_parquet($1)"
+        connection.execute(f"INSERT INTO {quote_identifier(table)} BY NAME {read}", [str(bundle.file(table))])
+    for statement in translated.after:
+        connection.execute(statement)
+    connection.commit()
+    connection.execute("ANALYZE")
+    rows = {table: int(bundle.manifest["tables"][table]["rows"]) for table in translated.tables}
+    return Loaded(rows, translated.left_out)
+
+
+def _selected(table: Table) -> str:
+    """All columns; Parquet has no type for spans of time, so they lie there as microseconds."""
+    spans = [quote_identifier(column.name) for column in table.columns if column.type is ColumnType.INTERVAL]
+    return f"* REPLACE ({', '.join(f'to_microseconds({name}) AS {name}' for name in spans)})" if spans else "*"
+
+
+def _first_line(error: duckdb.Error) -> str:
+    return str(error).splitlines()[0]

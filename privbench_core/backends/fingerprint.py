@@ -1,0 +1,86 @@
+"""A digest of a table's content.
+
+It names what a release was paid for, so it must change exactly when the content does. The bytes of a file are no such
+name: a rewritten Parquet file with the same rows, another order of rows (PostgreSQL promises none) or a column the
+spec leaves out would make the owner pay twice for the same data. Canonical rows in primary-key order are hashed.
+The digest is as private as the rows themselves; whoever keeps it outside of the ledger must key it first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privbench_core.schema.tables import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BLOCK = 1 << 16  # rows hashed together; fixed, so that chunking does not matter
+_DIGEST = 16  # bytes
+_READ = 1 << 20  # bytes of a file at a time
+
+
+def fingerprint_rows(table: Table, rows: pa.Table) -> str:
+    """The digest of canonical rows.
+
+    Args:
+        table: What the spec declares; its primary key gives the order of hashing.
+        rows: As `Source.read` returns them, in any order and chunking.
+
+    Returns:
+        32 hexadecimal characters that change iff a value, a column's name or type or the set of rows changes.
+    """
+    digest = hashlib.blake2b(digest_size=_DIGEST)
+    head = [table.name, *table.primary_key, *(f"{field.name}\0{field.type}" for field in rows.schema)]
+    digest.update("\0\0".join(head).encode() + rows.num_rows.to_bytes(8, "little"))
+    order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in table.primary_key])
+    for start in range(0, rows.num_rows, _BLOCK):
+        block = rows.take(order.slice(start, _BLOCK))
+        for column in block.columns:
+            for part in _parts(column.combine_chunks()):
+                digest.update(part)
+    return digest.hexdigest()
+
+
+def fingerprint_files(paths: Iterable[Path]) -> str:
+    """The digest of the bytes of some files, their names and sizes: a way to see that there is nothing new to read.
+
+    Raises:
+        OSError: One of them cannot be read.
+    """
+    digest = hashlib.blake2b(digest_size=_DIGEST)
+    for path in paths:
+        with path.open("rb") as file:
+            size = 0
+            while block := file.read(_READ):
+                size += len(block)
+                digest.update(block)
+        digest.update(f"\0{path.name}\0{size}\0".encode())
+    return digest.hexdigest()
+
+
+def _parts(values: pa.Array) -> Iterator[bytes]:
+    """Bytes that determine a column's values and are determined by them, which those of NULL slots are not."""
+    yield np.packbits(pc.is_null(values).to_numpy(zero_copy_only=False)).tobytes()
+    present = values.drop_null()
+    if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
+        yield pc.binary_length(present).to_numpy().astype("<i4").tobytes()
+        _, where, content = present.buffers()
+        ends = np.frombuffer(where, np.int32, len(present) + 1, 4 * present.offset) if len(present) else [0, 0]
+        yield content[ends[0] : ends[-1]].to_pybytes() if content is not None else b""
+    elif pa.types.is_floating(values.type):
+        numbers = present.to_numpy() + 0.0  # one zero
+        yield np.where(np.isnan(numbers), np.nan, numbers).tobytes()  # one NaN
+    elif pa.types.is_boolean(values.type):
+        yield np.packbits(present.to_numpy(zero_copy_only=False)).tobytes()
+    else:
+        width = present.type.bit_width // 8
+        start = present.offset * width
+        yield present.buffers()[1].to_pybytes()[start : start + len(present) * width]

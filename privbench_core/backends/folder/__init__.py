@@ -1,0 +1,1 @@
+"""Folders of Parquet or CSV files: catalogue and reader."""

@@ -1,0 +1,77 @@
+"""The catalogue of a folder: the schemas of Parquet files and the headers of CSV files."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundTable
+from privbench_core.errors import SourceError
+from privbench_core.schema.columns import ColumnType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CSV = "CSV"
+"""The native type of every column of a CSV file, which gives none."""
+
+
+def folder_catalogue(folder: Path) -> Catalogue:
+    """One table per file, called by its stem.
+
+    Raises:
+        SourceError: A file cannot be read.
+    """
+    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in {".parquet", ".csv"})
+    readers = {".parquet": _parquet_columns, ".csv": _csv_columns}
+    tables = tuple(FoundTable(path.stem, readers[path.suffix.lower()](path)) for path in files)
+    return Catalogue(folder.resolve().name, tables)
+
+
+def _parquet_columns(path: Path) -> tuple[FoundColumn, ...]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        schema = pq.read_schema(path)
+    except (pa.ArrowException, OSError):
+        raise SourceError(f"{path.stem}: {path.name} is not a readable Parquet file; write it again") from None
+    return tuple(arrow_column(field) for field in schema)
+
+
+def arrow_column(field: pa.Field) -> FoundColumn:
+    """A column by its Arrow type."""
+    import pyarrow as pa
+
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    tests = (
+        (pa.types.is_integer, ColumnType.INTEGER),
+        (pa.types.is_decimal, ColumnType.DECIMAL),
+        (pa.types.is_floating, ColumnType.FLOAT),
+        (pa.types.is_boolean, ColumnType.BOOLEAN),
+        (pa.types.is_date, ColumnType.DATE),
+        (pa.types.is_timestamp, ColumnType.TIMESTAMP if getattr(kind, "tz", None) is None else ColumnType.TIMESTAMPTZ),
+        (pa.types.is_duration, ColumnType.INTERVAL),
+        (pa.types.is_string, ColumnType.CATEGORY),
+        (pa.types.is_large_string, ColumnType.CATEGORY),
+        (pa.types.is_binary, ColumnType.BYTES),
+        (pa.types.is_large_binary, ColumnType.BYTES),
+    )
+    logical = next((column_type for test, column_type in tests if test(kind)), None)
+    precision, scale = (kind.precision, kind.scale) if logical is ColumnType.DECIMAL else (None, None)
+    note = None
+    if logical is None and pa.types.is_nested(kind):
+        note = "holds several values in one; make it a table of its own in the source, or do without"
+    elif logical is None:
+        note = "has no type here; store it as another, or do without"
+    return FoundColumn(field.name, logical, str(field.type), field.nullable, precision, scale, note=note)
+
+
+def _csv_columns(path: Path) -> tuple[FoundColumn, ...]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            header = next(csv.reader(lines), [])
+    except UnicodeDecodeError:
+        raise SourceError(f"{path.stem}: {path.name} is not UTF-8; convert it to UTF-8") from None
+    return tuple(FoundColumn(name, ColumnType.CATEGORY, CSV, nullable=True) for name in header)

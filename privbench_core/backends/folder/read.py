@@ -1,0 +1,137 @@
+"""A folder with one Parquet or CSV file per table."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from privbench_core.backends.base import check_columns, check_table
+from privbench_core.backends.cast import canonical_batches, canonical_table
+from privbench_core.backends.fingerprint import fingerprint_files, fingerprint_rows
+from privbench_core.errors import SourceError
+from privbench_core.schema.change import VersionQuery, Watermark
+from privbench_core.schema.tables import Table
+
+_SUFFIXES = frozenset({".parquet", ".csv"})
+_BYTES = 1 << 24  # of a CSV file at a time: more than any row has
+
+
+@dataclass(frozen=True)
+class FolderSource:
+    """Files named ``<table>.parquet`` or ``<table>.csv``.
+
+    CSV files have a header, commas and UTF-8; an empty field is NULL, a quoted empty one is empty text.
+    """
+
+    folder: Path
+
+    def tables(self) -> list[str]:
+        """Stems of the files."""
+        return sorted({path.stem for path in self._files()})
+
+    def read(self, table: Table) -> pa.Table:
+        """See `Source.read`."""
+        check_table(table.name, self.tables())
+        paths = [path for path in self._files() if path.stem == table.name]
+        if len(paths) > 1:
+            names = " and ".join(path.name for path in paths)
+            raise SourceError(f"{table.name}: two files hold this table, {names}; remove one")
+        if paths[0].suffix.lower() == ".csv":
+            return canonical_batches(table, _csv_batches(table, paths[0]))
+        return _read_parquet(table, paths[0])
+
+    def fingerprint(self, table: Table) -> str:
+        """See `Source.fingerprint`."""
+        return fingerprint_rows(table, self.read(table))
+
+    def version(self, table: Table, change: Watermark | VersionQuery) -> str:
+        """See `Source.version`. A folder has none."""
+        asked = "watermark" if isinstance(change, Watermark) else "sql"
+        found = f"change: {{{asked}: ..}} needs a database, and the source is a folder"
+        raise SourceError(
+            f"{table.name}: {found}; remove the line: files whose bytes did not change are not read again"
+        )
+
+    def stored(self, tables: Sequence[Table]) -> dict[str, str]:
+        """See `Source.stored`."""
+        digests: dict[str, str] = {}
+        files = {table.name: [path for path in self._files() if path.stem == table.name] for table in tables}
+        for name, paths in files.items():
+            with suppress(OSError):  # whoever reads the table is told
+                digests |= {name: fingerprint_files(paths)} if paths else {}
+        return digests
+
+    def _files(self) -> list[Path]:
+        try:
+            return sorted(path for path in self.folder.iterdir() if path.suffix.lower() in _SUFFIXES)
+        except OSError as error:
+            raise SourceError(f"source: {self.folder} cannot be read ({error.strerror}); check the folder") from None
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The columns of a Parquet file, each read when it is asked for."""
+
+    file: pq.ParquetFile
+
+    def column(self, name: str, /) -> pa.ChunkedArray:
+        return self.file.read([name]).column(name)
+
+
+def _read_parquet(table: Table, path: Path) -> pa.Table:
+    if path.stat().st_size == 0:
+        raise SourceError(f"{table.name}: {path.name} is an empty file; write the table again")
+    try:
+        with pq.ParquetFile(path) as file:
+            check_columns(table, file.schema_arrow.names)
+            return canonical_table(table, _Stored(file))
+    except (pa.ArrowException, OSError):
+        raise SourceError(f"{table.name}: {path.name} is not a readable Parquet file; write it again") from None
+
+
+def _csv_batches(table: Table, path: Path) -> Iterator[pa.Table]:
+    check_columns(table, _header(table, path))
+    wanted = [column.name for column in table.columns]
+    convert = pyarrow.csv.ConvertOptions(
+        include_columns=wanted,
+        column_types=dict.fromkeys(wanted, pa.string()),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    try:
+        read = pyarrow.csv.ReadOptions(block_size=_BYTES)
+        with pyarrow.csv.open_csv(path, read_options=read, parse_options=parse, convert_options=convert) as reader:
+            yield reader.schema.empty_table()  # a table without rows still has its columns
+            for batch in reader:
+                yield pa.Table.from_batches([batch])
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        if "utf8" in str(error).lower():  # Arrow's message goes no further: it may quote a row
+            raise _not_utf8(table, path) from None
+        what = "some line has not as many fields as the header"
+        raise SourceError(f"{table.name}: {path.name} is not regular CSV, {what}; write it again") from None
+
+
+def _header(table: Table, path: Path) -> list[str]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            header = next(csv.reader(lines), [])
+    except UnicodeDecodeError:
+        raise _not_utf8(table, path) from None
+    except OSError as error:
+        raise SourceError(f"{table.name}: {path.name} cannot be read ({error.strerror}); check the file") from None
+    if not header:
+        raise SourceError(f"{table.name}: {path.name} is empty; it needs at least a line with the column names")
+    return header
+
+
+def _not_utf8(table: Table, path: Path) -> SourceError:
+    return SourceError(f"{table.name}: {path.name} is not UTF-8; convert it to UTF-8")

@@ -1,0 +1,190 @@
+"""Do the rows keep what the spec declares? Keys, NULLs and references, before anybody builds on them.
+
+Whole columns at a time, in Arrow. All problems come in one error. Its message names places only; how many rows offend
+is private and goes into ``private_detail``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from privbench_core.errors import SourceError
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+
+_ROW = "\0row"  # no column is called so
+_BLOCK = 1 << 22  # rows whose composite key is looked up at a time
+_MOST_NUMBERS = (1 << 63) - 1
+
+
+@dataclass
+class _Findings:
+    public: list[str] = field(default_factory=list)
+    private: list[str] = field(default_factory=list)
+
+    def add(self, where: str, found: str, todo: str, rows: int, total: int) -> None:
+        self.public.append(f"{where}: {found}; {todo}")
+        self.private.append(f"{where}: {rows:,} of {total:,} rows")
+
+
+def check_rows(schema: Schema, tables: Mapping[str, pa.Table], orphans: Mapping[str, str]) -> dict[str, pa.Table]:
+    """Check all rows of a database, and drop the orphans the owner wants dropped.
+
+    Args:
+        schema: What the spec declares.
+        tables: Canonical rows by table name (see `Source.read`); none is changed. A table may have no rows.
+        orphans: ``refuse`` or ``drop`` per `ForeignKey.name`; refuse where none is named. Rows below a dropped row are
+            dropped with it, whatever their own key says, as the database itself would do (ON DELETE CASCADE); deferred
+            keys become NULL (ON DELETE SET NULL).
+
+    Returns:
+        The rows to work with: NaN has become NULL, and every foreign key finds its parent.
+
+    Raises:
+        SourceError: Rows break the spec; one line per problem, counts only in ``private_detail``.
+    """
+    findings = _Findings()
+    clean: dict[str, pa.Table] = {}
+    for table in schema.tables:
+        clean[table.name] = _nan_to_null(tables[table.name])
+        _check_nulls(table, clean[table.name], findings)
+        _check_unique(table, clean[table.name], findings)
+    kept = dict(clean)
+    for table in schema.tables:
+        stays = np.ones(clean[table.name].num_rows, dtype=bool)
+        for key in table.foreign_keys:
+            lost = _orphans(key, clean[table.name], clean[key.parent])
+            if lost.size and orphans.get(key.name, "refuse") != "drop":
+                found = f"rows without a match in {key.parent}({', '.join(key.parent_columns)})"
+                todo = "declare on_orphan: drop for this key, or fix the source"
+                findings.add(key.name, found, todo, lost.size, len(stays))
+            stays[lost] = False
+        kept[table.name] = _only(clean[table.name], stays)
+    if findings.public:
+        raise SourceError("\n".join(findings.public), private_detail="\n".join(findings.private))
+    _cascade(schema, kept, {name for name, rows in kept.items() if rows.num_rows < clean[name].num_rows})
+    return kept
+
+
+def _cascade(schema: Schema, kept: dict[str, pa.Table], thinned: set[str]) -> None:
+    """Drop, in ``kept``, what depends on rows that the tables of ``thinned`` have lost; deferred keys become NULL."""
+    while thinned:
+        parents, thinned = thinned, set()
+        for table in schema.tables:
+            for key in table.foreign_keys:
+                if key.parent not in parents:
+                    continue
+                lost = _orphans(key, kept[table.name], kept[key.parent])
+                if not lost.size:
+                    continue
+                stays = np.ones(kept[table.name].num_rows, dtype=bool)
+                stays[lost] = False
+                if key.name in schema.deferred_keys:
+                    kept[table.name] = _emptied(kept[table.name], table.emptied_columns(key), stays)
+                else:
+                    kept[table.name] = _only(kept[table.name], stays)
+                    thinned.add(table.name)
+
+
+def _only(rows: pa.Table, stays: NDArray[np.bool_]) -> pa.Table:
+    return rows if stays.all() else rows.filter(pa.array(stays))
+
+
+def _emptied(rows: pa.Table, columns: tuple[str, ...], stays: NDArray[np.bool_]) -> pa.Table:
+    """NULL in some columns of the rows that do not stay as they are."""
+    for name in columns:
+        position, field = rows.schema.get_field_index(name), rows.schema.field(name)
+        values = pc.if_else(pa.array(stays), rows.column(name), pa.scalar(None, field.type))
+        rows = rows.set_column(position, field.with_nullable(True), values)
+    return rows
+
+
+def _nan_to_null(rows: pa.Table) -> pa.Table:
+    for index, column in enumerate(rows.schema):
+        if pa.types.is_floating(column.type):
+            values = rows.column(index)
+            nan = pc.is_nan(values)
+            if pc.any(nan).as_py():  # else there is nothing to copy
+                rows = rows.set_column(index, column, pc.if_else(nan, pa.scalar(None, column.type), values))
+    return rows
+
+
+def _check_nulls(table: Table, rows: pa.Table, findings: _Findings) -> None:
+    for column in table.columns:
+        nulls = rows.column(column.name).null_count
+        if not nulls or (column.nullable and column.name not in table.primary_key):
+            continue
+        if column.name in table.primary_key:
+            found, todo = "NULL in a primary key", "fix the source, or choose another key"
+        else:
+            found, todo = "NULL (or NaN) in a column that is not nullable", "declare nullable: true, or fix the source"
+        findings.add(f"{table.name}.{column.name}", found, todo, nulls, rows.num_rows)
+
+
+def _check_unique(table: Table, rows: pa.Table, findings: _Findings) -> None:
+    groups = dict.fromkeys(table.unique, "declared unique") | {table.primary_key: "primary key"}
+    for columns, what in groups.items():
+        complete = rows.select(list(columns)).drop_null()  # as in SQL, NULL is unlike any NULL
+        repeated = complete.num_rows - _distinct(complete)
+        if repeated:
+            name = columns[0] if len(columns) == 1 else f"({','.join(columns)})"
+            found = f"duplicate values ({what})"
+            findings.add(f"{table.name}.{name}", found, "fix the source", repeated, rows.num_rows)
+
+
+def _distinct(rows: pa.Table) -> int:
+    """How many different rows there are; none has a NULL in it."""
+    numbers = _numbers(rows)
+    if numbers is None:
+        return int(rows.group_by(rows.column_names).aggregate([]).num_rows)
+    if not (numbers[1:] > numbers[:-1]).all():  # keys are often in order already
+        numbers.sort()
+    return int((numbers[1:] != numbers[:-1]).sum()) + min(1, len(numbers))
+
+
+def _numbers(rows: pa.Table) -> NDArray[np.int64] | None:
+    """A number for each row, the same for equal rows alone; None where columns are no integers, or of too wide ranges.
+
+    Grouping tens of millions of rows takes ten times the room of sorting their numbers.
+    """
+    if rows.num_rows == 0 or not all(pa.types.is_int64(field.type) for field in rows.schema):
+        return None
+    ends = [pc.min_max(column).as_py() for column in rows.columns]
+    sizes = [end["max"] - end["min"] + 1 for end in ends]
+    if math.prod(sizes) > _MOST_NUMBERS:
+        return rows.column(0).to_numpy().copy() if rows.num_columns == 1 else None
+    numbers = np.zeros(rows.num_rows, dtype=np.int64)
+    for column, end, size in zip(rows.columns, ends, sizes, strict=True):
+        numbers *= size
+        numbers += column.to_numpy()
+        numbers -= end["min"]
+    return numbers
+
+
+def _orphans(key: ForeignKey, child: pa.Table, parent: pa.Table) -> NDArray[np.int64]:
+    """Row numbers of ``child`` whose complete key has no match in ``parent``."""
+    columns = list(key.columns)
+    known = parent.select(list(key.parent_columns)).rename_columns(columns)
+    if len(columns) == 1:
+        values = child.column(columns[0])
+        found = pc.is_in(values, value_set=known.column(0).combine_chunks(), skip_nulls=True)
+        return np.flatnonzero(~found.to_numpy() & values.is_valid().to_numpy())
+    lost = [
+        _unmatched(child.select(columns).slice(start, _BLOCK), start, known)
+        for start in range(0, child.num_rows, _BLOCK)
+    ]
+    return np.concatenate([np.zeros(0, dtype=np.int64), *lost])
+
+
+def _unmatched(child: pa.Table, start: int, known: pa.Table) -> NDArray[np.int64]:
+    """The rows of ``child``, numbered from ``start``, that are complete and not in ``known``, which has its columns."""
+    keyed = child.append_column(_ROW, pa.array(np.arange(start, start + child.num_rows))).drop_null()
+    lost = keyed.join(known, keys=child.column_names, join_type="left anti")
+    return np.sort(lost.column(_ROW).to_numpy()).astype(np.int64)

@@ -1,0 +1,1 @@
+"""PostgreSQL: catalogue, COPY reader, DDL and loader."""

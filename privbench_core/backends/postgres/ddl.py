@@ -1,0 +1,173 @@
+"""The schema as SQL for PostgreSQL.
+
+Tables come in sampling order. Types and tables with their checks are emitted apart from keys and indexes: rows load
+fastest into bare tables, an index built afterwards is packed, and keys in a cycle can only be added once the rows are
+there. A constraint without a name in the spec gets the one that the server picks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from privbench_core.schema.columns import Column, Generated, IdentitySequence
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.sql_types import sql_type_of
+from privbench_core.schema.tables import Schema, Table
+
+AFTER_THE_ROWS = "-- Keys, indexes and comments: fastest after the rows are loaded."
+"""The line of a schema.sql that parts what rows are loaded into from the rest."""
+
+
+def quote_identifier(name: str) -> str:
+    """A name as a quoted SQL identifier.
+
+    >>> print(quote_identifier('my "odd" name'))
+    "my ""odd"" name"
+    """
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def quote_text(text: str) -> str:
+    """Text as an SQL string.
+
+    >>> print(quote_text("it's"))
+    'it''s'
+    """
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"
+
+
+def sql_type(column: Column) -> str:
+    """The SQL type of a column: a known one as PostgreSQL spells it, or the quoted name of an enum."""
+    stored = sql_type_of(column)
+    return quote_identifier(column.sql_type or "") if stored is None else str(stored)
+
+
+def create_schema_sql(schema: Schema) -> str:
+    """The whole schema: enums and tables, then keys, indexes and comments."""
+    return f"{create_tables_sql(schema)}\n{AFTER_THE_ROWS}\n{create_keys_sql(schema)}"
+
+
+def enum_statements(schema: Schema) -> list[str]:
+    """The named types, in the words that PostgreSQL and DuckDB share."""
+    return [
+        f"CREATE TYPE {quote_identifier(enum.name)} AS ENUM ({', '.join(quote_text(value) for value in enum.values)});"
+        for enum in schema.enums
+    ]
+
+
+def create_tables_sql(schema: Schema) -> str:
+    """Enums, and tables with columns, defaults, NOT NULL and checks, without keys: what rows are loaded into."""
+    parts = [_lines(enum_statements(schema)), *(_table(table, schema) for table in schema.sampling_order)]
+    return "\n".join(part for part in parts if part)
+
+
+def create_primary_keys_sql(schema: Schema) -> str:
+    """The primary keys alone."""
+    return _lines(
+        f"ALTER TABLE {quote_identifier(table.name)} ADD {_named(table, table.primary_key)}PRIMARY KEY"
+        f" ({name_list(table.primary_key)});"
+        for table in schema.sampling_order
+    )
+
+
+def create_keys_sql(schema: Schema) -> str:
+    """For after the rows: primary keys, UNIQUE and foreign keys, indexes, sequences past the rows, comments."""
+    tables = schema.sampling_order
+    unique = [
+        f"ALTER TABLE {quote_identifier(table.name)} ADD {_named(table, columns)}UNIQUE ({name_list(columns)});"
+        for table in tables
+        for columns in table.unique
+    ]
+    keys = [_foreign_key(key) for table in tables for key in (*table.foreign_keys, *table.implied_keys)]
+    indexes = [statement for table in tables for statement in _indexes(table)]
+    counters = [_counter(table, column) for table in tables for column in table.columns if column.identity]
+    comments = [statement for table in tables for statement in comment_statements(table)]
+    return create_primary_keys_sql(schema) + _lines([*unique, *keys, *indexes, *counters, *comments])
+
+
+def comment_statements(table: Table) -> list[str]:
+    """The comments on a table and its columns, in the words that PostgreSQL and DuckDB share."""
+    name = quote_identifier(table.name)
+    on_table = [] if table.comment is None else [f"COMMENT ON TABLE {name} IS {quote_text(table.comment)};"]
+    listed: tuple[Column | Generated, ...] = (*table.columns, *table.generated)
+    return on_table + [
+        f"COMMENT ON COLUMN {name}.{quote_identifier(column.name)} IS {quote_text(column.comment)};"
+        for column in listed
+        if column.comment is not None
+    ]
+
+
+def name_list(names: Iterable[str]) -> str:
+    """Quoted names, with commas."""
+    return ", ".join(quote_identifier(name) for name in names)
+
+
+def _table(table: Table, schema: Schema) -> str:
+    inside = [_column(column) for column in table.columns]
+    inside += [_generated(column, schema) for column in table.generated]
+    inside += [f"CONSTRAINT {quote_identifier(check.name)} CHECK ({check.expression})" for check in table.checks]
+    lines = ",\n".join(f"    {line}" for line in inside)
+    return f"CREATE TABLE {quote_identifier(table.name)} (\n{lines}\n);\n"
+
+
+def _column(column: Column) -> str:
+    parts = [quote_identifier(column.name), sql_type(column)]
+    if column.identity:
+        parts.append(_identity(column.sequence or IdentitySequence()))
+    if column.default is not None:
+        parts.append(f"DEFAULT ({column.default})")
+    return " ".join(parts if column.nullable else [*parts, "NOT NULL"])
+
+
+def _identity(sequence: IdentitySequence) -> str:
+    options = [] if sequence.name is None else [f"SEQUENCE NAME {quote_identifier(sequence.name)}"]
+    options += [] if sequence.increment == 1 else [f"INCREMENT BY {sequence.increment}"]
+    inside = f" ({' '.join(options)})" if options else ""
+    return f"GENERATED {'ALWAYS' if sequence.always else 'BY DEFAULT'} AS IDENTITY{inside}"
+
+
+def _generated(column: Generated, schema: Schema) -> str:
+    is_enum = column.sql_type in {enum.name for enum in schema.enums}
+    stored = quote_identifier(column.sql_type) if is_enum else column.sql_type
+    parts = [quote_identifier(column.name), stored, f"GENERATED ALWAYS AS ({column.expression}) STORED"]
+    return " ".join(parts if column.nullable else [*parts, "NOT NULL"])
+
+
+def _named(table: Table, columns: tuple[str, ...]) -> str:
+    """The beginning of a constraint that has a name of its own."""
+    name = dict(table.key_names).get(columns)
+    return "" if name is None else f"CONSTRAINT {quote_identifier(name)} "
+
+
+def _foreign_key(key: ForeignKey) -> str:
+    name = "" if key.constraint is None else f"CONSTRAINT {quote_identifier(key.constraint)} "
+    there = f"{quote_identifier(key.parent)} ({name_list(key.parent_columns)})"
+    what = f"{name}FOREIGN KEY ({name_list(key.columns)}) REFERENCES {there}"
+    return f"ALTER TABLE {quote_identifier(key.child)} ADD {what}{f' {key.actions}' if key.actions else ''};"
+
+
+def _indexes(table: Table) -> Iterable[str]:
+    name = quote_identifier(table.name)
+    if table.indexes is not None:
+        for index in table.indexes:
+            what = f"({name_list(index.columns)})" if index.using is None else f"USING {index.using}"
+            yield f"CREATE INDEX {quote_identifier(index.name)} ON {name} {what};"
+        return
+    # A primary or unique key that starts with the same columns is an index on them already.
+    ready = (table.primary_key, *table.unique)
+    for key in table.foreign_keys:
+        if not any(group[: len(key.columns)] == key.columns for group in ready):
+            yield f"CREATE INDEX ON {name} ({name_list(key.columns)});"
+
+
+def _counter(table: Table, column: Column) -> str:
+    """Advances the sequence of an identity column past the rows; on an empty table it starts at 1."""
+    name, counted = quote_identifier(table.name), quote_identifier(column.name)
+    sequence = f"pg_get_serial_sequence({quote_text(name)}, {quote_text(column.name)})"
+    return f"SELECT setval({sequence}, greatest((SELECT max({counted}) FROM {name}), 0) + 1, false);"
+
+
+def _lines(statements: Iterable[str]) -> str:
+    return "".join(f"{statement}\n" for statement in statements)

@@ -1,0 +1,96 @@
+"""A bundle into PostgreSQL: one transaction, COPY, and no password in any message."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from privbench_core.backends.loading import Loaded, refuse_tables, statements_of
+from privbench_core.backends.postgres.ddl import name_list, quote_identifier
+from privbench_core.errors import PublishError, SourceError
+from privbench_core.publish.bundle import Bundle
+from privbench_core.spec.location import connection_parameters, describe, parse_url, reason_of
+
+_BATCH_ROWS = 100_000
+
+
+def load_postgres(bundle: Bundle, target_url: str, *, replace: bool) -> Loaded:
+    """Load into the current schema of a PostgreSQL database; see `load_bundle`."""
+    try:
+        url = parse_url(target_url)
+    except SourceError:
+        # The text is not repeated: it may hold a password.
+        raise PublishError("target: not a database URL; write postgresql://user@host:port/database") from None
+    where = describe(url)
+    try:
+        connection = psycopg.connect(**connection_parameters(url))
+    except psycopg.Error as error:
+        raise PublishError(f"{where}: cannot connect ({reason_of(error, url)}); check the URL and the server") from None
+    try:
+        # The block commits at its end and rolls back on any error.
+        with connection:
+            return _load(bundle, connection, where, replace=replace)
+    except psycopg.Error as error:
+        raise PublishError(f"{where}: refused the bundle, and nothing was changed: {reason_of(error, url)}") from None
+
+
+def _load(bundle: Bundle, connection: psycopg.Connection[Any], where: str, *, replace: bool) -> Loaded:
+    statements = statements_of(bundle)
+    schema = connection.execute("SELECT current_schema()").fetchone()
+    if schema is None or schema[0] is None:
+        raise PublishError(f"{where}: has no schema that the login may use; create it, or name another with ?schema=")
+    query = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+    found = [name for (name,) in connection.execute(query)]
+    if not replace:
+        refuse_tables(found, bundle.tables, where)
+    existing = [name for name in bundle.tables if name in found]
+    if existing:
+        # Together, because they refer to each other; without CASCADE, so what else depends on them makes this fail.
+        connection.execute(f"DROP TABLE {name_list(existing)}")
+    for enum in bundle.schema.enums if replace else ():
+        connection.execute(f"DROP TYPE IF EXISTS {quote_identifier(enum.name)}")
+    for statement in statements.tables:
+        connection.execute(statement)
+    rows = {table: _copy(bundle, connection, table) for table in bundle.tables}
+    for statement in statements.keys:
+        connection.execute(statement)
+    for table in bundle.tables:
+        connection.execute(f"ANALYZE {quote_identifier(table)}")
+    return Loaded(rows)
+
+
+def _copy(bundle: Bundle, connection: psycopg.Connection[Any], table: str) -> int:
+    """COPY a table's Parquet file, batch by batch; returns the number of rows."""
+    loaded = 0
+    with pq.ParquetFile(bundle.file(table)) as file, connection.cursor() as cursor:
+        columns = ", ".join(quote_identifier(name) for name in file.schema_arrow.names)
+        command = f"COPY {quote_identifier(table)} ({columns}) FROM STDIN (FORMAT csv)"
+        with cursor.copy(command) as copy:
+            for batch in file.iter_batches(_BATCH_ROWS):
+                copy.write(_csv(batch))
+                loaded += batch.num_rows
+    return loaded
+
+
+def _csv(batch: pa.RecordBatch) -> bytes:
+    """Rows as CSV. Arrow quotes all text and never NULL, which is how PostgreSQL tells '' from NULL."""
+    buffer = io.BytesIO()
+    spelled = pa.RecordBatch.from_arrays([_spelled(column) for column in batch.columns], names=batch.schema.names)
+    pacsv.write_csv(spelled, buffer, pacsv.WriteOptions(include_header=False))
+    return buffer.getvalue()
+
+
+def _spelled(column: pa.Array) -> pa.Array:
+    """Bytes and spans of time as the text that PostgreSQL reads; CSV has no form for them."""
+    if pa.types.is_binary(column.type):
+        return pa.array([None if value is None else f"\\x{value.hex()}" for value in column.to_pylist()], pa.string())
+    if pa.types.is_duration(column.type):
+        number = column.cast(pa.int64()).cast(pa.string())
+        return pc.binary_join_element_wise(number, pa.scalar("microseconds"), pa.scalar(" "))
+    return column

@@ -1,0 +1,70 @@
+"""From a source or a spec to the back-end that reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from privbench_core.backends.base import Source
+from privbench_core.backends.catalogue import Catalogue
+from privbench_core.errors import SourceError
+from privbench_core.spec.location import expand, home, is_url, parse_url
+from privbench_core.spec.model import Spec
+
+
+def read_catalogue(source: str) -> Catalogue:
+    """Read the catalogue of a folder, a DuckDB file or a database URL; ``${VARIABLE}`` is expanded.
+
+    Raises:
+        SourceError: Nothing there, or no table in it that may be read.
+    """
+    place = expand(source)
+    if is_url(place):
+        url = parse_url(place)
+        if url.get_backend_name() == "postgresql":
+            from privbench_core.backends.postgres.catalogue import postgres_catalogue as read
+        else:
+            from privbench_core.backends.sqlalchemy.catalogue import sqlalchemy_catalogue as read
+        catalogue = read(url)
+    elif Path(place).is_dir():
+        from privbench_core.backends.folder.catalogue import folder_catalogue
+
+        catalogue = folder_catalogue(Path(place))
+    elif Path(place).is_file():
+        from privbench_core.backends.duckdb.catalogue import duckdb_catalogue
+
+        catalogue = duckdb_catalogue(Path(place))
+    else:
+        raise SourceError(f"source: neither a folder nor a file nor a URL: {place}; check the path")
+    if not catalogue.tables:
+        raise SourceError(f"source: no table in {catalogue.name}; check the path, the schema and your rights")
+    unreadable = [table.name for table in catalogue.tables if table.unreadable]
+    if len(unreadable) == len(catalogue.tables):
+        raise SourceError(
+            f"source: {catalogue.name} has tables, but the login may read none of them; grant it SELECT on"
+            f" {', '.join(unreadable[:3])}{' and others' if len(unreadable) > 3 else ''}"  # noqa: PLR2004
+        )
+    return catalogue
+
+
+def open_source(spec: Spec) -> Source:
+    """The source of a spec: a folder, a DuckDB file or a database. Nothing is read yet.
+
+    Raises:
+        SourceError: A variable is not set, or there is nothing at the path.
+    """
+    place = expand(spec.source)
+    # Only the kind of source in use is imported: a folder needs neither DuckDB nor SQLAlchemy.
+    if is_url(place):
+        from privbench_core.backends.sqlalchemy.read import DatabaseSource
+
+        return DatabaseSource(place)
+    path = spec.path.parent / home(place)
+    if path.is_dir():
+        from privbench_core.backends.folder.read import FolderSource
+
+        return FolderSource(path)
+    if path.is_file():
+        from privbench_core.backends.duckdb.read import DuckDBSource
+
+        return DuckDBSource(path)
+    raise SourceError(f"source: there is neither a folder nor a file at {path}; check the path in {spec.path.name}")

@@ -1,0 +1,1 @@
+"""Any other database that SQLAlchemy speaks to: catalogue and reader."""

@@ -1,0 +1,79 @@
+"""The catalogue of any database SQLAlchemy can reflect."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable
+from privbench_core.backends.native_types import found_column
+from privbench_core.backends.postgres.readable import readable
+from privbench_core.errors import SourceError
+from privbench_core.schema.columns import ColumnType
+from privbench_core.schema.constraints import Check, Index
+from privbench_core.spec.location import open_engine
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Inspector
+
+
+def sqlalchemy_catalogue(url: URL) -> Catalogue:
+    """Tables of the default schema. Defaults are left out: they are in the database's own dialect.
+
+    Raises:
+        SourceError: The database cannot be connected to, or its catalogue not be read.
+    """
+    import sqlalchemy as sa
+
+    engine = open_engine(url)
+    try:
+        inspector = sa.inspect(engine)
+        tables = tuple(_table(inspector, name) for name in sorted(inspector.get_table_names()))
+    except sa.exc.SQLAlchemyError as error:
+        kind = type(error).__name__
+        raise SourceError(f"source: the catalogue cannot be read ({kind}); grant access to it") from None
+    return Catalogue(Path(url.database or url.get_backend_name()).stem, tables)
+
+
+def _table(inspector: Inspector, name: str) -> FoundTable:
+    columns = tuple(
+        replace(
+            found_column(column["name"], str(column["type"]), nullable=bool(column["nullable"])),
+            comment=column.get("comment"),
+        )
+        for column in inspector.get_columns(name)
+    )
+    keys = tuple(
+        FoundKey(tuple(key["constrained_columns"]), key["referred_table"], tuple(key["referred_columns"]))
+        for key in inspector.get_foreign_keys(name)
+    )
+    unique = [tuple(found["column_names"]) for found in inspector.get_unique_constraints(name)]
+    plain, notes = [], []
+    for index in inspector.get_indexes(name):
+        names = tuple(column for column in index["column_names"] if column is not None)
+        if len(names) < len(index["column_names"]):
+            notes.append(f"the index {index['name']}, which is on an expression")
+        elif index["unique"]:
+            unique.append(names)
+        else:
+            plain.append(Index(str(index["name"]), names))
+    primary = tuple(inspector.get_pk_constraint(name)["constrained_columns"])
+    distinct = tuple(group for group in dict.fromkeys(unique) if group != primary)
+    checks = _checks(inspector, name, columns)
+    return FoundTable(
+        name, columns, primary, keys, distinct, checks, tuple(plain), declares_indexes=True, notes=tuple(notes)
+    )
+
+
+def _checks(inspector: Inspector, table: str, columns: tuple[FoundColumn, ...]) -> tuple[Check, ...]:
+    try:
+        found = inspector.get_check_constraints(table)
+    except NotImplementedError:  # not every dialect tells them
+        return ()
+    textual = [column.name for column in columns if column.type is ColumnType.CATEGORY]
+    named = enumerate(found, start=1)
+    return tuple(
+        Check(str(check["name"] or f"{table}_check{number}"), readable(check["sqltext"], textual))
+        for number, check in named
+    )

@@ -1,0 +1,133 @@
+"""Any database SQLAlchemy speaks to. PostgreSQL's rows come in Arrow through `postgres`, others as Python objects.
+
+Tables are those of the connection's default schema; another one is chosen in the URL, for PostgreSQL with
+``?options=-csearch_path%3Dname``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from privbench_core.backends.base import check_columns, check_table, check_watermark
+from privbench_core.backends.cast import canonical_table
+from privbench_core.backends.fingerprint import fingerprint_rows
+from privbench_core.backends.postgres import read as postgres
+from privbench_core.backends.version import XMIN, failed_query, version_of, watermark_sql
+from privbench_core.errors import SourceError
+from privbench_core.schema.change import VersionQuery, Watermark
+from privbench_core.schema.columns import ColumnType
+from privbench_core.schema.tables import Table
+from privbench_core.spec.location import describe, open_engine, parse_url
+
+_CHUNK = 50_000  # rows fetched at a time: the only ones that stand as Python objects
+_TEXTUAL = frozenset({ColumnType.CATEGORY, ColumnType.TEXT})
+
+
+@dataclass(frozen=True)
+class DatabaseSource:
+    """A database behind a URL (variables already expanded)."""
+
+    url: str = field(repr=False)
+
+    def tables(self) -> list[str]:
+        """Names of tables and views in the default schema."""
+        with self._connect() as connection:
+            return _tables(connection)
+
+    def read(self, table: Table) -> pa.Table:
+        """See `Source.read`. Rows come in chunks, through a server-side cursor where the database has one."""
+        with self._connect() as connection:
+            check_table(table.name, _tables(connection))
+            found = {column["name"]: column["type"] for column in sa.inspect(connection).get_columns(table.name)}
+            check_columns(table, found)
+            if postgres.readable(connection.engine.url):
+                return postgres.read_postgres(connection, table, found)
+            statement = sa.select(*_selected(table, found)).select_from(sa.table(table.name))
+            streamed = connection.execution_options(stream_results=True, yield_per=_CHUNK).execute(statement)
+            chunks = [_chunk(table, part) for part in streamed.partitions()]
+        # A table without rows still has its columns.
+        return pa.concat_tables(chunks or [_chunk(table, [])])
+
+    def fingerprint(self, table: Table) -> str:
+        """See `Source.fingerprint`."""
+        return fingerprint_rows(table, self.read(table))
+
+    def version(self, table: Table, change: Watermark | VersionQuery) -> str:
+        """See `Source.version`."""
+        with self._connect() as connection:
+            is_postgres = connection.dialect.name == "postgresql"
+            if is_postgres:
+                connection.exec_driver_sql("SET TRANSACTION READ ONLY")
+                connection.exec_driver_sql("SET TimeZone = 'UTC'")  # for moments that come back as text
+            check_table(table.name, _tables(connection))
+            if isinstance(change, VersionQuery):
+                try:
+                    return version_of(table.name, _two_rows(connection, change.sql))
+                except sa.exc.SQLAlchemyError as error:
+                    raise failed_query(table.name, getattr(error, "orig", None) or error) from None
+            is_xmin = is_postgres and change.column == XMIN
+            if not is_xmin:
+                known = [column["name"] for column in sa.inspect(connection).get_columns(table.name)]
+                check_watermark(table.name, change.column, known)
+            quote = connection.dialect.identifier_preparer.quote_identifier
+            statement = watermark_sql(quote(table.name), quote(change.column), xmin=is_xmin)
+            return version_of(table.name, _two_rows(connection, statement))
+
+    def stored(self, tables: Sequence[Table]) -> dict[str, str]:
+        """See `Source.stored`: a server's bytes are out of reach."""
+        return {}
+
+    @contextmanager
+    def _connect(self) -> Iterator[sa.Connection]:
+        url = parse_url(self.url)
+        engine = open_engine(url)
+        try:
+            with engine.connect() as connection:
+                yield connection
+        except sa.exc.SQLAlchemyError as error:  # its text may quote values, and the URL
+            kind = type(getattr(error, "orig", None) or error).__name__
+            raise SourceError(f"source: reading {describe(url)} failed ({kind}); check rights and views") from None
+        finally:
+            engine.dispose()
+
+
+def _tables(connection: sa.Connection) -> list[str]:
+    inspector = sa.inspect(connection)
+    return sorted({*inspector.get_table_names(), *inspector.get_view_names()})
+
+
+def _two_rows(connection: sa.Connection, statement: str) -> Sequence[sa.Row[Any]]:
+    """The first rows of a result. Without parameters nothing is formatted, so a per cent sign stays single."""
+    return connection.execution_options(no_parameters=True).exec_driver_sql(statement).fetchmany(2)
+
+
+def _selected(table: Table, found: dict[str, sa.types.TypeEngine[Any]]) -> list[sa.Label[Any]]:
+    """The declared columns, untyped; what is read as text but is none (UUID, enum, number) is cast by the server."""
+    selected = []
+    for column in table.columns:
+        plain: sa.ColumnElement[Any] = sa.column(column.name)
+        stored = found[column.name]
+        # CHAR(n) as well: casting it takes off the blanks it is padded with, which mean nothing.
+        foreign = column.type in _TEXTUAL and (not isinstance(stored, sa.String) or isinstance(stored, sa.CHAR))
+        selected.append((sa.cast(plain, sa.Text) if foreign else plain).label(column.name))
+    return selected
+
+
+def _chunk(table: Table, rows: Sequence[Sequence[object]]) -> pa.Table:
+    columns: list[tuple[object, ...]] = list(zip(*rows, strict=True)) or [()] * len(table.columns)
+    named = zip(table.columns, columns, strict=True)
+    return canonical_table(table, pa.table({column.name: _array(values) for column, values in named}))
+
+
+def _array(values: tuple[object, ...]) -> pa.Array:
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        # SQLite mixes types in a column, and drivers have types of their own: text says what they all mean.
+        return pa.array([None if value is None else str(value) for value in values], pa.string())

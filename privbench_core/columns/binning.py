@@ -1,0 +1,168 @@
+"""Merging cells into fewer codes, by what was released about them.
+
+Many cells of a column hold next to nothing, and a model that kept them apart would mostly fit noise. A `Binning` merges
+them, from noisy counts alone: post-processing, so it costs no budget and may be looked at freely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.codec import Codec, Codes
+from privbench_core.columns.segmentation import SIGNIFICANT, alike, merge_smallest, segment_sums
+from privbench_core.columns.systematic import distribute, group_counts, narrow, systematic_counts
+from privbench_core.errors import InternalError
+
+Floats = NDArray[np.float64]
+
+_RARE_PRIOR = 0.2
+"""What each rare value weighs at least, in standard deviations: a noisy count below zero does not rule it out."""
+
+
+@dataclass(frozen=True)
+class Binning:
+    """Cells -> codes, and how the rows of a code spread over its cells.
+
+    Attributes:
+        code_of: The code of each cell; codes are dense, 0 to ``size - 1``.
+        weights: The share of each cell within its code; they sum to 1 per code.
+        ordered: How many leading codes are intervals, in order, so that neighbours may be merged further; 0 for lists.
+    """
+
+    code_of: tuple[int, ...]
+    weights: tuple[float, ...]
+    ordered: int = 0
+
+    @cached_property
+    def size(self) -> int:
+        """Number of codes."""
+        return max(self.code_of) + 1
+
+    def codes(self, cells: Codes) -> Codes:
+        """The code of each cell, shape (n,)."""
+        return self._code_array[cells]
+
+    def sums(self, counts: Floats) -> Floats:
+        """Counts per code from counts per cell, shape (size,)."""
+        return np.bincount(self._code_array, weights=counts, minlength=self.size).astype(np.float64)
+
+    def expand(self, codes: Codes, rng: np.random.Generator) -> Codes:
+        """A cell for each code, shape (n,).
+
+        Low variance: each code's rows are spread over its cells by systematic sampling, so a cell's count differs from
+        the expected one by less than one; which row gets which cell is random.
+        """
+        cells, code, cumulated = self._cumulated
+        numbers = systematic_counts(cumulated, code, group_counts(codes, self.size), rng)
+        return distribute(cells, numbers, codes, rng)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able description."""
+        return {"code_of": list(self.code_of), "weights": list(self.weights), "ordered": self.ordered}
+
+    @classmethod
+    def from_dict(cls, description: Mapping[str, Any]) -> Binning:
+        """The inverse of `to_dict`."""
+        return cls(tuple(description["code_of"]), tuple(description["weights"]), description["ordered"])
+
+    @cached_property
+    def _code_array(self) -> Codes:
+        return np.array(self.code_of, np.int32)
+
+    @cached_property
+    def _cumulated(self) -> tuple[Codes, Codes, Floats]:
+        """Cells of positive weight by code, their codes, and the weights of a code's cells cumulated."""
+        weights = np.array(self.weights)
+        cells = np.flatnonzero(weights > 0)
+        cells = cells[np.argsort(self._code_array[cells], kind="stable")]
+        code = self._code_array[cells]
+        total = np.cumsum(weights[cells])
+        before = np.append(0.0, total)[np.searchsorted(code, np.arange(self.size))]
+        return narrow(cells, len(weights)), code, total - before[code]
+
+
+def merge_cells(noisy: Floats, codec: Codec, sigma: float, max_codes: int, widths: Floats | None = None) -> Binning:
+    """Merge cells that released counts cannot tell from noise.
+
+    Lists of values: values with a noisy count of at most ``SIGNIFICANT`` * ``sigma`` become one rare code. Ordered
+    domains: neighbouring cells that noise cannot tell apart become one code. NULL and cells of
+    values outside of the domain keep a code of their own if they are significant; else they join another code with
+    weight 0, that is, they are never drawn.
+
+    Args:
+        noisy: A released count per cell of ``codec``, shape (codec.size,).
+        codec: Says which cells are ordered, outside of the domain, or NULL.
+        sigma: Standard deviation of the counts' noise; 0 for exact (public) counts.
+        max_codes: Bound on the codes of the domain proper; at most three more hold values outside of it and NULL.
+        widths: Of ordered cells, shape (codec.ordered,), where they are not equal.
+
+    Returns:
+        Every cell in exactly one code, and no code without weight.
+
+    Raises:
+        InternalError: The counts do not fit the codec, or there may be no code at all.
+    """
+    if noisy.shape != (codec.size,) or max_codes < 1:
+        raise InternalError(f"{noisy.shape} noisy counts for {codec.size} cells, to be merged into {max_codes} codes")
+    special = [*codec.outside, *(() if codec.null is None else (codec.null,))]
+    proper = codec.size - len(special)
+    code_of = np.empty(codec.size, np.int64)
+    weights = np.zeros(codec.size)
+    if codec.ordered:
+        alike = np.ones(proper) if widths is None else widths
+        code_of[:proper], weights[:proper] = _merge_ordered(noisy[:proper], sigma, max_codes, alike)
+    else:
+        code_of[:proper], weights[:proper] = _merge_list(noisy[:proper], sigma, max_codes)
+    ordered = groups = int(code_of[:proper].max()) + 1
+    counts = np.bincount(code_of[:proper], noisy[:proper], groups)
+    size = groups
+    for cell in special:
+        if noisy[cell] > SIGNIFICANT * sigma:
+            code_of[cell], weights[cell] = size, 1.0
+            size += 1
+        elif codec.ordered:
+            code_of[cell] = _nearest_interval(cell, codec, counts)
+        else:
+            all_alone = groups == proper and bool((noisy[:proper] > SIGNIFICANT * sigma).all())
+            # The rare code is the last one; where there is none, the smallest code is disturbed least.
+            code_of[cell] = counts.argmin() if all_alone else groups - 1
+    weights /= np.bincount(code_of, weights, size)[code_of]
+    return Binning(tuple(code_of.tolist()), tuple(weights.tolist()), ordered if codec.ordered else 0)
+
+
+def _merge_list(noisy: Floats, sigma: float, max_codes: int) -> tuple[NDArray[np.int64], Floats]:
+    """Codes and unnormalised weights of listed values: significant ones in order, then a rare code, if need be."""
+    own = noisy > SIGNIFICANT * sigma
+    if own.sum() > max_codes or (own.sum() == max_codes and not own.all()):
+        kept = np.argsort(-noisy, kind="stable")[: max_codes - 1]
+        own = np.zeros(len(noisy), bool)
+        own[kept] = True
+    code_of = np.where(own, np.cumsum(own) - 1, own.sum())
+    weights = np.where(own, 1.0, np.maximum(noisy, 0) + _RARE_PRIOR * sigma)
+    if not own.all() and not weights[~own].any():
+        weights[~own] = 1.0
+    return code_of, weights
+
+
+def _merge_ordered(noisy: Floats, sigma: float, max_codes: int, widths: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """Codes and unnormalised weights of interval cells: groups of neighbours, in order."""
+    starts, weights = alike(noisy, sigma, widths)
+    final = starts[merge_smallest(segment_sums(noisy, starts), max_codes)]
+    code_of = np.repeat(np.arange(len(final)), np.diff(np.append(final, len(noisy))))
+    empty = np.bincount(code_of, weights) <= 0
+    weights[empty[code_of]] = widths[empty[code_of]]
+    return code_of, weights
+
+
+def _nearest_interval(cell: int, codec: Codec, counts: NDArray[Any]) -> int:
+    """The group that an insignificant special cell of an ordered domain joins; NULL goes where it disturbs least."""
+    if cell == codec.null:
+        return int(counts.argmax())
+    below = len(codec.outside) > 1 and cell == codec.outside[0]
+    return 0 if below else len(counts) - 1

@@ -1,0 +1,164 @@
+"""Codec of columns with a list of values: one cell per value, one for all others, one for NULL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privbench_core.columns.codec import Codes
+from privbench_core.columns.equal_width import with_nulls
+from privbench_core.columns.grid import Grid, qualified
+from privbench_core.errors import SourceError, SpecError
+from privbench_core.schema.columns import Column, ColumnType, Scalar
+
+
+@dataclass(frozen=True)
+class CategoricalCodec:
+    """Listed values, in their declared order.
+
+    Attributes:
+        where: ``table.column`` (or just the column), for messages.
+        type: The column's type.
+        values: The listed values: text for text columns, numbers of the grid for ordered types.
+        nullable: Whether the column has a cell for NULL.
+        precision, scale: Of a decimal.
+    """
+
+    where: str
+    type: ColumnType
+    values: tuple[Scalar, ...]
+    nullable: bool
+    precision: int | None = None
+    scale: int | None = None
+
+    @property
+    def ordered(self) -> int:
+        """None: a list has no order to merge neighbours by."""
+        return 0
+
+    @property
+    def other(self) -> int | None:
+        """The cell of values that are not in the list; booleans have no such values."""
+        return None if self.type is ColumnType.BOOLEAN else len(self.values)
+
+    @property
+    def outside(self) -> tuple[int, ...]:
+        """The cell of other values, if there is one."""
+        return () if self.other is None else (self.other,)
+
+    @property
+    def null(self) -> int | None:
+        """The last cell, if the column is nullable."""
+        return self.size - 1 if self.nullable else None
+
+    @property
+    def size(self) -> int:
+        """Listed values, others, and NULL if there is one."""
+        return len(self.values) + len(self.outside) + self.nullable
+
+    def encode(self, values: pa.ChunkedArray) -> Codes:
+        """Cells of ``values``, shape (n,).
+
+        Raises:
+            SourceError: Values of the wrong type, or NULL (or NaN) in a column that has none.
+        """
+        if self._grid is not None:
+            numbers, null = self._grid.numbers(values)
+            found = pc.index_in(pa.array(numbers), value_set=pa.array(np.array(self.values, numbers.dtype)))
+        else:
+            known = self._arrow_values
+            array = self._checked(values).cast(known.type).combine_chunks()
+            null = pc.is_null(array).to_numpy(zero_copy_only=False)
+            found = pc.index_in(array, value_set=known, skip_nulls=True)
+        missing = 0 if self.other is None else self.other
+        cells = np.array(found.fill_null(missing).to_numpy(zero_copy_only=False), dtype=np.int32)
+        return with_nulls(cells, null, self.null, self.where)
+
+    def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
+        """The values of ``cells``; for others, one of the listed values, uniformly."""
+        places = np.where(cells < len(self.values), cells, 0)
+        if self.other is not None:
+            others = np.flatnonzero(cells == self.other)
+            places[others] = rng.integers(0, len(self.values), len(others))
+        null = cells == self.null if self.nullable else None
+        indices = pa.array(places, mask=null)
+        if self._grid is not None:
+            listed = np.array(self.values, np.float64) if self._grid.continuous else np.array(self.values, np.int64)
+            return self._grid.array(listed).take(indices)
+        return self._arrow_values.take(indices)
+
+    def labels(self) -> list[str]:
+        """The values as text."""
+        if self.type is ColumnType.BOOLEAN:
+            names = ["false", "true"]
+        else:
+            grid = self._grid
+            names = [
+                str(value) if grid is None or isinstance(value, str) else str(grid.scalar(value))
+                for value in self.values
+            ]
+        return [*names, *["(other)" for _ in self.outside], *(["NULL"] if self.nullable else [])]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able description."""
+        return {
+            "codec": "list",
+            "where": self.where,
+            "type": str(self.type),
+            "values": list(self.values),
+            "nullable": self.nullable,
+            "precision": self.precision,
+            "scale": self.scale,
+        }
+
+    @classmethod
+    def from_dict(cls, description: dict[str, Any]) -> CategoricalCodec:
+        """The inverse of `to_dict`."""
+        d = description
+        values = tuple(d["values"])
+        return cls(d["where"], ColumnType(d["type"]), values, d["nullable"], d["precision"], d["scale"])
+
+    @cached_property
+    def _grid(self) -> Grid | None:
+        return Grid(self.where, self.type, self.precision, self.scale) if self.type.ordered else None
+
+    @cached_property
+    def _arrow_values(self) -> pa.Array:
+        return pa.array(self.values, pa.bool_() if self.type is ColumnType.BOOLEAN else pa.string())
+
+    def _checked(self, values: pa.ChunkedArray) -> pa.ChunkedArray:
+        found = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+        if self.type is ColumnType.BOOLEAN:
+            fits = pa.types.is_boolean(found)
+        else:
+            fits = pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found)
+        if not (fits or pa.types.is_null(found)):
+            found = f"declared {self.type}, found {values.type}"
+            raise SourceError(f"{self.where}: {found}; correct the type in the spec or fix the source")
+        return values
+
+
+def categorical_codec(column: Column, values: tuple[Scalar, ...], *, table: str = "") -> CategoricalCodec:
+    """The codec of a column with a list of values; a boolean column has the values false and true, whatever is listed.
+
+    Raises:
+        SpecError: No values, a value twice, or one that is not of the column's type.
+    """
+    where = qualified(column, table)
+    if column.type is ColumnType.BOOLEAN:
+        return CategoricalCodec(where, column.type, (False, True), column.nullable)
+    if column.type.ordered:
+        grid = Grid.of(column, table)
+        listed: tuple[Scalar, ...] = tuple(grid.number(value) for value in values)
+    else:
+        listed = tuple(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
+    if not listed:
+        raise SpecError(f"{where}: the list of values is empty; list at least one")
+    if len(set(listed)) < len(listed):
+        raise SpecError(f"{where}: the list of values holds a value twice; list each once")
+    return CategoricalCodec(where, column.type, listed, column.nullable, column.precision, column.scale)

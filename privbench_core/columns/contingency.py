@@ -1,0 +1,52 @@
+"""Weighted contingency counts of coded columns, exact for integer weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.codec import Codes
+from privbench_core.errors import InternalError
+
+_MAX_EXACT = 1 << 53
+_BLOCK = 1 << 15  # rows counted at a time
+
+
+def cell_index(codes: Mapping[str, Codes], sizes: Mapping[str, int], columns: Sequence[str]) -> Codes:
+    """Row-major cell number of each row in the table over ``columns``, shape (n,), in 32 bits where they suffice."""
+    few = math.prod(sizes[name] for name in columns) <= np.iinfo(np.int32).max
+    cells: Codes = codes[columns[0]].astype(np.int32 if few else np.int64)
+    for name in columns[1:]:
+        cells *= sizes[name]
+        cells += codes[name]
+    return cells
+
+
+def contingency(
+    codes: Mapping[str, Codes],
+    sizes: Mapping[str, int],
+    columns: Sequence[str],
+    weights: NDArray[np.integer[Any]] | None = None,
+) -> NDArray[np.int64]:
+    """Counts (or sums of integer weights) over all code combinations of ``columns``, shape (size, ...).
+
+    Additive over chunks of rows. InternalError if the weights add up beyond what a float holds exactly.
+
+    >>> contingency({"a": np.array([0, 1, 1], np.int32)}, {"a": 3}, ["a"])
+    array([1, 2, 0])
+    """
+    shape = tuple(sizes[name] for name in columns)
+    if weights is not None and len(weights) and len(weights) * int(weights.max()) >= _MAX_EXACT:
+        raise InternalError("too much weight for exact accumulation")
+    total = np.zeros(math.prod(shape), dtype=np.int64)
+    rows, block = len(codes[columns[0]]), max(_BLOCK, len(total))
+    for start in range(0, rows, block):  # what a block needs stays in the cache
+        part = slice(start, start + block)
+        cells = cell_index({name: codes[name][part] for name in columns}, sizes, columns)
+        here = None if weights is None else weights[part]
+        total += np.bincount(cells, weights=here, minlength=len(total)).astype(np.int64, copy=False)
+    return total.reshape(shape)

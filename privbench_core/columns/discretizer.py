@@ -1,0 +1,84 @@
+"""A discretizer: a codec and, where a profile merged its cells, a binning. Values -> codes and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privbench_core.columns.binning import Binning
+from privbench_core.columns.codec import Codec, Codes
+from privbench_core.columns.registry import codec_from_dict
+
+_BLOCK = 1 << 20  # rows decoded at a time
+
+
+@dataclass(frozen=True)
+class Discretizer:
+    """Values <-> codes of one column; released, so public.
+
+    Attributes:
+        codec: Values <-> cells.
+        binning: Cells <-> codes, None where each cell is a code.
+    """
+
+    codec: Codec
+    binning: Binning | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of codes."""
+        return self.codec.size if self.binning is None else self.binning.size
+
+    @property
+    def ordered(self) -> int:
+        """How many leading codes are intervals, in order; 0 for lists of values."""
+        return self.codec.ordered if self.binning is None else self.binning.ordered
+
+    def encode(self, values: pa.ChunkedArray) -> Codes:
+        """Codes of ``values``, shape (n,)."""
+        cells = self.codec.encode(values)
+        return cells if self.binning is None else self.binning.codes(cells)
+
+    def encode_numbers(self, numbers: NDArray[np.int64]) -> Codes:
+        """Codes of plain integers that never were a column (group sizes, row positions)."""
+        return self.encode(pa.chunked_array([pa.array(numbers)]))
+
+    @property
+    def shares(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The code of each cell, and its share of the rows of that code."""
+        if self.binning is None:
+            return np.arange(self.codec.size), np.ones(self.codec.size)
+        return np.array(self.binning.code_of), np.array(self.binning.weights)
+
+    def decode(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
+        """Values for ``codes``: cells by their released weights, uniform inside a cell."""
+        return self.values(self.cells(codes, rng), rng)
+
+    def cells(self, codes: Codes, rng: np.random.Generator) -> Codes:
+        """Cells for ``codes``, by their released weights."""
+        return codes if self.binning is None else self.binning.expand(codes, rng)
+
+    def values(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
+        """Values for ``cells``, uniform inside each."""
+        blocks = [cells[start : start + _BLOCK] for start in range(0, max(len(cells), 1), _BLOCK)]
+        return pa.concat_arrays([self.codec.decode(block.astype(np.int32), rng) for block in blocks])
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able description."""
+        return {"codec": self.codec.to_dict(), "binning": None if self.binning is None else self.binning.to_dict()}
+
+    @classmethod
+    def from_dict(cls, description: dict[str, Any]) -> Discretizer:
+        """The inverse of `to_dict`."""
+        binning = description["binning"]
+        return cls(codec_from_dict(description["codec"]), None if binning is None else Binning.from_dict(binning))
+
+
+def ordered_codes(discretizers: Mapping[str, Discretizer]) -> dict[str, int]:
+    """Columns with ordered codes -> how many of their leading codes are intervals, in order."""
+    return {name: discretizer.ordered for name, discretizer in discretizers.items() if discretizer.ordered}

@@ -1,0 +1,60 @@
+"""The public grid on which a range is learned: it covers all that a type can hold, coarsely, and knows no data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from privbench_core.columns.equal_width import OrderedCodec
+from privbench_core.columns.grid import CALENDAR, Grid, Numbers
+from privbench_core.schema.columns import Column
+
+_YEARS = range(1900, 2102)
+_FLOAT_EXPONENTS = range(-32, 129)
+
+
+@dataclass(frozen=True)
+class LogScaleCodec(OrderedCodec):
+    """A public grid over all that a type can hold, on which a range is learned under differential privacy.
+
+    Integers, decimals, intervals (in microseconds) and floats: powers of two of either sign around zero (floats from
+    2^-32 to 2^128; smaller ones count as zero). Dates and timestamps: calendar years 1900 to 2100, one cell before and
+    one after.
+    """
+
+    @classmethod
+    def of(cls, column: Column, *, table: str = "") -> LogScaleCodec:
+        """The grid for an ordered column."""
+        return cls(Grid.of(column, table), column.nullable)
+
+    @cached_property
+    def starts(self) -> Numbers:
+        """First number of each interval cell."""
+        if self.grid.continuous:
+            powers = [2.0**exponent for exponent in _FLOAT_EXPONENTS]
+            negative = [np.nextafter(-power, 0) for power in reversed(powers[:-1])]
+            return np.array([-powers[-1], *negative, *powers[:-1]])
+        low, high = self.grid.extent
+        if self.grid.type in CALENDAR:
+            return np.array([low, *(self.grid.number(f"{year}-01-01") for year in _YEARS)], np.int64)
+        powers_up = [2**k for k in range(high.bit_length())]
+        # The mirror image of [2^k, 2^(k+1) - 1] starts at 1 - 2^(k+1); the outermost cells end where the type does.
+        negative = [1 - 2 * power for power in reversed(powers_up[:-1])]
+        return np.array([low, *negative, 0, *powers_up], np.int64)
+
+    @property
+    def last(self) -> int | float:
+        """The largest number of the grid."""
+        return 2.0 ** _FLOAT_EXPONENTS[-1] if self.grid.continuous else self.grid.extent[1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able description."""
+        return {"codec": "magnitude", **self.grid.to_dict(), "nullable": self.nullable}
+
+    @classmethod
+    def from_dict(cls, description: dict[str, Any]) -> LogScaleCodec:
+        """The inverse of `to_dict`."""
+        return cls(Grid.from_dict(description), description["nullable"])

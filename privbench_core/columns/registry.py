@@ -1,0 +1,85 @@
+"""Which codec a column gets, and codecs from their stored descriptions.
+
+A codec follows from the declared domain alone. A column whose domain is to be learned has no codec until a profile step
+has paid for one: on the public grid of `LogScaleCodec` for ranges, by a stability threshold for lists of values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from privbench_core.columns.categorical import CategoricalCodec, categorical_codec
+from privbench_core.columns.codec import Codec
+from privbench_core.columns.equal_width import EqualWidthCodec, equal_width_codec
+from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.columns.grid import qualified
+from privbench_core.columns.log_scale import LogScaleCodec
+from privbench_core.columns.opaque import OpaqueCodec, opaque_codec
+from privbench_core.columns.patterns import PatternCodec, pattern_codec
+from privbench_core.columns.surrogates import UuidCodec, uuid_codec
+from privbench_core.columns.variable_width import VariableWidthCodec
+from privbench_core.errors import InternalError, ReleaseError
+from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern, Range, Values
+
+_KINDS: dict[str, type[Any]] = {
+    "interval": EqualWidthCodec,
+    "cuts": VariableWidthCodec,
+    "list": CategoricalCodec,
+    "length": OpaqueCodec,
+    "magnitude": LogScaleCodec,
+    "group size": FanoutCodec,
+    "uuid": UuidCodec,
+    "pattern": PatternCodec,
+}
+
+
+def codec_for(column: Column, *, table: str = "") -> Codec:
+    """The codec of a column with a declared domain (or of a type that needs none).
+
+    Args:
+        column: An attribute.
+        table: Its table, for messages.
+
+    Raises:
+        SpecError: The domain does not fit the type.
+        InternalError: The domain is still to be learned, or the column is a key and has none.
+    """
+    where = qualified(column, table)
+    match column.domain:
+        case Range(low, high, cells, step):
+            return equal_width_codec(column, low, high, cells, step=step, table=table)
+        case Values(values):
+            return categorical_codec(column, values, table=table)
+        case Pattern():
+            return pattern_codec(column, column.domain, table=table)
+        case Learn():
+            raise InternalError(f"{where}: the domain is to be learned, and no profile step has replaced it yet")
+        case _ if column.type is ColumnType.BOOLEAN:
+            return categorical_codec(column, (), table=table)
+        case _ if column.type is ColumnType.UUID:
+            return uuid_codec(column, table=table)
+        case _ if column.type.opaque:
+            return opaque_codec(column, table=table)
+        case _:
+            raise InternalError(f"{where}: a {column.type} column without a domain has no codec; keys are made anew")
+
+
+def codec_from_dict(description: dict[str, Any]) -> Codec:
+    """The codec that `to_dict` described; ReleaseError if it is none that this version knows.
+
+    >>> codec = codec_for(Column("age", ColumnType.INTEGER, Range(0, 110)))
+    >>> codec_from_dict(codec.to_dict()) == codec
+    True
+    """
+    kind = _KINDS.get(description.get("codec", ""))
+    if kind is None:
+        raise ReleaseError(
+            f"a stored codec is of kind {description.get('codec')!r}; known: {', '.join(sorted(_KINDS))}"
+        )
+    codec: Codec = kind.from_dict(description)
+    return codec
+
+
+def is_known(codec: Codec) -> bool:
+    """Whether a codec is exactly of a kind from here, no subclass: each of these looks at one value at a time."""
+    return type(codec) in _KINDS.values()

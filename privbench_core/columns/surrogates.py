@@ -1,0 +1,116 @@
+"""Codecs of values that are made anew: nothing of the source's values is looked at but NULL."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privbench_core.backends.opaque import uuid_text
+from privbench_core.columns.codec import Codes
+from privbench_core.columns.equal_width import with_nulls
+from privbench_core.columns.grid import qualified
+from privbench_core.errors import SourceError
+from privbench_core.schema.columns import Column
+
+
+@dataclass(frozen=True)
+class SurrogateCodec(ABC):
+    """One cell for every value, one for NULL; subclasses say what a value is.
+
+    Attributes:
+        where: ``table.column`` (or just the column), for messages.
+        nullable: Whether the column has a cell for NULL.
+    """
+
+    where: str
+    nullable: bool
+
+    @abstractmethod
+    def fresh(self, n: int, rng: np.random.Generator) -> pa.Array:
+        """``n`` values, none of them NULL."""
+
+    @property
+    def ordered(self) -> int:
+        """None."""
+        return 0
+
+    @property
+    def outside(self) -> tuple[int, ...]:
+        """Nothing is outside."""
+        return ()
+
+    @property
+    def null(self) -> int | None:
+        """The last cell, if the column is nullable."""
+        return 1 if self.nullable else None
+
+    @property
+    def size(self) -> int:
+        """One, and NULL if there is one."""
+        return 1 + self.nullable
+
+    def encode(self, values: pa.ChunkedArray) -> Codes:
+        """Cells of ``values``, shape (n,).
+
+        Raises:
+            SourceError: The values are not text, or NULL in a column that has none.
+        """
+        found = values.type
+        if not (pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_null(found)):
+            raise SourceError(
+                f"{self.where}: declared text, found {found}; correct the type in the spec or fix the source"
+            )
+        null = pc.is_null(values).combine_chunks().to_numpy(zero_copy_only=False)
+        return with_nulls(np.zeros(len(null), np.int32), null, self.null, self.where)
+
+    def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
+        """A fresh value for each row that is not NULL."""
+        null = cells == self.null if self.nullable else np.zeros(len(cells), bool)
+        made = self.fresh(len(cells) - int(null.sum()), rng)
+        if not null.any():
+            return made
+        return made.take(pa.array(np.cumsum(~null) - 1, mask=null))
+
+    def labels(self) -> list[str]:
+        """Whether there is a value."""
+        return ["a value", *(["NULL"] if self.nullable else [])]
+
+
+@dataclass(frozen=True)
+class UuidCodec(SurrogateCodec):
+    """Random UUIDs."""
+
+    def fresh(self, n: int, rng: np.random.Generator) -> pa.Array:
+        """``n`` UUIDs, see `random_uuids`."""
+        return random_uuids(n, rng)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able description."""
+        return {"codec": "uuid", "where": self.where, "nullable": self.nullable}
+
+    @classmethod
+    def from_dict(cls, description: dict[str, Any]) -> UuidCodec:
+        """The inverse of `to_dict`."""
+        return cls(description["where"], description["nullable"])
+
+
+def uuid_codec(column: Column, *, table: str = "") -> UuidCodec:
+    """The codec of a UUID column."""
+    return UuidCodec(qualified(column, table), column.nullable)
+
+
+def random_uuids(n: int, rng: np.random.Generator) -> pa.Array:
+    """Random UUIDs (version 4) as text, in no order; 122 random bits make them distinct.
+
+    >>> random_uuids(1, np.random.default_rng(0))[0].as_py()[14]
+    '4'
+    """
+    raw = rng.integers(0, 256, (n, 16), np.uint8)
+    raw[:, 6] = raw[:, 6] & 0x0F | 0x40
+    raw[:, 8] = raw[:, 8] & 0x3F | 0x80
+    return uuid_text(raw)

@@ -1,0 +1,120 @@
+"""Dealing values out to rows, as evenly as whole rows can, at random inside of each group: in time linear in rows."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Value = TypeVar("Value", bound=np.integer)
+_BLOCK = 1 << 20  # rows dealt to at a time
+_NEIGHBOURS = 16  # groups whose offsets differ
+_DIGIT = 1 << 16  # numpy sorts 16-bit integers by radix
+
+
+def narrow(codes: NDArray[np.integer], size: int) -> NDArray[np.integer]:
+    """Codes below ``size`` in the smallest integer type that holds them.
+
+    >>> narrow(np.array([3, 0]), 256).dtype, narrow(np.array([3, 0]), 257).dtype
+    (dtype('uint8'), dtype('uint16'))
+    """
+    return codes.astype(np.min_scalar_type(max(size - 1, 0)), copy=False)
+
+
+def systematic_counts(
+    cumulated: NDArray[np.float64],
+    group_of: NDArray[np.integer],
+    counts: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """How many rows of each group get each value, by systematic sampling: m·p rounded up or down.
+
+    Args:
+        cumulated: Cumulated probabilities of one group's values after the other's, shape (k,).
+        group_of: The group of each of them, ascending, shape (k,).
+        counts: Number of rows m of each group, shape (groups,).
+        rng: Source of the offsets, one per group.
+
+    Returns:
+        Numbers of shape (k,); those of a group add up to its count.
+
+    >>> systematic_counts(np.array([0.25, 1, 1]), np.array([0, 0, 1]), np.array([8, 3]), np.random.default_rng(0)).tolist()
+    [2, 6, 3]
+    """
+    rows = counts[group_of]
+    dealt = np.clip(np.ceil(cumulated * rows - _spread(len(counts), rng)[group_of]).astype(np.int64), 0, rows)
+    begins = np.append(True, group_of[1:] != group_of[:-1])
+    ends = np.append(begins[1:], True)
+    dealt[ends] = rows[ends]
+    return np.asarray(np.where(begins, dealt, np.diff(dealt, prepend=0)), dtype=np.int64)
+
+
+def _spread(n: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Numbers in [0, 1), each uniform, and those of each `_NEIGHBOURS` neighbours in different parts of it, shape (n,).
+
+    Groups of few rows come in so large numbers that what their offsets have in common would be noise of its own.
+    """
+    blocks = -(-n // _NEIGHBOURS)
+    order = np.argsort(rng.random((blocks, _NEIGHBOURS)), axis=1)
+    return ((order + rng.random((blocks, _NEIGHBOURS))) / _NEIGHBOURS).ravel()[:n]
+
+
+def distribute(
+    values: NDArray[Value], numbers: NDArray[np.int64], groups: NDArray[np.integer] | None, rng: np.random.Generator
+) -> NDArray[Value]:
+    """One value per row: ``numbers`` says how often each of ``values`` occurs, ``groups`` among which rows.
+
+    Args:
+        values: One group's values after the other's, in ascending order of the groups, shape (k,).
+        numbers: How many rows get each of them, shape (k,).
+        groups: Group of each row, from 0, shape (n,); None if all rows are of one group.
+        rng: Decides which row of a group gets what.
+    """
+    dealt = np.repeat(values, numbers)
+    if groups is None:
+        rng.shuffle(dealt)
+        return dealt
+    n, size = len(groups), int(groups.max(initial=0)) + 1
+    rows = rng.permutation(np.arange(n, dtype=np.int32 if n <= np.iinfo(np.int32).max else np.int64))
+    result = np.empty_like(dealt)
+    counts = group_counts(groups, size)
+    place = np.cumsum(counts) - counts  # of the next value of each group in ``dealt``
+    for start in range(0, n, max(_BLOCK, size)):
+        here = rows[start : start + max(_BLOCK, size)]
+        here = here[stable_order(groups[here])]
+        numbers = np.bincount(groups[here], minlength=size)
+        shift = place - (np.cumsum(numbers) - numbers)
+        result[here] = dealt[np.arange(len(here)) + np.repeat(shift, numbers)]
+        place += numbers
+    return result
+
+
+def group_counts(groups: NDArray[np.integer], size: int) -> NDArray[np.int64]:
+    """Number of rows of each of ``size`` groups; rows of group -1 are not counted.
+
+    >>> group_counts(np.array([0, 2, -1, 2]), 4).tolist()
+    [1, 0, 2, 0]
+    """
+    counts = np.zeros(size, dtype=np.int64)
+    for start in range(0, len(groups), max(_BLOCK, size)):  # numpy would widen all of them to 64 bits
+        here = groups[start : start + max(_BLOCK, size)]
+        counts += np.bincount(here[here >= 0], minlength=size)
+    return counts
+
+
+def stable_order(groups: NDArray[np.integer]) -> NDArray[np.int64]:
+    """The row numbers that sort ``groups``, rows of equal group in their order; shape (n,).
+
+    >>> stable_order(np.array([70000, 1, 70000, 0])).tolist()
+    [3, 1, 0, 2]
+    """
+    highest = int(groups.max(initial=0))
+    order = np.argsort(
+        (groups % _DIGIT).astype(np.uint16) if highest >= _DIGIT else narrow(groups, _DIGIT), kind="stable"
+    )
+    place = _DIGIT
+    while highest >= place:  # one digit after the other, the lowest first
+        order = order[np.argsort((groups[order] // place % _DIGIT).astype(np.uint16), kind="stable")]
+        place *= _DIGIT
+    return order

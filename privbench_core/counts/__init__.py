@@ -1,1 +1,0 @@
-"""Weighted contingency counts of coded columns."""

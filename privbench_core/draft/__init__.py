@@ -1,0 +1,1 @@
+"""A first spec for a source, drafted from its catalogue."""

@@ -1,0 +1,121 @@
+"""Domains that a source declares already: the values of an enum, the ranges and lists of its CHECK constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from privbench_core.schema.checks import columns_of, parse_check
+from privbench_core.schema.columns import ColumnType, Range, Scalar, Values
+from privbench_core.schema.constraints import Check
+from privbench_core.spec.scalars import canonical_scalar, sort_key
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What the checks of a table say about one column.
+
+    Attributes:
+        low, high: Ends of the range, None where no check gives one.
+        values: A list of values, empty where no check gives one.
+        checks: Names of the checks it follows from.
+    """
+
+    low: Scalar | None = None
+    high: Scalar | None = None
+    values: tuple[Scalar, ...] = ()
+    checks: tuple[str, ...] = ()
+
+    @property
+    def domain(self) -> Range | Values | None:
+        """The whole domain, None if the checks leave an end open."""
+        if self.values:
+            return Values(self.values)
+        return None if self.low is None or self.high is None else Range(self.low, self.high)
+
+
+def propose_domain(column: str, kind: ColumnType, checks: Iterable[Check]) -> Proposal:
+    """The domain of a column that the checks of its table imply; conditions on other columns as well say nothing.
+
+    >>> checks = [Check("stars", "rating >= 1 AND rating < 6")]
+    >>> propose_domain("rating", ColumnType.INTEGER, checks).domain
+    Range(low=1, high=5, cells=None, step=None)
+    """
+    low: Scalar | None = None
+    high: Scalar | None = None
+    values: tuple[Scalar, ...] = ()
+    names: list[str] = []
+    for check in checks:
+        tree = parse_check(check.expression)
+        for part in _conjuncts(tree) if tree is not None else ():
+            if columns_of(part) != {column}:
+                continue
+            below, above, listed = _bounds(part, kind)
+            if below is not None and (low is None or sort_key(kind, below) > sort_key(kind, low)):
+                low = below
+            if above is not None and (high is None or sort_key(kind, above) < sort_key(kind, high)):
+                high = above
+            values = values or listed
+            if (below, above, listed) != (None, None, ()):
+                names.append(check.name)
+    return Proposal(low, high, values, tuple(dict.fromkeys(names)))
+
+
+def _conjuncts(tree: Expr) -> Iterator[Expr]:
+    from sqlglot import exp
+
+    bare = tree.unnest()
+    if isinstance(bare, exp.And):
+        yield from _conjuncts(bare.left)
+        yield from _conjuncts(bare.right)
+    else:
+        yield bare
+
+
+def _bounds(part: Expr, kind: ColumnType) -> tuple[Scalar | None, Scalar | None, tuple[Scalar, ...]]:
+    """Lowest value, highest value and list of values that one comparison of a bare column gives."""
+    from sqlglot import exp
+
+    left = part.this.unnest() if isinstance(part, exp.Binary | exp.Between | exp.In) else None
+    if isinstance(part, exp.In) and isinstance(left, exp.Column):
+        return None, None, _listed(part, kind) if kind in {ColumnType.INTEGER, ColumnType.CATEGORY} else ()
+    if not kind.ordered:
+        return None, None, ()
+    if isinstance(part, exp.Between) and isinstance(left, exp.Column):
+        return _scalar(part.args["low"], kind), _scalar(part.args["high"], kind), ()
+    turned = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
+    shape = type(part)
+    if shape not in turned:
+        return None, None, ()
+    right = part.expression.unnest()
+    if isinstance(right, exp.Column):
+        left, right, shape = right, left, turned[shape]
+    value = _scalar(right, kind) if isinstance(left, exp.Column) and right is not None else None
+    if value is None:
+        return None, None, ()
+    if kind is ColumnType.INTEGER and shape in {exp.GT, exp.LT}:  # the only type where "above" has a first value
+        value = int(value) + (1 if shape is exp.GT else -1)
+    return (value, None, ()) if shape in {exp.GT, exp.GTE} else (None, value, ())
+
+
+def _listed(part: Expr, kind: ColumnType) -> tuple[Scalar, ...]:
+    found = [_scalar(item, kind) for item in part.expressions]
+    values = [value for value in found if value is not None]
+    return tuple(dict.fromkeys(values)) if values and len(values) == len(found) else ()
+
+
+def _scalar(node: Expr, kind: ColumnType) -> Scalar | None:
+    """The value of a literal, cast or not."""
+    from sqlglot import exp
+
+    bare = node.unnest()
+    while isinstance(bare, exp.Cast):
+        bare = bare.this.unnest()
+    if isinstance(bare, exp.Neg):
+        inner = bare.this.unnest()
+        return canonical_scalar(kind, f"-{inner.this}") if isinstance(inner, exp.Literal) else None
+    return canonical_scalar(kind, bare.this) if isinstance(bare, exp.Literal) else None

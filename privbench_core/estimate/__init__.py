@@ -1,0 +1,1 @@
+"""Pure arithmetic on released numbers: no rows, no noise, no curator."""

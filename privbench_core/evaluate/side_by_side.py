@@ -1,0 +1,123 @@
+"""Source and bundle side by side in PostgreSQL, loaded in the same way, to compare their run times.
+
+Each goes into a schema of its own, with the same DDL, indexes and statistics. The source's rows are written to a
+temporary folder that only this user can read, and to the server: it must be one that may see them. Both are removed
+afterwards.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+
+import psycopg
+import pyarrow as pa
+from sqlalchemy import URL
+
+from privbench_core.backends.postgres.ddl import quote_identifier
+from privbench_core.errors import PublishError
+from privbench_core.evaluate.runtime import Database, RunTimeProtocol, RunTimeResult, measure_run_times
+from privbench_core.publish.bundle import write_bundle
+from privbench_core.publish.load import load_bundle
+from privbench_core.schema.tables import Schema
+from privbench_core.spec.location import describe, parse_url
+from privbench_core.workload.statements import Workload
+
+
+def compare_run_times(
+    schema: Schema,
+    source: Mapping[str, pa.Table],
+    bundle: Path,
+    workload: Workload,
+    *,
+    url: str | None = None,
+    protocol: RunTimeProtocol | None = None,
+) -> RunTimeResult:
+    """Load both databases and run a workload on them.
+
+    Args:
+        schema: The database.
+        source: Its rows, private.
+        bundle: Folder of the bundle.
+        workload: The queries.
+        url: A PostgreSQL server on which two schemas can be made for a while; by default one is started from the
+            ``pgserver`` package in a temporary folder, and stopped.
+        protocol: How to measure.
+
+    Raises:
+        PublishError: The server cannot be started or reached, or refuses one of the databases.
+    """
+    catalogue = {table.name: [column.name for column in table.columns] for table in schema.tables}
+    with both_loaded(schema, source, bundle, url) as (left, right):
+        return measure_run_times(left, right, workload, catalogue, protocol)
+
+
+@contextmanager
+def both_loaded(
+    schema: Schema, source: Mapping[str, pa.Table], bundle: Path, url: str | None = None
+) -> Iterator[tuple[Database, Database]]:
+    """Connections to the source and to the bundle, loaded, indexed and vacuumed; both are dropped at the end."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="privbench-")))
+        server = parse_url(url) if url else parse_url(stack.enter_context(_embedded(folder / "server")))
+        # Without a receipt, because nobody is given this one.
+        own = write_bundle(folder / "source", schema, source, {})
+        yield (
+            stack.enter_context(_loaded(own, schema, server, "privbench_source")),
+            stack.enter_context(_loaded(bundle, schema, server, "privbench_bundle")),
+        )
+
+
+@contextmanager
+def _embedded(folder: Path) -> Iterator[str]:
+    """The URL of a server of our own."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")  # where it locks does not matter to anybody
+        try:
+            from pgserver.postgres_server import get_server
+        except ImportError:
+            raise PublishError(
+                "run time: no PostgreSQL to measure with; pip install pgserver, or give the URL of a server"
+            ) from None
+        running = get_server(folder, cleanup_mode="stop")
+    with running:
+        yield str(running.get_uri())
+
+
+@contextmanager
+def _loaded(bundle: Path, schema: Schema, server: URL, prefix: str) -> Iterator[Database]:
+    """A connection to a bundle in a schema of its own."""
+    name = f"{prefix}_{uuid4().hex[:12]}"
+    quoted = quote_identifier(name)
+    given = server.query.get("options", "")
+    options = " ".join([*([given] if isinstance(given, str) and given else []), f"-csearch_path={name}"])
+    place = server.update_query_dict({"options": options})
+    with _connected(server) as control:
+        control.execute(f"CREATE SCHEMA {quoted}".encode())
+        try:
+            load_bundle(bundle, place.render_as_string(hide_password=False))
+            with _connected(place) as connection:
+                for table in schema.tables:
+                    # So that neither database pays for hint bits, and both may use index-only scans.
+                    connection.execute(f"VACUUM (ANALYZE) {quote_identifier(table.name)}".encode())
+                yield connection
+        finally:
+            control.execute(f"DROP SCHEMA {quoted} CASCADE".encode())
+
+
+@contextmanager
+def _connected(url: URL) -> Iterator[Database]:
+    """A connection in autocommit mode. No message holds a password, or a value of a row."""
+    plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    try:
+        with psycopg.connect(plain, autocommit=True, connect_timeout=15) as connection:
+            yield connection
+    except psycopg.Error as error:
+        found = type(error).__name__
+        raise PublishError(
+            f"{describe(url)}: {found} while comparing run times; check the server and the rights"
+        ) from None

@@ -1,0 +1,1 @@
+"""The only spenders: everything here holds a curator and pays for what it asks."""

@@ -1,0 +1,197 @@
+"""Fanout along an ownership key: how many children a parent has, and how children's attributes follow the parent's.
+
+PrivBench's Algorithm 6 releases one noisy count per key value, which is mostly noise and forgets which parent it
+belongs to. Here two small sets of joints are released instead, both with the stability of one unit:
+
+- (number of children, attribute of the parent), over parents;
+- (attribute of the parent or group size, attribute of the child), over children weighted by 1/(group size).
+
+Children are then drawn given their parent's row, so a join on the synthetic database shows parents and children
+correlating, and every child has a parent, of which no one has more than τ children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.binning import merge_cells
+from privbench_core.columns.discretizer import Discretizer, ordered_codes
+from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.measure.pairwise import PairwiseFit, highest_noise
+from privbench_core.measure.presence import present_or_not
+from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout, parent_column
+from privbench_core.models.one_way import OneWay
+from privbench_core.models.spn import REGION, Node, Sum
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.views import Feature, OfParent, Own, OwnerFanout, OwnFanout, ParentRow, ViewSpec
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.identity import Identity
+
+Array = NDArray[np.float64]
+_OWNER = "#owner"
+_MAX_SIZE_CODES = 40
+
+
+@dataclass(frozen=True)
+class FanoutFit:
+    """How a fanout step spends its price; public constants.
+
+    Attributes:
+        count_share: Part of the price for the number of children, the rest is for pair tables between attributes.
+        margin_share: Part of each of the two for one-way marginals.
+        owner_share: Part of the counts' price for the number of rows without an owner, where the owner key may be NULL.
+        region_share: Part of the pair tables' price for the parts of a sum node, where the child's model has one.
+        pairs: How joints are chosen and measured.
+    """
+
+    count_share: float = 0.3
+    margin_share: float = 0.2
+    owner_share: float = 0.1
+    region_share: float = 0.15
+    pairs: PairwiseFit = field(default_factory=PairwiseFit)
+
+    def identity(self) -> Identity:
+        """Return all that a release depends on."""
+        return {
+            "count_share": self.count_share,
+            "margin_share": self.margin_share,
+            "owner_share": self.owner_share,
+            "region_share": self.region_share,
+            "pairs": self.pairs.identity(),
+        }
+
+
+def fit_fanout(
+    session: PrivateSession,
+    key: ForeignKey,
+    parent: tuple[Mapping[str, Discretizer], OneWay],
+    child: tuple[Mapping[str, Discretizer], OneWay],
+    model: Node,
+    price: Price,
+    fit: FanoutFit,
+) -> Fanout:
+    """Measure the link along an ownership key, for at most ``price``.
+
+    Args:
+        session: Open for the step.
+        key: The ownership key.
+        parent: Discretizers and released one-way counts of the parent's attributes.
+        child: The same of the child's.
+        model: The child's model: the parts of a root sum node are tied to the context too.
+        price: Of everything here.
+        fit: How to spend it.
+    """
+    sizes = fit_sizes(session, key, parent, price.share(fit.count_share), fit)
+    pair_tables = _pair_tables(
+        session, key, parent[0], child, sizes.sizes, model, price.share(1 - fit.count_share), fit
+    )
+    return replace(sizes, pair_tables=pair_tables)
+
+
+def fit_sizes(
+    session: PrivateSession,
+    key: ForeignKey,
+    parent: tuple[Mapping[str, Discretizer], OneWay],
+    price: Price,
+    fit: FanoutFit,
+) -> Fanout:
+    """Measure how many children parents have, and nothing else of the link, for at most ``price``."""
+    ownerless = 0.0
+    if key.optional:
+        view = session.view(ViewSpec(key.child, {_OWNER: (ParentRow(key), present_or_not(_OWNER))}), "owners")
+        found = view.measure("owned or not", [Marginal((_OWNER,))], price.share(fit.owner_share))
+        ownerless = max(0.0, float(found.values[0][1]))
+        price = price.share(1 - fit.owner_share)
+    sizes, counts, fanout_tables = _counts(session, key, parent, price, fit)
+    return Fanout(sizes, counts, fanout_tables, {}, ownerless)
+
+
+def _counts(
+    session: PrivateSession,
+    key: ForeignKey,
+    parent: tuple[Mapping[str, Discretizer], OneWay],
+    price: Price,
+    fit: FanoutFit,
+) -> tuple[Discretizer, Array, dict[str, Array]]:
+    """The number of children of each parent, and which of the parent's attributes it depends on."""
+    discretizers, one_way = parent
+    codec = FanoutCodec(key.max_children or 1)
+    cells = session.view(ViewSpec(key.parent, {OWN_FANOUT: (OwnFanout(key), Discretizer(codec))}), "fanout")
+    share = fit.margin_share if discretizers else 1.0
+    measured = cells.measure("children", [Marginal((OWN_FANOUT,))], price.share(share))
+    sigma = measured.sigma
+    bar = highest_noise(price.measure, 1.0, 2 * codec.size)  # looked for in each cell, and in all above it
+    noisy_cells = codec.held(measured.values[0], sigma, bar)
+    binning = codec.decaying(merge_cells(noisy_cells, codec, sigma, _MAX_SIZE_CODES), noisy_cells, sigma)
+    sizes = Discretizer(codec, binning)
+    noisy = binning.sums(noisy_cells)
+    if not discretizers:
+        total = max(1.0, float(noisy.sum()))
+        return sizes, onto_simplex(noisy, total) / total, {}
+    clean = one_way.clean()
+    counts = onto_simplex(noisy, one_way.total)
+    features: dict[str, tuple[Feature, Discretizer]] = {
+        name: (Own(name), discretizer) for name, discretizer in discretizers.items()
+    }
+    view = session.view(ViewSpec(key.parent, {**features, OWN_FANOUT: (OwnFanout(key), sizes)}), "fanout by parent")
+    pairs, ordered = [(name, OWN_FANOUT) for name in discretizers], ordered_codes({**discretizers, OWN_FANOUT: sizes})
+    joints = fit.pairs.fit_pairs(view, {**clean, OWN_FANOUT: counts}, pairs, price.share(1 - share), ordered)
+    return sizes, counts / counts.sum(), {name: joint for (name, _), joint in joints.items()}
+
+
+def _pair_tables(
+    session: PrivateSession,
+    key: ForeignKey,
+    parent: Mapping[str, Discretizer],
+    child: tuple[Mapping[str, Discretizer], OneWay],
+    sizes: Discretizer,
+    model: Node,
+    price: Price,
+    fit: FanoutFit,
+) -> dict[tuple[str, str], Array]:
+    """Joints of context columns and child's columns, over children of weight 1/(group size)."""
+    discretizers, one_way = child
+    context: dict[str, tuple[Feature, Discretizer]] = {OWNER_FANOUT: (OwnerFanout(key), sizes)}
+    context |= {parent_column(name): (OfParent(key, name), discretizer) for name, discretizer in parent.items()}
+    own: dict[str, tuple[Feature, Discretizer]] = {
+        name: (Own(name), discretizer) for name, discretizer in discretizers.items()
+    }
+    if not own:
+        return {}
+    view = session.view(ViewSpec(key.child, {**context, **own}), "pair_tables")
+    margins = view.measure("context", [Marginal((name,)) for name in context], price.share(fit.margin_share))
+    total = one_way.total
+    clean = {name: onto_simplex(counts, total) for name, counts in zip(context, margins.values, strict=True)}
+    clean |= one_way.clean()
+    price = price.share(1 - fit.margin_share)
+    regions: dict[tuple[str, str], Array] = {}
+    if isinstance(model, Sum):
+        regions = _region_tables(view, model, {name: clean[name] for name in context}, price.share(fit.region_share))
+        price = price.share(1 - fit.region_share)
+    candidates = [(name, column) for name in context for column in own]
+    ordered = ordered_codes({name: discretizer for name, (_, discretizer) in (*context.items(), *own.items())})
+    return {**regions, **fit.pairs.fit_pairs(view, clean, candidates, price, ordered)}
+
+
+def _region_tables(
+    view: Curator, model: Sum, context: Mapping[str, Array], price: Price
+) -> dict[tuple[str, str], Array]:
+    """Joints of context columns and the parts of the root sum node: context marginals inside each part."""
+    parts = [
+        part.measure("context of part", [Marginal((name,)) for name in context], price)
+        for part in view.split(model.rule)
+    ]
+    pair_tables = {}
+    for index, (name, counts) in enumerate(context.items()):
+        joint = np.stack([part.values[index] for part in parts], axis=1)
+        total = max(1.0, float(counts.sum()))
+        pair_tables[name, REGION] = onto_simplex(joint, total) / total
+    return pair_tables

@@ -1,0 +1,237 @@
+"""Measuring groups: normalised permutation marginals of an owned table, class by class of group sizes.
+
+Per class several looks, each worth a share of the price: one-way marginals of the children, which the profile's are
+brought together with (owners' follow from what is released of sizes); R-scores of all pairs of columns (of one
+child, of a child and its owner, of two children) against the product of these; the pairs that promise to lower the
+error more than their noise raises it; and columns in three children, where pairs do not explain them. As parts of a
+split by group size the classes cost what the dearest of them costs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import combinations, combinations_with_replacement, permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.discretizer import Discretizer, ordered_codes
+from privbench_core.estimate.candidates import Candidates
+from privbench_core.estimate.fitting import fit_margins
+from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.measure.fanout_classes import FanoutClasses, agreeing
+from privbench_core.measure.pairwise import PairwiseFit, pair_scores
+from privbench_core.measure.privspn import measure_one_way
+from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
+from privbench_core.models.group_model import GroupClass, GroupModel
+from privbench_core.models.one_way import OneWay
+from privbench_core.models.profile import Profile
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.queries import Distances, Marginal
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.split_rules import ByValue
+from privbench_core.privacy.views import CoMember, Feature, OfParent, Own, OwnerFanout, ViewSpec
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.identity import Identity
+
+Array = NDArray[np.float64]
+Pair = tuple[str, str]
+_OTHER, _THIRD = "other.", "third."  # columns of the second child of a pair, and of the third of a triple
+_ROUNDS = 20
+_POSSIBLE = 0.002  # of what pairs explain is mixed into a triple: no cell is ruled out
+
+
+@dataclass(frozen=True)
+class GroupFit:
+    """How the price of an owned table's groups is spent; see `privpetal.options.Options`."""
+
+    scores: float
+    margins: float
+    usefulness: float
+    triples: float
+    pairs: PairwiseFit = field(default_factory=lambda: PairwiseFit(max_pairs=1000))
+
+    def identity(self) -> Identity:
+        """Return all that a release depends on."""
+        return {
+            "scores": self.scores,
+            "margins": self.margins,
+            "usefulness": self.usefulness,
+            "triples": self.triples,
+            "pairs": self.pairs.identity(),
+        }
+
+    def least(self, curator: Curator, price: Price, pairs: int, cells: float) -> float:
+        """Groups that make a marginal of so many cells λ-useful, if so many of them are measured for ``price``."""
+        sigma = curator.sigma([Marginal(())], price.share(1 / pairs))
+        return self.usefulness * math.sqrt(2 / math.pi) * sigma * cells
+
+    def fit(
+        self, session: PrivateSession, key: ForeignKey, parent: Profile, child: Profile, fanout: Fanout, price: Price
+    ) -> GroupModel:
+        """Measure the groups along an ownership key, for at most ``price``.
+
+        Args:
+            session: Open for the step.
+            key: The ownership key.
+            parent: Released profile of the owners.
+            child: The same of the children; they have attributes.
+            fanout: Released sizes of the groups.
+            price: Of everything here.
+        """
+        own = list(child.discretizers)
+        context = {OWNER_FANOUT: fanout.sizes} | {
+            parent_column(name): discretizer for name, discretizer in parent.discretizers.items()
+        }
+        curator = session.view(_view(key, parent.discretizers, child.discretizers, fanout.sizes), "groups")
+        pairs = _Pairs.of(own, list(context), curator.sizes)
+        sizes = FanoutClasses.of(fanout, parent.total)
+        rest = price.share(1 - self.scores - self.margins)
+        class_of = sizes.classes(self.least(curator, rest, max(len(pairs.all), 1), pairs.cells(curator.sizes)))
+        parts = curator.split(ByValue(OWNER_FANOUT, class_of))
+        looks = agreeing([measure_one_way(part, own, price.share(self.margins)) for part in parts], child.one_way)
+        ordered = ordered_codes({**context, **child.discretizers})
+        ordered |= {f"{_OTHER}{name}": number for name, number in ordered_codes(child.discretizers).items()}
+        classes = []
+        for number, (part, one_way) in enumerate(zip(parts, looks, strict=True)):
+            inside = np.asarray(class_of) == number
+            owners = sizes.owners(inside, fanout, parent.one_way, one_way.total, optional=key.optional)
+            classes.append(self._class(part, owners, one_way, ordered, pairs, sizes.shares(inside), price))
+        return GroupModel(OWNER_FANOUT, class_of, tuple(classes))
+
+    def _class(
+        self,
+        part: Curator,
+        owners: Mapping[str, Array],
+        one_way: OneWay,
+        ordered: Mapping[str, int],
+        pairs: _Pairs,
+        shares: Array,
+        price: Price,
+    ) -> GroupClass:
+        """One class of sizes.
+
+        Args:
+            part: The class.
+            owners: Expected counts of the columns of the context.
+            one_way: Released counts of the children's columns.
+            ordered: `ordered_codes` of all columns.
+            pairs: Candidates.
+            shares: Of the groups, the shares with at least 1, 2, 3 members.
+            price: Of which the one-way marginals' share is spent.
+        """
+        own = list(one_way.counts)
+        clean = {**owners, **one_way.clean()}
+        marginals = {name: clean[name] / one_way.total for name in own}
+        of_two = {name: counts * shares[1] for name, counts in clean.items()}
+        of_two |= {f"{_OTHER}{name}": of_two[name] for name in own}
+        candidates = [p for p in pairs.all if len(clean[p[0]]) > 1 and part.sizes[p[1]] > 1]
+        if shares[1] <= 0:
+            candidates = [p for p in candidates if p not in pairs.between]
+        for_scores, rest = price.share(self.scores), price.share(1 - self.scores - self.margins)
+        three = one_way.total * shares[2]
+        if not candidates or self.pairs.hopeless(part, len(candidates), one_way.total, for_scores):
+            return GroupClass(marginals)
+        scores = pair_scores(part, {**of_two, **clean}, candidates, for_scores)
+        ways = Candidates.of(candidates, scores, {**of_two, **clean}, ordered)
+        useful = self._useful(part, own, three, rest.share(self.triples))
+        for_trios, rest = rest.share(self.triples), rest.share(1 - self.triples) if useful else rest
+        tables = self.pairs.choose(part, ways.useful, ways.cells, rest).tables(ways)
+        kinds = [[table for table in tables if table.pair in kind] for kind in pairs.kinds]
+        weights = [sum(table.cells ** (2 / 3) for table in kind) for kind in kinds]
+        joints: list[dict[Pair, Array]] = []
+        for kind, weight, counts in zip(kinds, weights, (clean, clean, of_two), strict=True):
+            share = rest.share(weight / sum(weights)) if kind else rest
+            joints.append(self.pairs.measure(part, kind, counts, share) if kind else {})
+        within, tied, between = joints
+        between = {(a, b.removeprefix(_OTHER)): joint for (a, b), joint in between.items()}
+        alike = {name: between[name, name] for name in useful if (name, name) in between}
+        triples = self._triples(part, alike, three, for_trios) if alike else {}
+        return GroupClass(marginals, within, tied, between, triples)
+
+    def _useful(self, part: Curator, own: list[str], three: float, price: Price) -> list[str]:
+        """Columns whose marginal over three members is λ-useful, if all of these are measured; fewest codes first."""
+        names = sorted((name for name in own if part.sizes[name] > 1), key=lambda name: part.sizes[name])
+        useful: list[str] = []
+        for name in names:
+            if three < self.least(part, price.share(1 - self.scores), len(useful) + 1, part.sizes[name] ** 3):
+                break
+            useful.append(name)
+        return useful
+
+    def _triples(self, part: Curator, alike: Mapping[str, Array], three: float, price: Price) -> dict[str, Array]:
+        """Joints of a column in three members, where pairs do not explain them (the paper's h-scores and T2 steps).
+
+        Args:
+            part: The class.
+            alike: Column -> released joint of it in two members.
+            three: Number of groups of at least three members.
+            price: Of scores and joints.
+        """
+        pairs = {name: (joint + joint.T) / 2 for name, joint in alike.items()}
+        expected = {name: three * _explained(joint) for name, joint in pairs.items()}
+        columns = {name: (name, f"{_OTHER}{name}", f"{_THIRD}{name}") for name in alike}
+        groups = tuple(((columns[name], expected[name]),) for name in alike)
+        noisy = part.measure("triple scores", [Distances(groups)], price.share(self.scores))
+        cells = np.array([expected[name].size for name in alike], dtype=float)
+        rest = price.share(1 - self.scores)
+        chosen = self.pairs.choose(part, noisy.values[0][:, None] / 2, cells[:, None], rest)
+        names = [list(alike)[i] for i, _ in chosen.ways]
+        triples = {}
+        for name in names:
+            counts = part.measure(f"{name} in three", [Marginal(columns[name])], rest.share(1 / len(names))).values[0]
+            # The order of members means nothing: the average over their orders has less noise.
+            mean = np.mean([counts.transpose(order) for order in permutations(range(3))], axis=0)
+            joint = onto_simplex(mean, three) / three
+            explained = expected[name] / max(expected[name].sum(), 1.0)
+            triples[name] = (1 - _POSSIBLE) * joint + _POSSIBLE * explained
+        return triples
+
+
+def _explained(pair: Array) -> Array:
+    """The joint of three members that is as even as their pair table allows."""
+    size = len(pair)
+    margins = [(axes, pair) for axes in ((0, 1), (0, 2), (1, 2))]
+    return fit_margins(np.full((size,) * 3, size**-3.0), margins, _ROUNDS)
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Candidate pairs of columns: of one child, of its owner and it, of two children."""
+
+    within: frozenset[Pair]
+    above: frozenset[Pair]
+    between: frozenset[Pair]
+    all: tuple[Pair, ...]
+
+    @classmethod
+    def of(cls, own: list[str], context: list[str], sizes: Mapping[str, int]) -> _Pairs:
+        within = list(combinations(own, 2))
+        above = [(name, column) for name in context for column in own]
+        between = [(a, f"{_OTHER}{b}") for a, b in combinations_with_replacement(own, 2)]
+        both = [pair for pair in (*within, *above, *between) if min(sizes[name] for name in pair) > 1]
+        return cls(frozenset(within), frozenset(above), frozenset(between), tuple(both))
+
+    @property
+    def kinds(self) -> tuple[frozenset[Pair], ...]:
+        """Within, above, between."""
+        return self.within, self.above, self.between
+
+    def cells(self, sizes: Mapping[str, int]) -> float:
+        """Average number of cells of a pair's marginal."""
+        return float(np.mean([sizes[a] * sizes[b] for a, b in self.all])) if self.all else 1.0
+
+
+def _view(
+    key: ForeignKey, parent: Mapping[str, Discretizer], child: Mapping[str, Discretizer], sizes: Discretizer
+) -> ViewSpec:
+    """Columns of a child, of its owner, and of another child."""
+    features: dict[str, tuple[Feature, Discretizer]] = {OWNER_FANOUT: (OwnerFanout(key), sizes)}
+    features |= {parent_column(name): (OfParent(key, name), discretizer) for name, discretizer in parent.items()}
+    features |= {name: (Own(name), discretizer) for name, discretizer in child.items()}
+    features |= {f"{_OTHER}{name}": (CoMember(key, 1, name), discretizer) for name, discretizer in child.items()}
+    features |= {f"{_THIRD}{name}": (CoMember(key, 2, name), discretizer) for name, discretizer in child.items()}
+    return ViewSpec(key.child, features)

@@ -1,0 +1,83 @@
+"""Measure one-way marginals again where that leaves the least noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from privbench_core.estimate.fitting import combine
+from privbench_core.models.one_way import OneWay
+from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.queries import Marginal
+
+Name = TypeVar("Name", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Remeasurement:
+    """A plan.
+
+    Attributes:
+        shares: Of the price, for columns that are measured again; they add up to 1.
+        noise: Standard deviations of all counts of all columns after that, summed up.
+    """
+
+    shares: Mapping[str, float]
+    noise: float
+
+
+def choose_remeasurement(curator: Curator, one_way: OneWay, price: Price) -> Remeasurement:
+    """Which one-way marginals to measure again, and for how much: those that leave the least noise in all.
+
+    Noise with standard deviation ∝ share^-p on c counts is least in sum for shares ∝ c^(1 / (p + 1)). Which columns
+    take part is tried from those that have most noise. With Laplace noise (p = 1) they are few: two looks at equal
+    prices are worth √2 times one, one look at twice the price is worth twice as much.
+
+    Args:
+        curator: Of a view with these columns.
+        one_way: Their counts so far; which columns are worth another look depends on released numbers alone.
+        price: Of all that is measured again.
+    """
+    columns = sorted(one_way.counts, key=lambda name: -float(one_way.sigmas[name].sum()))
+    told = [name for name in columns if len(one_way.counts[name]) > 1] or columns[:1]
+    power = _power(price.measure)
+    weights = np.array([len(one_way.counts[name]) for name in told]) ** (1 / (power + 1))
+    alone = curator.sigma([Marginal(())], price)
+    best = Remeasurement({}, math.inf)
+    before = np.array([one_way.sigmas[name].sum() for name in columns])
+    for number in range(1, len(told) + 1):
+        shares = weights[:number] / weights[:number].sum()
+        again = alone * shares**-power
+        noise = float(before.sum() - before[:number].sum())
+        for name, sigma in zip(told, again, strict=False):
+            first = one_way.sigmas[name]
+            noise += float((first / np.sqrt(1 + (first / sigma) ** 2)).sum())
+        if noise < best.noise:
+            best = Remeasurement(dict(zip(told, shares.tolist(), strict=False)), noise)
+    return best
+
+
+def least_noise(counts: Mapping[Name, float], measure: Measure) -> dict[Name, float]:
+    """Shares of a price for so many counts each that leave the least noise in sum: see `choose_remeasurement`."""
+    weights = {name: number ** (1 / (_power(measure) + 1)) for name, number in counts.items()}
+    whole = math.fsum(weights.values())
+    return {name: weight / whole for name, weight in weights.items()}
+
+
+def _power(measure: Measure) -> float:
+    """p, where the standard deviation of noise goes with share^-p."""
+    return 1.0 if measure is Measure.PURE else 0.5
+
+
+def remeasure(curator: Curator, one_way: OneWay, price: Price) -> OneWay:
+    """Some one-way marginals measured once more, for ``price`` in all, and averaged with what is known."""
+    counts, sigmas = dict(one_way.counts), dict(one_way.sigmas)
+    for name, share in choose_remeasurement(curator, one_way, price).shares.items():
+        again = curator.measure(f"one-way again, {name}", [Marginal((name,))], price.share(share))
+        counts[name], sigmas[name] = combine(counts[name], sigmas[name], again.values[0], again.sigma)
+    return OneWay(counts, sigmas, one_way.rows)

@@ -1,0 +1,297 @@
+"""Fitting a leaf over several columns: which pairs depend on each other, measured where it pays.
+
+Three looks at the rows: dependence scores of all pairs, the one-way marginals again, and the joints of the chosen
+pairs; public arithmetic on released numbers says how the price is shared between the last two.
+
+The score of a pair is its R-score, half the L1 distance between its exact counts and the product of the *released*
+one-way marginals (PrivMRF; PrivPetal section 5), whose sensitivity is half the view's stability, whatever n. Pairs,
+and how finely each is measured, are chosen to maximise the expected reduction of L1 error: a pair left out costs its
+score, a pair measured costs the noise on its cells and what merged codes do not show (`candidates`, `coarsenings`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.estimate.candidates import Candidates, PairTable, noisy_cells
+from privbench_core.estimate.joints import NoisyTable, estimated_joints
+from privbench_core.measure.one_way import choose_remeasurement, least_noise, remeasure
+from privbench_core.models.one_way import OneWay
+from privbench_core.models.spn import Leaf
+from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.queries import Distances, Marginal
+from privbench_core.schema.identity import Identity
+
+Array = NDArray[np.float64]
+Pair = tuple[str, str]
+_ACCIDENT = 0.01  # probability that noise alone makes a spike
+MOST_CODES = 100  # of a column: what is more is merged
+_SUPPOSED = 0.25  # of all rows: the score of a pair that depends on each other
+_HOPE = 0.3  # of what is lost if there is no such pair: least gain for which it pays to look
+_TOLD = 3.0  # standard deviations by which a code stands out
+_STRONG = 0.3  # of all rows: the score of two columns that determine each other is one minus the likeliest values
+_ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
+_CLEAR = 0.2  # of all rows: largest noise of scores that is no reason to pay more for them
+_MORE_FOR_SCORES = (1.0, 2.0, 3.0)  # times the usual share, where scores would say little for less
+_NUMBERS = 24  # of pairs that share a price are tried
+_SHARES = (0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)  # of what a leaf has left, for joints rather than marginals
+
+
+@dataclass(frozen=True)
+class PairwiseFit:
+    """How a pairwise leaf spends its price; public constants.
+
+    Attributes:
+        score_share: Part of the price for the dependence scores; up to three times as much where that tells nothing.
+        noise_factor: Weight of the expected noise of a pair's cells against its score.
+        max_pairs: Cap on joints per leaf.
+    """
+
+    score_share: float = 0.08
+    noise_factor: float = 0.28
+    max_pairs: int = 400
+
+    def identity(self) -> Identity:
+        """Return all that a release depends on."""
+        return {
+            "score_share": self.score_share,
+            "noise_factor": self.noise_factor,
+            "max_pairs": self.max_pairs,
+        }
+
+    def fit(self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]) -> Leaf:
+        """A leaf over the columns of ``one_way``, for at most ``price``; see `find`."""
+        found = self.find(curator, one_way, price, ordered)
+        return leaf_of(remeasure(curator, one_way, found)) if isinstance(found, Price) else found
+
+    def find(self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]) -> Leaf | Price:
+        """A leaf with joints for at most ``price``, or what is left of it if no joint is worth its noise.
+
+        What the scores leave of the price goes partly to joints and partly to the one-way marginals again, in the
+        proportion that promises the smallest total error over all pairs.
+
+        Args:
+            curator: Of a view with these columns.
+            one_way: Their counts so far.
+            price: Of everything here.
+            ordered: Column -> how many of its leading codes are intervals, in order; columns it lacks are lists.
+        """
+        clean = one_way.clean()
+        pairs = _informative(clean, combinations(clean, 2))
+        for_scores = self._score_share(curator, len(pairs), one_way.total, price) if pairs else None
+        if for_scores is None:
+            return price
+        scores = clear_scores(curator, one_way, pairs, price.share(for_scores))
+        rest = price.share(1 - for_scores)
+        candidates = Candidates.of(pairs, scores, clean, ordered)
+
+        def promise(share: float) -> float:
+            """Expected L1 error over all pairs if ``share`` of the rest goes to joints."""
+            gain = (
+                self.choose(curator, candidates.useful, candidates.cells, rest.share(share)).gain if share > 0 else 0.0
+            )
+            left = choose_remeasurement(curator, one_way, rest.share(1 - share)).noise if share < 1 else one_way.noise
+            return _ABSOLUTE * left * (len(clean) - 1) - gain
+
+        share = min(_SHARES, key=promise)
+        if share == 0:
+            return rest
+        tables = self.choose(curator, candidates.useful, candidates.cells, rest.share(share)).tables(candidates)
+        if not tables:
+            return rest
+        better = remeasure(curator, one_way, rest.share(1 - share)) if share < 1 else one_way
+        return leaf_of(better, self.measure(curator, tables, better.clean(), rest.share(share)))
+
+    def promising(self, curator: Curator, codes: Sequence[int], total: float, price: Price, first: float) -> bool:
+        """Whether to look for dependences, as far as can be told before.
+
+        As many pairs as there are columns, less one, are supposed to depend on each other about as much as in tables of
+        people; what their joints would gain must be worth what marginals lose if no dependence is found.
+
+        Args:
+            curator: Of any view of the table.
+            codes: Number of codes of each column, as far as known.
+            total: Released number of rows.
+            price: Of all that is measured of the table.
+            first: Share of the price for a first look at one-way marginals.
+        """
+        sizes = np.minimum([float(size) for size in codes if size > 1], MOST_CODES)
+        pairs, second = np.array(list(combinations(range(len(sizes)), 2))), price.share(1 - first)
+        for_scores = self._score_share(curator, len(pairs), total, second) if len(pairs) else None
+        if for_scores is None:
+            return False
+        rest = second.share(1 - for_scores)
+        once, again, whole = (_sigmas(curator, sizes, part) for part in (price.share(first), rest, price))
+        twice = once / np.sqrt(1 + (once / again) ** 2)
+        lost = (len(sizes) - 1) * (_error(sizes, twice, total) - _error(sizes, whole, total))
+        told = np.minimum(sizes, 1 + total / (_TOLD * once))[pairs]  # no more codes stand out of the noise
+        cells = noisy_cells(told[:, 0], told[:, 1])
+        supposed = _SUPPOSED * total - _largest_noise(curator, len(pairs), second.share(for_scores)) / 2
+        gain = 0.0
+        for number in range(1, len(sizes)):
+            noise = self.noise_factor * curator.sigma([Marginal(())], rest.share(1 / number)) * cells
+            gain = max(gain, number * float(np.maximum(supposed - noise, 0).mean()))
+        return gain > _HOPE * lost
+
+    def _score_share(self, curator: Curator, pairs: int, total: float, price: Price) -> float | None:
+        """The least share of the price for which scores are clear, else the largest; None if even that is hopeless."""
+        shares = [self.score_share * more for more in _MORE_FOR_SCORES]
+        if self.hopeless(curator, pairs, total, price.share(shares[-1])):
+            return None
+        noises = (_largest_noise(curator, pairs, price.share(share)) for share in shares)
+        return next((share for share, noise in zip(shares, noises, strict=True) if noise <= _CLEAR * total), shares[-1])
+
+    def fit_pairs(
+        self,
+        curator: Curator,
+        clean: Mapping[str, Array],
+        pairs: Sequence[Pair],
+        price: Price,
+        ordered: Mapping[str, int],
+    ) -> dict[Pair, Array]:
+        """Joint probabilities of those ``pairs`` that are worth their noise; {} spends the score share only.
+
+        Args:
+            curator: Of a view with all columns of the pairs.
+            clean: Released counts of each column, all with the same total.
+            pairs: Pairs of columns.
+            price: Of scores and joints together.
+            ordered: As in `find`.
+        """
+        pairs = _informative(clean, pairs)
+        for_scores = self._score_share(curator, len(pairs), _total(clean), price) if pairs else None
+        if for_scores is None:
+            return {}
+        scores = pair_scores(curator, clean, pairs, price.share(for_scores))
+        rest = price.share(1 - for_scores)
+        candidates = Candidates.of(pairs, scores, clean, ordered)
+        chosen = self.choose(curator, candidates.useful, candidates.cells, rest)
+        return self.measure(curator, chosen.tables(candidates), clean, rest)
+
+    def hopeless(self, curator: Curator, candidates: int, total: float, price: Price) -> bool:
+        """Whether even a strong dependence would drown in the noise of its score: then nothing is spent on scores."""
+        return _largest_noise(curator, candidates, price) > _STRONG * total
+
+    def choose(self, curator: Curator, useful: Array, cells: Array, price: Price) -> PairSelection:
+        """The largest gain in L1 error that measuring some candidates for ``price`` promises, and how.
+
+        Args:
+            curator: Says how large noise is.
+            useful: Error that measuring a candidate in some way takes away, but for noise; shape (candidates, ways).
+            cells: How many cells' noise it is left with, same shape.
+            price: Of all measurements together.
+        """
+        best = PairSelection(0.0, ())
+        telling = np.flatnonzero(useful.max(axis=1, initial=0.0) > 0)
+        useful, cells = useful[telling], cells[telling]
+        most = min(self.max_pairs, len(telling))
+        for number in np.unique(np.geomspace(1, most, _NUMBERS).astype(int)).tolist() if most else ():
+            sigma = curator.sigma([Marginal(())], price.share(1 / number))
+            gains = useful - self.noise_factor * sigma * cells
+            ways = np.argmax(gains, axis=1)
+            gain = gains[np.arange(len(gains)), ways]
+            order = [index for index in np.argsort(-gain)[:number].tolist() if gain[index] > 0]
+            value = float(gain[order].sum())
+            if value > best.gain:
+                best = PairSelection(value, tuple((int(telling[index]), int(ways[index])) for index in order))
+        return best
+
+    def measure(
+        self, curator: Curator, tables: Sequence[PairTable], clean: Mapping[str, Array], price: Price
+    ) -> dict[Pair, Array]:
+        """Joint probabilities: measured, rid of noise, fitted to the marginals, spread over codes, never zero."""
+        total = _total(clean)
+        weights = np.array([table.cells for table in tables]) ** (2 / 3)  # least sum of expected L1 errors
+        measured = {}
+        for table, share in zip(tables, (weights / weights.sum()).tolist(), strict=True):
+            a, b = table.pair
+            groups = (table.coarsenings[0].groups, table.coarsenings[1].groups)
+            noisy = curator.measure(f"{a} x {b}", [Marginal((a, b), groups)], price.share(share))
+            measured[a, b] = NoisyTable(noisy.values[0], noisy.sigma, groups)
+        return {pair: joint / total for pair, joint in estimated_joints(measured, clean).items()}
+
+
+@dataclass(frozen=True)
+class PairSelection:
+    """Candidates to measure.
+
+    Attributes:
+        gain: What they promise to take off the L1 error.
+        ways: Candidate and the way to measure it, by index.
+    """
+
+    gain: float
+    ways: tuple[tuple[int, int], ...]
+
+    def tables(self, candidates: Candidates) -> list[PairTable]:
+        """What is to be measured, of these candidates."""
+        return [candidates.table(pair, way) for pair, way in self.ways]
+
+
+def _informative(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair]:
+    """The pairs whose columns both have more than one code."""
+    return [(a, b) for a, b in pairs if len(clean[a]) > 1 and len(clean[b]) > 1]
+
+
+def leaf_of(one_way: OneWay, joints: Mapping[Pair, Array] | None = None) -> Leaf:
+    """A leaf of these marginals and joints."""
+    return Leaf(one_way.total, {name: c / one_way.total for name, c in one_way.clean().items()}, joints or {})
+
+
+def _error(sizes: Array, sigmas: Array, total: float) -> float:
+    """Expected L1 error, halved, of the counts of some columns, of which no more than all rows can be wrong."""
+    return float(np.minimum(_ABSOLUTE * sizes * sigmas, total / 2).sum())
+
+
+def _sigmas(curator: Curator, sizes: Array, price: Price) -> Array:
+    """Noise of the counts of columns of these sizes if all are measured for ``price``."""
+    weights = least_noise(dict(enumerate(sizes)), price.measure)
+    return np.array([curator.sigma([Marginal(())], price.share(share)) for share in weights.values()])
+
+
+def pair_scores(curator: Curator, clean: Mapping[str, Array], candidates: Sequence[Pair], price: Price) -> Array:
+    """R-scores of pairs, in counts, against the product of cleaned released one-way counts, less their largest noise.
+
+    The best of many noisy scores is best in part by its noise. Half of what the largest draw is expected to be is taken
+    off all of them, so that a table of independent columns is not modelled as a table of accidents.
+    """
+    groups = tuple((((a, b), np.outer(clean[a], clean[b]) / max(1.0, clean[a].sum())),) for a, b in candidates)
+    noisy = curator.measure("dependence scores", [Distances(groups)], price)
+    return noisy.values[0] / 2 - _largest_noise(curator, len(candidates), price) / 2
+
+
+def clear_scores(curator: Curator, one_way: OneWay, pairs: Sequence[Pair], price: Price) -> Array:
+    """What `pair_scores` are beyond the noise of the marginals that they compare with, none below zero.
+
+    Pairs of independent columns are as far from a noisy product as its marginals are from the exact ones. Cell by cell,
+    that error and a dependence add up like independent numbers: in squares.
+    """
+    scores = np.maximum(pair_scores(curator, one_way.clean(), pairs, price), 0)
+    off = {name: _ABSOLUTE * float(sigmas.sum()) for name, sigmas in one_way.sigmas.items()}
+    expected = np.minimum([math.hypot(off[a], off[b]) for a, b in pairs], one_way.total)
+    return np.asarray(np.sqrt(np.maximum(scores**2 - expected**2, 0)))
+
+
+def _largest_noise(curator: Curator, candidates: int, price: Price) -> float:
+    """Expected largest noise on the scores of so many candidates, in counts: σ√(2 ln m), or b ln m for Laplace."""
+    reference = np.zeros(1)
+    each = curator.sigma([Distances(((((), reference),),) * candidates)], price) / 2
+    m = max(candidates, 2)
+    return each * (math.log(m) / math.sqrt(2) if price.measure is Measure.PURE else math.sqrt(2 * math.log(m)))
+
+
+def highest_noise(measure: Measure, sigma: float, cells: int) -> float:
+    """A count that none of so many empty cells reaches, but for `_ACCIDENT`."""
+    odds = math.log(cells / _ACCIDENT)
+    return sigma * (odds / math.sqrt(2) if measure is Measure.PURE else math.sqrt(2 * odds))
+
+
+def _total(clean: Mapping[str, Array]) -> float:
+    return max(1.0, float(np.mean([counts.sum() for counts in clean.values()])))

@@ -1,0 +1,228 @@
+"""PrivSPN: a sum-product network grown over private rows (PrivBench section 3.3, Algorithms 2 to 5), soundly.
+
+Planning, correlation trial, row split, column split, leaves, and the scale σ(T) that shares the budget are the
+paper's. What differs, and why (``docs/privacy.md`` has the proofs):
+
+- Sizes are noisy everywhere; the paper branches on exact ones.
+- The dependence of two column sets is the average R-score of the pairs across them, against released marginals; the
+  paper's NMI has a sensitivity that depends on n and holds for replace-one only.
+- Rows are split by DPLloyd with released centres or by one attribute; the paper's RowSplit is not private.
+- With pairwise leaves (the default) a leaf models several columns, so columns are split where they are independent
+  by not measuring the pair, and a sum node is grown only where its parts can pay for their own measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.estimate.fitting import combine
+from privbench_core.measure.one_way import remeasure
+from privbench_core.measure.pairwise import PairwiseFit, clear_scores, leaf_of
+from privbench_core.measure.splits import LloydSplit
+from privbench_core.models.attribute_split import AttributeSplit
+from privbench_core.models.one_way import OneWay
+from privbench_core.models.spn import Leaf, Node, Product, Sum
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.queries import Distances, Marginal
+from privbench_core.schema.identity import Identity
+
+Array = NDArray[np.float64]
+_TELLING = 0.05  # of all rows: largest score of a pair below which the parts of a split would be alike
+_MARGIN_SHARE = 0.2  # of a part's price, for its own one-way marginals after a row split
+
+
+@dataclass(frozen=True)
+class PairwiseSPN:
+    """Sum nodes over one attribute where they pay, pairwise leaves everywhere else: the default.
+
+    Attributes:
+        ordered: Columns with ordered codes -> how many of their leading codes are intervals, in order.
+        beta: Smallest (noisy) number of rows of a part.
+        max_depth: Most row splits on a path.
+        max_noise: A node is split only if the expected noise of a pair's joint in its parts stays below this share of
+            rows.
+        leaf: How leaves spend their price.
+    """
+
+    ordered: Mapping[str, int]
+    beta: float = 10_000
+    max_depth: int = 2
+    max_noise: float = 0.01
+    leaf: PairwiseFit = field(default_factory=PairwiseFit)
+
+    def identity(self) -> Identity:
+        """Return all that a release depends on beside the coded rows."""
+        return {
+            "network": "pairwise",
+            "beta": self.beta,
+            "max_depth": self.max_depth,
+            "max_noise": self.max_noise,
+            "leaf": self.leaf.identity(),
+        }
+
+    def build(self, curator: Curator, one_way: OneWay, price: Price, depth: int = 0) -> Node:
+        """The network over the columns of ``one_way``, for at most ``price``, below so many splits."""
+        found = self.find(curator, one_way, price, depth)
+        return leaf_of(remeasure(curator, one_way, found)) if isinstance(found, Price) else found
+
+    def promising(self, curator: Curator, codes: Sequence[int], total: float, price: Price, first: float) -> bool:
+        """Whether to look for dependences at all; see `PairwiseFit.promising`."""
+        return self.leaf.promising(curator, codes, total, price, first)
+
+    def find(self, curator: Curator, one_way: OneWay, price: Price, depth: int = 0) -> Node | Price:
+        """The same, or what is left of the price if nothing but the columns themselves is worth being measured."""
+        if depth >= self.max_depth or not self._affordable(curator, one_way, price):
+            return self.leaf.find(curator, one_way, price, self.ordered)
+        pairs = list(combinations(one_way.counts, 2))
+        scores = clear_scores(curator, one_way, pairs, price.share(self.leaf.score_share))
+        rest = price.share(1 - self.leaf.score_share)
+        split = AttributeSplit(frozenset(self.ordered))
+        telling = scores.max() > _TELLING * one_way.total
+        rule = split.rule(dict(zip(pairs, scores.tolist(), strict=True)), one_way.clean()) if telling else None
+        if rule is None:
+            return self.leaf.find(curator, one_way, rest, self.ordered)
+        parts = []
+        for part in curator.split(rule):
+            inside = measure_one_way(part, list(one_way.counts), rest.share(_MARGIN_SHARE))
+            parts.append(self.build(part, inside, rest.share(1 - _MARGIN_SHARE), depth + 1))
+        return Sum(rule, tuple(parts))
+
+    def _affordable(self, curator: Curator, one_way: OneWay, price: Price) -> bool:
+        """Whether halves would still be large, and measured well: both judged by released numbers."""
+        if one_way.total < 2 * self.beta or len(one_way.counts) < 3:  # noqa: PLR2004 - two columns are one joint
+            return False
+        pairs = 2 * len(one_way.counts)
+        sigma = curator.sigma([Marginal(())], price.share(0.7 / pairs))
+        cells = float(np.mean([len(c) for c in one_way.counts.values()])) ** 2
+        return self.leaf.noise_factor * sigma * cells <= self.max_noise * one_way.total / 2
+
+
+@dataclass(frozen=True)
+class HistogramSPN:
+    """The paper's own configuration: binary sum and product nodes down to one histogram per column.
+
+    Attributes:
+        ordered: Columns with ordered codes.
+        alpha: Columns are split if the dependence across the trial split is at most this, rows otherwise.
+        beta: Smallest (noisy) number of rows of a part; also sets the scale σ(T).
+        gamma1: Share of a node's budget for the correlation trial.
+        gamma2: Share of the trial's budget for choosing the trial split.
+        iterations: J, DPLloyd's iterations.
+    """
+
+    ordered: frozenset[str]
+    alpha: float = 0.5
+    beta: float = 10_000
+    gamma1: float = 0.5
+    gamma2: float = 0.5
+    iterations: int = 2
+
+    def identity(self) -> Identity:
+        """Return all that a release depends on beside the coded rows."""
+        return {
+            "network": "histograms",
+            "alpha": self.alpha,
+            "beta": self.beta,
+            "gamma1": self.gamma1,
+            "gamma2": self.gamma2,
+            "iterations": self.iterations,
+        }
+
+    def build(self, curator: Curator, one_way: OneWay, price: Price, rng: np.random.Generator) -> Node:
+        """The network over the columns of ``one_way``, for at most ``price`` (Algorithm 2)."""
+        names = tuple(one_way.counts)
+        if len(names) == 1:
+            return self._leaf(curator, one_way, price)
+        scale = self.scale(one_way.total, len(names))
+        node = price.share(1 / scale)
+        if one_way.total < 2 * self.beta:
+            halves = self._choose_columns(curator, one_way, node, rng) if len(names) > 2 else _only_halves(names)  # noqa: PLR2004
+            return self._product(curator, one_way, halves, price.share(1 - 1 / scale), rng)
+        trial = node.share(self.gamma1)
+        halves = self._choose_columns(curator, one_way, trial.share(self.gamma2), rng)
+        dependence = self._dependence(curator, one_way, halves, trial.share(1 - self.gamma2))
+        if dependence <= self.alpha:
+            return self._product(curator, one_way, halves, price.share(1 - self.gamma1 / scale), rng)
+        rest = price.share(1 - 1 / scale)
+        lloyd = LloydSplit(self.ordered, self.iterations)
+        rule = lloyd.rule(curator, names, node.share(1 - self.gamma1), rng)
+        parts = []
+        for part in curator.split(rule):
+            inside = measure_one_way(part, names, rest.share(_MARGIN_SHARE))
+            parts.append(self.build(part, inside, rest.share(1 - _MARGIN_SHARE), rng))
+        return Sum(rule, tuple(parts))
+
+    def scale(self, rows: float, columns: int) -> float:
+        """σ(T) = 2|T||attr(T)|/β - 1, at least the number of nodes that column splits alone make (Algorithm 5)."""
+        return max(2 * rows * columns / self.beta - 1, 2 * columns - 1)
+
+    def _leaf(self, curator: Curator, one_way: OneWay, price: Price) -> Leaf:
+        (name,) = one_way.counts
+        again = curator.measure(f"histogram {name}", [Marginal((name,))], price)
+        merged, sigmas = combine(one_way.counts[name], one_way.sigmas[name], again.values[0], again.sigma)
+        better = OneWay({name: merged}, {name: sigmas})
+        return Leaf(better.total, {name: better.clean()[name] / better.total})
+
+    def _product(
+        self,
+        curator: Curator,
+        one_way: OneWay,
+        halves: tuple[tuple[str, ...], ...],
+        price: Price,
+        rng: np.random.Generator,
+    ) -> Product:
+        """Children share the budget by their scales (Algorithm 2, line 18)."""
+        scales = [self.scale(one_way.total, len(half)) if len(half) > 1 else 1.0 for half in halves]
+        parts = []
+        for half, scale in zip(halves, scales, strict=True):
+            parts.append(self.build(curator, one_way.only(half), price.share(scale / sum(scales)), rng))
+        return Product(tuple(parts))
+
+    def _choose_columns(
+        self, curator: Curator, one_way: OneWay, price: Price, rng: np.random.Generator
+    ) -> tuple[tuple[str, ...], ...]:
+        """ColSplit (Algorithm 4): of |attr| random halvings, (noisily) the one whose halves depend least on each other.
+
+        All halvings have equally many pairs inside their halves, so least across is most inside: the exponential
+        mechanism is asked for the largest sum of distances inside.
+        """
+        names = np.array(list(one_way.counts))
+        if len(names) == 2:  # noqa: PLR2004
+            return _only_halves(tuple(str(n) for n in names))
+        options = []
+        for _ in names:
+            mixed = [str(n) for n in rng.permutation(names)]
+            options.append((tuple(mixed[: len(mixed) // 2]), tuple(mixed[len(mixed) // 2 :])))
+        clean = one_way.clean()
+        groups = tuple(_distances(clean, [p for half in halves for p in combinations(half, 2)]) for halves in options)
+        return options[curator.select("column split", Distances(groups), price)]
+
+    def _dependence(
+        self, curator: Curator, one_way: OneWay, halves: tuple[tuple[str, ...], ...], price: Price
+    ) -> float:
+        """Noisy average R-score across the halves, as a share of rows: in [0, 1] but for the noise."""
+        across = [(a, b) for a in halves[0] for b in halves[1]]
+        group = _distances(one_way.clean(), across)
+        noisy = curator.measure("correlation trial", [Distances((group,))], price)
+        return float(noisy.values[0][0]) / (2 * len(across) * one_way.total)
+
+
+def measure_one_way(curator: Curator, names: list[str] | tuple[str, ...], price: Price) -> OneWay:
+    """All one-way marginals at once."""
+    noisy = curator.measure("one-way", [Marginal((name,)) for name in names], price)
+    return OneWay.alike(dict(zip(names, noisy.values, strict=True)), noisy.sigma)
+
+
+def _only_halves(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    return (names[:1], names[1:])
+
+
+def _distances(clean: Mapping[str, Array], pairs: list[tuple[str, str]]) -> tuple[tuple[tuple[str, ...], Array], ...]:
+    """Pairs with the product of their released marginals as the reference."""
+    return tuple(((a, b), np.outer(clean[a], clean[b]) / max(clean[a].sum(), 1.0)) for a, b in pairs)

@@ -1,0 +1,160 @@
+"""Profile steps: learned domains, released one-way marginals, and the discretizers that everything later speaks in.
+
+A column with a declared domain costs nothing but its share of the one-way marginals. A learned range is found on a
+public grid (signed powers of two, or calendar years); a learned list of values by a stability threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.categorical import categorical_codec
+from privbench_core.columns.codec import Codec
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.equal_width import equal_width_codec
+from privbench_core.columns.log_scale import LogScaleCodec
+from privbench_core.columns.registry import codec_for
+from privbench_core.measure.adaptive_bins import CellCounts, refine_bins, share_of
+from privbench_core.measure.one_way import least_noise, remeasure
+from privbench_core.measure.pairwise import MOST_CODES, highest_noise
+from privbench_core.models.one_way import OneWay
+from privbench_core.models.profile import Profile
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.views import Own, ViewSpec
+from privbench_core.schema.columns import Column, Learn
+from privbench_core.schema.tables import Table
+
+Array = NDArray[np.float64]
+_LEARN_SHARE = 0.3  # of a profile's price, for learning domains, where there are any to learn
+
+
+@dataclass(frozen=True)
+class Cells:
+    """What has been released about the cells of a table's columns, before they are merged into codes.
+
+    Attributes:
+        codecs: Column -> codec of the first look, for all attributes.
+        first: Column -> noisy counts of the first look, where there is more than one cell.
+        looks: Column -> all that is known about its cells since, likewise.
+        sigmas: Column -> standard deviation of the noise of the first look on each count, likewise.
+        rows: Noisy number of rows and its standard deviation, where there are no columns to add up.
+    """
+
+    codecs: Mapping[str, Codec]
+    first: Mapping[str, Array]
+    looks: Mapping[str, CellCounts]
+    sigmas: Mapping[str, float]
+    rows: tuple[float, float]
+
+    def profile(self) -> Profile:
+        """The cells merged into codes."""
+        binnings = {name: look.merged(MOST_CODES) for name, look in self.looks.items()}
+        counts = {name: binnings[name].sums(look.counts) for name, look in self.looks.items()}
+        sigmas = {name: np.sqrt(binnings[name].sums(look.variances)) for name, look in self.looks.items()}
+        told = OneWay(counts, sigmas)
+        total, sigma = (told.total, told.total_sigma) if counts else self.rows
+        total = max(1.0, total)
+        # A column of one cell (made anew, never NULL) says nothing: it is coded, so that it is drawn, but not measured.
+        discretizers = {
+            name: Discretizer(self.looks[name].codec, binnings[name]) if name in binnings else Discretizer(codec)
+            for name, codec in self.codecs.items()
+        }
+        one_way = OneWay(
+            {name: counts.get(name, np.array([total])) for name in self.codecs},
+            {name: sigmas.get(name, np.array([sigma])) for name in self.codecs},
+            total,
+        )
+        return Profile(discretizers, one_way, total)
+
+    def again(self, session: PrivateSession, table: Table, price: Price) -> Cells:
+        """The same cells counted once more where that leaves the least noise, for ``price``, and averaged."""
+        if not self.looks:
+            return self
+        counts = {name: look.counts for name, look in self.looks.items()}
+        sigmas = {name: np.sqrt(look.variances) for name, look in self.looks.items()}
+        features = {name: (Own(name), Discretizer(look.codec)) for name, look in self.looks.items()}
+        view = session.view(ViewSpec(table.name, dict(features)), "second look")
+        better = remeasure(view, OneWay(counts, sigmas), price)
+        looks = {
+            name: replace(look, counts=better.counts[name], variances=better.sigmas[name] ** 2)
+            for name, look in self.looks.items()
+        }
+        return replace(self, looks=looks)
+
+
+def profile_table(session: PrivateSession, table: Table, price: Price) -> Cells:
+    """All that a profile measures, for ``price``.
+
+    Raises:
+        UnsupportedBudgetError: A list of values is to be learned without a δ.
+    """
+    codecs, rest = learned_codecs(session, table, price)
+    return measure_cells(session, table, codecs, rest)
+
+
+def learned_codecs(session: PrivateSession, table: Table, price: Price) -> tuple[dict[str, Codec], Price]:
+    """The codec of every attribute, and what learning domains has left of the price.
+
+    Raises:
+        UnsupportedBudgetError: A list of values is to be learned without a δ.
+    """
+    learned = [column for column in table.attributes if isinstance(column.domain, Learn)]
+    rest = Price(price.measure, price.amount)
+    found: dict[str, Codec] = {}
+    if learned:
+        each = price.share(_LEARN_SHARE / len(learned)).with_delta(price.delta / max(1, len(lists_to_learn(table))))
+        found = {column.name: _learn(session, table, column, each) for column in learned}
+        rest = price.share(1 - _LEARN_SHARE)
+    return {c.name: found.get(c.name) or codec_for(c, table=table.name) for c in table.attributes}, rest
+
+
+def measure_cells(session: PrivateSession, table: Table, codecs: Mapping[str, Codec], price: Price) -> Cells:
+    """All cells counted for ``price``, heavy ones more closely."""
+    telling = {name: codec for name, codec in codecs.items() if codec.size > 1}
+    view = session.view(
+        ViewSpec(table.name, {name: (Own(name), Discretizer(codec)) for name, codec in telling.items()})
+    )
+    if not telling:
+        rows = view.measure("rows", [Marginal(())], price)
+        return Cells(codecs, {}, {}, {}, (float(rows.values[0]), rows.sigma))
+    closer = share_of(table, telling)
+    first = price.share(1 - closer)
+    shares = least_noise({name: min(codec.size, MOST_CODES) for name, codec in telling.items()}, price.measure)
+    found: dict[str, Array] = {}
+    sigmas: dict[str, float] = {}
+    for share in sorted(set(shares.values())):
+        alike = [name for name in telling if shares[name] == share]
+        noisy = view.measure("one-way", [Marginal((name,)) for name in alike], first.share(share * len(alike)))
+        found |= zip(alike, noisy.values, strict=True)
+        sigmas |= dict.fromkeys(alike, noisy.sigma)
+    looks = {name: CellCounts.first(codec, found[name], sigmas[name]) for name, codec in telling.items()}
+    looks = refine_bins(session, table, looks, price.share(closer)) if closer else looks
+    return Cells(codecs, found, looks, sigmas, (0.0, 0.0))
+
+
+def lists_to_learn(table: Table) -> list[Column]:
+    """Columns whose list of values is to be learned, which takes a δ."""
+    return [c for c in table.attributes if isinstance(c.domain, Learn) and not c.type.ordered]
+
+
+def _learn(session: PrivateSession, table: Table, column: Column, price: Price) -> Codec:
+    """A codec for a column without a declared domain, for ``price``."""
+    if not column.type.ordered:
+        found = session.discover(table.name, column.name, price)
+        values = sorted(found.counts, key=lambda v: -found.counts[v]) or ["(none common enough to name)"]
+        return categorical_codec(column, tuple(values), table=table.name)
+    grid = LogScaleCodec.of(column, table=table.name)
+    view = session.view(
+        ViewSpec(table.name, {column.name: (Own(column.name), Discretizer(grid))}), f"range of {column.name}"
+    )
+    noisy = view.measure("grid", [Marginal((column.name,))], Price(price.measure, price.amount))
+    counts = noisy.values[0][: grid.ordered]
+    seen = np.flatnonzero(counts > highest_noise(price.measure, noisy.sigma, len(counts)))
+    cells = seen if len(seen) else np.array([int(np.argmax(counts))])
+    return equal_width_codec(column, grid.edges(int(cells[0]))[0], grid.edges(int(cells[-1]))[1], table=table.name)

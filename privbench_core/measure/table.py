@@ -1,0 +1,85 @@
+"""Learning a table for one price: a profile step that measures all of it, and a model step that hands the model on.
+
+What is best spent on one-way marginals and what on joints depends on what has been released on the way: how many rows
+there are, and whether any columns depend on each other. So both are measured in one step, for one price that is known
+beforehand. Where no joint is worth its noise, the cells of all columns get what is left, as if nothing else had been
+looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from privbench_core.columns.discretizer import ordered_codes
+from privbench_core.measure.pairwise import leaf_of
+from privbench_core.measure.profile import Cells, learned_codecs, measure_cells
+from privbench_core.models.one_way import OneWay
+from privbench_core.models.profile import Profile
+from privbench_core.models.spn import Node
+from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.views import Own, ViewSpec
+from privbench_core.schema.tables import Table
+
+_ROWS_SHARE = 0.01  # of the price of a table under pure privacy, for the number of its rows
+
+
+class Network(Protocol):
+    """What models the attributes of a table."""
+
+    def promising(self, curator: Curator, codes: Sequence[int], total: float, price: Price, first: float) -> bool:
+        """Whether to look for dependences at all; see `PairwiseFit.promising`."""
+        ...
+
+    def find(self, curator: Curator, one_way: OneWay, price: Price) -> Node | Price:
+        """A model for at most ``price``, or what is left of it if the columns by themselves are all there is."""
+        ...
+
+
+def learn_table(
+    session: PrivateSession, table: Table, price: Price, first: float, network: Callable[[Mapping[str, int]], Network]
+) -> tuple[Cells, Node]:
+    """All that is measured of a table's attributes, and their model.
+
+    Under pure privacy two looks at a marginal are worth less than one for the price of both (Laplace noise does not
+    average as prices add up), so the number of rows comes first: it tells whether to look for anything else. Gaussian
+    noise loses nothing, so there the first look itself tells.
+    """
+    codecs, rest = learned_codecs(session, table, price)
+    sizes = [codec.size for codec in codecs.values() if codec.size > 1]
+    share = first if len(sizes) > 1 else 1.0
+    if share < 1 and price.measure is Measure.PURE:
+        view = session.view(ViewSpec(table.name, {}), "size")
+        rows = float(view.measure("rows", [Marginal(())], rest.share(_ROWS_SHARE)).values[0])
+        rest = rest.share(1 - _ROWS_SHARE)
+        share = share if network({}).promising(view, sizes, rows, rest, share) else 1.0
+    cells = measure_cells(session, table, codecs, rest.share(share))
+    if share == 1:
+        return cells, leaf_of(cells.profile().one_way)
+    found = _modelled(session, table, cells.profile(), rest, share, network)
+    if isinstance(found, Price):
+        cells = cells.again(session, table, found)
+        return cells, leaf_of(cells.profile().one_way)
+    return cells, found
+
+
+def _modelled(
+    session: PrivateSession,
+    table: Table,
+    profile: Profile,
+    price: Price,
+    share: float,
+    network: Callable[[Mapping[str, int]], Network],
+) -> Node | Price:
+    """A model for what a first look has left of the price, or what is left then."""
+    features = {name: (Own(name), discretizer) for name, discretizer in profile.discretizers.items()}
+    view = session.view(ViewSpec(table.name, dict(features)), "spn")
+    chosen = network(ordered_codes(profile.discretizers))
+    codes = [discretizer.size for discretizer in profile.discretizers.values()]
+    left = price.share(1 - share)
+    if price.measure is Measure.ZCDP and not chosen.promising(view, codes, profile.total, price, share):
+        return left
+    return chosen.find(view, profile.one_way, left)

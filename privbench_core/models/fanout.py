@@ -1,0 +1,63 @@
+"""Fanout along an ownership key, as released: how many children parents have, and how children follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.discretizer import Discretizer
+
+Array = NDArray[np.float64]
+OWN_FANOUT = "#children"
+OWNER_FANOUT = "#siblings"
+_PARENT = "parent."
+
+
+@dataclass(frozen=True)
+class Fanout:
+    """Released: the link along one ownership key.
+
+    Attributes:
+        sizes: Coder of the numbers of children.
+        counts: Probabilities of the number of children, shape (codes of ``sizes``,).
+        fanout_tables: Parent's column -> joint (parent's column, number of children).
+        pair_tables: (context column, child's column) -> joint; context columns are "parent.<column>" and `OWNER_FANOUT`.
+        ownerless: Number of children whose owner key is NULL; each is a unit of its own.
+    """
+
+    sizes: Discretizer
+    counts: Array
+    fanout_tables: Mapping[str, Array]
+    pair_tables: Mapping[tuple[str, str], Array]
+    ownerless: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """A description that `Artifact` can store."""
+        return {
+            "sizes": self.sizes.to_dict(),
+            "counts": self.counts,
+            "fanout_tables": [[name, joint] for name, joint in self.fanout_tables.items()],
+            "pair_tables": [[context, column, joint] for (context, column), joint in self.pair_tables.items()],
+            "ownerless": self.ownerless,
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Fanout:
+        """The inverse of `to_dict`."""
+        pair_tables = {(context, column): joint for context, column, joint in stored["pair_tables"]}
+        return cls(
+            Discretizer.from_dict(stored["sizes"]),
+            stored["counts"],
+            dict(stored["fanout_tables"]),
+            pair_tables,
+            stored["ownerless"],
+        )
+
+
+def parent_column(name: str) -> str:
+    """How a parent's column is called in the context of its children."""
+    return f"{_PARENT}{name}"

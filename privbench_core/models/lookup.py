@@ -1,0 +1,123 @@
+"""Keys that are not on the ownership path: which row of another parent a row refers to, given its attributes.
+
+A *public* parent is referred to by position: the joint of (position, attribute of the row) is released where it pays.
+A *private* parent is referred to by its attributes: joints of (attribute of the parent, attribute of the row) are
+released, a row draws the attributes its parent should have, and then one of the synthetic parents that have them. Of a
+private parent without attributes only whether a row refers to one is released, where the key may be NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.codec import Codes
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.estimate.fitting import mutual_information
+from privbench_core.models.conditional import PairMarginal, draw_column
+from privbench_core.models.parent_choice import Level, ParentChoice, pick_parents
+from privbench_core.models.rows import Rows
+
+Array = NDArray[np.float64]
+_TARGET = "target."
+_POSITION = "target.#row"
+_ANY = "target.#any"  # code 0: refers to some row, 1: to none
+_MAX_TARGETS = 3
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Released: the link along one key that is not on the ownership path.
+
+    Attributes:
+        targets: Column of the target ("target.<column>" or its position) -> discretizer.
+        marginals: The same -> probabilities; one more code than the discretizer has, the last, means "refers to none".
+        pair_tables: (target column, child's column) -> joint.
+        by_position: Whether the target is a position in a public table.
+    """
+
+    targets: Mapping[str, Discretizer]
+    marginals: Mapping[str, Array]
+    pair_tables: Mapping[tuple[str, str], Array]
+    by_position: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """A description that `Artifact` can store."""
+        return {
+            "targets": [[name, discretizer.to_dict()] for name, discretizer in self.targets.items()],
+            "marginals": [[name, p] for name, p in self.marginals.items()],
+            "pair_tables": [[target, column, joint] for (target, column), joint in self.pair_tables.items()],
+            "by_position": self.by_position,
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Lookup:
+        """The inverse of `to_dict`."""
+        targets = {name: Discretizer.from_dict(discretizer) for name, discretizer in stored["targets"]}
+        pair_tables = {(target, column): joint for target, column, joint in stored["pair_tables"]}
+        return cls(targets, dict(stored["marginals"]), pair_tables, stored["by_position"])
+
+    def draw(
+        self,
+        rows: Rows,
+        parents: Mapping[str, Codes],
+        count: int,
+        rng: np.random.Generator,
+        choice: ParentChoice | None = None,
+    ) -> NDArray[np.int64]:
+        """The row number of each row's parent, -1 for none; shape (n,).
+
+        Args:
+            rows: Rows with their own attributes drawn.
+            parents: Codes of the synthetic parents' attributes, by column name; {} for a public parent.
+            count: Number of parent rows.
+            rng: Sampling only.
+            choice: Which parents each row may refer to; None for any.
+        """
+        if count == 0:
+            return np.full(rows.n, -1, dtype=np.int64)
+        wanting, preferences = np.ones(rows.n, dtype=bool), list[Level]()
+        if self.by_position:
+            codes = self._draw_target(_POSITION, rows, rng)
+            discretizer = self.targets[_POSITION]
+            wanting = codes < _none_from(discretizer)
+            preferences = [(discretizer.encode_numbers(np.arange(count)).astype(np.int64), codes.astype(np.int64))]
+        elif _ANY in self.targets:
+            wanting = self._draw_target(_ANY, rows, rng) == 0
+        elif self.targets:
+            wanting, preferences = self._preferences(rows, parents, rng)
+        return pick_parents(preferences, wanting, choice or ParentChoice.free(rows.n, count), rng)
+
+    def _preferences(
+        self, rows: Rows, parents: Mapping[str, Codes], rng: np.random.Generator
+    ) -> tuple[NDArray[np.bool_], list[Level]]:
+        """Whether each row refers to a parent at all, and which of its attributes tell most, as drawn for each row."""
+        information = {
+            name: sum(mutual_information(j) for (t, _), j in self.pair_tables.items() if t == name)
+            for name in self.targets
+        }
+        wanted = sorted((n for n in self.targets if information[n] > 0), key=lambda n: -information[n])[:_MAX_TARGETS]
+        first = wanted[0] if wanted else next(iter(self.targets))
+        drawn = {name: self._draw_target(name, rows, rng) for name in wanted or [first]}
+        preferences = []
+        for depth in range(1, len(wanted) + 1):
+            shape = [self.targets[name].size + 1 for name in wanted[:depth]]
+            have = np.ravel_multi_index([parents[name.removeprefix(_TARGET)] for name in wanted[:depth]], shape)
+            want = np.ravel_multi_index([drawn[name] for name in wanted[:depth]], shape)
+            preferences.append((have.astype(np.int64), want.astype(np.int64)))
+        return drawn[first] < self.targets[first].size, preferences
+
+    def _draw_target(self, name: str, rows: Rows, rng: np.random.Generator) -> Codes:
+        pair_tables = [
+            PairMarginal(column, joint) for (target, column), joint in self.pair_tables.items() if target == name
+        ]
+        return draw_column(rows, self.marginals[name], pair_tables, rng)
+
+
+def _none_from(discretizer: Discretizer) -> int:
+    """First code of a position that stands for "refers to none": below the first row."""
+    return discretizer.codec.ordered

@@ -1,0 +1,237 @@
+"""Sum-product networks, released: the tree of PrivBench section 3.1, with leaves over one or several columns.
+
+A `Sum` node is a mixture over disjoint sets of rows, a `Product` node joins independent sets of columns, a `Leaf`
+holds the marginal of one column (the paper's leaf) or the marginals of several columns and the joints of those pairs
+that depend on each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.estimate.fitting import mutual_information
+from privbench_core.estimate.implied_pairs import implied_pairs
+from privbench_core.models.calibration import swap_to_fit
+from privbench_core.models.conditional import PairMarginal, draw_column
+from privbench_core.models.draw import draw_grouped
+from privbench_core.models.rows import Rows
+from privbench_core.privacy.split_rules import ByValue, Centres, Rule
+
+_FLOOR = 1e-9
+_MOST_TABLES = 150  # of pairs that were not measured and of those that were: each takes its time
+REGION = "#region"  # name under which link tables pair table the parts of a root sum node to context columns
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """Marginals of some columns, and joints of some pairs of them.
+
+    Attributes:
+        total: Released number of rows (weighted).
+        marginals: Column -> probabilities, shape (size,).
+        pairs: (a, b) -> joint probabilities, shape (size a, size b).
+    """
+
+    total: float
+    marginals: Mapping[str, NDArray[np.float64]]
+    pairs: Mapping[tuple[str, str], NDArray[np.float64]] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it models."""
+        return tuple(self.marginals)
+
+    def marginal(self, column: str) -> NDArray[np.float64]:
+        """Probabilities of a column's codes."""
+        return self.marginals[column]
+
+    def draw(self, rows: Rows, rng: np.random.Generator) -> None:
+        """Draw all columns, each given those before it and the context, most informative first; then swap_to_fit them."""
+        waiting = list(self.marginals)
+        strength = {pair: mutual_information(table) for pair, table in self.pairs.items()}
+        linked = {(c, t): mutual_information(table) for (c, t), table in rows.links.items() if t in self.marginals}
+
+        def pull(column: str, over: set[str]) -> float:
+            inside = sum(
+                v for (a, b), v in strength.items() if (a == column and b in over) or (b == column and a in over)
+            )
+            return inside + sum(v for (c, t), v in linked.items() if t == column and c in over)
+
+        while waiting:
+            known = set(rows.codes)
+            ties_known = {column: pull(column, known) for column in waiting}
+            if max(ties_known.values()) > 0:
+                column = max(waiting, key=lambda c: ties_known[c])
+            else:
+                column = max(waiting, key=lambda c: pull(c, set(self.marginals)))
+            waiting.remove(column)
+            marginal = self.marginals[column]
+            rows.add(column, len(marginal), draw_column(rows, marginal, self._pair_tables(column, rows), rng))
+        context = {(c, t): table for (c, t), table in rows.links.items() if t in self.marginals and c in rows.codes}
+        # Below a context, columns that no pair pair tables may still depend on each other by way of that.
+        others = 0 if context else max(_MOST_TABLES - len(self.pairs), 0)
+        implied = implied_pairs(self.pairs, self.marginals, others)
+        swap_to_fit(rows, self.columns, {**context, **self.pairs}, rng, implied)
+
+    def _pair_tables(self, column: str, rows: Rows) -> list[PairMarginal]:
+        pair_tables = [
+            PairMarginal(c, table.T) for (c, t), table in rows.links.items() if t == column and c in rows.codes
+        ]
+        for (a, b), table in self.pairs.items():
+            if a == column and b in rows.codes:
+                pair_tables.append(PairMarginal(b, table))
+            elif b == column and a in rows.codes:
+                pair_tables.append(PairMarginal(a, table.T))
+        return pair_tables
+
+
+@dataclass(frozen=True)
+class Product:
+    """Independent sets of columns."""
+
+    parts: tuple[Node, ...]
+
+    @property
+    def total(self) -> float:
+        """Released number of rows: the parts' average."""
+        return float(np.mean([part.total for part in self.parts]))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it models."""
+        return tuple(name for part in self.parts for name in part.columns)
+
+    def marginal(self, column: str) -> NDArray[np.float64]:
+        """Probabilities of a column's codes."""
+        return next(part.marginal(column) for part in self.parts if column in part.columns)
+
+    def draw(self, rows: Rows, rng: np.random.Generator) -> None:
+        """Draw each part; they share nothing but the context."""
+        for part in self.parts:
+            part.draw(rows, rng)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A mixture: the rows that a released rule sends to each part."""
+
+    rule: Rule
+    parts: tuple[Node, ...]
+
+    @property
+    def total(self) -> float:
+        """Released number of rows."""
+        return sum(part.total for part in self.parts)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it models."""
+        return self.parts[0].columns
+
+    def marginal(self, column: str) -> NDArray[np.float64]:
+        """Probabilities of a column's codes."""
+        counts = self._counts(column)
+        return np.asarray(counts.sum(axis=1) / counts.sum(), dtype=float)
+
+    def draw(self, rows: Rows, rng: np.random.Generator) -> None:
+        """Send each row to a part (given the context where link tables say how), and draw the parts."""
+        weights = np.maximum([part.total for part in self.parts], _FLOOR)
+        pair_tables = [
+            PairMarginal(c, table.T) for (c, t), table in rows.links.items() if t == REGION and c in rows.codes
+        ]
+        pair_tables = pair_tables or self._region_tables(rows)
+        if pair_tables:
+            assigned = draw_column(rows, weights / weights.sum(), pair_tables, rng)
+        else:
+            assigned = draw_grouped(weights[None, :], np.zeros(rows.n, dtype=np.int64), rng)
+        memberships = [np.flatnonzero(assigned == index) for index in range(len(self.parts))]
+        insides = [rows.take(members) for members in memberships]  # all before any column is put back
+        for part, members, inside in zip(self.parts, memberships, insides, strict=True):
+            inside.links = {pair: table for pair, table in rows.links.items() if pair[1] != REGION}
+            part.draw(inside, rng)
+            rows.put(members, inside)
+
+    def _region_tables(self, rows: Rows) -> list[PairMarginal]:
+        """Ties of context columns to the parts, where none were released: by way of the column that tells most.
+
+        A column's pair table to the context says how likely each of its codes is, and a code how likely each part is. Without
+        this, rows below the root would go to parts at random, and their parts would overrule what the context says.
+        """
+        best: dict[str, tuple[float, NDArray[np.float64]]] = {}
+        for (context, column), joint in rows.links.items():
+            if context in rows.codes and column in self.columns:
+                counts = self._counts(column)
+                inside = (
+                    counts / np.maximum(joint.sum(axis=0), _FLOOR)[:, None]
+                )  # the pair table holds for other parts too
+                regions = joint @ (inside / counts.sum())
+                known = mutual_information(regions)
+                if context not in best or known > best[context][0]:
+                    best[context] = known, regions
+        return [PairMarginal(context, regions.T) for context, (_, regions) in best.items()]
+
+    def _counts(self, column: str) -> NDArray[np.float64]:
+        """Released counts of a column's codes in each part, shape (codes, parts), never exactly zero."""
+        return np.stack([part.total * part.marginal(column) for part in self.parts], axis=1) + _FLOOR
+
+
+Node = Leaf | Product | Sum
+
+
+def count_nodes(node: Node) -> dict[str, int]:
+    """Numbers of sum nodes, product nodes, leaves and measured pairs."""
+    own = {"sum": 0, "product": 0, "leaf": 0, "pairs": 0}
+    if isinstance(node, Leaf):
+        own["leaf"], own["pairs"] = 1, len(node.pairs)
+        return own
+    own["sum" if isinstance(node, Sum) else "product"] = 1
+    for part in node.parts:
+        for name, number in count_nodes(part).items():
+            own[name] += number
+    return own
+
+
+def node_to_dict(node: Node) -> dict[str, Any]:
+    """A description that `Artifact` can store."""
+    if isinstance(node, Leaf):
+        pairs = [{"columns": list(pair), "joint": table} for pair, table in node.pairs.items()]
+        return {
+            "kind": "leaf",
+            "total": node.total,
+            "marginals": [[k, v] for k, v in node.marginals.items()],
+            "pairs": pairs,
+        }
+    parts = [node_to_dict(part) for part in node.parts]
+    if isinstance(node, Product):
+        return {"kind": "product", "parts": parts}
+    return {"kind": "sum", "rule": rule_to_dict(node.rule), "parts": parts}
+
+
+def node_from_dict(stored: Mapping[str, Any]) -> Node:
+    """The inverse of `node_to_dict`."""
+    if stored["kind"] == "leaf":
+        pairs = {(pair["columns"][0], pair["columns"][1]): pair["joint"] for pair in stored["pairs"]}
+        return Leaf(stored["total"], dict(stored["marginals"]), pairs)
+    parts = tuple(node_from_dict(part) for part in stored["parts"])
+    return Product(parts) if stored["kind"] == "product" else Sum(rule_from_dict(stored["rule"]), parts)
+
+
+def rule_to_dict(rule: Rule) -> dict[str, Any]:
+    """A JSON-able description of a released rule."""
+    if isinstance(rule, ByValue):
+        return {"kind": "by value", "column": rule.column, "part_of": list(rule.part_of)}
+    assert isinstance(rule, Centres)  # noqa: S101 - the only other rule there is
+    return {"kind": "centres", "columns": rule.columns, "sizes": rule.sizes, "points": rule.points}
+
+
+def rule_from_dict(stored: Mapping[str, Any]) -> Rule:
+    """The inverse of `rule_to_dict`."""
+    if stored["kind"] == "by value":
+        return ByValue(stored["column"], tuple(stored["part_of"]))
+    points = tuple(tuple(tuple(table) for table in tables) for tables in stored["points"])
+    return Centres(tuple((n, k) for n, k in stored["columns"]), tuple(stored["sizes"]), points)

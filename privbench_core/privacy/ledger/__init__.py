@@ -1,0 +1,1 @@
+"""The ledger: what has been spent, durably, and what may still be."""

@@ -1,0 +1,365 @@
+"""The durable, append-only record of what has been spent: a privacy filter over rows in SQLite or PostgreSQL.
+
+A step's whole price is *reserved* in one transaction before its rows are looked at. A crash leaves the reservation
+standing, and it counts as spent: the ledger can overstate what was spent, never understate it. The stores let in one
+such transaction at a time, and it sees all that was reserved before, so the check and the entry are one act: of two
+processes, on one machine or several, only one gets the last of the budget. Rows are only ever inserted (triggers refuse
+anything else, and in PostgreSQL the role need not be allowed anything else). Their order is that of their numbers; the
+clock's time is written down for people and decides nothing.
+
+Filter: a reservation is accepted if all entries of its account together satisfy Σρ ≤ ρ and Σδ ≤ δ' of the lifetime
+budget, split as `Budget.total` splits every budget, or if all are pure and Σε ≤ lifetime ε. Either sum is a valid
+filter for adaptively chosen mechanisms (Rogers et al. 2016; Feldman and Zrnic 2021; Whitehouse et al. 2023), and so is
+the disjunction (proof in ``docs/privacy.md``). Accounts are of disjoint sets of units, so together they cost what the
+dearest of them costs (parallel composition).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from privbench_core.errors import BudgetError, BudgetExhaustedError, LedgerError, ReleaseError
+from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for
+from privbench_core.privacy.ledger.layout import LAYOUT, UPGRADE
+from privbench_core.privacy.ledger.refresh_limits import AccountSpend, Purchase, RefreshLimits
+from privbench_core.privacy.ledger.sqlite import SqliteStore
+from privbench_core.privacy.ledger.store import LedgerStore, Row
+from privbench_core.privacy.ledger.totals import RunningTotal
+from privbench_core.spec.location import is_url
+from privbench_core.spec.refresh import RefreshPolicy
+
+_SLACK = 1 + 1e-9
+_MARKER = "ledger_layout"
+_ADVICE_ON_REFRESH = "Change privacy.refresh, or publish what was released before."
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One reservation: what a step may spend, whether its result was stored, and which account it is charged to."""
+
+    id: int
+    step: str
+    run: str
+    price: Price
+    at: str
+    state: str
+    account: str = ""
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What is spent and what is left of a lifetime budget.
+
+    Attributes:
+        lifetime: The declared budget.
+        spent: The smallest ε (at the lifetime's δ) that all entries are known to satisfy.
+        left: Lifetime ε minus ``spent``: an upper bound on the ε of one more pure release when all entries are pure,
+            and a fair indication otherwise (zCDP costs add up in ρ, not in ε).
+        rho_left: ρ still available for zCDP releases, 0 for a pure lifetime budget.
+    """
+
+    lifetime: Budget
+    spent: float
+    left: float
+    rho_left: float
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """Another database with accounts of its own in the same ledger.
+
+    Attributes:
+        database: Its name.
+        entries: How many reservations it has.
+        last: When one was made last, as its clock said.
+    """
+
+    database: str
+    entries: int
+    last: str
+
+
+class Ledger:
+    """The accounts of one database. Each may spend the whole lifetime budget, so the units of any two must be disjoint.
+
+    The account that nobody names, "", is that of a database whose units are all alike.
+
+    Args:
+        place: SQLite file, made if missing; a URL of PostgreSQL, whose tables are made if missing; ":memory:" for
+            tests, which makes the ledger not durable.
+        database: Name of the database.
+        unit: The privacy unit, in words; a database's unit never changes.
+        lifetime: The most that may ever be spent. A changed declaration is appended, and the latest counts.
+        policy: How the lifetime budget is spread over refreshes; None spends it as it comes.
+
+    Raises:
+        BudgetError: The ledger protects another unit.
+        LedgerError: It cannot be used, or was made by a newer privbench. Every method may raise it.
+    """
+
+    def __init__(
+        self, place: Path | str, database: str, unit: str, lifetime: Budget, policy: RefreshPolicy | None = None
+    ) -> None:
+        self.database = database
+        self.lifetime = lifetime
+        self.policy = policy
+        self._store = _open(place)
+        self._tallies: dict[str, RunningTotal] = {}
+        self.durable = self._store.durable
+        try:
+            self._lay_out()
+            self._declare(unit)
+        except BaseException:
+            self._store.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the file, or of the connection."""
+        self._store.close()
+
+    def claim(self, mark: str, *, anew: bool = False) -> None:
+        """Tie the ledger to one state folder, whose releases and secret it speaks of.
+
+        Args:
+            mark: Tells the folder from others and says nothing about it.
+            anew: Take this folder in place of the one before, which was lost. What it held is then paid for again.
+
+        Raises:
+            ReleaseError: The ledger is tied to another folder: its releases would be bought a second time.
+        """
+        if not anew and self._marks()[-1:] == [mark]:
+            return
+        with self._store.transaction():
+            known = self._marks()
+            if known and known[-1] != mark and not anew:
+                message = (
+                    f"the ledger of {self.database} belongs to another state folder: what was released with that one"
+                    " would be paid for again. Use that folder (machines share it), or, if it is lost, give it up:"
+                    " privbench ledger SPEC --new-state"
+                )
+                raise ReleaseError(message)
+            if known[-1:] != [mark]:
+                row = (self.database, mark, _now())
+                self._store.query("insert into state_folder(database, mark, at) values (?, ?, ?)", row)
+
+    def reserve(self, release: str, step: str, run: str, price: Price, account: str = "") -> int:
+        """Set ``price`` aside for a step, durably, and return the reservation's id.
+
+        Raises:
+            BudgetExhaustedError: The lifetime budget cannot pay it; nothing was entered.
+        """
+        price_row = (price.measure.value, price.amount, price.rho, price.delta)
+        with self._store.transaction():
+            self.require(step, price, account, [(run, step)])
+            ((number,),) = self._store.query(
+                "insert into reservation(database, account, release, step, run, measure, amount, rho, delta, at)"
+                " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning id",
+                (self.database, account, release, step, run, *price_row, _now()),
+                last=True,
+            )
+        return int(number)
+
+    def require(self, what: str, price: Price, account: str = "", purchases: Iterable[Purchase] = ()) -> None:
+        """Check that ``price`` could be paid now, without setting anything aside.
+
+        Args:
+            what: What it is for, as the refusal calls it.
+            price: All of it.
+            account: Who pays.
+            purchases: The steps it is for, at which ε: decides which refresh they belong to.
+
+        Raises:
+            BudgetExhaustedError: It could not, because of the lifetime budget or of the refresh policy.
+        """
+        purchases, tally = tuple(purchases), self._tally(account)
+        if not self._affordable(price, tally):
+            raise BudgetExhaustedError(self._refusal(what, price, account))
+        if self.policy is not None and purchases:
+            spent = tally.spent()
+            refusal = RefreshLimits(self.lifetime, self.policy).refusal(spent, spent.refresh_of(purchases), price)
+            if refusal is not None:
+                raise BudgetExhaustedError(f"{what}: {refusal}. {_ADVICE_ON_REFRESH}")
+
+    def charge(self, reservation: int, label: str, price: Price) -> None:
+        """Write down one verb's charge inside a reservation, before it looks."""
+        row = (reservation, label, price.amount, price.delta, _now())
+        statement = "insert into charge(reservation, label, amount, delta, at) values (?, ?, ?, ?, ?)"
+        with self._store.transaction():
+            self._store.query(statement, row)
+
+    def release(self, reservation: int, digest: str) -> None:
+        """Mark a reservation as released: its result is stored under ``digest``."""
+        row = (reservation, digest, _now())
+        with self._store.transaction():
+            self._store.query("insert into result(reservation, digest, at) values (?, ?, ?)", row)
+
+    def released(self, release: str) -> frozenset[str]:
+        """Digests of an artifact that was bought before: several if processes bought it at the same time."""
+        rows = self._store.query(
+            "select result.digest from result join reservation on reservation.id = result.reservation"
+            " where reservation.database = ? and reservation.release = ?",
+            (self.database, release),
+        )
+        return frozenset(str(row[0]) for row in rows)
+
+    def entries(self, account: str | None = None) -> list[Entry]:
+        """All reservations, oldest first; of one account if it is named."""
+        rows = self._store.query(
+            "select id, step, run, measure, amount, delta, reservation.at,"
+            " case when digest is null then 'reserved' else 'released' end, account"
+            " from reservation left join result on result.reservation = reservation.id where database = ? order by id",
+            (self.database,),
+        )
+        entries = [Entry(r[0], r[1], r[2], Price(Measure(r[3]), r[4], r[5]), r[6], r[7], r[8]) for r in rows]
+        return [entry for entry in entries if account in {None, entry.account}]
+
+    def spent(self, account: str = "") -> AccountSpend:
+        """What an account has paid, and for how many refreshes."""
+        return self._tally(account).spent()
+
+    def count(self) -> int:
+        """How many reservations there are, of all accounts."""
+        ((number,),) = self._store.query("select count(*) from reservation where database = ?", (self.database,))
+        return int(number)
+
+    def others(self) -> list[Neighbour]:
+        """The other databases that something was reserved for, in the order in which that began."""
+        rows = self._store.query(
+            "select database, count(*), max(at) from reservation where database <> ?"
+            " group by database order by min(id)",
+            (self.database,),
+        )
+        return [Neighbour(str(name), int(entries), str(last)) for name, entries, last in rows]
+
+    def charges(self, reservation: int) -> list[tuple[str, float]]:
+        """(label, amount) of each verb inside a reservation, in order."""
+        query = "select label, amount from charge where reservation = ? order by id"
+        return [(str(label), float(amount)) for label, amount in self._store.query(query, (reservation,))]
+
+    def balance(self, account: str = "") -> Balance:
+        """What is spent and left of an account."""
+        tally, life = self._tally(account), self.lifetime
+        if tally.rho == 0:
+            spent = 0.0
+        elif life.delta == 0:
+            spent = tally.epsilon
+        else:
+            spent = epsilon_for(tally.rho, life.delta - life.threshold_delta)
+            spent = min(spent, tally.epsilon) if tally.pure else spent
+        rho_left = max(0.0, self._rho_cap() - tally.rho) if life.delta > 0 else 0.0
+        return Balance(life, spent, max(0.0, life.epsilon - spent), rho_left)
+
+    def _lay_out(self) -> None:
+        """Make the tables, or bring them to the layout of today."""
+        if self._layout() == LAYOUT:
+            return
+        with self._store.transaction():
+            found = self._layout()  # another process may have been faster
+            if found > LAYOUT:
+                raise LedgerError(
+                    f"the ledger has layout {found}, this privbench knows {LAYOUT}: use a newer privbench"
+                )
+            if found == LAYOUT:
+                return
+            for statement in UPGRADE if found else self._store.creation():
+                self._store.query(statement)
+            self._store.query("insert into ledger_layout(version, at) values (?, ?)", (LAYOUT, _now()))
+
+    def _layout(self) -> int:
+        """Which layout is there, 0 for none. Layout 1 did not say so, and was in SQLite only."""
+        if self._store.has_tables(_MARKER):
+            ((version,),) = self._store.query("select coalesce(max(version), 0) from ledger_layout")
+            return int(version)
+        return int(isinstance(self._store, SqliteStore) and self._store.has_tables("reservation"))
+
+    def _marks(self) -> list[str]:
+        rows = self._store.query("select mark from state_folder where database = ? order by id", (self.database,))
+        return [str(row[0]) for row in rows]
+
+    def _declare(self, unit: str) -> None:
+        lifetime = self.lifetime
+        wanted = (unit, lifetime.epsilon, lifetime.delta)
+        if self._declared() == wanted:
+            return
+        with self._store.transaction():
+            declared = self._declared()
+            if declared is not None and declared[0] != unit:
+                message = (
+                    f"the ledger of {self.database} protects '{declared[0]}', the spec now names '{unit}': their costs"
+                    " do not add up. Give the spec a state folder of its own, or put the unit back."
+                )
+                raise BudgetError(message)
+            if declared != wanted:
+                self._store.query(
+                    "insert into lifetime(database, unit, epsilon, delta, at) values (?, ?, ?, ?, ?)",
+                    (self.database, *wanted, _now()),
+                )
+
+    def _declared(self) -> Row | None:
+        """(unit, ε, δ) as last declared."""
+        rows = self._store.query(
+            "select unit, epsilon, delta from lifetime where database = ? order by id desc limit 1", (self.database,)
+        )
+        return rows[0] if rows else None
+
+    def _tally(self, account: str) -> RunningTotal:
+        """What the account's reservations add up to now."""
+        while True:
+            connection = self._store.connection
+            tally = self._tallies.pop(account, None)  # whoever is interrupted while reading begins anew
+            if tally is None or tally.connection != connection:
+                tally = RunningTotal(connection)
+            tally.read(self._store, self.database, account)
+            if self._store.connection == connection:
+                self._tallies[account] = tally
+                return tally
+
+    def _rho_cap(self) -> float:
+        return self.lifetime.total().amount
+
+    def _affordable(self, price: Price, tally: RunningTotal) -> bool:
+        pure = tally.pure and price.measure is Measure.PURE and tally.delta + price.delta == 0
+        if pure and tally.epsilon + price.amount <= self.lifetime.epsilon * _SLACK:
+            return True
+        if self.lifetime.delta == 0:
+            return False
+        within = tally.rho + price.rho <= self._rho_cap() * _SLACK
+        return within and tally.delta + price.delta <= self.lifetime.threshold_delta * _SLACK
+
+    def _refusal(self, step: str, price: Price, account: str) -> str:
+        balance = self.balance(account)
+        life = self.lifetime
+        if life.delta == 0 and price.measure is not Measure.PURE:
+            return f"{step}: costs {price}, but the lifetime budget is pure (delta 0). Run with delta 0."
+        if life.delta == 0:
+            short = price.amount - balance.left
+            return f"{step}: costs {price}, {balance.left:.6g} of ε={life.epsilon:g} is left, {short:.6g} too little."
+        delta = self._tally(account).delta
+        short = max(0.0, price.rho - balance.rho_left)
+        lacking = (
+            f"{short:.6g} too little"
+            if short
+            else f"δ={delta:.2g} of the {life.threshold_delta:.2g} for thresholds is spent"
+        )
+        threshold = f", δ={price.delta:.2g}" if price.delta else ""
+        cost = f"{price} (ρ={price.rho:.6g})" if price.measure is Measure.PURE else f"ρ={price.rho:.6g}{threshold}"
+        return (
+            f"{step}: costs {cost}, ρ={balance.rho_left:.6g} of {self._rho_cap():.6g}"
+            f" (ε={life.epsilon:g}, δ={life.delta:g}) is left: {lacking}."
+            " Raise privacy.lifetime, or publish what was released before."
+        )
+
+
+def _open(place: Path | str) -> LedgerStore:
+    if isinstance(place, str) and is_url(place):
+        from privbench_core.privacy.ledger.postgres import PostgresStore  # brings in psycopg, for those who need it
+
+        return PostgresStore(place)
+    return SqliteStore(place)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

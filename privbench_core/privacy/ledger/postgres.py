@@ -1,0 +1,144 @@
+"""A ledger in PostgreSQL: for several machines, or where the server's backups are the better ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from time import monotonic, sleep
+from typing import Any
+
+import psycopg
+
+from privbench_core.errors import LedgerError
+from privbench_core.privacy.ledger.layout import postgres_statements
+from privbench_core.privacy.ledger.store import Row
+from privbench_core.spec.location import connection_parameters, describe, parse_url, reason_of
+
+_PATIENCE = 60.0  # seconds
+_LOCK = int.from_bytes(blake2b(b"privbench ledger", digest_size=8).digest(), signed=True)
+# READ COMMITTED, whatever the server's default is: each statement then sees all that was committed before it began. A
+# stricter level would take its snapshot before it waits for the lock, and sum up what was spent before its turn.
+# The lock needs no privilege and ends with the transaction, however that ends. Whoever stops in the middle of one is
+# thrown out, so that the others can go on. A server that acknowledges before it has written would forget.
+_BEGIN = f"""
+begin isolation level read committed read write;
+set local lock_timeout = '{_PATIENCE:.0f}s';
+set local idle_in_transaction_session_timeout = '{_PATIENCE / 2:.0f}s';
+select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') in ('off', 'local');
+select pg_advisory_xact_lock({_LOCK});
+"""
+_COMMIT = ";\ncommit"
+
+
+class PostgresStore:
+    """A connection to PostgreSQL, made again if the server was gone for a while.
+
+    Args:
+        url: ``postgresql://…``, secrets included. No message repeats it; ``?schema=`` names another schema.
+
+    Raises:
+        LedgerError: No such database, or it does not let us in.
+    """
+
+    durable = True
+
+    def __init__(self, url: str) -> None:
+        self._url = parse_url(url, "privacy.ledger")
+        if self._url.get_backend_name() != "postgresql":
+            raise LedgerError("privacy.ledger: not a PostgreSQL URL; write postgresql://user:${PASSWORD}@host/database")
+        self._begin = ""
+        self._inside = False
+        self.connection = 1
+        self._db = self._connect()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._db.close()
+
+    def query(self, statement: str, parameters: Sequence[object] = (), *, last: bool = False) -> list[Row]:
+        """See `LedgerStore`. A server that is gone is waited for, but never once a transaction has begun.
+
+        The beginning and the end are sent along with the first and the last statement: whoever holds the lock should
+        not have to wait for a turn of its own process.
+        """
+        whole = f"{self._begin}{statement}{_COMMIT if last else ''}"
+        try:
+            rows = self._run(whole, parameters)
+        except LedgerError:
+            begun = self._inside and not self._begin
+            if begun or last or not self._db.broken:
+                raise
+            self._reconnect()
+            rows = self._run(whole, parameters)
+        self._begin, self._inside = "", self._inside and not last
+        return rows
+
+    def has_tables(self, name: str) -> bool:
+        """See `LedgerStore`."""
+        # Not to_regclass(): it answers from a cache that may be older than the lock.
+        listed = "select 1 from pg_catalog.pg_tables where tablename = ? and schemaname = any(current_schemas(false))"
+        return bool(self.query(listed, (name,)))
+
+    def creation(self) -> list[str]:
+        """See `LedgerStore`."""
+        return postgres_statements()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """See `LedgerStore`. It is never repeated."""
+        self._begin, self._inside = _BEGIN, True
+        try:
+            yield
+            if self._inside and not self._begin:
+                self._run("commit")
+        except BaseException:
+            with suppress(LedgerError):  # the server may be gone; then it has rolled back
+                self._run("rollback")
+            raise
+        finally:
+            self._begin, self._inside = "", False
+
+    def _run(self, statements: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Run statements, parameters quoted on this side; the rows of the last that has any."""
+        try:
+            cursor = self._db.execute(statements.replace("?", "%s").encode(), parameters or None)
+            rows = cursor.fetchall() if cursor.description else []
+            while cursor.nextset():
+                rows = cursor.fetchall() if cursor.description else rows
+        except psycopg.Error as error:
+            raise self._refused(error) from None
+        return rows
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        parameters = connection_parameters(self._url)
+        try:
+            return psycopg.connect(**parameters, autocommit=True, cursor_factory=psycopg.ClientCursor)
+        except psycopg.Error as error:
+            raise self._refused(error) from None
+
+    def _reconnect(self) -> None:
+        patience = monotonic() + _PATIENCE
+        while True:
+            try:
+                self._db = self._connect()
+                self.connection += 1
+            except LedgerError:
+                if monotonic() > patience:
+                    raise
+                sleep(0.2)
+            else:
+                return
+
+    def _refused(self, error: psycopg.Error) -> LedgerError:
+        """What anybody may read is the kind of the error; the rest is for the owner, and holds no password."""
+        detail = f"{describe(self._url)}: {reason_of(error, self._url)}"
+        if isinstance(error, psycopg.errors.InsufficientPrivilege):
+            return LedgerError(
+                "the ledger's role may not do this; let its owner run ledger.sql of deploy/postgres",
+                private_detail=detail,
+            )
+        return LedgerError(
+            f"the ledger in PostgreSQL cannot be used ({type(error).__name__}); check privacy.ledger and its server",
+            private_detail=detail,
+        )

@@ -1,0 +1,107 @@
+"""The session to private rows: opened for one step, with that step's price reserved in the ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from privbench_core.columns.binning import Binning
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.registry import is_known
+from privbench_core.errors import InternalError, UnsupportedBudgetError
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.filter import PrivacyFilter
+from privbench_core.privacy.ledger.ledger import Ledger
+from privbench_core.privacy.noise import NoiseSource, OpenDPNoise, Sensitivity, noise_std
+from privbench_core.privacy.relations import PrivateDatabase
+from privbench_core.privacy.views import ViewSpec, build_view, distinct_weights
+
+_BINNINGS = (Binning, type(None))
+
+
+@dataclass(frozen=True)
+class Discovered:
+    """Values that many units share, with noisy counts: released."""
+
+    counts: dict[str, float]
+    sigma: float
+
+
+class PrivateSession:
+    """What a step that may look at private rows is given. Made by `open_session` only."""
+
+    def __init__(self, database: PrivateDatabase, account: PrivacyFilter, noise: NoiseSource, label: str) -> None:
+        self._database = database
+        self._account = account
+        self._noise = noise
+        self._label = label
+
+    @property
+    def budget(self) -> Price:
+        """The step's whole price."""
+        return self._account.limit
+
+    def view(self, spec: ViewSpec, name: str = "view") -> Curator:
+        """A curator of the coded view that ``spec`` describes. Free: looking costs, having does not.
+
+        Raises:
+            InternalError: A column with a discretizer that is not ours: only of these it is known that a row's code follows
+                from the row's own value, and so that a unit moves no more than the view's stability says.
+        """
+        for column, (_, discretizer) in spec.features.items():
+            if (
+                type(discretizer) is not Discretizer
+                or type(discretizer.binning) not in _BINNINGS
+                or not is_known(discretizer.codec)
+            ):
+                raise InternalError(f"{spec.table}/{column}: rows are coded by the discretizers of domain.coder only")
+        return Curator(build_view(self._database, spec), self._account, self._noise, f"{self._label}/{name}")
+
+    def discover(self, table: str, column: str, price: Price) -> Discovered:
+        """The texts of a column that stand out of a stability threshold, with noisy counts.
+
+        Args:
+            table: Private table.
+            column: Text column to learn the list of values of.
+            price: Must carry a δ; charged before the look.
+
+        Raises:
+            UnsupportedBudgetError: No δ: a list of values cannot be learned under pure ε-DP this way.
+        """
+        site = f"{self._label}/discover {column}"
+        if price.delta <= 0:
+            message = f"{table}.{column}: learning a list of values needs delta > 0; declare domain: {{values: [...]}}"
+            raise UnsupportedBudgetError(message)
+        self._account.charge(site, price)
+        exact, view = distinct_weights(self._database, table, column)
+        sensitivity = Sensitivity(float(view.stability), float(view.stability))
+        kept = self._noise.keep(site, exact, sensitivity, price, view.touched)
+        sigma = noise_std(sensitivity, price) / view.unit
+        return Discovered({key: count / view.unit for key, count in kept.items()}, sigma)
+
+
+def open_session(
+    database: PrivateDatabase,
+    ledger: Ledger,
+    noise: NoiseSource,
+    *,
+    release: str,
+    step: str,
+    run: str,
+    price: Price,
+    account: str = "",
+) -> tuple[PrivateSession, int]:
+    """Reserve ``price`` in an account of the ledger and open the session for one step.
+
+    Returns:
+        The session and the reservation's id.
+
+    Raises:
+        BudgetExhaustedError: The lifetime budget cannot pay; nothing was looked at.
+        InternalError: Noise that is not secure, with a ledger that is kept.
+    """
+    if ledger.durable and type(noise) is not OpenDPNoise:
+        raise InternalError("only OpenDP noise may be used with a durable ledger")
+    reservation = ledger.reserve(release, step, run, price, account)
+    limit = PrivacyFilter(price, lambda label, cost: ledger.charge(reservation, label, cost))
+    return PrivateSession(database, limit, noise, step), reservation

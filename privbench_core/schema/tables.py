@@ -1,0 +1,186 @@
+"""Tables, and the schema that they make up: who owns whose rows, and what is sampled before what."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from privbench_core.errors import InternalError, SpecError, did_you_mean
+from privbench_core.schema.columns import Column, EnumType, Generated
+from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: columns in source order, keys as tuples of column names.
+
+    Attributes:
+        unique: Column sets that no two rows share, the primary key left out.
+        checks, comment: As the source has them.
+        indexes: Those that no constraint makes; None asks for one per foreign key, named by the target.
+        dependencies: Declared in the spec, for sampling to keep.
+        implied_keys: Foreign keys that hold wherever another one on the same columns does (see `implied`): in the DDL
+            alone.
+        key_names: Columns and name of the primary key and of the unique sets that have names of their own in the DDL.
+        generated: Columns that the database computes.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    public: bool = False
+    unique: tuple[tuple[str, ...], ...] = ()
+    checks: tuple[Check, ...] = ()
+    indexes: tuple[Index, ...] | None = None
+    dependencies: tuple[Dependency, ...] = ()
+    comment: str | None = None
+    implied_keys: tuple[ForeignKey, ...] = ()
+    key_names: tuple[tuple[tuple[str, ...], str], ...] = ()
+    generated: tuple[Generated, ...] = ()
+
+    def column(self, name: str) -> Column:
+        """The column of that name; SpecError with a hint if there is none."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise SpecError(f"{self.name}.{name}: no such column; {did_you_mean(name, (c.name for c in self.columns))}")
+
+    @property
+    def key_columns(self) -> frozenset[str]:
+        """Columns of the primary key or of a foreign key: made anew, never modelled."""
+        return frozenset(self.primary_key).union(*(fk.columns for fk in self.foreign_keys))
+
+    @property
+    def attributes(self) -> tuple[Column, ...]:
+        """The modelled columns, in source order."""
+        return tuple(c for c in self.columns if c.name not in self.key_columns)
+
+    def emptied_columns(self, key: ForeignKey) -> tuple[str, ...]:
+        """The columns of an optional key that are NULL where it refers to no row: those no other key has a say in."""
+        taken = set(self.primary_key).union(*(other.columns for other in self.foreign_keys if other != key))
+        return tuple(name for name in key.columns if name not in taken and self.column(name).nullable)
+
+    @property
+    def owner_key(self) -> ForeignKey | None:
+        """The foreign key on this table's ownership path, None for the unit table and public tables."""
+        return next((fk for fk in self.foreign_keys if fk.owner), None)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A database: its tables and the privacy unit's table.
+
+    Attributes:
+        name: Name of the database: asset group, ledger account, bundle title.
+        tables: Tables in spec order.
+        unit: Name of the primary private table; one of its rows, with all that depends on it, is the privacy unit.
+        enums: Named types with a list of values, kept in the DDL.
+    """
+
+    name: str
+    tables: tuple[Table, ...]
+    unit: str
+    enums: tuple[EnumType, ...] = ()
+
+    @cached_property
+    def by_name(self) -> dict[str, Table]:
+        """Tables by name."""
+        return {table.name: table for table in self.tables}
+
+    def table(self, name: str) -> Table:
+        """The table of that name; SpecError with a hint if there is none."""
+        if name not in self.by_name:
+            raise SpecError(f"{name}: no such table; {did_you_mean(name, self.by_name)}")
+        return self.by_name[name]
+
+    @property
+    def unit_in_words(self) -> str:
+        """The privacy unit, as the ledger, the receipt and reports call it."""
+        return f"one row of {self.unit} and all rows that depend on it"
+
+    @property
+    def private_tables(self) -> tuple[Table, ...]:
+        """All tables that are not public."""
+        return tuple(t for t in self.tables if not t.public)
+
+    def ownership_path(self, table: str) -> tuple[ForeignKey, ...]:
+        """The foreign keys from a private table up to the unit; empty for the unit itself."""
+        path: list[ForeignKey] = []
+        here = self.table(table)
+        while here.name != self.unit:
+            key = here.owner_key
+            if key is None or len(path) > len(self.tables):
+                raise InternalError(f"{here.name}: no ownership path to {self.unit} in a validated schema")
+            path.append(key)
+            here = self.table(key.parent)
+        return tuple(path)
+
+    @cached_property
+    def tables_of_units(self) -> frozenset[str]:
+        """Names of the tables whose rows' units matter to some key with ``same_unit``: both its ends, and their owners.
+
+        Sampling carries the unit of each row along in them, so that references can be drawn inside of it.
+        """
+        ends = {
+            name for t in self.private_tables for k in t.foreign_keys if k.same_unit for name in (k.child, k.parent)
+        }
+        return frozenset(ends).union(*((key.parent for key in self.ownership_path(name)) for name in ends))
+
+    def max_rows_per_unit(self, table: str) -> int:
+        """The enforced bound on rows of ``table`` that one unit owns: the product of τ along the ownership path."""
+        return prod(key.max_children or 1 for key in self.ownership_path(table))
+
+    @cached_property
+    def deferred_keys(self) -> frozenset[str]:
+        """Names of the optional keys of private tables, off every ownership path, that are filled in a second pass.
+
+        Self-references, and of every other cycle of keys the first such key that opens it, in spec order.
+        """
+        return self._ordered[1]
+
+    @cached_property
+    def sampling_order(self) -> tuple[Table, ...]:
+        """Tables such that every referenced table comes before the tables that refer to it.
+
+        Deferred keys do not count, nor do cycles among public tables, whose rows are published as they are.
+        """
+        return self._ordered[0]
+
+    def _cyclic(self, key: ForeignKey, deferred: AbstractSet[str]) -> bool:
+        """Whether ``key`` closes a cycle of keys that are not deferred."""
+        seen, frontier = set[str](), {key.parent}
+        while frontier:
+            seen |= frontier
+            keys = (k for name in frontier for k in self.by_name[name].foreign_keys if k.name not in deferred)
+            frontier = {k.parent for k in keys} - seen
+        return key.child in seen
+
+    @cached_property
+    def _ordered(self) -> tuple[tuple[Table, ...], frozenset[str]]:
+        deferred = {
+            key.name
+            for table in self.private_tables
+            for key in table.foreign_keys
+            if key.parent == table.name and key.optional and not key.owner
+        }
+        done: list[Table] = []
+        names: set[str] = set()
+        waiting = sorted(self.tables, key=lambda t: not t.public)
+        while waiting:
+            ready = [t for t in waiting if all(k.parent in names or k.name in deferred for k in t.foreign_keys)]
+            if not ready and waiting[0].public:
+                ready = waiting[:1]
+            if not ready:
+                stuck = (k for t in waiting for k in t.foreign_keys if k.parent not in names and k.name not in deferred)
+                opens = next((k for k in stuck if k.optional and not k.owner and self._cyclic(k, deferred)), None)
+                if opens is None:
+                    raise InternalError("a cycle of foreign keys that cannot be opened, in a validated schema")
+                deferred.add(opens.name)
+                continue
+            done += ready
+            names |= {t.name for t in ready}
+            waiting = [t for t in waiting if t.name not in names]
+        return tuple(done), frozenset(deferred)

@@ -1,0 +1,1 @@
+"""The spec file: parse, check and write what the owner decides."""

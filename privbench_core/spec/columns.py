@@ -1,0 +1,98 @@
+"""One column of a spec: its type, its declared domain and what belongs to the type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from privbench_core.errors import did_you_mean
+from privbench_core.schema.columns import Column, ColumnType, EnumType, IdentitySequence
+from privbench_core.schema.sql_types import known_sql_types, parse_sql_type
+from privbench_core.spec.domains import parse_domain
+from privbench_core.spec.fields import MAX_COUNT, Node, Problems
+
+_MAX_PRECISION = 38  # of decimal128, and enough for every database's default
+_SIZED = frozenset({ColumnType.TEXT, ColumnType.BYTES, ColumnType.JSON})
+_BELONGS = {
+    "precision": (frozenset({ColumnType.DECIMAL}), "decimal"),
+    "scale": (frozenset({ColumnType.DECIMAL}), "decimal"),
+    "max_length": (_SIZED, "text, bytes and json"),
+    "identity": (frozenset({ColumnType.INTEGER}), "integer"),
+}
+
+
+def parse_column(
+    table: str, name: str, raw: object, problems: Problems, enums: Mapping[str, EnumType] | None = None
+) -> Column:
+    """Read one column: a mapping, or just the name of its type.
+
+    A column whose type is wrong is reported and stands as text, so that keys may still refer to it.
+
+    Args:
+        table: Name of its table.
+        name: Name of the column.
+        raw: What the spec says.
+        problems: Where mistakes go.
+        enums: The enums of the spec by name, for ``sql_type``.
+    """
+    node = Node(f"{table}.{name}", raw if isinstance(raw, dict) else {"type": raw}, problems)
+    node.only("type", "domain", "nullable", *_BELONGS, "sql_type", "default", "comment", "sequence")
+    types = [kind.value for kind in ColumnType]
+    spelled = node.fields.get("type")
+    if spelled not in types:
+        hint = did_you_mean(spelled, types) if isinstance(spelled, str) else f"known: {', '.join(types)}"
+        node.wrong("type", hint)
+        return Column(name, ColumnType.TEXT, nullable=node.flag("nullable"))
+    kind = ColumnType(spelled)
+    precision = node.count("precision", 1, _MAX_PRECISION, f"write a number of digits from 1 to {_MAX_PRECISION}")
+    scale = node.count("scale", 0, precision or _MAX_PRECISION, "write a number of decimals from 0 to the precision")
+    if kind is ColumnType.DECIMAL and not (node.has("precision") and node.has("scale")):
+        problems.add(node.where, "a decimal without precision and scale", "declare both, as in NUMERIC(8, 2)")
+    for key, (kinds, owner) in _BELONGS.items():
+        if node.has(key) and kind not in kinds:
+            problems.add(node.where, f"{key} on a column of type {kind}", f"it belongs to {owner} columns; remove it")
+    sql_type = _sql_type(node, enums or {})
+    return Column(
+        name,
+        kind,
+        parse_domain(node, kind),
+        node.flag("nullable"),
+        precision,
+        scale,
+        _max_length(node, kind, sql_type),
+        sql_type,
+        default=node.text("default", "write an SQL expression in quotes"),
+        identity=node.flag("identity"),
+        comment=node.text("comment", "write text"),
+        sequence=_sequence(node),
+    )
+
+
+def _sequence(node: Node) -> IdentitySequence | None:
+    if not node.has("sequence"):
+        return None
+    raw = node.fields["sequence"]
+    if not isinstance(raw, dict) or not node.flag("identity"):
+        node.wrong("sequence", "write {name:, increment:, always:} beside identity: true, or leave it out")
+        return None
+    inner = Node(node.where, raw, node.problems)
+    inner.only("name", "increment", "always")
+    name = inner.text("name", "write the sequence's name")
+    increment = inner.count("increment", 1, MAX_COUNT, "write a positive number")
+    found = IdentitySequence(name, increment or 1, inner.flag("always"))
+    return None if found == IdentitySequence() else found
+
+
+def _max_length(node: Node, kind: ColumnType, sql_type: str | None) -> int:
+    """The declared bound; by default the model's, or what the SQL type has room for."""
+    declared = node.count("max_length", 1, MAX_COUNT, "write a positive number of characters or bytes")
+    stored = parse_sql_type(sql_type) if sql_type and kind in _SIZED else None
+    room = stored.length if stored else None
+    return declared or min(Column.max_length, room or Column.max_length)
+
+
+def _sql_type(node: Node, enums: Mapping[str, EnumType]) -> str | None:
+    spelled = node.text("sql_type", "name a type of PostgreSQL, or an enum of this file")
+    if spelled is None or spelled in enums or parse_sql_type(spelled):
+        return spelled
+    node.wrong("sql_type", f"{did_you_mean(spelled, [*enums, *known_sql_types()])} (or declare it under enums)")
+    return None

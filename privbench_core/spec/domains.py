@@ -1,0 +1,121 @@
+"""The ``domain`` of a column in a spec: a range, a list of values, ``learn``, or a public pattern of text."""
+
+from __future__ import annotations
+
+import re
+
+from privbench_core.schema.columns import ColumnType, Domain, Learn, Pattern, Range, Scalar, Values
+from privbench_core.spec.fields import MAX_COUNT, Node
+from privbench_core.spec.scalars import EXPECTED, canonical_scalar, sort_key
+
+_OPAQUE = "remove it: no more than the length of a value is modelled"
+_NO_DOMAIN = {
+    ColumnType.BOOLEAN: "remove it: a boolean has two values",
+    ColumnType.UUID: "remove it: fresh ones are made",
+    ColumnType.BYTES: _OPAQUE,
+    ColumnType.JSON: _OPAQUE,
+}
+_ORDERED_HINT = "declare domain: {min:, max:}, or domain: learn (paid for)"
+_LIST_HINT = "declare domain: {values: [..]}, or domain: learn (paid for)"
+_TEXT_HINT = "write {pattern: a regular expression} or {faker: email}, or leave it out; or make it a category"
+_PROVIDER = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def parse_domain(node: Node, kind: ColumnType) -> Domain | None:
+    """The domain of a column whose type is known; None if there is none, or one that is reported as wrong."""
+    raw = node.fields.get("domain")
+    if raw is None:
+        return None
+    if kind in _NO_DOMAIN:
+        node.problems.add(node.where, f"a domain on a column of type {kind}", _NO_DOMAIN[kind])
+        return None
+    inner = Node(node.where, raw if isinstance(raw, dict) else {}, node.problems)
+    if kind is ColumnType.TEXT:
+        if len(inner.fields) == 1 and not inner.fields.keys().isdisjoint({"pattern", "faker"}):
+            return _pattern(inner)
+        node.wrong("domain", _TEXT_HINT)
+        return None
+    if raw == "learn":
+        return Learn()
+    if "values" in inner.fields:
+        return _values(inner, kind)
+    if isinstance(raw, dict) and kind.ordered:
+        return _range(inner, kind)
+    node.wrong("domain", _ORDERED_HINT if kind.ordered else _LIST_HINT)
+    return None
+
+
+def _pattern(node: Node) -> Pattern | None:
+    if "faker" in node.fields:
+        provider = node.fields["faker"]
+        if isinstance(provider, str) and _PROVIDER.fullmatch(provider):
+            return Pattern(provider=provider)
+        node.wrong("faker", "name a provider of the Faker library, like email, name, phone_number or address")
+        return None
+    regex = node.fields["pattern"]
+    try:
+        # Python turns numbers of YAML into no expression: they must be quoted to be one.
+        compiled = re.compile(regex) if isinstance(regex, str) and regex else None
+    except (re.error, RecursionError, OverflowError):
+        compiled = None
+    if compiled is None:
+        node.wrong("pattern", "write a regular expression in quotes, like '[A-Z]{2}[0-9]{6}'")
+        return None
+    return Pattern(regex=compiled.pattern)
+
+
+def _values(node: Node, kind: ColumnType) -> Values | None:
+    node.only("values")
+    raw = node.fields["values"]
+    if kind not in {ColumnType.INTEGER, ColumnType.CATEGORY}:
+        node.problems.add(node.where, f"a list of values for the type {kind}", "declare domain: {min:, max:} instead")
+    elif not isinstance(raw, list) or not raw:
+        node.wrong("values", "list at least one value")
+    else:
+        found = [canonical_scalar(kind, value) for value in raw]
+        values = [value for value in found if value is not None]
+        if len(values) < len(found):
+            todo = f"each must be {EXPECTED[kind]}; NULL is not listed but declared by nullable: true"
+            node.problems.add(node.where, f"values holds {raw[found.index(None)]!r}", todo)
+        elif len(set(values)) < len(values):
+            twice = next(value for value in values if values.count(value) > 1)
+            node.problems.add(node.where, f"values holds {twice!r} twice", "list every value once")
+        else:
+            return Values(tuple(values))
+    return None
+
+
+def _range(node: Node, kind: ColumnType) -> Range | None:
+    node.only("min", "max", "cells", "step")
+    cells = node.count("cells", 1, MAX_COUNT, "write a positive number of cells, or leave it out")
+    low, high, step = _end(node, "min", kind), _end(node, "max", kind), _step(node, kind)
+    if low is None or high is None:
+        return None
+    if sort_key(kind, low) > sort_key(kind, high):
+        node.problems.add(node.where, f"min {low!r} is above max {high!r}", "swap or correct them")
+        return None
+    return Range(low, high, cells, step)
+
+
+def _step(node: Node, kind: ColumnType) -> Scalar | None:
+    if not node.has("step"):
+        return None
+    if kind is ColumnType.FLOAT:
+        node.problems.add(node.where, "a step on a column of type float", "declare type: decimal, which has exact ones")
+        return None
+    unit = kind if kind in {ColumnType.INTEGER, ColumnType.DECIMAL} else ColumnType.INTERVAL
+    value = canonical_scalar(unit, node.fields["step"])
+    if value is None or sort_key(unit, value) <= 0:
+        node.wrong("step", f"write {EXPECTED[unit]}, above zero")
+        return None
+    if kind is ColumnType.DATE and sort_key(unit, value) % sort_key(unit, "P1D"):
+        node.wrong("step", "write whole days, like P7D")
+        return None
+    return value
+
+
+def _end(node: Node, key: str, kind: ColumnType) -> Scalar | None:
+    value = canonical_scalar(kind, node.fields.get(key))
+    if value is None:
+        node.wrong(key, f"write {EXPECTED[kind]}")
+    return value

@@ -1,0 +1,64 @@
+"""A spec: everything the owner decides, and with it everything that is public."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from privbench_core.schema.change import Change
+from privbench_core.schema.tables import Schema
+from privbench_core.spec.refresh import RefreshPolicy
+
+_DEFAULT_SYNTHESIZER = "privbench"
+_DEFAULT_STATE = ".privbench"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A validated spec.
+
+    Attributes:
+        schema: Tables, keys, declared domains and the privacy unit.
+        source: Absolute path of a folder or file, or a URL as written (``${VARIABLE}`` not yet expanded).
+        path: The spec file.
+        epsilons: ε of every release to make; all above 0.
+        delta: δ of each release; 0 asks for pure ε-DP.
+        lifetime_epsilon: Largest total ε of all releases there will ever be.
+        lifetime_delta: δ that goes with it.
+        synthesizer: Name of the synthesizer.
+        options: Its parameters; public, so never chosen by looking at the data.
+        state: Folder of the ledger and the releases.
+        orphans: ``refuse`` or ``drop`` per `ForeignKey.name`.
+        schedule: Cron expression of the refresh, or None.
+        observe: Cron expression of the looks for changes of the source, or None.
+        ledger: URL of the PostgreSQL database that holds the ledger, as written; None for a file in ``state``.
+        workload: Absolute path of a file of queries to publish with the data, or None. The owner declares their text
+            public.
+        refresh: How the lifetime budget is spread over refreshes; None spends it as it comes.
+        cohort: Name of these units, declared to be other people than those of every other cohort, with a lifetime
+            budget of their own; "" for a database that has one population.
+        owners: Who answers for the benchmark, as Dagster shows them: e-mail addresses, or ``team:name``.
+        changes: How a change of a table is noticed, where it is not by comparing its content.
+    """
+
+    schema: Schema
+    source: str = field(repr=False)  # may hold a password, and representations end in logs
+    path: Path
+    epsilons: tuple[float, ...]
+    delta: float
+    lifetime_epsilon: float
+    lifetime_delta: float
+    synthesizer: str = _DEFAULT_SYNTHESIZER
+    options: Mapping[str, Any] = field(default_factory=dict)
+    state: Path = Path(_DEFAULT_STATE)
+    orphans: Mapping[str, str] = field(default_factory=dict)
+    schedule: str | None = None
+    observe: str | None = None
+    workload: Path | None = None
+    refresh: RefreshPolicy | None = None
+    cohort: str = ""
+    owners: tuple[str, ...] = ()
+    changes: Mapping[str, Change] = field(default_factory=dict)
+    ledger: str | None = field(default=None, repr=False)  # may hold a password

@@ -1,0 +1,119 @@
+"""Rules between columns, keys and tables: what makes a schema one whose privacy unit is well defined.
+
+Every rule returns problems instead of raising, so that a spec is told all of them at once. `broken` holds the places
+(``table`` or ``table.column``) that parsing has already reported; nothing is said about those twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from privbench_core.errors import did_you_mean
+from privbench_core.schema.columns import ColumnType, Learn
+from privbench_core.schema.tables import Schema
+from privbench_core.spec.rules_of_keys import find_column, find_key_problems
+from privbench_core.spec.rules_of_sql import find_sql_problems
+
+_UNKEYED = frozenset({ColumnType.FLOAT, ColumnType.BOOLEAN, ColumnType.JSON})
+_NEVER_FRESH = frozenset({ColumnType.BYTES, ColumnType.INTERVAL})
+_IDENTIFIER_BYTES = 63  # of PostgreSQL, which cuts off what comes after
+
+
+def find_problems(schema: Schema, *, delta: float, broken: Collection[str] = ()) -> list[str]:
+    """All broken rules of a schema whose keys went through `validate_keys.infer_keys`.
+
+    Args:
+        schema: The schema; its foreign keys refer to tables and columns that exist.
+        delta: δ of a release: 0 rules out learned lists of categories.
+        broken: Places already reported.
+
+    Returns:
+        One line per problem: where, what was found, what to do.
+    """
+    rules: tuple[Callable[[Schema], Iterator[str]], ...] = (_names, _unit, _primary_keys)
+    problems = [problem for rule in rules for problem in rule(schema)]
+    problems += find_key_problems(schema, broken)
+    problems += _domains(schema, delta, broken)
+    problems += find_sql_problems(schema, broken)
+    return problems
+
+
+def _names(schema: Schema) -> Iterator[str]:
+    tables = [table.name for table in schema.tables]
+    for name in (schema.name, *tables):
+        if not name.isprintable():
+            yield f"{name!r}: this name holds a character that cannot be printed; rename it"
+    yield from (f"{same}: tables differ only by case; rename one" for same in _same(tables, str.casefold))
+    yield from (f"{same}: tables are the same to PostgreSQL, {_CUT}" for same in _same(tables, _cut))
+    keys = [key.name for table in schema.tables for key in table.foreign_keys]
+    yield from (f"{same}: two foreign keys of the same name; rename a column" for same in _same(keys, str))
+    for table in schema.tables:
+        columns = [column.name for column in table.columns]
+        where = f"{table.name}: the columns"
+        yield from (f"{where} {same} differ only by case; rename one" for same in _same(columns, str.casefold))
+        yield from (f"{where} {same} are the same to PostgreSQL, {_CUT}" for same in _same(columns, _cut))
+        yield from (f"{table.name}: a column name holds a NUL; remove it" for name in columns if "\0" in name)
+
+
+_CUT = f"which reads {_IDENTIFIER_BYTES} bytes of a name; rename one"
+
+
+def _cut(name: str) -> str:
+    return name.encode()[:_IDENTIFIER_BYTES].decode(errors="ignore")
+
+
+def _same(names: Iterable[str], seen_as: Callable[[str], str]) -> list[str]:
+    """Each group of names that are seen as one, as a list in words; equal names only where nothing else differs."""
+    listed = list(names)
+    groups = Counter(seen_as(name) for name in listed)
+    found = [[name for name in listed if seen_as(name) == group] for group, count in groups.items() if count > 1]
+    return [", ".join(dict.fromkeys(group)) for group in found]
+
+
+def _unit(schema: Schema) -> Iterator[str]:
+    if schema.unit not in schema.by_name:
+        if schema.unit:
+            hint = did_you_mean(schema.unit, schema.by_name)
+            yield f"privacy: unit {schema.unit!r} is no table; {hint}"
+        return
+    unit = schema.table(schema.unit)
+    if unit.public:
+        yield f"{unit.name}: the privacy unit is a public table; remove public: true, or choose another unit"
+    for key in unit.foreign_keys:
+        if not schema.table(key.parent).public and key.parent != unit.name and not key.optional:
+            todo = (
+                f"make {key.parent} (or a table above it) the unit, make the key optional, or make {key.parent} public"
+            )
+            yield f"{key.name}: the privacy unit depends on the private table {key.parent}; {todo}"
+
+
+def _primary_keys(schema: Schema) -> Iterator[str]:
+    for table in schema.tables:
+        for name in table.primary_key:
+            column = find_column(table, name)
+            if column and column.nullable:
+                yield f"{table.name}.{name}: a primary key that may be NULL; remove nullable: true"
+        for name in sorted(table.key_columns):
+            column = find_column(table, name)
+            if column and (column.type in _UNKEYED or (column.type in _NEVER_FRESH and not table.public)):
+                todo = "keys are integers, decimals, times, UUIDs or text"
+                yield f"{table.name}.{name}: a key of type {column.type}; {todo}"
+            if column and column.domain is not None and not table.public:
+                yield f"{table.name}.{name}: a domain on a key column; remove it: keys are made anew"
+
+
+def _domains(schema: Schema, delta: float, broken: Collection[str]) -> Iterator[str]:
+    for table in schema.private_tables:
+        for column in table.attributes:
+            place = f"{table.name}.{column.name}"
+            modelled = column.type.ordered or column.type is ColumnType.CATEGORY
+            if place in broken or not modelled:
+                continue
+            if column.domain is None:
+                shape = "{min:, max:}" if column.type.ordered else "{values: [..]}"
+                todo = f"declare domain: {shape}, or domain: learn (paid for)"
+                yield f"{place}: a column of type {column.type} without a domain; {todo}"
+            elif isinstance(column.domain, Learn) and not column.type.ordered and delta == 0:
+                todo = "list the values, or declare delta above 0"
+                yield f"{place}: a list of values cannot be learned with delta 0; {todo}"

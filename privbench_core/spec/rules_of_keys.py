@@ -1,0 +1,198 @@
+"""Rules about foreign keys: what they may refer to, which cycles can be opened, and who owns whom."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+
+
+def infer_keys(schema: Schema) -> Schema:
+    """Fill in what follows from the keys alone; what does not is left to `find_key_problems`.
+
+    A private table without a marked owner key gets the only possible one. A key whose columns are unique in its table
+    has at most one row per parent.
+    """
+    candidates = _candidates(schema)
+
+    def bounded(table: Table, key: ForeignKey) -> ForeignKey:
+        single = key.max_children is None and _is_unique(table, key) and not schema.table(key.parent).public
+        return replace(key, max_children=1) if single else key
+
+    def settled(table: Table) -> Table:
+        keys = tuple(bounded(table, key) for key in table.foreign_keys)
+        possible = candidates.get(table.name, [])
+        if table.name != schema.unit and table.owner_key is None and len(possible) == 1:
+            keys = tuple(replace(key, owner=True) if key.name == possible[0].name else key for key in keys)
+        return replace(table, foreign_keys=keys)
+
+    return replace(schema, tables=tuple(settled(table) for table in schema.tables))
+
+
+def find_key_problems(schema: Schema, broken: Collection[str] = ()) -> list[str]:
+    """One line per broken rule about foreign keys; nothing about ``broken`` places."""
+    problems = list(_cycles(schema))
+    for table in schema.tables:
+        for key in table.foreign_keys:
+            problems += [*_reference(table, key, schema, broken), *_bound(table, key, schema), *_same_unit(key, schema)]
+    return [*problems, *_ownership(schema, broken)]
+
+
+def find_column(table: Table, name: str) -> Column | None:
+    """The column of that name, None if it is a reported mistake."""
+    return next((column for column in table.columns if column.name == name), None)
+
+
+def _is_unique(table: Table, key: ForeignKey) -> bool:
+    """Whether at most one row of the table can have a value of the key."""
+    return any(set(group) <= set(key.columns) for group in (table.primary_key, *table.unique) if group)
+
+
+def _bound(table: Table, key: ForeignKey, schema: Schema) -> Iterator[str]:
+    parent = schema.table(key.parent)
+    if table.public and not parent.public:
+        todo = "make both public or both private"
+        yield f"{key.name}: a public table refers to the private table {parent.name}; {todo}"
+    elif not parent.public and key.max_children is None and not key.same_unit:
+        todo = f"declare the most {table.name} rows one {parent.name} row may have"
+        yield f"{key.name}: max_children is missing; {todo}"
+    elif (key.max_children or 1) > 1 and _is_unique(table, key):
+        found = f"max_children is {key.max_children}, but the key is unique in {table.name}"
+        yield f"{key.name}: {found}; write 1, or leave it out"
+
+
+def _same_unit(key: ForeignKey, schema: Schema) -> Iterator[str]:
+    """Where a key is said to stay inside of a unit though that means nothing, or could not be otherwise."""
+    if not key.same_unit:
+        return
+    if schema.table(key.parent).public:
+        yield f"{key.name}: same_unit: true on a key to a public table, whose rows belong to no unit; remove it"
+    elif key.owner:
+        yield f"{key.name}: same_unit: true on the owner key, where it always holds; remove it"
+    elif key.child == key.parent == schema.unit:
+        yield f"{key.name}: same_unit: true between rows of {schema.unit}, each a unit of its own; remove it"
+
+
+def _reference(table: Table, key: ForeignKey, schema: Schema, broken: Collection[str]) -> Iterator[str]:
+    parent = schema.table(key.parent)
+    groups = [parent.primary_key, *parent.unique]
+    if not any(set(key.parent_columns) == set(group) for group in groups):
+        target = ", ".join(key.parent_columns)
+        known = " or ".join(f"({', '.join(group)})" for group in groups)
+        found = f"refers to {parent.name}({target}), which is neither its primary key nor declared unique"
+        yield f"{key.name}: {found}; refer to {known}, or add unique: [[{target}]] to {parent.name}"
+    for name, target in zip(key.columns, key.parent_columns, strict=True):
+        here, there = find_column(table, name), find_column(parent, target)
+        reported = f"{table.name}.{name}" in broken or f"{parent.name}.{target}" in broken
+        if here and there and not reported and _stored_type(here, schema) != _stored_type(there, schema):
+            found = f"type {_stored_type(here, schema)}, but {parent.name}.{target} is {_stored_type(there, schema)}"
+            yield f"{table.name}.{name}: {found}; give both the same type"
+    nullable = [name for name in key.columns if (column := find_column(table, name)) and column.nullable]
+    shared = {name for other in table.foreign_keys if other.optional for name in other.columns}
+    if key.optional and not nullable:
+        todo = "remove optional: true, or declare a column nullable: true"
+        yield f"{key.name}: optional, but none of its columns can be NULL; {todo}"
+    if not key.optional and not shared.issuperset(nullable):
+        todo = "remove nullable: true, or declare the key optional: true"
+        yield f"{key.name}: a nullable column in a required key; {todo}"
+
+
+def _stored_type(column: Column, schema: Schema) -> str:
+    """What must agree along a key: categories and opaque text are both stored as text."""
+    if column.type is ColumnType.DECIMAL:
+        return f"decimal({column.precision},{column.scale})"
+    if column.sql_type in {enum.name for enum in schema.enums}:
+        return f"enum {column.sql_type}"
+    return "text" if column.type is ColumnType.CATEGORY else str(column.type)
+
+
+def _cycles(schema: Schema) -> Iterator[str]:
+    """Cycles of keys between private tables none of which can be left NULL at first and filled in later."""
+    firm = {
+        table.name: [key for key in table.foreign_keys if not key.optional or key.owner]
+        for table in schema.private_tables
+    }
+    waiting = dict(firm)
+    while waiting:
+        ready = [name for name, keys in waiting.items() if not any(key.parent in waiting for key in keys)]
+        if not ready:  # every table left has a parent that is left: walk up until one comes again
+            path: list[ForeignKey] = []
+            here = next(iter(waiting))
+            while here not in [key.child for key in path]:
+                path.append(next(key for key in waiting[here] if key.parent in waiting))
+                here = path[-1].parent
+            cycle = path[[key.child for key in path].index(here) :]
+            yield _cycle(cycle)
+            ready = [key.child for key in cycle]
+        for name in ready:
+            waiting.pop(name, None)
+
+
+def _cycle(cycle: list[ForeignKey]) -> str:
+    names = " or ".join(key.name for key in cycle if not key.owner)
+    way = " -> ".join([*(key.child for key in cycle), cycle[-1].parent])
+    if not names:
+        return (
+            f"{cycle[0].child}: the owner keys form a cycle ({way}); mark owner: true on a key that leads to the unit"
+        )
+    found = "refers to itself by a required key" if len(cycle) == 1 else f"a cycle of required foreign keys ({way})"
+    return f"{cycle[0].child}: {found}; declare {names} optional: true (filled in last), or leave it out of the spec"
+
+
+def _candidates(schema: Schema) -> dict[str, list[ForeignKey]]:
+    """Per private table, the keys that can be its step to the unit: their parent gets there without that table."""
+    children: dict[str, list[str]] = {table.name: [] for table in schema.tables}
+    for table in schema.private_tables:
+        for key in table.foreign_keys:
+            children[key.parent].append(table.name)
+
+    def reached(without: str) -> set[str]:
+        seen, waiting = {schema.unit}, [schema.unit]
+        while waiting:
+            more = [name for name in children.get(waiting.pop(), ()) if name != without and name not in seen]
+            seen.update(more)
+            waiting += more
+        return seen
+
+    private = {table.name for table in schema.private_tables}
+    found: dict[str, list[ForeignKey]] = {}
+    for table in schema.private_tables:
+        above = reached(table.name) & private - {table.name} if table.foreign_keys else set()
+        found[table.name] = [key for key in table.foreign_keys if key.parent in above]
+    return found
+
+
+def _ownership(schema: Schema, broken: Collection[str]) -> Iterator[str]:
+    candidates = _candidates(schema)
+    for table in schema.tables:
+        marked = [key for key in table.foreign_keys if key.owner]
+        if table.public or table.name == schema.unit:
+            what = "a public table" if table.public else "the privacy unit"
+            yield from (f"{key.name}: owner: true in {what}, which nobody owns; remove it" for key in marked)
+        elif len(marked) > 1:
+            names = ", ".join(key.name for key in marked)
+            yield f"{table.name}: several keys are marked owner: true ({names}); keep it on one"
+        elif marked and schema.table(marked[0].parent).public:
+            yield f"{marked[0].name}: owner: true on a key to a public table; mark a key that leads to {schema.unit}"
+        elif schema.unit in schema.by_name and f"{table.name}.foreign_keys" not in broken:
+            yield from _path(schema, table, marked, candidates[table.name])
+
+
+def _path(schema: Schema, table: Table, marked: list[ForeignKey], candidates: list[ForeignKey]) -> Iterator[str]:
+    """That one path leads from a private table to the unit, and which."""
+    names = ", ".join(key.name for key in candidates)
+    if not candidates:
+        todo = f"add a foreign key that leads to {schema.unit}, or declare public: true"
+        yield f"{table.name}: a private table with no path to the privacy unit; {todo}"
+    elif not marked:
+        how = (
+            "the one whose parent the row is about: there max_children is enforced, on the others only declared, unless"
+            " they have same_unit: true"
+        )
+        yield f"{table.name}: several paths lead to the privacy unit; mark one of {names} with owner: true ({how})"
+    elif marked[0] not in candidates and marked[0].parent != table.name:
+        found = f"owner: true, but {marked[0].parent} has no path of its own to {schema.unit}"
+        yield f"{marked[0].name}: {found}; mark another key"

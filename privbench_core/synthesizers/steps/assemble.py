@@ -1,0 +1,59 @@
+"""From measured models to a whole plan: the stages that every synthesizer ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from privbench_core.errors import SpecError, UnsupportedBudgetError
+from privbench_core.measure.profile import lists_to_learn
+from privbench_core.privacy.budget import Budget, Price, zero
+from privbench_core.schema.tables import Schema
+from privbench_core.synthesizers.contract import Plan, Step
+from privbench_core.synthesizers.limits import unsampleable
+from privbench_core.synthesizers.steps.fidelity import fidelity_step
+from privbench_core.synthesizers.steps.publish import publish_step
+from privbench_core.synthesizers.steps.sample import complete_step, deferred_of, public_step, sample_step
+from privbench_core.synthesizers.steps.validate import FidelityLimits, validate_step
+
+
+def whole_plan(
+    name: str, schema: Schema, budget: Budget, measuring: Sequence[Step], validation: Price, limits: FidelityLimits
+) -> Plan:
+    """The plan of a synthesizer that has the models of `sample.model_inputs` made by ``measuring``.
+
+    Args:
+        name: Of the synthesizer.
+        schema: The database.
+        budget: Of the whole plan.
+        measuring: The first steps.
+        validation: For the fidelity figures of all tables.
+        limits: What figures may be published.
+    """
+    free = zero(validation.measure)
+    private = schema.private_tables
+    inside_out = [table for table in schema.sampling_order if not table.public]
+    steps = [*measuring]
+    steps += [fidelity_step(schema, table, validation.share(1 / len(private))) for table in inside_out]
+    for table in schema.sampling_order:
+        steps.append(public_step(table, free) if table.public else sample_step(schema, table, free))
+    steps += [complete_step(schema, table, free) for table in private if deferred_of(schema, table)]
+    steps += [validate_step(schema, table, free, limits) for table in schema.sampling_order]
+    steps.append(publish_step(schema, free))
+    return Plan(name, budget, tuple(steps))
+
+
+def refuse_impossible(schema: Schema, budget: Budget) -> None:
+    """What no synthesizer can plan, before anything is spent.
+
+    Raises:
+        SpecError: Tables that cannot be sampled.
+        UnsupportedBudgetError: Lists of values to learn without a δ.
+    """
+    problems = [problem for table in schema.private_tables for problem in unsampleable(schema, table)]
+    if problems:
+        raise SpecError(problems)
+    if budget.delta == 0:
+        lists = [f"{table.name}.{column.name}" for table in schema.private_tables for column in lists_to_learn(table)]
+        if lists:
+            message = f"{', '.join(lists)}: a list of values is learned by a threshold that can fail with probability δ"
+            raise UnsupportedBudgetError(f"{message}; declare domain: {{values: [...]}}, or run with delta > 0")

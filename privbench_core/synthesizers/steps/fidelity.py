@@ -1,0 +1,162 @@
+"""Fidelity steps: how close the released models are to the source, measured under differential privacy.
+
+Comparing with the source is looking at private rows, so it is priced like everything else: sums of L1 distances to
+synthetic marginals move by at most the stability per marginal, which a small share of the budget measures well. The
+figures may therefore be shown, logged and published (unpriced comparisons are `privbench evaluate`'s, and internal).
+
+What is compared is a *reference sample*, drawn from the same released models with a seed and a size of its own, so
+that another seed or scale of the published sample does not buy the figures again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.codec import Codes
+from privbench_core.columns.contingency import contingency
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.models.fanout import parent_column
+from privbench_core.models.profile import Profile
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.queries import Distances, Marginal
+from privbench_core.privacy.relations import deciding_tables
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.views import Feature, OfParent, Own, ViewSpec, feature_size
+from privbench_core.schema.identity import column_identity, constraints_identity, key_identity
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+from privbench_core.synthesizers.steps.sample import Sample, draw_sample, first_parents, model_inputs
+
+Array = NDArray[np.float64]
+_MOST_PAIRS = 300
+_WEIGHT = 1 << 20
+_REFERENCE_UNITS = 200_000  # rows of the unit's table in a reference sample, at most
+ONE_WAY, TWO_WAY, JOIN, SIZE = "one-way TVD", "two-way TVD", "join TVD", "size, relative"
+
+
+def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
+    """The step that compares a reference sample of a private table with the source, for ``price``."""
+    parents = first_parents(schema, table)
+    private = [name for name in parents if not schema.table(name).public]
+    inputs: list[Key] = [
+        *model_inputs(schema, table),
+        *(("fidelity", name) for name in private),
+        ("profile", schema.unit),
+    ]
+
+    def run(context: StepContext) -> Artifact:
+        units = Profile.from_dict(context.inputs["profile", schema.unit].data["profile"]).total
+        above = {name: Sample.from_artifact(context.inputs["fidelity", name]) for name in private}
+        above |= {name: Sample(context.public[name], {}, None) for name in parents if schema.table(name).public}
+        rng = np.random.default_rng([0, len(table.name)])
+        sample = draw_sample(schema, table, context.inputs, above, min(1.0, _REFERENCE_UNITS / units), rng)
+        metrics = _metrics(table, price, context, sample, above)
+        stored = sample.to_artifact()
+        shown = {row["metric"]: round(row["value"], 4) for row in metrics}
+        return Artifact({**stored.data, "metrics": metrics, "summary": shown}, stored.table)
+
+    owner = [table.owner_key.parent] if table.owner_key else []
+    reads = tuple(dict.fromkeys([*deciding_tables(schema, table.name), *owner]))
+    parameters = {
+        "columns": [column_identity(column) for column in table.columns],
+        "keys": [key_identity(key) for key in table.foreign_keys],
+        "unique": [list(columns) for columns in table.unique],
+        "units": table.name in schema.tables_of_units,
+        **constraints_identity(table.checks, table.dependencies),
+    }
+    key = ("fidelity", table.name)
+    return Step(key, StepKind.FIDELITY, table.name, tuple(dict.fromkeys(inputs)), reads, price, run, parameters)
+
+
+def _metrics(
+    table: Table,
+    price: Price,
+    context: StepContext,
+    sample: Sample,
+    parents: Mapping[str, Sample],
+) -> list[dict[str, Any]]:
+    """Mean total variation distances of one-way, two-way and join marginals: noisy, with the noise's deviation."""
+    session = context.opened()
+    profile = Profile.from_dict(context.inputs["profile", table.name].data["profile"])
+    discretizers = {name: _clamping(discretizer) for name, discretizer in profile.discretizers.items()}
+    own: dict[str, tuple[Feature, Discretizer]] = {
+        name: (Own(name), discretizer) for name, discretizer in discretizers.items()
+    }
+    codes = {name: discretizer.encode(sample.table.column(name)) for name, discretizer in discretizers.items()}
+    columns, owner = dict(own), table.owner_key
+    if owner is not None:
+        above = Profile.from_dict(context.inputs["profile", owner.parent].data["profile"])
+        rows, places = parents[owner.parent].table, sample.parents[owner.name]
+        for name, discretizer in ((name, _clamping(discretizer)) for name, discretizer in above.discretizers.items()):
+            columns[parent_column(name)] = (OfParent(owner, name), discretizer)
+            encoded = discretizer.encode(rows.column(name))
+            codes[parent_column(name)] = np.append(encoded, np.int32(discretizer.size))[places]  # -1: no owner
+    named: dict[str, Sequence[tuple[str, ...]]] = {
+        ONE_WAY: [(name,) for name in own],
+        TWO_WAY: _some(list(combinations(own, 2))),
+        JOIN: _some([(n, m) for n in columns if n not in own for m in own]),
+    }
+    wanted = {name: sets for name, sets in named.items() if sets}
+    if not wanted:
+        return _no_columns(session, table, price, profile)
+    sizes = {name: feature_size(*how) for name, how in columns.items()}
+    integers = None if sample.weights is None else np.rint(sample.weights * _WEIGHT).astype(np.int64)
+    view = session.view(ViewSpec(table.name, columns), "fidelity")
+    metrics = []
+    for name, sets in wanted.items():
+        groups = (tuple((cols, _reference(codes, sizes, cols, integers, profile.total)) for cols in sets),)
+        answer = view.measure("distances", [Distances(groups)], price.share(1 / len(wanted)))
+        metrics.append(_metric(table, name, float(answer.values[0][0]), answer.sigma, 2 * len(sets) * profile.total))
+    return metrics
+
+
+def _clamping(discretizer: Discretizer) -> Discretizer:
+    """The discretizer with values beyond a range in the codes of its ends, where they are published."""
+    codec, binning = discretizer.codec, discretizer.binning
+    if binning is None or not codec.ordered or not codec.outside:
+        return discretizer
+    code_of = list(binning.code_of)
+    code_of[codec.outside[-1]] = code_of[codec.ordered - 1]
+    if len(codec.outside) > 1:
+        code_of[codec.outside[0]] = code_of[0]
+    return Discretizer(codec, replace(binning, code_of=tuple(code_of)))
+
+
+def _metric(table: Table, name: str, distance: float, sigma: float, whole: float) -> dict[str, Any]:
+    """A distance as a share of ``whole``, the largest it can be but for the noise."""
+    value, noise = min(1.0, max(0.0, distance / whole)), min(1.0, sigma / whole)
+    return {"table": table.name, "metric": name, "value": value, "noise": noise}
+
+
+def _no_columns(session: PrivateSession, table: Table, price: Price, profile: Profile) -> list[dict[str, Any]]:
+    """A table of keys alone: its number of rows is all there is to compare."""
+    again = session.view(ViewSpec(table.name, {}), "fidelity").measure("rows", [Marginal(())], price)
+    off = abs(float(again.values[0]) - profile.total)
+    return [_metric(table, SIZE, off, again.sigma, max(profile.total, 1.0))]
+
+
+def _reference(
+    codes: Mapping[str, Codes],
+    sizes: Mapping[str, int],
+    columns: tuple[str, ...],
+    weights: NDArray[np.int64] | None,
+    total: float,
+) -> Array:
+    """Synthetic counts, scaled to the released number of rows."""
+    counts = contingency(codes, sizes, columns, weights).astype(float)
+    return np.asarray(counts * (total / max(counts.sum(), 1.0)), dtype=float)
+
+
+def _some(sets: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
+    """All column sets, or a choice of `_MOST_PAIRS` of them that is the same in every run."""
+    if len(sets) <= _MOST_PAIRS:
+        return sets
+    chosen = np.random.default_rng(0).choice(len(sets), _MOST_PAIRS, replace=False)
+    return [sets[i] for i in sorted(chosen)]

@@ -1,0 +1,51 @@
+"""Steps that learn a table: one that measures all of it, and one that hands the model on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from privbench_core.measure.table import Network, learn_table
+from privbench_core.models.spn import count_nodes, node_to_dict
+from privbench_core.privacy.budget import Price, zero
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+from privbench_core.synthesizers.steps.profile import measured_step, summary_of
+
+Networks = Callable[[StepContext, Mapping[str, int]], Network]
+"""(context, `ordered_codes` of the columns) -> network."""
+
+
+def learn_steps(
+    schema: Schema, table: Table, price: Price, first: float, networks: Networks, parameters: Mapping[str, Any]
+) -> list[Step]:
+    """The profile step and the model step of a private table, together for ``price``.
+
+    Args:
+        schema: The database.
+        table: The table.
+        price: Of both; all of it is the profile step's.
+        first: Share of the price for the first look at one-way marginals.
+        networks: What models the attributes.
+        parameters: All that networks depend on beside the rows, JSON-able.
+    """
+
+    def learn(context: StepContext) -> Artifact:
+        session = context.opened()
+        cells, node = learn_table(session, table, price, first, lambda ordered: networks(context, ordered))
+        profile = cells.profile()
+        model = {"model": node_to_dict(node), "nodes": count_nodes(node)}
+        return Artifact({"profile": profile.to_dict(), **model, "summary": summary_of(table, profile, cells)})
+
+    profile_of: Key = ("profile", table.name)
+
+    def hand_on(context: StepContext) -> Artifact:
+        learned = context.inputs[profile_of].data
+        return Artifact({"model": learned["model"], "summary": learned["nodes"]})
+
+    free = zero(price.measure)
+    return [
+        measured_step(schema, table, price, learn, {**parameters, "first": first}),
+        Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), (), free, hand_on),
+    ]

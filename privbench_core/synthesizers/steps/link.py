@@ -1,0 +1,76 @@
+"""Link steps: what is measured along foreign keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from privbench_core.measure.lookup import fit_lookup
+from privbench_core.measure.pairwise import PairwiseFit
+from privbench_core.models.profile import Profile
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.relations import deciding_tables, reference_moves, stability
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.identity import Identity, key_identity
+from privbench_core.schema.tables import Schema
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+from privbench_core.synthesizers.steps.sample import fanout_key
+
+
+class Spending(Protocol):
+    """How a step spends its price."""
+
+    def identity(self) -> Identity:
+        """Return all that its result depends on."""
+        ...
+
+
+def link_step(
+    schema: Schema,
+    key: ForeignKey,
+    price: Price,
+    run: Callable[[StepContext], Artifact],
+    fit: Spending,
+    inputs: tuple[Key, ...] = (),
+) -> Step:
+    """A step that measures the link along a foreign key.
+
+    Args:
+        schema: The database.
+        key: The key.
+        price: Of the step.
+        run: The work; the profiles of both private tables are among its inputs.
+        fit: How it spends the price: part of the release's identity.
+        inputs: Of the work, beside the profiles.
+    """
+    child, parent = schema.table(key.child), schema.table(key.parent)
+    profiles: list[Key] = [("profile", table.name) for table in (child, parent) if not table.public]
+    reads = deciding_tables(schema, child.name, *([] if parent.public else [parent.name]))
+    moves = [stability(schema, child.name), reference_moves(schema, key)]
+    parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
+    wanted = tuple(dict.fromkeys([*profiles, *inputs]))
+    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version="3")
+
+
+def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: PairwiseFit) -> Step:
+    """The step that measures the link along a key off the ownership path."""
+
+    def run(context: StepContext) -> Artifact:
+        profile = Profile.from_dict(context.inputs["profile", key.child].data["profile"])
+        own = (profile.discretizers, profile.one_way)
+        if schema.table(key.parent).public:
+            rows = context.public[key.parent].num_rows
+            lookup = fit_lookup(context.opened(), key, own, rows, price, fit)
+        else:
+            above = Profile.from_dict(context.inputs["profile", key.parent].data["profile"])
+            target = {} if determined(schema, key) else above.discretizers
+            lookup = fit_lookup(context.opened(), key, own, target, price, fit)
+        return Artifact({"link": lookup.to_dict(), "summary": {"pair_tables": len(lookup.pair_tables)}})
+
+    return link_step(schema, key, price, run, fit)
+
+
+def determined(schema: Schema, key: ForeignKey) -> bool:
+    """Whether a row can refer to one row alone: that of the unit it belongs to."""
+    return key.same_unit and key.parent == schema.unit

@@ -1,0 +1,96 @@
+"""Profile steps: what is measured of a private table first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.codec import Codec
+from privbench_core.columns.registry import codec_for
+from privbench_core.measure.profile import Cells, profile_table
+from privbench_core.models.profile import Profile
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.relations import deciding_tables, stability
+from privbench_core.schema.columns import Learn
+from privbench_core.schema.identity import column_identity, key_identity
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Step, StepContext, StepKind
+
+Array = NDArray[np.float64]
+_BARS = 24
+
+
+def profile_step(schema: Schema, table: Table, price: Price) -> Step:
+    """The step that profiles a private table for ``price``, and nothing more."""
+
+    def run(context: StepContext) -> Artifact:
+        cells = profile_table(context.opened(), table, price)
+        profile = cells.profile()
+        return Artifact({"profile": profile.to_dict(), "summary": summary_of(table, profile, cells)})
+
+    return measured_step(schema, table, price, run, {})
+
+
+def measured_step(
+    schema: Schema, table: Table, price: Price, run: Callable[[StepContext], Artifact], parameters: Mapping[str, Any]
+) -> Step:
+    """The step that opens the session to a private table first.
+
+    Args:
+        schema: The database.
+        table: The table.
+        price: Of the step.
+        run: The work: a profile, and what else there is to be measured.
+        parameters: What it depends on beside the table and the rows, JSON-able.
+    """
+    for column in table.attributes:
+        if not isinstance(column.domain, Learn):
+            codec_for(column, table=table.name)  # a domain that cannot be coded is refused before anything is spent
+    reads = deciding_tables(schema, table.name)
+    own = {
+        "columns": [column_identity(column) for column in table.attributes],
+        "primary key": list(table.primary_key),
+        "unique": [list(columns) for columns in table.unique],
+        # All bounds on these tables decide which rows are kept and how much each may count.
+        "keys": [[key_identity(key) for key in schema.table(name).foreign_keys] for name in reads],
+        "stability": stability(schema, table.name),
+    }
+    key = ("profile", table.name)
+    return Step(key, StepKind.PROFILE, table.name, (), reads, price, run, {**own, **parameters}, version="4")
+
+
+def summary_of(table: Table, profile: Profile, cells: Cells) -> dict[str, Any]:
+    """Released facts for people: sizes, clamped values, histograms."""
+    bars, clamped = {}, {}
+    for name, counts in cells.first.items():
+        codec = cells.codecs[name]
+        outside = float(sum(counts[cell] for cell in codec.outside))
+        if codec.outside and outside > 3 * cells.sigmas[name] * np.sqrt(len(codec.outside)):
+            clamped[f"{table.name}.{name}"] = round(outside)
+        bars[name] = _bars(codec, counts)
+    summary: dict[str, Any] = {
+        "rows (noisy, weighted by unit)": round(profile.total),
+        "noise per count (σ, largest)": round(max(cells.sigmas.values(), default=cells.rows[1]), 3),
+        "codes": sum(discretizer.size for discretizer in profile.discretizers.values()),
+        "bars": bars,
+    }
+    if clamped:
+        summary["values outside of the declared domain, clamped (noisy counts)"] = clamped
+    return summary
+
+
+def _bars(codec: Codec, counts: Array) -> dict[str, list[Any]]:
+    """At most `_BARS` bars of a column's released histogram."""
+    labels = codec.labels()
+    shown = np.maximum(counts, 0)
+    if codec.ordered > _BARS:
+        edges = np.linspace(0, codec.ordered, _BARS + 1).astype(int)
+        grouped = [float(shown[a:b].sum()) for a, b in pairwise(edges)]
+        return {"labels": [labels[a] for a in edges[:-1]], "counts": [round(v) for v in grouped]}
+    largest = np.sort(np.argsort(-shown)[:_BARS])
+    return {"labels": [labels[i] for i in largest], "counts": [round(float(shown[i])) for i in largest]}

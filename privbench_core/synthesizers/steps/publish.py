@@ -1,0 +1,109 @@
+"""The publish step: the synthetic tables, the schema, the receipt and perhaps a workload, as one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from privbench_core.errors import InternalError, ValidationError
+from privbench_core.models.profile import Profile
+from privbench_core.privacy.budget import Price
+from privbench_core.publish.bundle import read_bundle, write_bundle
+from privbench_core.schema.tables import Schema
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+from privbench_core.synthesizers.steps.sample import sampled_key
+
+_RULE = (
+    "literals were chosen so that each comparison has, on these rows, the selectivity that the released noisy one-way "
+    "marginals say it has in the original; keys are those of random rows here; constants on public tables are as they "
+    "were. Made of public text, released measurements and synthetic rows alone, so it cost nothing"
+)
+
+
+def publish_step(schema: Schema, free: Price) -> Step:
+    """The step that writes the bundle, if every expectation holds; a workload is re-bound to the synthetic rows."""
+    inputs: list[Key] = [sampled_key(schema, table) for table in schema.tables]
+    inputs += [("validate", table.name) for table in schema.tables]
+    inputs += [("profile", table.name) for table in schema.private_tables]
+
+    def run(context: StepContext) -> Artifact:
+        if context.out is None:
+            raise InternalError("publish: no folder to write to")
+        for table in schema.tables:
+            _refuse_failures(table.name, context.inputs["validate", table.name].data["expectations"])
+        tables = _Rows(schema, context.inputs)
+        fidelity = {
+            table.name: context.inputs["validate", table.name].data["summary"] for table in schema.private_tables
+        }
+        receipt = {**context.receipt, "fidelity_paid_for": fidelity}
+        queries, noted = _workload(context, schema, tables)
+        if noted:
+            receipt["workload"] = noted
+        path = write_bundle(context.out, schema, tables, receipt, queries)
+        rows_of = {name: described["rows"] for name, described in read_bundle(path).manifest["tables"].items()}
+        return Artifact({"path": str(path), "rows": rows_of, "summary": {"rows": rows_of}})
+
+    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run)
+
+
+class _Rows(Mapping[str, pa.Table]):
+    """The finished rows of every table, read when they are asked for: a bundle is written one table at a time."""
+
+    def __init__(self, schema: Schema, inputs: Mapping[Key, Artifact]) -> None:
+        self._schema = schema
+        self._inputs = inputs
+
+    def __getitem__(self, name: str) -> pa.Table:
+        rows = self._inputs[sampled_key(self._schema, self._schema.table(name))].table
+        if rows is None:
+            raise InternalError(f"{name}: a sample step without rows")
+        return rows
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._schema.by_name
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._schema.by_name)
+
+    def __len__(self) -> int:
+        return len(self._schema.tables)
+
+
+def _workload(
+    context: StepContext, schema: Schema, tables: Mapping[str, pa.Table]
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """The SQL text of the run's workload for these rows, and what the receipt says about it, both by name."""
+    if not context.workload:
+        return {}, {}
+    from privbench_core.workload.rebind import rebind_workload  # brings in DuckDB, which most runs can do without
+    from privbench_core.workload.selectivity import ReleasedMarginal
+
+    rows, released = dict(tables), {}
+    for table in schema.private_tables:
+        profile = Profile.from_dict(context.inputs["profile", table.name].data["profile"])
+        counts = profile.one_way.counts
+        released[table.name] = {
+            name: ReleasedMarginal(discretizer, counts[name]) for name, discretizer in profile.discretizers.items()
+        }
+    queries, noted = {}, {}
+    for name, workload in context.workload.items():
+        rebound = rebind_workload(workload, schema, rows, released, context.rng("workload", name))
+        if rebound.kept:  # a file without a query could not be read back
+            queries[name] = rebound.to_sql()
+        noted[name] = {
+            "rule": _RULE,
+            "queries": len(rebound.kept),
+            "literals_rebound": rebound.literals,
+            "left_out": [{"query": number, "reason": reason} for number, reason in rebound.left_out],
+        }
+    return queries, noted
+
+
+def _refuse_failures(table: str, checks: list[dict[str, object]]) -> None:
+    failed = [f"{check['column'] or 'table'}: {check['name']}" for check in checks if not check["success"]]
+    if failed:
+        message = f"{table}: {len(failed)} expectations fail, so nothing is published: {'; '.join(failed[:5])}"
+        raise ValidationError(message)

@@ -1,0 +1,248 @@
+"""Sample steps: a synthetic table from released models, or a public table as it is.
+
+Deferred keys (self-references, keys that open a cycle of tables) are NULL after a table's first pass, which its
+children and parents build on, and filled in a second pass, when the tables they refer to are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privbench_core.columns.systematic import group_counts
+from privbench_core.errors import InternalError
+from privbench_core.models.fanout import Fanout
+from privbench_core.models.lookup import Lookup
+from privbench_core.models.profile import Profile
+from privbench_core.models.registry import model_from_dict
+from privbench_core.privacy.budget import Price
+from privbench_core.sampling.constraints import ignored_checks
+from privbench_core.sampling.deferred_keys import complete_table
+from privbench_core.sampling.references import Parent
+from privbench_core.sampling.table import draw_children, draw_root, draw_table
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.identity import constraints_identity, key_identity
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.schema.unit_numbers import unit_numbers
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A synthetic (or public) table.
+
+    Attributes:
+        table: Its rows.
+        parents: Foreign key name -> row number of each row's parent, -1 for NULL.
+        weights: Weight of each row in the measure of its model, 1/(product of group sizes); None where all count alike.
+        dropped: Why rows were dropped while sampling -> how many.
+        units: Number of the unit of each row, None where no key asks for it (`Schema.tables_of_units`).
+    """
+
+    table: pa.Table
+    parents: Mapping[str, NDArray[np.int64]]
+    weights: NDArray[np.float64] | None
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    units: NDArray[np.int64] | None = None
+
+    def to_artifact(self, **facts: Any) -> Artifact:
+        """As a step stores it, with more ``facts`` for its summary."""
+        places = [[name, rows] for name, rows in self.parents.items()]
+        summary = {"rows": self.table.num_rows, **facts}
+        if self.dropped:
+            summary["rows dropped to keep constraints"] = dict(self.dropped)
+        data = {"parents": places, "weights": self.weights, "dropped": dict(self.dropped), "units": self.units}
+        return Artifact({**data, "summary": summary}, self.table)
+
+    @classmethod
+    def from_artifact(cls, stored: Artifact) -> Sample:
+        """The inverse of `to_artifact`."""
+        if stored.table is None:
+            raise InternalError("a sample was stored without its rows")
+        data = stored.data
+        return cls(stored.table, dict(data["parents"]), data["weights"], data["dropped"], data.get("units"))
+
+
+def fanout_key(key: ForeignKey) -> Key:
+    """Key of the step that models a foreign key."""
+    return ("fanout", key.name)
+
+
+def sampled_key(schema: Schema, table: Table) -> Key:
+    """Key of the step that has the table's finished rows: the second pass, where it has deferred keys."""
+    return ("sample", table.name, "references") if deferred_of(schema, table) else ("sample", table.name)
+
+
+def deferred_of(schema: Schema, table: Table) -> tuple[ForeignKey, ...]:
+    """The keys of a table that are filled in a second pass."""
+    return tuple(key for key in table.foreign_keys if key.name in schema.deferred_keys)
+
+
+def first_parents(schema: Schema, table: Table) -> list[str]:
+    """Names of the tables that must be there before the first pass over ``table``."""
+    return sorted({key.parent for key in table.foreign_keys if key.name not in schema.deferred_keys})
+
+
+def model_inputs(schema: Schema, table: Table) -> list[Key]:
+    """The released models that a sample of ``table`` is drawn from."""
+    inputs: list[Key] = [("profile", table.name), ("model", table.name)]
+    inputs += [fanout_key(key) for key in table.foreign_keys if key.name not in schema.deferred_keys]
+    return inputs + [("profile", name) for name in first_parents(schema, table) if not schema.table(name).public]
+
+
+def public_step(table: Table, free: Price) -> Step:
+    """The step that publishes a public table as it is."""
+
+    def run(context: StepContext) -> Artifact:
+        return Sample(context.public[table.name], {}, None).to_artifact()
+
+    return Step(("sample", table.name), StepKind.SAMPLE, table.name, (), (), free, run, {"table": table.name})
+
+
+def sample_step(schema: Schema, table: Table, free: Price) -> Step:
+    """The step that draws a private table."""
+    parents = first_parents(schema, table)
+    inputs: list[Key] = [*model_inputs(schema, table), *(("sample", name) for name in parents)]
+
+    def run(context: StepContext) -> Artifact:
+        above = {name: Sample.from_artifact(context.inputs["sample", name]) for name in parents}
+        rng = context.rng("sample", table.name)
+        ignored = ignored_checks(table)
+        facts = {"checks not kept while sampling": ", ".join(ignored)} if ignored else {}
+        sample = draw_sample(schema, table, context.inputs, above, context.scale, rng)
+        del above  # their rows are not needed beside the bytes
+        return sample.to_artifact(**facts)
+
+    parameters = _constraints(schema, table)
+    key = ("sample", table.name)
+    return Step(
+        key,
+        StepKind.SAMPLE,
+        table.name,
+        tuple(inputs),
+        (),
+        free,
+        run,
+        parameters,
+        version="2",
+        depends=("seed", "scale"),
+    )
+
+
+def complete_step(schema: Schema, table: Table, free: Price) -> Step:
+    """The step that fills the deferred keys of a table: its second pass."""
+    keys = deferred_of(schema, table)
+    parents = sorted({key.parent for key in keys})
+    inputs: list[Key] = [("sample", table.name), *(("sample", name) for name in parents), ("profile", table.name)]
+    inputs += [*(("profile", name) for name in parents), *(fanout_key(key) for key in keys)]
+
+    def run(context: StepContext) -> Artifact:
+        first = Sample.from_artifact(context.inputs["sample", table.name])
+        above = {
+            name: _as_parent(schema, name, Sample.from_artifact(context.inputs["sample", name]), context.inputs)
+            for name in parents
+        }
+        lookups = {key.name: Lookup.from_dict(context.inputs[fanout_key(key)].data["link"]) for key in keys}
+        discretizers = Profile.from_dict(context.inputs["profile", table.name].data["profile"]).discretizers
+        rng = context.rng("references", table.name)
+        rows, places = complete_table(
+            table, keys, first.table, discretizers, first.weights, above, lookups, rng, first.units
+        )
+        return replace(first, table=rows, parents={**first.parents, **places}).to_artifact()
+
+    key = sampled_key(schema, table)
+    once = tuple(dict.fromkeys(inputs))
+    return Step(
+        key, StepKind.SAMPLE, table.name, once, (), free, run, _constraints(schema, table), depends=("seed", "scale")
+    )
+
+
+def _constraints(schema: Schema, table: Table) -> dict[str, Any]:
+    """All of a table's declaration that decides which rows may be drawn."""
+    return {
+        "keys": [key_identity(key) for key in table.foreign_keys],
+        "deferred": [key.name for key in deferred_of(schema, table)],
+        "primary key": list(table.primary_key),
+        "unique": [list(columns) for columns in table.unique],
+        "units": table.name in schema.tables_of_units,
+        **constraints_identity(table.checks, table.dependencies),
+    }
+
+
+def draw_sample(
+    schema: Schema,
+    table: Table,
+    inputs: Mapping[Key, Artifact],
+    above: Mapping[str, Sample],
+    scale: float,
+    rng: np.random.Generator,
+) -> Sample:
+    """Draw a private table from released models.
+
+    Args:
+        schema: The database.
+        table: The table to draw.
+        inputs: Artifacts of `model_inputs`.
+        above: Samples of the parents, by table name.
+        scale: Of the unit's table; owned tables follow their parents.
+        rng: Sampling only.
+    """
+    profile = Profile.from_dict(inputs["profile", table.name].data["profile"])
+    model = model_from_dict(inputs["model", table.name].data["model"])
+    parents = {name: _as_parent(schema, name, sample, inputs) for name, sample in above.items()}
+    first = [key for key in table.foreign_keys if key.name not in schema.deferred_keys]
+    links = {key.name: inputs[fanout_key(key)].data["link"] for key in first}
+    lookups = {key.name: Lookup.from_dict(links[key.name]) for key in first if not key.owner}
+    owner = table.owner_key
+    if owner is None:
+        rows, owners = draw_root(profile.total, scale), None
+    else:
+        rows, owners = draw_children(Fanout.from_dict(links[owner.name]), parents[owner.parent], rng, table, scale)
+    units = _units(schema, table, rows.n, owners, above)
+    drawn = draw_table(
+        table, rows, model, profile.discretizers, owners, parents, lookups, rng, schema.deferred_keys, units
+    )
+    if owner is None:
+        units = _units(schema, table, drawn.table.num_rows, None, above)
+        return Sample(drawn.table, drawn.parents, None, drawn.dropped, units)
+    del rows  # as large as what the finished rows now get
+    places = drawn.parents[owner.name]
+    weights = above[owner.parent].weights
+    siblings = group_counts(places, above[owner.parent].table.num_rows)
+    inherited = np.ones(len(siblings)) if weights is None else weights
+    share = np.append(inherited / np.maximum(siblings, 1), 1.0)  # a row without an owner stands for a unit of its own
+    shares = share[places]
+    return Sample(drawn.table, drawn.parents, shares, drawn.dropped, _units(schema, table, len(places), places, above))
+
+
+def _units(
+    schema: Schema, table: Table, rows: int, owners: NDArray[np.int64] | None, above: Mapping[str, Sample]
+) -> NDArray[np.int64] | None:
+    """Number of the unit of each row, None where no key asks for it."""
+    key = table.owner_key
+    if table.name not in schema.tables_of_units:
+        return None
+    if key is None or owners is None:
+        return unit_numbers(schema, table.name, rows, None)
+    units = above[key.parent].units
+    if units is None:
+        raise InternalError(f"{key.name}: the units of its owners are not known")
+    return unit_numbers(schema, table.name, rows, (owners, units))
+
+
+def _as_parent(schema: Schema, name: str, sample: Sample, inputs: Mapping[Key, Artifact]) -> Parent:
+    """A synthetic parent, with its attributes coded as its children's context."""
+    if schema.table(name).public:
+        return Parent(sample.table, {}, {}, None)
+    profile = Profile.from_dict(inputs["profile", name].data["profile"])
+    codes = {
+        column: discretizer.encode(sample.table.column(column)) for column, discretizer in profile.discretizers.items()
+    }
+    sizes = {column: discretizer.size for column, discretizer in profile.discretizers.items()}
+    return Parent(sample.table, codes, sizes, sample.weights, sample.units)

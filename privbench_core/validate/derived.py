@@ -1,0 +1,258 @@
+"""What one synthetic table's rows cannot show by themselves, worked out as extra columns for the integrity suite.
+
+Does the referenced parent exist, how many rows share it, does a column have its Arrow type, is text what it should be:
+joins, types and forms are settled here, and `expectations` only has to look at columns.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from privbench_core.columns.opaque import length_limit
+from privbench_core.columns.systematic import group_counts
+from privbench_core.schema.arrow_types import arrow_type
+from privbench_core.schema.columns import Column, ColumnType, Pattern
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.validate.references import NO_PARENT, parent_rows, unit_rows
+
+BETWEEN, IN_SET, LENGTHS = "between", "in set", "lengths"
+_LENGTHS = frozenset({ColumnType.TEXT, ColumnType.JSON})
+_BLOCK = 1 << 20  # rows looked at together
+
+
+def integrity_frame(
+    schema: Schema, table: Table, tables: Mapping[str, pa.Table], wanted: Collection[str] | None = None
+) -> pd.DataFrame:
+    """The rows of ``table`` as a frame, with the derived columns that `integrity_suite` asks for.
+
+    Decimals become floats: rounding keeps the order, so a value inside of its range stays inside. Timestamps with a
+    zone become those of UTC without one, intervals their microseconds.
+
+    Opaque text that is in no key becomes text of the same length, because nothing else is asked of it: millions of
+    different texts take gigabytes as Python objects.
+
+    Args:
+        schema: The database.
+        table: The table whose rows are looked at.
+        tables: Its rows, those of its parents, and of all `tables_to_check`.
+        wanted: Columns of the frame, derived ones included; None for all.
+    """
+    rows = tables[table.name]
+    frame = _frame(rows if wanted is None else rows.select([name for name in rows.column_names if name in wanted]))
+    compared = table.key_columns.union(*table.unique)
+    for column in table.columns:
+        opaque = column.type in _LENGTHS and column.name not in compared
+        if opaque and column.name in frame and _has_its_type(column, rows):
+            frame[column.name] = _of_same_length(rows[column.name])
+    shown = _derived(schema, table, tables, wanted)
+    # All at once: pandas copies the frame for each column that is added alone.
+    return pd.concat([frame, pd.DataFrame(shown, index=pd.RangeIndex(rows.num_rows))], axis=1)
+
+
+def witness_frame(
+    schema: Schema, table: Table, tables: Mapping[str, pa.Table], asked: Mapping[str, Collection[str]]
+) -> pd.DataFrame:
+    """A few values of each column, so chosen that what is asked of the column holds for all its values if for these.
+
+    Its rows are none of the table's: each column has witnesses of its own, the last one repeated to make them equally
+    many. NULL is among them where the column has one. Columns of another type than they should have are left out.
+
+    Args:
+        schema: The database.
+        table: The table.
+        tables: As for `integrity_frame`.
+        asked: Per column of `integrity_frame`, what its values have to be: any of `BETWEEN`, `IN_SET` and `LENGTHS`.
+    """
+    rows = tables[table.name]
+    sound = [column.name for column in table.columns if column.name in asked and _has_its_type(column, rows)]
+    columns = {name: rows[name].cast(_comparable(rows[name].type)) for name in sound}
+    for name, values in _derived(schema, table, tables, asked).items():
+        columns[name] = pa.chunked_array([pa.array(values if np.ndim(values) else [values] * min(1, rows.num_rows))])
+    found = {name: _witnesses(values, asked[name]) for name, values in columns.items()}
+    longest = max((len(values) for values in found.values()), default=0)
+    each = np.arange(longest)
+    padded = {name: values.take(pa.array(np.minimum(each, len(values) - 1))) for name, values in found.items()}
+    return _frame(pa.table(padded))
+
+
+def row_hashes(rows: pa.Table, number: int) -> NDArray[np.unsignedinteger[Any]]:
+    """A number below ``number`` for each row, the same for rows that are equal in all columns; shape (rows,)."""
+    hashes = np.empty(rows.num_rows, np.min_scalar_type(number))
+    for start in range(0, rows.num_rows, _BLOCK):
+        block = _frame(rows.slice(start, _BLOCK))
+        hashes[start : start + _BLOCK] = pd.util.hash_pandas_object(block, index=False).to_numpy() % number
+    return hashes
+
+
+def _witnesses(values: pa.ChunkedArray, asked: Collection[str]) -> pa.Array:
+    missing = values.is_null(nan_is_null=True)
+    found = [
+        values.slice(pc.index(missing, flag).as_py(), 1)
+        for flag in (True, False)
+        if pc.any(pc.equal(missing, flag)).as_py()
+    ]
+    if IN_SET in asked:
+        found.append(pc.unique(values))
+    if BETWEEN in asked:
+        ends = pc.min_max(values)
+        found.append(pa.array([ends["min"].as_py(), ends["max"].as_py()], values.type))
+    if LENGTHS in asked:
+        lengths = pc.unique(pc.utf8_length(values)).drop_null()
+        found.append(pa.array(["x" * length for length in lengths.to_pylist()], values.type))
+    chunks = [chunk for part in found for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
+    return pa.concat_arrays(chunks) if len(values) else values.combine_chunks()
+
+
+def _derived(
+    schema: Schema, table: Table, tables: Mapping[str, pa.Table], wanted: Collection[str] | None
+) -> dict[str, Any]:
+    """The derived columns among ``wanted`` (None for all): a value for each row, or one for all."""
+    rows = tables[table.name]
+    derived: dict[str, Any] = {}
+    for column in table.columns:
+        fits = _has_its_type(column, rows)
+        derived[type_column(column)] = fits
+        form = form_column(column)
+        if has_form(column) and not table.public and (wanted is None or form in wanted):
+            derived[form] = _formed(column, rows[column.name]) if fits else False
+    for key in table.foreign_keys:
+        names = {reference_column(key), siblings_column(key), unit_column(key)}
+        # Without its columns the type expectation already fails, and the one on the reference will too.
+        if set(key.columns) <= set(rows.column_names) and (wanted is None or not names.isdisjoint(wanted)):
+            derived |= _references(schema, key, tables)
+    return {name: values for name, values in derived.items() if wanted is None or name in wanted}
+
+
+def _has_its_type(column: Column, rows: pa.Table) -> bool:
+    return column.name in rows.column_names and _fits(rows.schema.field(column.name).type, arrow_type(column))
+
+
+def _of_same_length(texts: pa.ChunkedArray) -> NDArray[np.object_]:
+    """One text for all of the same length, None for NULL."""
+    found = pc.utf8_length(texts).combine_chunks().dictionary_encode()
+    shared = np.array([*("x" * length for length in found.dictionary.to_pylist()), None], dtype=object)
+    same: NDArray[np.object_] = shared[found.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    return same
+
+
+def _references(schema: Schema, key: ForeignKey, tables: Mapping[str, pa.Table]) -> dict[str, NDArray[Any]]:
+    """The derived columns of a foreign key."""
+    rows, parent = tables[key.child], tables[key.parent]
+    parents = parent_rows(parent, rows, key)
+    missing = np.zeros(rows.num_rows, bool)
+    if key.optional:
+        for name in key.columns:
+            missing |= np.asarray(rows[name].is_null(nan_is_null=True))
+    siblings = group_counts(parents, parent.num_rows + 1)  # the last entry is that of `NO_PARENT`: none
+    derived = {
+        reference_column(key): (parents != NO_PARENT) | missing,
+        siblings_column(key): siblings[parents],
+    }
+    if key.same_unit:
+        mine, theirs = unit_rows(schema, key.child, tables), unit_rows(schema, key.parent, tables)
+        derived[unit_column(key)] = (parents == NO_PARENT) | (mine == np.append(theirs, NO_PARENT)[parents])
+    return derived
+
+
+def tables_to_check(schema: Schema, table: Table) -> tuple[str, ...]:
+    """Names of the tables that `integrity_frame` needs: the table, its parents, and whoever decides about units."""
+    names = [table.name, *sorted({key.parent for key in table.foreign_keys})]
+    for key in table.foreign_keys:
+        if key.same_unit:
+            names += [step.parent for name in (key.child, key.parent) for step in schema.ownership_path(name)]
+    return tuple(dict.fromkeys(names))
+
+
+def type_column(column: Column) -> str:
+    """Name of the derived column that says whether ``column`` has its Arrow type."""
+    return f"{column.name} has its type"
+
+
+def has_form(column: Column) -> bool:
+    """Whether values of ``column`` have a form that their Arrow type does not show: UUIDs, JSON, bytes, patterns."""
+    formed = {ColumnType.UUID, ColumnType.JSON, ColumnType.BYTES}
+    return column.type in formed or (isinstance(column.domain, Pattern) and column.domain.regex is not None)
+
+
+def form_column(column: Column) -> str:
+    """Name of the derived column that says whether a value of ``column`` is NULL or has its form."""
+    return f"{column.name} has its form"
+
+
+def reference_column(key: ForeignKey) -> str:
+    """Name of the derived column that says whether each row's key is NULL where it may be, or has a parent."""
+    return f"{','.join(key.columns)} refers to {key.parent}"
+
+
+def unit_column(key: ForeignKey) -> str:
+    """Name of the derived column that says whether each row's reference stays inside of its unit."""
+    return f"{','.join(key.columns)} {key.parent} of the same unit"
+
+
+def siblings_column(key: ForeignKey) -> str:
+    """Name of the derived column that counts the rows with the same parent as this one."""
+    return f"{','.join(key.columns)} rows of the same {key.parent}"
+
+
+def _frame(rows: pa.Table) -> pd.DataFrame:
+    """Rows as pandas keeps NULL apart from numbers: nullable integers and booleans, datetimes, floats for decimals."""
+    for position, field in enumerate(rows.schema):
+        plain = _comparable(field.type)
+        if plain != field.type:
+            rows = rows.set_column(position, field.name, rows[field.name].cast(plain))
+    nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+    return rows.to_pandas(date_as_object=False, types_mapper=nullable.get)
+
+
+def _comparable(kind: pa.DataType) -> pa.DataType:
+    """The type in which values compare with the bounds of an expectation."""
+    if pa.types.is_decimal(kind):
+        return pa.float64()
+    if pa.types.is_duration(kind):
+        return pa.int64()
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit)
+    return kind
+
+
+def _formed(column: Column, values: pa.ChunkedArray) -> NDArray[np.bool_]:
+    if column.type is ColumnType.BYTES:
+        right = pc.less_equal(pc.binary_length(values), length_limit(column))
+        return np.asarray(right.fill_null(fill_value=True))
+    if column.type is ColumnType.UUID:
+        right = pc.match_substring_regex(values, r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+        return np.asarray(right.fill_null(fill_value=True))
+    pattern = re.compile(column.domain.regex or "" if isinstance(column.domain, Pattern) else "")
+    formed = np.ones(len(values), bool)
+    for start in range(0, len(values), _BLOCK):
+        texts = values.slice(start, _BLOCK).combine_chunks().dictionary_encode()
+        right = [
+            _is_json(text) if column.type is ColumnType.JSON else pattern.fullmatch(text) is not None
+            for text in texts.dictionary.to_pylist()
+        ]
+        # -1, NULL, takes the last entry
+        formed[start : start + _BLOCK] = np.array([*right, True], bool)[texts.indices.fill_null(-1).to_numpy()]
+    return formed
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _fits(found: pa.DataType, expected: pa.DataType) -> bool:
+    texts = {pa.string(), pa.large_string()}
+    return found == expected or (found in texts and expected in texts)

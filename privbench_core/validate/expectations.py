@@ -1,0 +1,304 @@
+"""What must hold of a synthetic database, as Great Expectations suites.
+
+Suites are built from the schema; what takes a join to see comes as extra columns from `derived`. Results carry names
+and counts, never values. Great Expectations is slow to import, so it is imported only when a suite is
+built, and it is kept from showing progress bars and from reporting its use to anyone.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from privbench_core.columns.grid import Grid
+from privbench_core.columns.opaque import length_limit
+from privbench_core.schema.arrow_types import arrow_type
+from privbench_core.schema.columns import Column, ColumnType, Range, Scalar, Values
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.validate.derived import (
+    BETWEEN,
+    IN_SET,
+    LENGTHS,
+    form_column,
+    has_form,
+    integrity_frame,
+    reference_column,
+    row_hashes,
+    siblings_column,
+    type_column,
+    unit_column,
+    witness_frame,
+)
+
+if TYPE_CHECKING:
+    from great_expectations.expectations.expectation import Expectation
+
+_CELLS = 12_000_000
+# What looks at the values of a column one by one, and which of them stand for all; NULL always does.
+_ONE_BY_ONE = {
+    "expect_column_values_to_not_be_null": None,
+    "expect_column_values_to_be_between": BETWEEN,
+    "expect_column_values_to_be_in_set": IN_SET,
+    "expect_column_value_lengths_to_be_between": LENGTHS,
+}
+
+
+@dataclass(frozen=True)
+class ExpectationResult:
+    """The outcome of one expectation.
+
+    Attributes:
+        name: The expectation, in Great Expectations' words: ``expect_column_values_to_not_be_null``.
+        column: Column or columns it is about, derived ones included; None for the table as a whole.
+        success: Whether it holds.
+        unexpected_count: Rows that break it; None where no rows could be counted.
+    """
+
+    name: str
+    column: str | None
+    success: bool
+    unexpected_count: int | None
+
+
+def check_table(
+    schema: Schema, table: Table, tables: Mapping[str, pa.Table], *, cells: int = _CELLS
+) -> list[ExpectationResult]:
+    """Check one table of a synthetic database; results are in the order of `integrity_suite`.
+
+    Args:
+        schema: The database.
+        table: What must hold.
+        tables: Its rows and those of all `tables_to_check`.
+        cells: How many values stand in a frame at a time (they take far more room there than in Arrow), as long as
+            these are those of one expectation.
+    """
+    suite = integrity_suite(table)
+    needed = [frozenset(_columns(expectation)) for expectation in suite]
+    width = max(1, cells // max(1, tables[table.name].num_rows))
+    results = _hold_for_witnesses(schema, table, tables, suite)
+    # Those of the same columns come one after the other.
+    waiting = sorted((place for place in range(len(suite)) if place not in results), key=lambda p: sorted(needed[p]))
+    while waiting:
+        columns, part = needed[waiting[0]], waiting[:1]
+        while len(part) < len(waiting) and len(columns | needed[waiting[len(part)]]) <= width:
+            columns |= needed[waiting[len(part)]]
+            part.append(waiting[len(part)])
+        judged = _judge(schema, table, tables, columns, [suite[place] for place in part], cells)
+        results |= zip(part, judged, strict=True)
+        waiting = waiting[len(part) :]
+    return [results[place] for place in range(len(suite))]
+
+
+def _hold_for_witnesses(
+    schema: Schema, table: Table, tables: Mapping[str, pa.Table], suite: Sequence[Expectation]
+) -> dict[int, ExpectationResult]:
+    """Results by place in the suite of what can be seen to hold from a few values of each column.
+
+    Whatever looks at values one by one holds for all if it holds for each of them: looking at millions of values that
+    way takes minutes, and a frame with all of them gigabytes. What fails has still to be counted.
+    """
+    places = [place for place, expectation in enumerate(suite) if expectation.configuration.type in _ONE_BY_ONE]
+    asked: dict[str, set[str]] = {}
+    for place in places:
+        kind = _ONE_BY_ONE[suite[place].configuration.type]
+        asked.setdefault(_columns(suite[place])[0], set()).update([kind] if kind else [])
+    frame = witness_frame(schema, table, tables, asked)
+    found = run_suite(table.name, frame, [suite[place] for place in places])
+    return {place: result for place, result in zip(places, found, strict=True) if result.success}
+
+
+def _judge(
+    schema: Schema,
+    table: Table,
+    tables: Mapping[str, pa.Table],
+    columns: frozenset[str],
+    suite: Sequence[Expectation],
+    cells: int,
+) -> list[ExpectationResult]:
+    """Results of ``suite``, whose expectations are all about ``columns``, or some of these if they have few ``cells``.
+
+    Too many cells of the table's own columns stand in frames of some of the rows at a time: equal rows together, so
+    that what holds of each part holds of the whole, uniqueness included.
+    """
+    rows = tables[table.name]
+    number = -(-rows.num_rows * len(columns) // cells)
+    if number <= 1 or not columns <= set(rows.column_names):
+        return run_suite(table.name, integrity_frame(schema, table, tables, columns), suite)
+    compared = rows.select(sorted(columns))
+    part_of = row_hashes(compared, number)
+    found = []
+    for part in range(number):
+        here = {**tables, table.name: compared.filter(pa.array(part_of == part))}
+        found.append(run_suite(table.name, integrity_frame(schema, table, here, columns), suite))
+    return [_together(results) for results in zip(*found, strict=True)]
+
+
+def _together(results: Sequence[ExpectationResult]) -> ExpectationResult:
+    """The result of one expectation on all rows, from those on their parts."""
+    counts = [result.unexpected_count for result in results if result.unexpected_count is not None]
+    success = all(result.success for result in results)
+    return replace(results[0], success=success, unexpected_count=sum(counts) if counts else None)
+
+
+def integrity_suite(table: Table) -> list[Expectation]:
+    """What must hold of one synthetic table, for the frame that `integrity_frame` makes.
+
+    Primary and other unique keys, NOT NULL, types, forms and declared domains (of private tables), references along
+    every foreign key, inside of the unit where they have to stay there, and at most ``max_children`` rows per parent
+    along the ownership path.
+    """
+    gxe = _expectations()
+    suite: list[Expectation] = [_true(gxe, type_column(c)) for c in table.columns]
+    suite += [_unique(gxe, key) for key in (table.primary_key, *table.unique)]
+    required = {c.name for c in table.columns if not c.nullable} | set(table.primary_key)
+    required -= {name for key in table.foreign_keys if key.optional for name in key.columns} - set(table.primary_key)
+    suite += [gxe.ExpectColumnValuesToNotBeNull(column=c.name) for c in table.columns if c.name in required]
+    if not table.public:  # which is published as it is
+        suite += [_true(gxe, form_column(c)) for c in table.columns if has_form(c)]
+        suite += [expectation for c in table.attributes for expectation in _domain(gxe, c)]
+    for key in table.foreign_keys:
+        suite.append(_true(gxe, reference_column(key)))
+        if key.owner and key.max_children is not None:
+            suite.append(gxe.ExpectColumnValuesToBeBetween(column=siblings_column(key), max_value=key.max_children))
+        if key.same_unit:
+            suite.append(_true(gxe, unit_column(key)))
+    return suite
+
+
+def fidelity_suite(metrics: pd.DataFrame) -> list[Expectation]:
+    """Upper limits on distances between the synthetic and the source database, for `fidelity_frame`'s frame.
+
+    Args:
+        metrics: Columns ``table``, ``metric``, ``value`` and ``limit``, a row per measured distance.
+    """
+    gxe = _expectations()
+    suite: list[Expectation] = []
+    for name, limit in zip(_metric_names(metrics), metrics["limit"], strict=True):
+        suite.append(gxe.ExpectColumnValuesToNotBeNull(column=name))
+        suite.append(gxe.ExpectColumnValuesToBeBetween(column=name, max_value=float(limit)))
+    return suite
+
+
+def fidelity_frame(metrics: pd.DataFrame) -> pd.DataFrame:
+    """One row with a column ``table: metric`` for each row of ``metrics``."""
+    return pd.DataFrame([metrics["value"].to_numpy(np.float64)], columns=_metric_names(metrics))
+
+
+def run_suite(name: str, frame: pd.DataFrame, suite: Iterable[Expectation]) -> list[ExpectationResult]:
+    """Run all expectations on ``frame``; one that cannot be evaluated counts as failed.
+
+    Args:
+        name: What the suite is called.
+        frame: The rows.
+        suite: Expectations, as `integrity_suite` and `fidelity_suite` build them.
+
+    Returns:
+        One result per expectation, in the order of the suite.
+    """
+    expectations = list(suite)
+    if not expectations:
+        return []
+    gx = _great_expectations()
+    context = gx.get_context(mode="ephemeral")
+    context.enable_analytics(False)
+    context.variables.progress_bars = gx.data_context.types.base.ProgressBarsConfig(globally=False)
+    whole = context.data_sources.add_pandas(name).add_dataframe_asset(name).add_batch_definition_whole_dataframe(name)
+    batch = whole.get_batch({"dataframe": frame})
+    # Results come back grouped by column, so each expectation carries its position along.
+    for position, expectation in enumerate(expectations):
+        expectation.meta = {"position": position}
+    outcome = batch.validate(
+        gx.ExpectationSuite(name=name, expectations=expectations),
+        result_format={"result_format": "BASIC", "partial_unexpected_count": 0},
+    )
+    by_position: dict[int, Any] = {result.expectation_config.meta["position"]: result for result in outcome.results}
+    results = []
+    for position, expectation in enumerate(expectations):
+        config, result = expectation.configuration, by_position[position]
+        column = ",".join(_columns(expectation)) or None
+        count = result.result.get("unexpected_count")
+        results.append(ExpectationResult(config.type, column, bool(result.success), count))
+    return results
+
+
+def _columns(expectation: Expectation) -> list[str]:
+    """Columns of the frame that an expectation is about."""
+    about = expectation.configuration.kwargs
+    return [about["column"]] if about.get("column") else list(about.get("column_list", ()))
+
+
+def _great_expectations() -> ModuleType:
+    os.environ["GX_ANALYTICS_ENABLED"] = "False"  # read once, when the package is imported
+    # Failures come back as results; the package's own log would repeat them beside the values it saw.
+    log = logging.getLogger("great_expectations")
+    log.propagate = False
+    if not log.handlers:
+        log.addHandler(logging.NullHandler())
+    import great_expectations as gx  # slow
+
+    return gx
+
+
+def _expectations() -> ModuleType:
+    _great_expectations()
+    import great_expectations.expectations as gxe  # slow
+
+    return gxe
+
+
+def _unique(gxe: ModuleType, key: tuple[str, ...]) -> Expectation:
+    """Uniqueness of a key; as in SQL, rows with a NULL in it are all different."""
+    expectation: Expectation
+    if len(key) == 1:
+        expectation = gxe.ExpectColumnValuesToBeUnique(column=key[0])
+    else:
+        expectation = gxe.ExpectCompoundColumnsToBeUnique(column_list=list(key), ignore_row_if="any_value_is_missing")
+    return expectation
+
+
+def _true(gxe: ModuleType, column: str) -> Expectation:
+    expectation: Expectation = gxe.ExpectColumnValuesToBeInSet(column=column, value_set=[True])
+    return expectation
+
+
+def _domain(gxe: ModuleType, column: Column) -> list[Expectation]:
+    if isinstance(column.domain, Range):
+        low, high = (_bound(column, value) for value in (column.domain.low, column.domain.high))
+        return [gxe.ExpectColumnValuesToBeBetween(column=column.name, min_value=low, max_value=high)]
+    if isinstance(column.domain, Values):
+        values = [_bound(column, value) for value in column.domain.values]
+        return [gxe.ExpectColumnValuesToBeInSet(column=column.name, value_set=values)]
+    if column.type in {ColumnType.TEXT, ColumnType.JSON}:
+        longest = max(length_limit(column), 2 if column.type is ColumnType.JSON else 0)  # an empty object
+        return [gxe.ExpectColumnValueLengthsToBeBetween(column=column.name, max_value=longest)]
+    return []
+
+
+def _bound(column: Column, value: Scalar) -> Scalar | dt.datetime:
+    """A declared value as it compares with the values of the frame."""
+    if column.type in {ColumnType.DATE, ColumnType.TIMESTAMP}:
+        return dt.datetime.fromisoformat(str(value))
+    if column.type is ColumnType.TIMESTAMPTZ:  # in UTC, as the frame has it
+        utc = Grid.of(replace(column, type=ColumnType.TIMESTAMP))
+        return dt.datetime.fromisoformat(str(utc.scalar(Grid.of(column).number(value))))
+    if column.type is ColumnType.INTERVAL:
+        return Grid.of(column).number(value)
+    if column.type is ColumnType.DECIMAL:  # by way of Arrow, like the frame: its floats are not always the nearest ones
+        return float(pa.scalar(Decimal(str(value)), arrow_type(column)).cast(pa.float64()).as_py())
+    if column.type is ColumnType.FLOAT:
+        return float(value)
+    return str(value) if column.type is ColumnType.CATEGORY else value
+
+
+def _metric_names(metrics: pd.DataFrame) -> list[str]:
+    return [f"{table}: {metric}" for table, metric in zip(metrics["table"], metrics["metric"], strict=True)]

@@ -1,0 +1,110 @@
+"""DuckDB as the engine that counts: in memory, and with no way out to files or network.
+
+A workload can look at the tables it is given and at nothing else, and no query runs longer than it may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from threading import Timer
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from sqlglot import exp
+
+from privbench_core.backends.postgres.ddl import quote_identifier
+from privbench_core.workload.naming import UnansweredError, Understood, understand
+
+TIMEOUT_SECONDS = 30.0
+"""The longest that one query may run on one database."""
+
+_ARRIVING = "privbench_arriving"
+
+
+class Engine:
+    """A database in memory.
+
+    Attributes:
+        catalogue: Column names by table name.
+        timeout: Seconds that a query may run.
+    """
+
+    def __init__(self, tables: Mapping[str, pa.Table], timeout: float = TIMEOUT_SECONDS) -> None:
+        self.catalogue = {name: rows.column_names for name, rows in tables.items()}
+        self.timeout = timeout
+        self._connection = duckdb.connect(config={"enable_external_access": False})
+        for name, rows in tables.items():
+            # Copied once, so that the optimiser has statistics and hundreds of queries need not convert anything.
+            self._connection.register(_ARRIVING, rows)
+            self._connection.execute(f"CREATE TABLE {quote_identifier(name)} AS SELECT * FROM {_ARRIVING}")
+            self._connection.unregister(_ARRIVING)
+
+    def understand(self, sql: str, dialect: str = "postgres") -> Understood:
+        """See `naming.understand`."""
+        return understand(sql, dialect, self.catalogue)
+
+    def cardinality(self, query: Understood) -> int:
+        """How many rows a query is about, see `counting_query`.
+
+        Raises:
+            UnansweredError: It fails, takes too long, or does not come down to a number.
+        """
+        rows = self.rows(counting_query(query.tree), limit=2)
+        if len(rows) != 1 or len(rows[0]) != 1 or isinstance(rows[0][0], bool) or not isinstance(rows[0][0], int):
+            raise UnansweredError("does not return one whole number where it counts")
+        return rows[0][0]
+
+    def rows(self, tree: exp.Query, limit: int = 1_000_000) -> list[tuple[Any, ...]]:
+        """At most ``limit`` rows of a query's result.
+
+        Raises:
+            UnansweredError: It fails or takes too long.
+        """
+        timer = Timer(self.timeout, self._connection.interrupt)
+        timer.daemon = True
+        timer.start()
+        try:
+            return self._connection.execute(tree.sql(dialect="duckdb")).fetchmany(limit)
+        except duckdb.InterruptException:
+            raise UnansweredError(f"took longer than {self.timeout:g} s") from None
+        except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as error:
+            raise UnansweredError(str(error).splitlines()[0]) from None
+        except duckdb.Error as error:
+            # Errors met while running can quote values, so only their kind is told.
+            raise UnansweredError(f"failed while running ({type(error).__name__})") from None
+        finally:
+            timer.cancel()
+
+
+def counting_query(tree: exp.Query) -> exp.Query:
+    """The query that answers with the cardinality of ``tree``.
+
+    A query that returns a lone COUNT states its cardinality itself. One that returns other aggregates of everything has
+    a single row whatever the data, so the rows that it aggregates are counted. Of all others, the result's rows are.
+    """
+    if isinstance(tree, exp.Select) and not any(tree.args.get(part) for part in ("group", "distinct", "having")):
+        projected = [item.unalias() for item in tree.expressions]
+        if len(projected) == 1 and isinstance(_inside_casts(projected[0]), exp.Count):
+            return tree
+        if projected and tree.args.get("from_") and all(_aggregates(item) for item in projected):
+            counted = tree.copy()
+            counted.set("expressions", [exp.Count(this=exp.Star())])
+            counted.set("order", None)
+            counted.set("limit", None)
+            return counted
+    inside = tree.copy()
+    if not inside.args.get("limit"):
+        inside.set("order", None)
+    alias = exp.TableAlias(this=exp.to_identifier("counted", quoted=True))
+    return exp.select(exp.Count(this=exp.Star())).from_(exp.Subquery(this=inside, alias=alias))
+
+
+def _inside_casts(item: exp.Expr) -> exp.Expr:
+    while isinstance(item, exp.Cast | exp.Paren):
+        item = item.this
+    return item
+
+
+def _aggregates(item: exp.Expr) -> bool:
+    return item.find(exp.AggFunc) is not None and item.find(exp.Window) is None

@@ -1,0 +1,233 @@
+"""A workload to publish with the data: literals re-bound so that selectivities carry over to the synthetic database.
+
+**The rule.** The text of the queries is public, because the owner declares it so; a workload that was made from private
+rows is refused. For each comparison of a column with a constant, its selectivity p on the source is read off the
+*released* noisy one-way marginal of the column, never off the source. Then a literal is chosen for which the synthetic
+column has that selectivity. All of this uses public text, released measurements and synthetic rows, so it is
+post-processing: it costs nothing, and the guarantee stays as it is.
+
+What this carries over is the selectivity of each comparison. How comparisons and joins combine is as true as the
+synthetic database is. Profiles measure the rows of an owned table with weights (`row_weights`), so the synthetic
+rows get theirs here: like is compared with like.
+
+==============================  =====================================================================================
+comparison                      what becomes of it
+==============================  =====================================================================================
+``<``, ``<=``, ``>``, ``>=``,   the literal with the nearest selectivity, or as it was where that is near enough
+``BETWEEN``
+``=``, ``IN``                   as it was where the synthetic column has the value, else the value of the nearest share
+a key ``=`` or ``IN``           keys are made anew: the key of a random row, which is how random workloads take literals
+a key ``<`` and so on           no selectivity is released for keys: the query is left out
+opaque text with a constant     synthetic text has no content: the query is left out
+of a public table               as it was: the table is published as it is
+anything else                   as it was: columns with columns, arithmetic on columns, ``<>``, ``NULL``
+==============================  =====================================================================================
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+
+from privbench_core.errors import PublishError
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine
+from privbench_core.workload.literals import constant, literal
+from privbench_core.workload.naming import UnansweredError, Understood
+from privbench_core.workload.selectivity import RANGES, Distribution, ReleasedMarginal, row_weights
+from privbench_core.workload.statements import Statement, Workload
+
+Released = Mapping[str, Mapping[str, ReleasedMarginal]]
+"""Released marginals by table and column."""
+
+_OPERATORS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_DATED = frozenset({ColumnType.DATE, ColumnType.TIMESTAMP, ColumnType.TIMESTAMPTZ})
+_MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_TEXT_TESTS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between, exp.Like, exp.ILike,
+               exp.SimilarTo, exp.RegexpLike, exp.RegexpILike)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rebound:
+    """A workload for the synthetic database, free to be published.
+
+    Attributes:
+        workload: The queries, in PostgreSQL's dialect, names quoted.
+        rows: The cardinality of each on the synthetic database.
+        kept: Number of each in the owner's workload, from 1.
+        left_out: (number, reason) of those that have no counterpart.
+        literals: How many literals of the queries that are kept were replaced by others.
+    """
+
+    workload: Workload
+    rows: tuple[int, ...]
+    kept: tuple[int, ...]
+    left_out: tuple[tuple[int, str], ...]
+    literals: int
+
+    def to_sql(self) -> str:
+        """A file for the bundle: each query with its cardinality, so that whoever loads the data can check it."""
+        queries = zip(self.kept, self.rows, self.workload.statements, strict=True)
+        return "".join(f"-- query {n}: cardinality {rows:,}\n{s.sql};\n" for n, rows, s in queries)
+
+
+def rebind_workload(
+    workload: Workload,
+    schema: Schema,
+    synthetic: Mapping[str, pa.Table],
+    released: Released,
+    rng: np.random.Generator,
+    *,
+    timeout: float = TIMEOUT_SECONDS,
+) -> Rebound:
+    """Bind the literals of a public workload to the synthetic database; see the module for the rule.
+
+    Args:
+        workload: Queries whose text the owner declares public.
+        schema: The database.
+        synthetic: Rows of the synthetic database.
+        released: What profile steps released. A column without an entry keeps its literals.
+        rng: Of the choice of keys and of values inside of released cells.
+        timeout: Seconds that a query may take on the synthetic database; slower ones are left out.
+
+    Raises:
+        PublishError: The workload was made from private rows.
+    """
+    if workload.internal:
+        raise PublishError(
+            "workload: its literals are values of private rows, so it must not be published; "
+            "publish one that is generated from the synthetic database, or declare your own queries public"
+        )
+    binder = _Binder(schema, synthetic, released, rng)
+    engine = Engine(synthetic, timeout)
+    statements, rows, kept, left_out = [], [], [], []
+    literals = 0
+    for number, statement in enumerate(workload.statements, start=1):
+        try:
+            query = engine.understand(statement.sql, workload.dialect)
+            replaced = binder.bind(query)
+            rows.append(engine.cardinality(query))
+        except UnansweredError as reason:
+            left_out.append((number, str(reason)))
+            continue
+        statements.append(Statement(query.tree.sql(dialect="postgres")))
+        kept.append(number)
+        literals += replaced
+    return Rebound(Workload(tuple(statements)), tuple(rows), tuple(kept), tuple(left_out), literals)
+
+
+class _Binder:
+    """Replaces the literals of a query."""
+
+    def __init__(
+        self, schema: Schema, synthetic: Mapping[str, pa.Table], released: Released, rng: np.random.Generator
+    ) -> None:
+        self._schema, self._synthetic, self._released, self._rng = schema, synthetic, released, rng
+        self._weights = row_weights(schema, synthetic)
+        self._constants = Engine({})
+        self._distributions: dict[tuple[str, str], tuple[Distribution, Distribution]] = {}
+
+    def bind(self, query: Understood) -> int:
+        """Replace in place, and say how many have changed; UnansweredError if the query has no counterpart."""
+        of_alias = _tables_by_alias(query)
+        for test in list(query.tree.find_all(*_TEXT_TESTS)):
+            self._refuse_text(test, of_alias)
+        changed = 0
+        for column, operator, operand in list(_comparisons(query.tree)):
+            found = self._column(column, of_alias)
+            value = constant(operand, self._constants)
+            if found is None or value is None:
+                continue
+            new = self._value(*found, operator, value)
+            if new is not value:
+                operand.replace(sqlglot.parse_one(literal(new) or "NULL", read="postgres"))
+                changed += new != value
+        return changed
+
+    def _value(self, table: Table, column: Column, operator: str, value: Any) -> Any:
+        if table.public:
+            return value
+        if column.name in table.key_columns:
+            return self._key(table, column, operator, value)
+        if column.name not in self._released.get(table.name, {}):
+            return value
+        if operator in RANGES and not column.type.ordered:
+            return value
+        there, here = self._distribution(table, column)
+        try:
+            # PostgreSQL reads quoted text in the type of the column that it is compared with.
+            typed = dt.datetime.fromisoformat(value) if column.type in _DATED and isinstance(value, str) else value
+            new = here.value_for(operator, there.share(operator, typed), typed)
+        except (ValueError, TypeError, pa.ArrowException):
+            return value  # a constant of another kind than the column: the database's business
+        return value if new is typed else new
+
+    def _key(self, table: Table, column: Column, operator: str, value: Any) -> Any:
+        if any(column.name in key.columns and self._schema.table(key.parent).public for key in table.foreign_keys):
+            return value
+        if operator != "=":
+            raise UnansweredError(f"{table.name}.{column.name}: compares a key, and keys are made anew")
+        keys = self._synthetic[table.name][column.name].drop_null()
+        if not len(keys):
+            raise UnansweredError(f"{table.name}.{column.name}: has no value in the synthetic database")
+        return keys[int(self._rng.integers(len(keys)))].as_py()
+
+    def _distribution(self, table: Table, column: Column) -> tuple[Distribution, Distribution]:
+        """The column as it was released, and as it is in the synthetic database."""
+        place = (table.name, column.name)
+        if place not in self._distributions:
+            rows = self._synthetic[table.name][column.name]
+            released = self._released[table.name][column.name].distribution(self._rng)
+            self._distributions[place] = released, Distribution.of(rows, self._weights[table.name])
+        return self._distributions[place]
+
+    def _refuse_text(self, test: exp.Expr, of_alias: Mapping[str, set[str]]) -> None:
+        if test.find(exp.Query) is not None or test.find(exp.Literal) is None:
+            return
+        for node in test.find_all(exp.Column):
+            found = self._column(node, of_alias)
+            if found and not found[0].public and found[1].type.opaque and found[1].name not in found[0].key_columns:
+                raise UnansweredError(f"{found[0].name}.{found[1].name}: compares opaque text, which is made anew")
+
+    def _column(self, node: exp.Column, of_alias: Mapping[str, set[str]]) -> tuple[Table, Column] | None:
+        """The column of the schema that ``node`` names; None if it is one of a subquery, or could be several."""
+        names = of_alias.get(node.table, set()) if node.table else set().union(*of_alias.values())
+        owners = [self._schema.table(name) for name in sorted(names) if name in self._schema.by_name]
+        found = [(table, c) for table in owners for c in table.columns if c.name == node.name]
+        return found[0] if len(found) == 1 else None
+
+
+def _tables_by_alias(query: Understood) -> dict[str, set[str]]:
+    """The tables that each alias, or table name used as one, stands for anywhere in the query."""
+    found: dict[str, set[str]] = {}
+    for node in query.tree.find_all(exp.Table):
+        if node.name in query.tables:
+            found.setdefault(node.alias or node.name, set()).add(node.name)
+    return found
+
+
+def _comparisons(tree: exp.Expr) -> Iterator[tuple[exp.Column, str, exp.Expr]]:
+    """(column, operator, operand) for every comparison of a bare column with something."""
+    for node in tree.find_all(*_OPERATORS):
+        operator = _OPERATORS[type(node)]
+        left, right = node.this.unnest(), node.expression.unnest()
+        if isinstance(left, exp.Column):
+            yield left, operator, right
+        elif isinstance(right, exp.Column):
+            yield right, _MIRRORED[operator], left
+    for node in tree.find_all(exp.Between):
+        if isinstance(node.this, exp.Column):
+            yield node.this, ">=", node.args["low"]
+            yield node.this, "<=", node.args["high"]
+    for node in tree.find_all(exp.In):
+        if isinstance(node.this, exp.Column) and not isinstance(node.parent, exp.Not):
+            for item in node.expressions:
+                yield node.this, "=", item

@@ -1,0 +1,176 @@
+"""Selectivities of comparisons with a constant, and the literal that has a given one."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from privbench_core.columns.codec import Codes
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.schema.tables import Schema
+from privbench_core.validate.references import NO_PARENT, parent_rows
+
+Floats = NDArray[np.float64]
+RANGES = ("<", "<=", ">", ">=")
+
+_DRAWN = 50_000
+"""Values that stand for a released marginal: shares are right to about 1 in this."""
+_NEAR = 0.05
+"""A literal stays when its selectivity is off by at most this fraction."""
+_EPOCH = dt.datetime(1970, 1, 1)
+_MICROSECONDS_PER_DAY = 86_400_000_000
+
+
+@dataclass(frozen=True)
+class ReleasedMarginal:
+    """A column's one-way marginal as a profile step released it.
+
+    Attributes:
+        discretizer: Values <-> codes.
+        counts: Noisy counts of the codes; below 0 is read as 0.
+    """
+
+    discretizer: Discretizer
+    counts: Floats
+
+    def distribution(self, rng: np.random.Generator) -> Distribution:
+        """The marginal as values: codes in proportion to their counts, decoded as synthetic rows are."""
+        weights = np.maximum(self.counts, 0)
+        weights = weights if weights.sum() > 0 else np.ones(len(weights))
+        expected = np.cumsum(weights) / weights.sum() * _DRAWN
+        positions = np.searchsorted(expected, np.arange(_DRAWN) + 0.5, side="right")
+        codes: Codes = np.minimum(positions, len(weights) - 1).astype(np.int32)
+        return Distribution.of(self.discretizer.decode(codes, rng))
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The weighted values of a column.
+
+    Attributes:
+        values: The distinct ones, ascending.
+        numbers: The same on one axis, shape (values,); positions for text, which is compared for equality only.
+        weights: Weight of each value.
+        total: Weight of all rows, NULLs included.
+    """
+
+    values: pa.Array
+    numbers: Floats
+    weights: Floats
+    total: float
+
+    @classmethod
+    def of(cls, column: pa.Array | pa.ChunkedArray, weights: Floats | None = None) -> Distribution:
+        """The distribution of a column's rows, each with a weight (by default 1)."""
+        rows = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        weigh = np.ones(len(rows)) if weights is None else weights
+        encoded = rows.dictionary_encode()
+        size = len(encoded.dictionary)
+        index = encoded.indices.fill_null(size).to_numpy(zero_copy_only=False)
+        per_value = np.bincount(index, weigh, minlength=size + 1)[:size]
+        order = pc.sort_indices(encoded.dictionary).to_numpy()
+        values = encoded.dictionary.take(pa.array(order))
+        return cls(values, _numbers(values), per_value[order], float(weigh.sum()))
+
+    def share(self, operator: str, value: Any) -> float:
+        """The share of rows for which ``column operator value`` is true."""
+        if operator == "=":
+            return self._share_of(self._position(value))
+        number = _number(value)
+        smaller = int(np.searchsorted(self.numbers, number, "left" if operator in {"<", ">="} else "right"))
+        below = float(self.weights[:smaller].sum())
+        matching = below if operator in {"<", "<="} else float(self.weights.sum()) - below
+        return matching / self.total if self.total else 0.0
+
+    def value_for(self, operator: str, share: float, value: Any) -> Any:
+        """A literal for which ``column operator literal`` is true for about ``share`` of the rows.
+
+        Args:
+            operator: ``=`` or one of `RANGES`.
+            share: What to aim at, in [0, 1].
+            value: The literal so far. It stays if it is good enough, and decides between equally good ones.
+
+        Returns:
+            ``value``, or one of `values`.
+        """
+        if not len(self.values):
+            return value
+        if operator == "=":
+            position = self._position(value)
+            if position is not None:
+                return value
+            shares, mine = self.weights / self.total, np.inf
+        else:
+            mine = abs(self.share(operator, value) - share)
+            shares = self._shares(operator)
+        off = np.abs(shares - share)
+        if mine <= max(float(off.min()), _NEAR * share):
+            return value
+        best = np.flatnonzero(off <= off.min() + 1e-12)
+        away = np.abs(self.numbers[best] - (0.0 if isinstance(value, str) else _number(value)))
+        return self.values[int(best[int(np.argmin(away))])].as_py()
+
+    def _shares(self, operator: str) -> Floats:
+        """The share of rows for each of `values` as the literal."""
+        upto = np.cumsum(self.weights)
+        below = upto - self.weights
+        matching = {"<": below, "<=": upto, ">": upto[-1] - upto, ">=": upto[-1] - below}[operator]
+        return np.asarray(matching / self.total, np.float64)
+
+    def _position(self, value: Any) -> int | None:
+        """Where a value stands among `values`."""
+        if isinstance(value, str) or pa.types.is_string(self.values.type) or pa.types.is_boolean(self.values.type):
+            found = pc.index(self.values, pa.scalar(value)).as_py() if len(self.values) else -1
+            return found if found >= 0 else None
+        position = int(np.searchsorted(self.numbers, _number(value)))
+        return position if position < len(self.numbers) and self.numbers[position] == _number(value) else None
+
+    def _share_of(self, position: int | None) -> float:
+        return 0.0 if position is None or not self.total else float(self.weights[position]) / self.total
+
+
+def row_weights(schema: Schema, tables: Mapping[str, pa.Table]) -> dict[str, Floats]:
+    """For every private table, the weight of each row in a profile: 1 / product of the group sizes along its path.
+
+    A group is the rows with the same owner, and the path leads from owner to owner up to the privacy unit; it ends
+    where a row has no owner.
+    """
+    weights = {}
+    for table in schema.private_tables:
+        row = np.arange(tables[table.name].num_rows)
+        product = np.ones(len(row))
+        for key in schema.ownership_path(table.name):
+            owners = parent_rows(tables[key.parent], tables[key.child], key)
+            sizes = np.bincount(owners[owners != NO_PARENT], minlength=tables[key.parent].num_rows)
+            row = np.append(owners, NO_PARENT)[row]  # NO_PARENT takes the last entry, and stays there
+            product *= np.append(np.maximum(sizes, 1), 1)[row]
+        weights[table.name] = 1 / product
+    return weights
+
+
+def _number(value: Any) -> float:
+    """A literal on the axis of `_numbers`: microseconds since 1970 for dates and timestamps."""
+    if isinstance(value, dt.datetime):
+        naive = value if value.tzinfo is None else value.astimezone(dt.UTC).replace(tzinfo=None)
+        return (naive - _EPOCH) / dt.timedelta(microseconds=1)
+    if isinstance(value, dt.date):
+        return (value - _EPOCH.date()).days * float(_MICROSECONDS_PER_DAY)
+    return float(value)
+
+
+def _numbers(values: pa.Array) -> Floats:
+    if pa.types.is_date(values.type):
+        days = values.cast(pa.date32()).cast(pa.int32()).to_numpy().astype(np.float64)
+        return np.asarray(days * _MICROSECONDS_PER_DAY, np.float64)
+    if pa.types.is_timestamp(values.type):
+        return np.asarray(values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64()).to_numpy(), np.float64)
+    if pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
+        return np.asarray(pc.cast(values, pa.float64(), safe=False).to_numpy(), np.float64)
+    return np.arange(len(values), dtype=np.float64)
