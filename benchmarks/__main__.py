@@ -25,6 +25,7 @@ from benchmarks import (
     schemas,
     shapes,
     skew,
+    spec_errors,
     stats,
     tpch,
 )
@@ -36,7 +37,7 @@ def main() -> int:
     """Run what was asked for; 0 if all of it succeeded, 1 with a line on stderr if not."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
     names = ("adult", "peers", "shapes", "sandag", "households", "california", "skew", "schemas", "stats", "tpch")
-    names += ("evaluation", "orchestration", "ledger", "scale")
+    names += ("evaluation", "orchestration", "ledger", "scale", "spec_errors")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -70,6 +71,7 @@ def main() -> int:
         "orchestration": partial(orchestration.run, progress=_tell),
         "ledger": partial(ledger.run, seeds=given.seeds or 3, progress=_tell),
         "scale": partial(scale.run, progress=_tell),
+        "spec_errors": spec_errors.run,
     }
     try:
         for name, measure in sections.items():

@@ -68,11 +68,12 @@ def _seconds(spec: Spec, here: Path, workload: Path | None) -> float:
     from privbench_core.evaluate.evaluation import evaluate_bundle
     from privbench_core.pipeline.rehearsal import rehearsal_of  # the parent only starts processes
     from privbench_core.pipeline.run import run_spec
+    from privbench_core.report.page import write_report
 
     run_spec(spec, _EPSILON, out=here / "bundle")
     start = time.perf_counter()
     rehearsal = rehearsal_of(spec, here / "bundle")
-    evaluate_bundle(spec, here / "bundle", here / "report", workload=workload, rehearse=rehearsal)
+    write_report(evaluate_bundle(spec, here / "bundle", workload=workload, rehearse=rehearsal), here / "report")
     return time.perf_counter() - start
 
 

@@ -77,8 +77,9 @@ def _write(spec: Spec, bundle: Path, out: Path) -> Path:
     from privbench_core.evaluate.evaluation import evaluate_bundle
     from privbench_core.pipeline.rehearsal import rehearsal_of
     from privbench_core.publish.bundle import is_bundle
+    from privbench_core.report.page import write_report
 
     if not is_bundle(bundle):
         raise PublishError(f"{spec.schema.name}: no bundle at ε={bundle.name} yet; materialise publish/bundle first")
-    evaluate_bundle(spec, bundle, out=out, rehearse=rehearsal_of(spec, bundle))
+    write_report(evaluate_bundle(spec, bundle, rehearse=rehearsal_of(spec, bundle)), out)
     return out / "report.html"

@@ -113,9 +113,9 @@ def evaluate(
 ) -> None:
     """Compare a bundle with its source. The report is internal: it is not differentially private."""
     with one_clear_line():
-        from privbench_core.commands.evaluate import write_report
+        from privbench_core.commands.evaluate import report
 
-        write_report(spec, bundle, out, workload, run_time=run_time_url or run_time, as_json=json)
+        report(spec, bundle, out, workload, run_time=run_time_url or run_time, as_json=json)
 
 
 @app.command()

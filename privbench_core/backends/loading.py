@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
 from privbench_core.errors import PublishError
-from privbench_core.publish.bundle import Bundle
+from privbench_core.schema.tables import Schema
 
 _SHOWN = 5  # names in a message
-_TOKEN = re.compile(r"""\b[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|;""", re.DOTALL)
+
+
+class Loadable(Protocol):
+    """What a back-end loads: a bundle, as far as it needs to know one."""
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """The content of MANIFEST.json."""
+        ...
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the tables."""
+        ...
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables, each after those it refers to."""
+        ...
+
+    def file(self, table: str) -> Path:
+        """Return the Parquet file with the rows of a table."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -24,41 +47,6 @@ class Loaded:
 
     rows: dict[str, int]
     left_out: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Statements:
-    """The statements of a schema.sql.
-
-    Attributes:
-        tables: CREATE TYPE and CREATE TABLE, to be run before rows are loaded.
-        keys: Keys, constraints and indexes, faster afterwards.
-    """
-
-    tables: tuple[str, ...]
-    keys: tuple[str, ...]
-
-
-def statements_of(bundle: Bundle) -> Statements:
-    """The statements of a bundle's schema.sql, in two groups."""
-    found = split_sql(bundle.schema_sql)
-    tables = tuple(sql for sql in found if re.match(r"create\s+(table|type)\b", sql, re.IGNORECASE))
-    return Statements(tables, tuple(sql for sql in found if sql not in tables))
-
-
-def split_sql(script: str) -> list[str]:
-    r"""The statements of a script, without semicolons and comments; those inside of quotes are kept.
-
-    >>> split_sql("-- first; table\nCREATE TABLE a (\"x;y\" text); -- and so on")
-    ['CREATE TABLE a ("x;y" text)']
-    """
-    bare = _TOKEN.sub(lambda token: "" if token[0].startswith("--") else token[0], script)
-    statements, begin = [], 0
-    for token in _TOKEN.finditer(bare):
-        if token[0] == ";":
-            statements.append(bare[begin : token.start()].strip())
-            begin = token.end()
-    return [sql for sql in [*statements, bare[begin:].strip()] if sql]
 
 
 def refuse_tables(found: Sequence[str], of_bundle: Sequence[str], where: str) -> None:

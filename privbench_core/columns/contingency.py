@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
-from privbench_core.errors import InternalError
 
 _MAX_EXACT = 1 << 53
 _BLOCK = 1 << 15  # rows counted at a time
@@ -32,18 +31,18 @@ def contingency(
     columns: Sequence[str],
     weights: NDArray[np.integer[Any]] | None = None,
 ) -> NDArray[np.int64]:
-    """Counts (or sums of integer weights) over all code combinations of ``columns``, shape (size, ...).
+    """Counts (or sums of integer weights, each below 2⁵³) over all code combinations of ``columns``, shape (size, ...).
 
-    Additive over chunks of rows. InternalError if the weights add up beyond what a float holds exactly.
+    Additive over chunks of rows, and exact in 64 bits: a block adds up to no more than a float holds.
 
     >>> contingency({"a": np.array([0, 1, 1], np.int32)}, {"a": 3}, ["a"])
     array([1, 2, 0])
     """
     shape = tuple(sizes[name] for name in columns)
-    if weights is not None and len(weights) and len(weights) * int(weights.max()) >= _MAX_EXACT:
-        raise InternalError("too much weight for exact accumulation")
     total = np.zeros(math.prod(shape), dtype=np.int64)
     rows, block = len(codes[columns[0]]), max(_BLOCK, len(total))
+    if weights is not None:
+        block = max(1, min(block, _MAX_EXACT // max(1, int(weights.max(initial=0)))))
     for start in range(0, rows, block):  # what a block needs stays in the cache
         part = slice(start, start + block)
         cells = cell_index({name: codes[name][part] for name in columns}, sizes, columns)

@@ -6,13 +6,14 @@ has paid for one: on the public grid of `LogScaleCodec` for ranges, by a stabili
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from privbench_core.columns.categorical import CategoricalCodec, categorical_codec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.equal_width import EqualWidthCodec, equal_width_codec
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.columns.grid import qualified
+from privbench_core.columns.grid import Grid, qualified
 from privbench_core.columns.log_scale import LogScaleCodec
 from privbench_core.columns.opaque import OpaqueCodec, opaque_codec
 from privbench_core.columns.patterns import PatternCodec, pattern_codec
@@ -31,6 +32,7 @@ _KINDS: dict[str, type[Any]] = {
     "uuid": UuidCodec,
     "pattern": PatternCodec,
 }
+_PLAIN = (str, int, float, bool, type(None), ColumnType)
 
 
 def codec_for(column: Column, *, table: str = "") -> Codec:
@@ -81,5 +83,15 @@ def codec_from_dict(description: dict[str, Any]) -> Codec:
 
 
 def is_known(codec: Codec) -> bool:
-    """Whether a codec is exactly of a kind from here, no subclass: each of these looks at one value at a time."""
-    return type(codec) in _KINDS.values()
+    """Whether a codec is exactly of a kind from here, its parts too, no subclass: these look at one value at a time."""
+    kind = type(codec)
+    return kind in _KINDS.values() and all(_is_plain(getattr(codec, field.name)) for field in fields(kind))  # type: ignore[arg-type]
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a part of a codec is of a type that does nothing of its own, all the way down."""
+    if type(value) is tuple:
+        return all(_is_plain(part) for part in value)
+    if type(value) in {Grid, Pattern}:
+        return all(_is_plain(getattr(value, field.name)) for field in fields(value))  # type: ignore[arg-type]
+    return type(value) in _PLAIN

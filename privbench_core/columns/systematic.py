@@ -39,7 +39,8 @@ def systematic_counts(
     Returns:
         Numbers of shape (k,); those of a group add up to its count.
 
-    >>> systematic_counts(np.array([0.25, 1, 1]), np.array([0, 0, 1]), np.array([8, 3]), np.random.default_rng(0)).tolist()
+    >>> rng = np.random.default_rng(0)
+    >>> systematic_counts(np.array([0.25, 1, 1]), np.array([0, 0, 1]), np.array([8, 3]), rng).tolist()
     [2, 6, 3]
     """
     rows = counts[group_of]

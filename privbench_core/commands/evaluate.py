@@ -6,18 +6,19 @@ from pathlib import Path
 
 from privbench_core.commands.terminal import print_json, say, show
 from privbench_core.evaluate.comparison import Comparison
-from privbench_core.evaluate.evaluation import Evaluation, evaluate_bundle
+from privbench_core.evaluate.evaluation import INTERNAL, Evaluation, evaluate_bundle
 from privbench_core.evaluate.q_error import WorkloadResult
 from privbench_core.evaluate.runtime import RunTimeResult
+from privbench_core.evaluate.subjects import keep_apart
 from privbench_core.evaluate.verdict import judge
 from privbench_core.pipeline.rehearsal import rehearsal_of
-from privbench_core.report.page import INTERNAL
+from privbench_core.report.page import write_report
 from privbench_core.spec.load import load_spec
 
 _NAMED = 10  # failed queries named on the terminal
 
 
-def write_report(
+def report(
     path: Path, bundle: Path, out: Path, workload: Path | None, *, run_time: bool | str = False, as_json: bool = False
 ) -> None:
     """Compare ``bundle`` with the source of the spec and write metrics.json and report.html to ``out``.
@@ -33,9 +34,11 @@ def write_report(
     Raises:
         PublishError: ``out`` is inside a bundle: internal figures must not be given away with it.
     """
+    keep_apart(out)
     spec = load_spec(path)
     attacked = rehearsal_of(spec, bundle)
-    evaluation = evaluate_bundle(spec, bundle, out, workload=workload, run_time=run_time, rehearse=attacked)
+    evaluation = evaluate_bundle(spec, bundle, workload=workload, run_time=run_time, rehearse=attacked)
+    write_report(evaluation, out)
     if as_json:
         print_json(evaluation.to_dict())
         return

@@ -53,6 +53,7 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
             "other_databases": [asdict(other) for other in account.neighbours],
             "lifetime": {"epsilon": life.epsilon, "delta": life.delta},
             "spent": finite(balance.spent),
+            "spent_at_delta": balance.delta,
             "left": balance.left,
             "rho_left": balance.rho_left,
             "refreshes": refreshes_as_data(spec, account),
@@ -90,7 +91,7 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
     headers = ["run", "step", ">price", ">times", "state", "last"]
     show(f"{_title(spec)}: paid for {unit_in_words(spec)}", headers, rows)
     say(f"Lifetime: {budget_in_words(life)}")
-    say(f"Spent:    ε={balance.spent:.4g} at δ={life.delta:.2g} ({_sums(account.entries)})")
+    say(f"Spent:    ε={balance.spent:.4g} at δ={balance.delta:.2g} ({_sums(account.entries)})")
     reserved = _totals(account.entries, state=_RESERVED)
     if reserved:
         what = _sums(e for e in account.entries if e.state == _RESERVED)

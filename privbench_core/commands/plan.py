@@ -51,9 +51,9 @@ def show_plans(path: Path, epsilon: float | None, *, as_json: bool) -> None:
         [">run", ">add or remove one", ">replace one", ">lifetime ε spent after the run"],
         [_terms(spec, account, plan) for plan in plans],
     )
-    life, spent = account.balance.lifetime, account.balance.spent
+    life, spent = account.balance.lifetime, f"ε={account.balance.spent:.4g} at δ={account.balance.delta:.2g}"
     of_cohort = f" of cohort {spec.cohort}" if spec.cohort else ""
-    say(f"Lifetime budget{of_cohort}: {budget_in_words(life)}, of which ε={spent:.4g} is spent. No row was read.")
+    say(f"Lifetime budget{of_cohort}: {budget_in_words(life)}, of which {spent} is spent. No row was read.")
     tell_refreshes(spec, account)
     if not account.entries:  # before the first release a new name is put back at no cost
         tell_neighbours(spec, account)
@@ -139,6 +139,7 @@ def _as_data(spec: Spec, account: AccountStatus, plan: Plan) -> dict[str, Any]:
             "epsilon": account.balance.lifetime.epsilon,
             "delta": account.balance.lifetime.delta,
             "spent": finite(account.balance.spent),
+            "spent_at_delta": account.balance.delta,
             "affordable": after is not None,
             "spent_after": finite(after.spent) if after else None,
         },

@@ -105,7 +105,7 @@ def tell(spec: Spec, outcome: Outcome) -> None:
     say(f"            {budget_in_words(budget.replace_one())} for replacing one")
     say(f"This run:   {_cost(outcome)}")
     life = balance.lifetime
-    at = f" (at δ={life.delta:.2g})" if life.delta else ""
+    at = f" (at δ={balance.delta:.2g})" if balance.delta else ""
     say(f"Lifetime:   ε={balance.spent:.4g} of {life.epsilon:g} spent, {balance.left:.4g} left{at}")
     for line in outcome.account.in_words():
         say(line, style="bold" if line.startswith(WARNING) else None)
@@ -139,6 +139,7 @@ def _as_data(spec: Spec, outcome: Outcome) -> dict[str, Any]:
             "epsilon": balance.lifetime.epsilon,
             "delta": balance.lifetime.delta,
             "spent": finite(balance.spent),
+            "spent_at_delta": balance.delta,
             "left": balance.left,
         },
         "cohort": cohort_as_data(spec, outcome.account),

@@ -92,7 +92,7 @@ def _privacy(unit: str) -> Iterator[str]:
 def _likely_unit(catalogue: Catalogue) -> str:
     """The table that most others lead to through foreign keys.
 
-    Undecided on a pair table, without keys, and where another table looks more like one of persons: many schemas hang from a
+    Undecided on a draw, without keys, and where another table looks more like one of persons: many schemas hang from a
     list of languages or countries.
     """
     readable: list[FoundTable] = [table for table in catalogue.tables if not table.unreadable]

@@ -38,7 +38,7 @@ class Ways:
 
 
 def implied_pairs(joints: Mapping[Pair, Array], marginals: Mapping[str, Array], limit: int) -> dict[Pair, Array]:
-    """Joints of at most ``limit`` pairs that have none, the strongest first; the product where nothing pair tables them.
+    """Joints of at most ``limit`` pairs that have none, the strongest first; the product where nothing links them.
 
     Two columns can tell no more about each other than either tells about the third: so the third is chosen for which
     the lesser of both is most.

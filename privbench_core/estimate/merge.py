@@ -16,13 +16,15 @@ Number = TypeVar("Number", np.int64, np.float64)
 def merge_codes(counts: NDArray[Number], groups: Sequence[NDArray[np.int64]]) -> NDArray[Number]:
     """Counts over groups of codes: of each axis of ``counts``, the group of each code, dense from 0.
 
-    InternalError if that is not one group for each code of each axis.
+    InternalError if that is not one group for each code of each axis. Integers must add up to less than 2⁶³.
 
     >>> merge_codes(np.array([[1, 2, 3], [4, 5, 6]]), [np.array([0, 1]), np.array([0, 1, 0])])
     array([[ 4,  2],
            [10,  5]])
     """
-    if tuple(map(len, groups)) != counts.shape or any(group_of.min() < 0 for group_of in groups):
+    if tuple(group_of.shape for group_of in groups) != tuple((size,) for size in counts.shape) or any(
+        group_of.min() < 0 for group_of in groups
+    ):
         raise InternalError("each code of each column is in one group")
     merged = counts
     for axis, group_of in enumerate(groups):

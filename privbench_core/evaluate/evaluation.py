@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from privbench_core.errors import SourceError
 from privbench_core.evaluate.comparison import Comparison, compare
@@ -16,16 +15,15 @@ from privbench_core.evaluate.privacy_figures import PrivacyFigures, privacy_figu
 from privbench_core.evaluate.q_error import WorkloadResult, run_workload
 from privbench_core.evaluate.queries import read_sam_workload
 from privbench_core.evaluate.runtime import RunTimeResult
-from privbench_core.evaluate.subjects import Subjects, keep_apart, read_both
+from privbench_core.evaluate.subjects import Subjects, read_both
 from privbench_core.evaluate.table_figures import FULL, SEED, Scope
 from privbench_core.evaluate.verdict import judge
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
 from privbench_core.workload.statements import Workload, read_workload
 
-if TYPE_CHECKING:
-    pass
-from privbench_core.report.page import INTERNAL, render
+INTERNAL = "Internal: compares with private data. Do not publish."
+"""Stands at the top of every report and in metrics.json."""
 
 
 @dataclass(frozen=True)
@@ -72,19 +70,17 @@ class Evaluation:
 def evaluate_bundle(
     spec: Spec,
     bundle: Path,
-    out: Path,
     *,
     workload: Path | None = None,
     run_time: bool | str = False,
     rehearse: RunOnRows | None = None,
     scope: Scope = FULL,
 ) -> Evaluation:
-    """Compare ``bundle`` with the source of ``spec`` and write metrics.json and report.html to ``out``: internal.
+    """Compare ``bundle`` with the source of ``spec``. Every figure is internal: it is about private rows.
 
     Args:
         spec: The spec that the bundle was made from.
         bundle: Its folder.
-        out: Where the report goes: not inside of a bundle.
         workload: SQL queries, or a SAM workload (``.json``) on a database of one table; without it, a random workload
             is made from the source.
         run_time: Whether to measure run times too: on an own PostgreSQL, or on the one of this URL.
@@ -92,10 +88,9 @@ def evaluate_bundle(
         scope: How much is looked at.
 
     Raises:
-        PublishError: The bundle is damaged or of another schema, ``out`` is inside a bundle, or there is no PostgreSQL.
+        PublishError: The bundle is damaged or of another schema, or there is no PostgreSQL.
         SourceError: The source or the workload cannot be read.
     """
-    keep_apart(out)
     given = _read_queries(workload, spec.schema) if workload else None
     subjects = read_both(spec, bundle)
     pair = subjects.pair
@@ -107,18 +102,13 @@ def evaluate_bundle(
 
         url = run_time if isinstance(run_time, str) else None
         times = compare_run_times(spec.schema, pair.source, bundle, queries, url=url)
-    evaluation = Evaluation(
+    return Evaluation(
         subjects,
         compare(pair, scope),
         privacy_figures(subjects, rehearse),
         run_workload(queries, pair.source, pair.synthetic, scale=subjects.about.scale) if queries else None,
         times,
     )
-    out.mkdir(parents=True, exist_ok=True, mode=0o700)
-    text = json.dumps(evaluation.to_dict(), indent=2, ensure_ascii=False)
-    (out / "metrics.json").write_text(text + "\n", encoding="utf-8")
-    (out / "report.html").write_text(render(evaluation), encoding="utf-8")
-    return evaluation
 
 
 def _read_queries(path: Path, schema: Schema) -> Workload:

@@ -99,7 +99,7 @@ def worst_and_typical(true: Coded, synthetic: Coded, rng: np.random.Generator) -
 
 
 def grow(coded: Coded) -> Node:
-    """A network of a table by exact counts: rows are split by the column with most pair tables, columns where none is."""
+    """A network of a table by exact counts: rows are split by the most dependent column, columns where none is."""
     return _grow(coded, _columns(coded), coded.names, _DEPTH)
 
 

@@ -281,7 +281,7 @@ def clear_scores(curator: Curator, one_way: OneWay, pairs: Sequence[Pair], price
 
 def _largest_noise(curator: Curator, candidates: int, price: Price) -> float:
     """Expected largest noise on the scores of so many candidates, in counts: σ√(2 ln m), or b ln m for Laplace."""
-    reference = np.zeros(1)
+    reference = np.zeros(())
     each = curator.sigma([Distances(((((), reference),),) * candidates)], price) / 2
     m = max(candidates, 2)
     return each * (math.log(m) / math.sqrt(2) if price.measure is Measure.PURE else math.sqrt(2 * math.log(m)))

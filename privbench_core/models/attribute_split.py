@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class AttributeSplit:
-    """Two parts by the value of one attribute: the one that the released scores pair table to most others. Costs nothing more.
+    """Two parts by the value of one attribute: the one that depends on most others by the released scores.
 
     Attributes:
         ordered: Names of columns whose codes are ordered and are cut at their median; lists of values are halved by

@@ -1,7 +1,7 @@
 """Drawn rows, moved closer to all released pair tables at once.
 
 Columns are drawn one after the other, each given the few that tell most about it (`conditional.draw_column`): what all
-other tables say is lost, and chance adds to that. Here rows exchange values (`exchange.RecordSwapping`) until they are closer
+other tables say is lost, and chance adds to that. Here rows exchange values (`record_swapping`) until they are closer
 to the tables; rows keep their context. Pairs that were not measured have a table too, of less weight: what the measured
 ones imply. Without it, chance alone would decide them.
 """

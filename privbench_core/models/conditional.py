@@ -83,9 +83,9 @@ def _raked(joint: Array, marginal: Array, column: Array) -> Array:
 def _chosen(size: int, pair_tables: Sequence[PairMarginal], rows: Rows) -> tuple[list[PairMarginal], NDArray[np.int64]]:
     """The pair tables that together tell most about the target, within the limits, and the context of each row.
 
-    One after the other, that with the most information on the target beyond what the pair tables before it say already: two
-    columns that determine each other are one column. Contexts are numbered in the order of their codes, the first pair table's
-    first; those that no row is in have none.
+    One after the other, that with the most information on the target beyond what those before it say already: two
+    columns that determine each other are one column. Contexts are numbered in the order of their codes, the first
+    table's first; those that no row is in have none.
     """
     chosen: list[PairMarginal] = []
     context, contexts = np.zeros(rows.n, dtype=np.int64), 1
@@ -111,7 +111,7 @@ def _chosen(size: int, pair_tables: Sequence[PairMarginal], rows: Rows) -> tuple
 
 
 def _shared(pair_table: PairMarginal, others: Sequence[PairMarginal], rows: Rows) -> list[float]:
-    """Of the information in a pair table's column, the share that each other pair table's column has too, among the rows.
+    """Of the information in a table's column, the share that each other table's column has too, among the rows.
 
     What the column says about the target is taken to be shared alike (Kwak and Choi 2002, equation 11).
     """

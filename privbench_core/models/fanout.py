@@ -25,7 +25,7 @@ class Fanout:
         sizes: Coder of the numbers of children.
         counts: Probabilities of the number of children, shape (codes of ``sizes``,).
         fanout_tables: Parent's column -> joint (parent's column, number of children).
-        pair_tables: (context column, child's column) -> joint; context columns are "parent.<column>" and `OWNER_FANOUT`.
+        pair_tables: (context column, child's column) -> joint; context is "parent.<column>" and `OWNER_FANOUT`.
         ownerless: Number of children whose owner key is NULL; each is a unit of its own.
     """
 

@@ -77,8 +77,8 @@ def pick_parents(
     """A parent for each row that wants one, -1 where there is none left that it may have; shape (rows,).
 
     Args:
-        preferences: (code of each parent, code that each row wants), from the roughest to the finest; a row gets a parent
-            of the finest preference that can be fulfilled, and any parent of its group if none can.
+        preferences: (code of each parent, code that each row wants), coarsest first; a row gets a parent of the
+            finest preference that can be fulfilled, and any parent of its group if none can.
         wanting: Which rows want a parent at all.
         choice: What they may choose from.
         rng: Sampling only.
@@ -94,7 +94,7 @@ def pick_parents(
         for attempt in range(tries):
             if not len(pending):
                 return result
-            # Rows that must differ take turns in the end: neighbours on the candidate index cannot get in each other's way.
+            # Rows that must differ take turns in the end: neighbours in the index cannot collide.
             in_turn = attempt > 0 and attempt >= tries // 2
             places = index_of_candidates.some(pending, choice if in_turn else None, rng)
             given = places >= 0

@@ -1,4 +1,4 @@
-"""Synthetic rows while they are drawn: the codes so far, and the released tables that pair table new columns to them."""
+"""Synthetic rows while they are drawn: the codes so far, and the released tables that link new columns to them."""
 
 from __future__ import annotations
 

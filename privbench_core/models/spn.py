@@ -51,7 +51,7 @@ class Leaf:
         return self.marginals[column]
 
     def draw(self, rows: Rows, rng: np.random.Generator) -> None:
-        """Draw all columns, each given those before it and the context, most informative first; then swap_to_fit them."""
+        """Draw all columns, each given those before it and the context, most informative first; then swap values."""
         waiting = list(self.marginals)
         strength = {pair: mutual_information(table) for pair, table in self.pairs.items()}
         linked = {(c, t): mutual_information(table) for (c, t), table in rows.links.items() if t in self.marginals}
@@ -159,8 +159,8 @@ class Sum:
     def _region_tables(self, rows: Rows) -> list[PairMarginal]:
         """Ties of context columns to the parts, where none were released: by way of the column that tells most.
 
-        A column's pair table to the context says how likely each of its codes is, and a code how likely each part is. Without
-        this, rows below the root would go to parts at random, and their parts would overrule what the context says.
+        A column's table with the context says how likely each of its codes is, and a code how likely each part is.
+        Without this, rows below the root would go to parts at random, and their parts would overrule the context.
         """
         best: dict[str, tuple[float, NDArray[np.float64]]] = {}
         for (context, column), joint in rows.links.items():

@@ -6,7 +6,6 @@ from typing import Any
 
 from privbench_core import __version__
 from privbench_core.pipeline.runner import Run
-from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.relations import stability
 from privbench_core.schema.columns import Learn, Range, Values
@@ -54,8 +53,8 @@ def receipt_for(spec: Spec, plan: Plan, ledger: Ledger, run: Run) -> dict[str, A
 
 
 def _cumulative(ledger: Ledger, cohort: str) -> dict[str, float]:
-    spent: Budget = ledger.lifetime
-    return {"epsilon_at_most": round(ledger.balance(cohort).spent, 9), "delta": spent.delta}
+    balance = ledger.balance(cohort)
+    return {"epsilon_at_most": round(balance.spent, 9), "delta": balance.delta}
 
 
 def _cohort(spec: Spec) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The curator: what a synthesizer holds instead of rows.
 
 Its verbs are `Curator.measure` (answers plus noise), `Curator.select` (a noisy choice), `Curator.split` (disjoint
-parts by a released rule) and, on the session, `PrivateSession.view` and `PrivateSession.discover`. Each is priced before it looks, charged
-to the step's account, written to the ledger, and refused when the account has too little left.
+parts by a released rule) and, on the session, `PrivateSession.view` and `PrivateSession.discover`. Each is priced
+before it looks, charged to the step's account, written to the ledger, and refused when the account has too little left.
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
+from privbench_core.privacy.admission import admit_price, admit_queries, admit_rule
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.noise import NoiseSource, Sensitivity, noise_std
-from privbench_core.privacy.queries import CentreSums, Distances, Marginal, Query
-from privbench_core.privacy.split_rules import ByValue, Centres, Rule
+from privbench_core.privacy.queries import Distances, Query
+from privbench_core.privacy.split_rules import Rule
 from privbench_core.privacy.views import CodedView
-
-# Exactly these, no subclasses: each has a proof of its sensitivity, or of its indifference to other rows.
-_QUERIES = (Marginal, Distances, CentreSums)
-_RULES = (ByValue, Centres)
 
 
 @dataclass(frozen=True)
@@ -61,6 +58,9 @@ class Curator:
     def measure(self, what: str, queries: Sequence[Query], price: Price) -> Measurement:
         """Answer all ``queries`` with noise, together worth ``price``.
 
+        Formal guarantee: satisfies ε-DP for a pure price (discrete Laplace noise), ρ-zCDP otherwise (discrete Gaussian
+        noise), for adding or removing one unit; ``docs/privacy.md``, section 5, mechanisms 1 to 4.
+
         Args:
             what: A short name for the ledger, say "one-way".
             queries: Asked jointly: the noise follows from their joint sensitivity.
@@ -68,19 +68,17 @@ class Curator:
 
         Raises:
             BudgetExhaustedError: The step has less than ``price`` left.
+            InternalError: Something else than the queries of `privacy.queries`; nothing was charged.
         """
-        if not queries or any(type(query) not in _QUERIES for query in queries):
-            raise InternalError(
-                f"{self._label}/{what}: only the queries of privacy.queries may be asked, and at least one"
-            )
         site = f"{self._label}/{what}"
-        self._account.charge(site, price)
-        scales = {query.scale(self._view) for query in queries}
+        admit_price(site, price)
+        asked = admit_queries(site, queries, self._view.sizes)
+        scales = {query.scale(self._view) for query in asked}
         if len(scales) > 1:
             raise InternalError(f"{site}: queries of different scales in one measurement")
-        moves = [query.moves(self._view) for query in queries]
-        sensitivity = Sensitivity(sum(l1 for l1, _ in moves), float(np.sqrt(sum(l2 for _, l2 in moves))))
-        exact = [query.evaluate(self._view) for query in queries]
+        sensitivity = self._sensitivity(asked)
+        self._account.charge(site, price)
+        exact = [query.evaluate(self._view) for query in asked]
         flat = np.concatenate([answer.ravel() for answer in exact])
         noisy = self._noise.add(site, flat, sensitivity, price)
         scale = scales.pop()
@@ -90,21 +88,31 @@ class Curator:
 
     def sigma(self, queries: Sequence[Query], price: Price) -> float:
         """The noise that `measure` would add, without asking: public, for planning."""
-        moves = [query.moves(self._view) for query in queries]
-        sensitivity = Sensitivity(sum(l1 for l1, _ in moves), float(np.sqrt(sum(l2 for _, l2 in moves))))
-        return noise_std(sensitivity, price) / queries[0].scale(self._view)
+        asked = admit_queries(self._label, queries, self._view.sizes)
+        return noise_std(self._sensitivity(asked), price) / asked[0].scale(self._view)
 
     def select(self, what: str, candidates: Distances, price: Price) -> int:
         """Index of a group of ``candidates`` with (noisily) the largest distance: the exponential mechanism.
 
         All groups must hold equally many distances, k; one unit then moves every score by at most k times the
         stability.
+
+        Formal guarantee: satisfies ε-DP for a pure price, ρ-zCDP otherwise (bounded range), for adding or removing one
+        unit; ``docs/privacy.md``, section 5, mechanism 5.
+
+        Raises:
+            BudgetExhaustedError: The step has less than ``price`` left.
+            InternalError: Something else than `Distances`; nothing was charged.
         """
+        site = f"{self._label}/{what}"
+        admit_price(site, price)
+        if type(candidates) is not Distances:
+            raise InternalError(f"{site}: only the distances of privacy.queries may be selected by")
+        admit_queries(site, (candidates,), self._view.sizes)
         lengths = {len(group) for group in candidates.groups}
         if len(lengths) != 1 or 0 in lengths:
-            raise InternalError(f"{self._label}/{what}: candidates must sum equally many distances")
+            raise InternalError(f"{site}: candidates must sum equally many distances")
         sensitivity = self._view.stability * lengths.pop()
-        site = f"{self._label}/{what}"
         self._account.charge(site, price)
         return self._noise.choose(site, candidates.evaluate(self._view), sensitivity, price)
 
@@ -115,11 +123,15 @@ class Curator:
         proportional to the weight that a unit moves in its part (ε·w/s, or ρ·w²/s²) while the weights moved in all
         parts add up to at most s.
         """
-        if type(rule) not in _RULES:
-            raise InternalError(f"{self._label}: rows are split by the rules of privacy.rules only")
+        admit_rule(self._label, rule, self._view.sizes)
         assigned = rule.assign(self._view.codes)
         accounts = self._account.split(rule.parts)
         return tuple(
             Curator(self._view.take(assigned == part), account, self._noise, f"{self._label}/{part}")
             for part, account in enumerate(accounts)
         )
+
+    def _sensitivity(self, asked: Sequence[Query]) -> Sensitivity:
+        """Of all queries asked together: L1 adds, L2² adds."""
+        moves = [query.moves(self._view) for query in asked]
+        return Sensitivity(sum(l1 for l1, _ in moves), float(np.sqrt(sum(l2 for _, l2 in moves))))

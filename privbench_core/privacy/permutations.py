@@ -6,33 +6,38 @@ sizes above the group, so that the tuples of a group weigh at most U/a together,
 are the normalised marginals of the paper (its W_s), for chains too, and with s!/(s-k)! for the k members that a
 marginal *names* rather than for a fixed order. A group of fewer than ``k`` children has no tuples.
 
-Counting is exact, in 64-bit integers. Pairs are gone through one by one, as row numbers; triples of larger groups
-would be too many, and are counted from pairs: with P the matrix of (groups, codes of the first two members) counts over
-pairs, C that of the third and W the diagonal of weights, they are Pᵀ W C less the pairs joined with one of their own.
+Counting is exact, in 64-bit integers; what would not fit stops at `LARGEST`. Pairs of small groups are gone through one
+by one, as row numbers; those of a large group are counted from the codes of its rows, so that memory is bounded however
+large a group is. Triples are counted from pairs: with P the matrix of (groups, codes of the first two members) counts
+over pairs, C that of the third and W the diagonal of weights, they are Pᵀ W C less the pairs joined with one of their
+own.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from privbench_core.columns.codec import Codes
+from privbench_core.columns.exact_sums import LARGEST, joined, weighted_sums, words
 from privbench_core.errors import InternalError
 
 PERMUTATION_SCALE = 1 << 36  # a triple out of 100 children still weighs 70,000 units
 MOST_MEMBERS = 3
-_LOW = 18  # bits: sums of the lower and of the upper part of a weight are each exact in a float
-_MOST = 2.0**62  # weight that may be added up
-_CHUNK = 4_000_000  # pairs that are made at once
+_CHUNK = 4_000_000  # pairs that are made at once; a group with more of them is large
 _HELD = 25_000_000  # pairs that are kept for the next marginal of the same view
+_LOW = 12  # bits: of fewer than 2^33 rows, tuples of both words of a weight add up to less than 2^62
+_MOST_32 = 1 << 31
 Numbers = NDArray[np.int64]
-Places = NDArray[np.int32]
+Places = NDArray[np.signedinteger[Any]]
 
 
 @dataclass(frozen=True)
@@ -66,18 +71,36 @@ class Groups:
         n = len(self.owner)
         return np.append(np.flatnonzero(np.r_[True, self.owner[1:] != self.owner[:-1]][:n]), n)
 
+    @cached_property
+    def large(self) -> list[slice]:
+        """The rows of each group that has more pairs than are made at once."""
+        sizes = np.diff(self.ends)
+        return [slice(self.ends[group], self.ends[group + 1]) for group in np.flatnonzero(sizes > math.isqrt(_CHUNK))]
+
     def pairs(self) -> Iterator[tuple[Places, Places]]:
-        """All ordered pairs of distinct rows of a group, as row numbers, in parts of bounded size."""
+        """All ordered pairs of distinct rows of a group that is not large, as row numbers, in parts of bounded size."""
         if self._few is not None:
             yield self._few
             return
-        for start, end in pairwise(_cuts(np.diff(self.ends) ** 2)):
-            yield _pairs_within(self.ends[start : end + 1])
+        for start, end in pairwise(_cuts(self._numbers_of_pairs)):
+            yield _pairs_within(*self._small(start, end))
 
     @cached_property
     def _few(self) -> tuple[Places, Places] | None:
-        """All pairs, where they are few enough to be kept."""
-        return _pairs_within(self.ends) if (np.diff(self.ends) ** 2).sum() <= _HELD else None
+        """All these pairs, where they are few enough to be kept."""
+        few = self._numbers_of_pairs.sum() <= _HELD
+        return _pairs_within(*self._small(0, len(self._numbers_of_pairs))) if few else None
+
+    @cached_property
+    def _numbers_of_pairs(self) -> Numbers:
+        """Pairs of each group, a row's pair with itself included; none of large groups."""
+        sizes = np.diff(self.ends)
+        return np.where(sizes > math.isqrt(_CHUNK), 0, sizes**2)
+
+    def _small(self, start: int, end: int) -> tuple[Numbers, Numbers]:
+        """First rows and sizes of the groups from ``start`` to ``end``, large ones taken for empty."""
+        sizes = np.diff(self.ends[start : end + 1])
+        return self.ends[start:end], np.where(sizes > math.isqrt(_CHUNK), 0, sizes)
 
 
 def tuple_counts(members: Sequence[tuple[Codes, int]], groups: Groups) -> Numbers:
@@ -88,19 +111,24 @@ def tuple_counts(members: Sequence[tuple[Codes, int]], groups: Groups) -> Number
         groups: The groups.
 
     Raises:
-        InternalError: More members than there is a kernel for, or too many groups for 64 bits.
+        InternalError: More members than there is a kernel for.
     """
     if not 1 <= len(members) <= MOST_MEMBERS:
         raise InternalError(f"tuples of {len(members)} children")
-    if len(groups.ends) * float(groups.share.max(initial=0)) >= _MOST:
-        raise InternalError("too many groups for exact accumulation")
     wide = [(codes.astype(np.int64), size) for codes, size in members]  # products of sizes pass 32 bits
     weights = groups.weights(len(members))
+    if len(groups.ends) * float(groups.share.max(initial=0)) < LARGEST / 4:  # triples: 3 s³/s! in between
+        return _counted(wide, groups, weights)
+    low, high = (_counted(wide, groups, word) for word in words(weights, _LOW))
+    return joined(low, high, _LOW)
+
+
+def _counted(members: Sequence[tuple[Numbers, int]], groups: Groups, weights: Numbers) -> Numbers:
     if len(members) == 1:
-        return _weighted(*wide[0], weights)
+        return weighted_sums(members[0][0], weights, members[0][1])
     if len(members) == MOST_MEMBERS:
-        return _triples(wide, groups, weights)
-    return _pairs(wide[0], wide[1], groups, weights)
+        return _triples(members, groups, weights)
+    return _pairs(members[0], members[1], groups, weights)
 
 
 def _pairs(first: tuple[Numbers, int], second: tuple[Numbers, int], groups: Groups, weights: Numbers) -> Numbers:
@@ -108,7 +136,11 @@ def _pairs(first: tuple[Numbers, int], second: tuple[Numbers, int], groups: Grou
     total = np.zeros(first[1] * second[1], dtype=np.int64)
     left = first[0] * second[1]
     for one, other in groups.pairs():
-        total += _weighted(left[one] + second[0][other], len(total), weights[one])
+        total += weighted_sums(left[one] + second[0][other], weights[one], len(total))
+    for rows in groups.large:  # all pairs, less those of a row with itself
+        every = np.multiply.outer(*(np.bincount(codes[rows], minlength=size) for codes, size in (first, second)))
+        every = every.ravel() - np.bincount(left[rows] + second[0][rows], minlength=len(total))
+        total += every * weights[rows.start]
     return total.reshape(first[1], second[1])
 
 
@@ -138,16 +170,17 @@ def _cuts(amounts: Numbers) -> list[int]:
     return [int(cut) for cut in np.unique(np.r_[0, np.searchsorted(sums, marks), len(sums)])]
 
 
-def _pairs_within(ends: Numbers) -> tuple[Places, Places]:
-    """Ordered pairs of distinct rows between the same two ends."""
-    sizes = np.diff(ends)
-    rows = np.arange(ends[0], ends[-1])
+def _pairs_within(starts: Numbers, sizes: Numbers) -> tuple[Places, Places]:
+    """Ordered pairs of distinct rows of the same group, given the first row and the size of each."""
+    first = np.repeat(starts, sizes)
+    rows = first + np.arange(len(first)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     others = np.repeat(sizes - 1, sizes)
     one = np.repeat(rows, others)
     rank = np.arange(len(one)) - np.repeat(np.cumsum(others) - others, others)
-    other = np.repeat(np.repeat(ends[:-1], sizes), others) + rank
+    other = np.repeat(first, others) + rank
     other += other >= one  # not the row itself
-    return one.astype(np.int32), other.astype(np.int32)
+    narrow = np.int32 if one.max(initial=0) < _MOST_32 else np.int64
+    return one.astype(narrow), other.astype(narrow)
 
 
 def _counts(member: tuple[Numbers, int], ends: Numbers) -> csr_array:
@@ -174,12 +207,3 @@ def _outer(left: csr_array, right: csr_array) -> csr_array:
 
 def _joined(first: tuple[Numbers, int], second: tuple[Numbers, int]) -> tuple[Numbers, int]:
     return first[0] * second[1] + second[0], first[1] * second[1]
-
-
-def _weighted(cells: Numbers, size: int, weights: Numbers) -> Numbers:
-    """Σ of integer weights per cell, shape (size,), exact beyond what a float holds."""
-    if len(cells) >= 1 << (53 - _LOW):
-        raise InternalError("too many rows for exact accumulation")
-    low = np.bincount(cells, weights=weights & ((1 << _LOW) - 1), minlength=size).astype(np.int64)
-    high = np.bincount(cells, weights=weights >> _LOW, minlength=size).astype(np.int64)
-    return low + (high << _LOW)

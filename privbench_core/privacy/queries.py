@@ -13,13 +13,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.errors import InternalError
+from privbench_core.columns.exact_sums import HALF, LARGEST, joined, total, weighted_sums, words
 from privbench_core.estimate.merge import merge_codes
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.split_rules import Centres
 from privbench_core.privacy.views import CodedView
-
-_EXACT = 1 << 53
 
 
 class Query(Protocol):
@@ -56,7 +54,12 @@ class Marginal:
     def evaluate(self, view: CodedView) -> Counts:
         """Counts, shape (numbers of codes or groups)."""
         counts = view.counts(self.columns)
-        return merge_codes(counts, self.groups) if self.groups else counts
+        if not self.groups:
+            return counts
+        if counts.sum(dtype=np.float64) < LARGEST / 2:
+            return merge_codes(counts, self.groups)
+        low, high = (merge_codes(word, self.groups) for word in words(counts, HALF))
+        return joined(low, high, HALF)
 
     def moves(self, view: CodedView) -> tuple[float, float]:
         """L1 ≤ s; L2 ≤ L1."""
@@ -72,23 +75,21 @@ class Distances:
     """L1 distances of marginals to *released* reference counts, summed in groups.
 
     ``groups[g]`` lists (columns, reference); the answer's entry ``g`` is Σ over the group of ‖marginal - reference‖₁.
-    By the
-    triangle inequality one unit moves each distance by at most ``s``, whatever the reference: the R-score of PrivMRF
-        and
-    PrivPetal against released one-way marginals has sensitivity s instead of the 2s (up to a constant) of the
-    score against exact ones, and no dependence on n.
+    By the triangle inequality one unit moves each distance by at most ``s``, whatever the reference: the R-score of
+    PrivMRF and PrivPetal against released one-way marginals has sensitivity s instead of the 2s (up to a constant) of
+    the score against exact ones, and no dependence on n. References and answers stop at 2⁶² weight units, so that
+    nothing wraps around: the first is post-processing, and the second moves two answers no further apart.
+
+    Attributes:
+        groups: The references in counts, of the shape that the marginal has.
     """
 
     groups: tuple[tuple[tuple[tuple[str, ...], NDArray[np.float64]], ...], ...]
 
     def evaluate(self, view: CodedView) -> Counts:
         """One sum of distances per group, shape (groups,)."""
-        totals = np.zeros(len(self.groups), dtype=np.int64)
-        for index, group in enumerate(self.groups):
-            for columns, reference in group:
-                public = np.rint(np.asarray(reference) * view.unit).astype(np.int64)
-                totals[index] += int(np.abs(view.counts(columns) - public).sum())
-        return totals
+        sums = (sum(_distance(view, columns, reference) for columns, reference in group) for group in self.groups)
+        return np.array([min(each, LARGEST) for each in sums], dtype=np.int64)
 
     def moves(self, view: CodedView) -> tuple[float, float]:
         """Entry g moves by at most s·|group g|."""
@@ -99,6 +100,13 @@ class Distances:
     def scale(self, view: CodedView) -> int:
         """The weight unit."""
         return view.unit
+
+
+def _distance(view: CodedView, columns: tuple[str, ...], reference: NDArray[np.float64]) -> int:
+    """‖marginal - reference‖₁ in weight units, exactly."""
+    most = LARGEST / view.unit
+    public = np.rint(np.clip(reference, -most, most) * view.unit).astype(np.int64)
+    return total(np.abs(view.counts(columns) - public))
 
 
 @dataclass(frozen=True)
@@ -114,27 +122,21 @@ class CentreSums:
     GRID = 256
 
     def evaluate(self, view: CodedView) -> Counts:
-        """Shape (clusters, 1 + coordinates), scaled by unit·GRID.
-
-        Raises:
-            InternalError: More weight than a float adds up exactly.
-        """
-        if view.rows * view.unit * self.GRID >= _EXACT:
-            raise InternalError("too much weight for exact accumulation of cluster sums")
+        """Shape (clusters, 1 + coordinates), scaled by unit·GRID."""
         assigned = self.centres.assign(view.codes)
-        weights = np.ones(view.rows, dtype=np.int64) if view.weights is None else view.weights
+        weights = np.ones(view.rows, dtype=np.int64) if view.weights is None else view.weights.astype(np.int64)
         clusters = len(self.centres.points)
-        columns = [self.GRID * np.bincount(assigned, weights=weights, minlength=clusters)]
+        columns = [self.GRID * weighted_sums(assigned, weights, clusters)]
         for name, kind in self.centres.columns:
             size = view.sizes[name]
             if kind == "ordered":
-                grid = np.rint((np.arange(size) / max(size - 1, 1) - 0.5) * self.GRID)
-                columns.append(np.bincount(assigned, weights=weights * grid[view.codes[name]], minlength=clusters))
+                grid = np.rint((np.arange(size) / max(size - 1, 1) - 0.5) * self.GRID).astype(np.int64)
+                columns.append(weighted_sums(assigned, weights * grid[view.codes[name]], clusters))
             else:
                 cells = assigned * size + view.codes[name]
-                table = np.bincount(cells, weights=weights * self.GRID, minlength=clusters * size)
+                table = self.GRID * weighted_sums(cells, weights, clusters * size)
                 columns += list(table.reshape(clusters, size).T)
-        return np.stack(columns, axis=1).astype(np.int64)
+        return np.stack(columns, axis=1)
 
     def moves(self, view: CodedView) -> tuple[float, float]:
         """See the class; times s·GRID."""

@@ -248,7 +248,7 @@ class PrivateDatabase:
             return alive
         keys = self._tables[table].select(list(self.schema.table(table).primary_key)).take(crowded)
         # Arrow writes a value by its type alone; pandas would choose one format for the column, that is, by other rows.
-        columns = [column.combine_chunks().cast(pa.string()) for column in keys.columns]
+        columns = [_texts(column) for column in keys.columns]
         texts = pc.binary_join_element_wise(*columns, "\x1f").to_numpy(zero_copy_only=False).astype(object)
         order = pd.util.hash_array(texts, hash_key=self._secret, categorize=False)
         ranked = crowded[np.lexsort((order, parents[crowded]))]
@@ -267,6 +267,13 @@ def _numbers_of(parents: Rows, counted: NDArray[np.bool_], size: int) -> NDArray
         part = slice(start, start + max(_BLOCK, size))
         numbers += np.bincount(parents[part][counted[part] & (parents[part] >= 0)], minlength=size)
     return numbers
+
+
+def _texts(values: pa.ChunkedArray) -> pa.Array:
+    """Each value as text; of bytes, which need not be text, the hexadecimal digits."""
+    if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
+        return pa.array([value.hex() for value in values.to_pylist()], pa.string())
+    return values.combine_chunks().cast(pa.string())
 
 
 def _tuples(table: pa.Table, columns: tuple[str, ...]) -> tuple[Rows, pd.Index]:

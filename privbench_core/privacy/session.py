@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from privbench_core.columns.binning import Binning
-from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.registry import is_known
 from privbench_core.errors import InternalError, UnsupportedBudgetError
+from privbench_core.privacy.admission import admit_discovery, admit_price, admit_view
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.filter import PrivacyFilter
@@ -15,8 +13,6 @@ from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise, Sensitivity, noise_std
 from privbench_core.privacy.relations import PrivateDatabase
 from privbench_core.privacy.views import ViewSpec, build_view, distinct_weights
-
-_BINNINGS = (Binning, type(None))
 
 
 @dataclass(frozen=True)
@@ -45,30 +41,29 @@ class PrivateSession:
         """A curator of the coded view that ``spec`` describes. Free: looking costs, having does not.
 
         Raises:
-            InternalError: A column with a discretizer that is not ours: only of these it is known that a row's code follows
-                from the row's own value, and so that a unit moves no more than the view's stability says.
+            InternalError: A feature, discretizer or key that is not of the closed lists, see `admit_view`.
         """
-        for column, (_, discretizer) in spec.features.items():
-            if (
-                type(discretizer) is not Discretizer
-                or type(discretizer.binning) not in _BINNINGS
-                or not is_known(discretizer.codec)
-            ):
-                raise InternalError(f"{spec.table}/{column}: rows are coded by the discretizers of domain.coder only")
-        return Curator(build_view(self._database, spec), self._account, self._noise, f"{self._label}/{name}")
+        admitted = admit_view(self._database.schema, spec)
+        return Curator(build_view(self._database, admitted), self._account, self._noise, f"{self._label}/{name}")
 
     def discover(self, table: str, column: str, price: Price) -> Discovered:
         """The texts of a column that stand out of a stability threshold, with noisy counts.
 
+        Formal guarantee: satisfies δ-approximate ρ-zCDP (discrete Gaussian noise and a stability threshold), for adding
+        or removing one unit; ``docs/privacy.md``, section 5, mechanism 6.
+
         Args:
             table: Private table.
-            column: Text column to learn the list of values of.
+            column: Category column to learn the list of values of; none of a key.
             price: Must carry a δ; charged before the look.
 
         Raises:
+            InternalError: A column of a key or of another type; nothing was charged.
             UnsupportedBudgetError: No δ: a list of values cannot be learned under pure ε-DP this way.
         """
         site = f"{self._label}/discover {column}"
+        admit_price(site, price)
+        admit_discovery(self._database.schema, table, column)
         if price.delta <= 0:
             message = f"{table}.{column}: learning a list of values needs delta > 0; declare domain: {{values: [...]}}"
             raise UnsupportedBudgetError(message)
@@ -102,6 +97,7 @@ def open_session(
     """
     if ledger.durable and type(noise) is not OpenDPNoise:
         raise InternalError("only OpenDP noise may be used with a durable ledger")
+    admit_price(step, price)
     reservation = ledger.reserve(release, step, run, price, account)
     limit = PrivacyFilter(price, lambda label, cost: ledger.charge(reservation, label, cost))
     return PrivateSession(database, limit, noise, step), reservation

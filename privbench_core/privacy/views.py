@@ -1,9 +1,9 @@
 """Coded views of private rows: the only form in which a synthesizer's queries meet them.
 
 A view is described in public words (`ViewSpec`): which table, and for each of its columns where the value comes from
-and by which released `Discretizer` it becomes a code. Each of these sources is a function of rows that come and go with the
-row, so a view has the stability of its table; only what a deferred key refers to can change while the row stays, and a
-view that looks along one moves more (`relations.reference_moves`).
+and by which released `Discretizer` it becomes a code. Each of these sources is a function of rows that come and go with
+the row, so a view has the stability of its table; only what a deferred key refers to can change while the row stays,
+and a view that looks along one moves more (`relations.reference_moves`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.contingency import cell_index, contingency
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.exact_sums import LARGEST, total, weighted_sums
 from privbench_core.errors import InternalError
 from privbench_core.privacy.permutations import MOST_MEMBERS, PERMUTATION_SCALE, Groups, tuple_counts
 from privbench_core.privacy.relations import WEIGHT_SCALE, PrivateDatabase, Rows, reference_moves, stability
@@ -70,7 +71,7 @@ class CoMember:
     """A column of another child of the row's owner, the ``member``-th of an ordered tuple; the row is member 0.
 
     A view with such a column is one of a *permutation relation* (PrivPetal, section 3.1; `permutations`): a marginal
-    looks at tuples of as many distinct children as it names, where all columns that are not a co-member's are of member 0.
+    looks at tuples of as many distinct children as it names, where columns of no co-member are of member 0.
     """
 
     key: ForeignKey
@@ -125,9 +126,9 @@ class CodedView:
         return replace(self, codes=codes, weights=weights, rows=int(mask.sum()), groups=groups)
 
     def counts(self, columns: Sequence[str]) -> NDArray[np.int64]:
-        """Weighted counts over ``columns`` (none: the total, a scalar), shape (size, ...): private."""
+        """Weighted counts over ``columns`` (none: the total), shape (size, ...), at most `LARGEST`: private."""
         if not columns:
-            return np.array(self.rows if self.weights is None else self.weights.sum(), dtype=np.int64)
+            return np.array(self.rows if self.weights is None else min(total(self.weights), LARGEST), dtype=np.int64)
         if self.groups is None:
             return contingency(self.codes, self.sizes, columns, self.weights)
         members = sorted({self.members.get(name, 0) for name in columns})
@@ -242,6 +243,6 @@ def distinct_weights(database: PrivateDatabase, table: str, column: str) -> tupl
     encoded = kept.combine_chunks().cast(pa.string()).dictionary_encode()
     indices = encoded.indices.to_numpy(zero_copy_only=False)
     present = encoded.is_valid().to_numpy(zero_copy_only=False)
-    weights = np.ones(len(rows)) if view.weights is None else view.weights.astype(float)
-    totals = np.bincount(indices[present].astype(np.int64), weights=weights[present], minlength=len(encoded.dictionary))
-    return dict(zip(encoded.dictionary.to_pylist(), totals.astype(np.int64).tolist(), strict=True)), view
+    weights = np.ones(len(rows), dtype=np.int64) if view.weights is None else view.weights
+    totals = weighted_sums(indices[present].astype(np.int64), weights[present], len(encoded.dictionary))
+    return dict(zip(encoded.dictionary.to_pylist(), totals.tolist(), strict=True)), view

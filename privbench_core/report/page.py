@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from privbench_core.evaluate.evaluation import INTERNAL, Evaluation
 from privbench_core.evaluate.heatmap import worst_and_typical
 from privbench_core.evaluate.q_error import WorkloadResult
 from privbench_core.evaluate.runtime import RunTimeResult
+from privbench_core.evaluate.subjects import keep_apart
 from privbench_core.evaluate.table_figures import SEED
 from privbench_core.evaluate.verdict import judge
 from privbench_core.report import plots, tree
 
 if TYPE_CHECKING:
     from jinja2 import Template
-from privbench_core.evaluate.evaluation import Evaluation
-
-INTERNAL = "Internal: compares with private data. Do not publish."
-"""Stands at the top of every report and in metrics.json."""
 
 _WORST = 20  # queries shown
 _STRONG = 8  # correlations shown at once
+
+
+def write_report(evaluation: Evaluation, out: Path) -> None:
+    """Write metrics.json and report.html to the folder ``out``, which only its owner may read.
+
+    Raises:
+        PublishError: ``out`` is inside of a bundle.
+    """
+    keep_apart(out)
+    out.mkdir(parents=True, exist_ok=True, mode=0o700)
+    text = json.dumps(evaluation.to_dict(), indent=2, ensure_ascii=False)
+    (out / "metrics.json").write_text(text + "\n", encoding="utf-8")
+    (out / "report.html").write_text(render(evaluation), encoding="utf-8")
 
 
 def render(evaluation: Evaluation) -> str:

@@ -86,8 +86,8 @@ class Step:
         kind: Stage.
         table: The table it belongs to, "" for the whole database.
         inputs: Keys of the steps whose artifacts it needs.
-        reads: Private tables it may look at; empty if it opens no session. Their fingerprints are part of what it
-            releases.
+        reads: Private tables it may look at; empty if it needs no private session. Their fingerprints are part of what
+            it releases.
         price: Cost, known before any row is read.
         run: The work.
         parameters: All else that determines the result, JSON-able: part of the release's identity.

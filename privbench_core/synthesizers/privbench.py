@@ -141,7 +141,7 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
         ends = (above.discretizers, above.one_way), (own.discretizers, own.one_way)
         fanout = fit_fanout(context.opened(), key, *ends, model, price, FanoutFit())
         summary = {
-            "pair tables to the number of children": len(fanout.fanout_tables),
+            "attributes that depend on the number of children": len(fanout.fanout_tables),
             "pair_tables": len(fanout.pair_tables),
         }
         return Artifact({"link": fanout.to_dict(), "summary": summary})

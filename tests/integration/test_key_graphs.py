@@ -1,4 +1,4 @@
-"""Every kind of foreign key in one run: all of them resolve, at every ε, and what they pair table together stays tied."""
+"""Every kind of foreign key in one run: all of them resolve, at every ε, and what they link stays linked."""
 
 from __future__ import annotations
 

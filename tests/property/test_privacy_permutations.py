@@ -185,13 +185,14 @@ def test_random_groups(sizes: list[int], codes: int, above: int, members: int, s
     assert counted.sum() <= len(sizes) * (PERMUTATION_SCALE // above)
 
 
-def test_tuples_in_chunks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("chunk", [1, 7, 80])  # all groups are large, most of them, few of them
+def test_tuples_in_chunks_are_the_same(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     owner = np.sort(rng.integers(0, 50, 400)).astype(np.int64)
     groups = Groups(owner, np.bincount(owner)[owner], np.full(400, PERMUTATION_SCALE))
     columns = [(rng.integers(0, 4, 400), 4) for _ in range(3)]
     whole = [tuple_counts(columns[:members], groups) for members in (2, 3)]
-    monkeypatch.setattr(kernel, "_CHUNK", 7)
+    monkeypatch.setattr(kernel, "_CHUNK", chunk)
     monkeypatch.setattr(kernel, "_HELD", 0)
     afresh = Groups(groups.owner, groups.size, groups.share)
     for members, counts in zip((2, 3), whole, strict=True):
@@ -208,7 +209,7 @@ def test_only_fellows_along_the_owner_key_and_of_three_members() -> None:
         CoMember(here.foreign_keys[0], 3, "up"),
         CoMember(here.foreign_keys[0], 0, "up"),
     ):
-        with pytest.raises(InternalError, match="fellows"):
+        with pytest.raises(InternalError, match="co-members"):
             build_view(database.private(), ViewSpec("vote", {"up": (wrong, discretizer)}))
     with pytest.raises(InternalError, match="tuples of 4"):
         tuple_counts([(np.zeros(0, np.int64), 1)] * 4, Groups(*(np.zeros(0, np.int64),) * 3))

@@ -10,8 +10,8 @@ import pytest
 
 from privbench_assets.evaluation import NOTICE
 from privbench_core.errors import SourceError
+from privbench_core.evaluate import evaluation
 from privbench_core.pipeline.places import database_folder
-from privbench_core.report import page
 from tests.helpers.orchestrated import Orchestrated, errors, shown
 
 REPORT = "evaluate/report"
@@ -93,7 +93,7 @@ def test_errors_say_nothing_private(
         raise error
 
     assert operated.refresh("0.8").success
-    monkeypatch.setattr(page, "evaluate_bundle", fail)
+    monkeypatch.setattr(evaluation, "evaluate_bundle", fail)
     result = evaluate(operated, "0.8")
     assert not result.success
     assert said in errors(result)

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privbench_core.backends.loading import split_sql
 from privbench_core.errors import InternalError, PublishError
 from privbench_core.publish.bundle import file_name, read_bundle, write_bundle
 from privbench_core.publish.load import load_bundle
@@ -260,17 +259,6 @@ def test_unknown_targets_are_refused_without_repeating_them(bundle):
         with pytest.raises(PublishError, match="neither PostgreSQL nor DuckDB") as caught:
             load_bundle(bundle, target)
         assert "hunter2" not in str(caught.value)
-
-
-def test_scripts_are_split_outside_of_quotes_and_comments():
-    script = (
-        """-- a; comment\nCREATE TABLE "a;b" (x text DEFAULT 'it''s; --no');\n\nCREATE INDEX ON "a;b" (x);\n-- end"""
-    )
-    assert split_sql(script) == [
-        """CREATE TABLE "a;b" (x text DEFAULT 'it''s; --no')""",
-        'CREATE INDEX ON "a;b" (x)',
-    ]
-    assert split_sql(" ;; ") == []
 
 
 def test_the_schema_comes_back_without_its_domains(bundle, schema):

@@ -581,7 +581,21 @@ def test_the_refresh_after_the_last_is_refused_before_anything_is_looked_at(shop
     assert data_of("plan", shop)["plans"][0]["lifetime"]["affordable"] is True  # ε=0.5 has not had its first
     declare(shop, "refresh: {decay: 0.9}")
     short = call("run", shop, "--epsilon", 1, "--out", shop.parent / "other")
-    assert re.search(r"up to refresh 2 privacy.refresh allows ρ=.* is left: [\d.e-]+ too little", short.stderr)
+    assert re.search(r"up to refresh 2 privacy.refresh allows ρ=.* is left: short by [\d.e-]+", short.stderr)
+
+
+def test_a_lifetime_without_delta_after_one_with_it_is_refused_in_one_line(shop: Path) -> None:
+    out = bundle_of(shop)
+    before = json.loads((out / "MANIFEST.json").read_text(encoding="utf-8"))["privacy"]["guarantee"]
+    assert before["all_releases_so_far"]["epsilon_at_most"] > 0
+    pure = SPEC.replace("delta: 1.0e-9,", "delta: 0,").replace("{epsilon: 2, delta: 1.0e-8}", "{epsilon: 2}")
+    shop.write_text(pure, encoding="utf-8")
+    for command in (["run", shop, "--epsilon", 1, "--out", out], ["ledger", shop], ["plan", shop]):
+        refused = call(*command)
+        assert refused.exit_code == 1
+        assert "delta 0 is less than what was already bought needs" in refused.stderr
+        assert "put lifetime.delta back to 1e-08" in " ".join(refused.stderr.split())
+        assert "Traceback" not in refused.stderr
 
 
 def test_a_new_cohort_has_an_account_of_its_own_and_the_others_are_named(shop: Path) -> None:

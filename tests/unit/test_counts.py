@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from privbench_core.columns.contingency import cell_index, contingency
+from privbench_core.columns.exact_sums import LARGEST, joined, total, weighted_sums, words
 from privbench_core.errors import InternalError
 from privbench_core.estimate.merge import merge_codes
 
@@ -61,12 +64,9 @@ def test_no_rows_give_zeros():
     assert contingency(empty, {"a": 3}, ["a"], np.zeros(0, dtype=np.int64)).tolist() == [0, 0, 0]
 
 
-def test_weights_beyond_what_a_float_holds_exactly_are_refused():
-    codes = {"a": np.zeros(2, dtype=np.int32)}
-    with pytest.raises(InternalError, match="too much weight"):
-        contingency(codes, {"a": 1}, ["a"], np.array([1 << 52, 1 << 52]))
-    large = contingency(codes, {"a": 1}, ["a"], np.array([(1 << 51) + 1, 1]))
-    assert large.tolist() == [(1 << 51) + 2]
+def test_weights_beyond_what_a_float_adds_up_are_added_exactly():
+    codes = {"a": np.zeros(3, dtype=np.int32)}
+    assert contingency(codes, {"a": 1}, ["a"], np.array([1 << 52, 1 << 52, 1])).tolist() == [(1 << 53) + 1]
 
 
 def test_merged_counts_are_those_of_merged_codes():
@@ -79,7 +79,25 @@ def test_merged_counts_are_those_of_merged_codes():
         np.testing.assert_array_equal(merge_codes(fine, [groups[name] for name in columns]), coarse)
 
 
-@pytest.mark.parametrize("groups", [[[0, 1]], [[0, 1], [0, 1]], [[0, 1], [0, 1, 2, 3]], [[0, 1], [0, -1, 1]]])
+@pytest.mark.parametrize(
+    "groups", [[[0, 1]], [[0, 1], [0, 1]], [[0, 1], [0, 1, 2, 3]], [[0, 1], [0, -1, 1]], [[[0, 0], [1, 1]], [0, 0, 0]]]
+)
 def test_every_code_has_exactly_one_group(groups):
     with pytest.raises(InternalError, match="one group"):
         merge_codes(np.ones((2, 3), dtype=np.int64), [np.array(group_of) for group_of in groups])
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(-(1 << 45), 1 << 45)), max_size=40))
+def test_sums_per_cell_are_exact(rows):
+    cells, weights = (np.array([row[i] for row in rows], dtype=np.int64) for i in (0, 1))
+    expected = [sum(weight for cell, weight in rows if cell == wanted) for wanted in range(3)]
+    assert weighted_sums(cells, weights, 3).tolist() == expected
+
+
+@given(st.lists(st.integers(0, LARGEST), max_size=10), st.sampled_from([12, 18, 31]))
+def test_sums_of_words_are_exact_up_to_the_largest(numbers, bits):
+    array = np.array(numbers, dtype=np.int64)
+    assert total(array) == sum(numbers)
+    low, high = words(array, bits)
+    assert joined(low, high, bits).tolist() == numbers
+    assert joined(low.sum(keepdims=True), high.sum(keepdims=True), bits).tolist() == [min(sum(numbers), LARGEST)]

@@ -129,7 +129,7 @@ def test_ties_to_the_region_send_rows_to_their_part():
 
 @pytest.mark.parametrize("region_tie", [{}, {("parent.p", REGION): np.array([[0.4125, 0.0875], [0.3375, 0.1625]])}])
 def test_a_tie_to_a_column_keeps_what_the_parts_say_about_it(region_tie):
-    """The pair table holds for all parts together: in a part it may shift the odds, but not replace the part's marginal."""
+    """The table holds for all parts together: in a part it may shift the odds, not replace the part's marginal."""
     rows = Rows(40_000)
     rows.add("parent.p", 2, np.tile([0, 1], 20_000).astype(np.int32))
     b_of_p = np.array([[0.38, 0.12], [0.32, 0.18]])  # b is 0 for 70%, and weakly tied

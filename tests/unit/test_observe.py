@@ -92,8 +92,10 @@ def test_each_choice_sees_what_it_says(database: Spec, look: CellCounts, change:
         assert (look(spec) != before) == (statement in sees), statement
 
 
-def test_what_was_seen_is_hashed_with_the_secret(database: Spec, look: CellCounts) -> None:
-    spec = by(database, Watermark("mark"))
+@pytest.mark.parametrize("change", [None, Watermark("mark"), VersionQuery("SELECT max(mark) FROM person")])
+def test_what_was_seen_is_hashed_with_the_secret(database: Spec, look: CellCounts, change: Change | None) -> None:
+    """Else whoever sees a log could confirm a guess of the rows, or of the largest mark."""
+    spec = by(database, change) if change else database
     (fingerprint,) = look(spec).values()
     assert str(SEEN) not in fingerprint
     kept = b"".join(path.read_bytes() for path in spec.state.rglob("*") if path.is_file())

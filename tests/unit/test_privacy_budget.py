@@ -240,6 +240,25 @@ def test_the_door_reserves_before_it_opens_and_writes_down_each_verb(looks: list
     ledger.close()
 
 
+@pytest.mark.parametrize("price", [Price(Measure.ZCDP, 0.01, 1e-9), Price(Measure.PURE, 0.25)])
+def test_a_door_spends_its_reservation_and_no_more(price: Price) -> None:
+    ledger = Ledger(":memory:", "town", "household", ZCDP)
+    session, reservation = open_session(
+        town(0).private(), ledger, OpenDPNoise(), release="r", step="s", run="x", price=price
+    )
+    assert session.budget == price
+    curator = session.view(rooms_view())
+    curator.measure("rooms", [Marginal(("rooms",))], price.share(1))
+    for more in (price, price.share(0.01)):
+        with pytest.raises(BudgetExhaustedError, match="nothing was looked at"):
+            curator.measure("again", [Marginal(("rooms",))], more)
+    if price.delta:
+        with pytest.raises(BudgetExhaustedError):
+            session.discover("household", "colour", Price(price.measure, 1e-12, 2 * price.delta))
+    assert [amount for _, amount in ledger.charges(reservation)] == [price.amount]
+    ledger.close()
+
+
 def exact_delta(rho: float, epsilon: float) -> float:
     """δ of Gaussian noise that is exactly ρ-zCDP (Balle and Wang 2018, Theorem 8): no conversion may promise less."""
     mu = math.sqrt(2 * rho)
@@ -282,6 +301,9 @@ def test_a_budget_splits_its_delta(budget: Budget) -> None:
     total = budget.total()
     assert total.measure is Measure.ZCDP
     assert exact_delta(total.amount, budget.epsilon) + total.delta <= budget.delta
+    # The bound that is used has slack, which must not pay for thresholds.
+    assert delta_for(total.amount, budget.epsilon) + total.delta <= budget.delta * (1 + 1e-9)
+    assert 0 < total.delta == budget.threshold_delta
     swap = budget.replace_one()
     assert swap.epsilon == 2 * budget.epsilon
     assert swap.delta == pytest.approx(min(1.0, budget.delta * (1 + math.exp(budget.epsilon))))

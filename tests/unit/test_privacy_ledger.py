@@ -36,7 +36,7 @@ def test_the_shortfall_is_exact(place: Place) -> None:
     ledger = open_ledger(place, lifetime=PURE)
     ledger.reserve("a", "first", "run", Price(Measure.PURE, 1.5))
     with pytest.raises(
-        BudgetExhaustedError, match=r"second: costs ε=0\.75, 0\.5 of ε=2 is left, 0\.25 too little"
+        BudgetExhaustedError, match=r"second: costs ε=0\.75, 0\.5 of ε=2 is left: short by 0\.25"
     ) as refused:
         ledger.reserve("b", "second", "run", Price(Measure.PURE, 0.75))
     assert refused.value.private_detail is None
@@ -52,7 +52,7 @@ def test_the_shortfall_is_exact_in_rho(place: Place) -> None:
     ledger.reserve("a", "first", "run", Price(Measure.ZCDP, cap / 2))
     with pytest.raises(BudgetExhaustedError) as refused:
         ledger.reserve("b", "second", "run", Price(Measure.ZCDP, cap))
-    assert f"{cap / 2:.6g} too little" in str(refused.value)
+    assert f"short by {cap / 2:.6g}" in str(refused.value)
     assert f"ρ={cap / 2:.6g} of {cap:.6g}" in str(refused.value)
     ledger.close()
 
@@ -114,6 +114,44 @@ def test_a_changed_lifetime_is_written_down_and_counts(place: Place) -> None:
     with pytest.raises(BudgetExhaustedError):
         smaller.reserve("b", "t", "run", Price(Measure.PURE, 0.01))
     smaller.close()
+
+
+@pytest.mark.parametrize("bought", [Price(Measure.ZCDP, 0.01), Price(Measure.PURE, 0.3, 1e-9)])
+@pytest.mark.parametrize("account", ["", "2027"])
+def test_a_delta_that_what_was_bought_contradicts_is_refused(place: Place, bought: Price, account: str) -> None:
+    with contextlib.closing(open_ledger(place)) as ledger:
+        ledger.reserve("a", "s", "run", bought, account)
+    with pytest.raises(BudgetError, match=r"delta 0 is less than what was already bought.*back to 1e-06"):
+        open_ledger(place, PURE)
+    assert raw(place, "select delta from lifetime") == [(1e-6,)]
+    with contextlib.closing(open_ledger(place, Budget(2.0, 1e-7))) as smaller:  # still covers it, at a larger ε
+        assert smaller.balance(account).delta == 1e-7
+    with contextlib.closing(open_ledger(place)) as ledger:
+        assert ledger.balance(account).delta == 1e-6
+
+
+def test_a_delta_below_that_of_thresholds_is_refused(place: Place) -> None:
+    with contextlib.closing(open_ledger(place)) as ledger:
+        ledger.reserve("a", "s", "run", Price(Measure.ZCDP, 0.001, BOTH.threshold_delta))
+    with pytest.raises(BudgetError, match=r"delta 1e-09 is less .* back to 1e-06"):
+        open_ledger(place, Budget(2.0, 1e-9))
+
+
+def test_what_was_spent_is_never_understated_under_a_smaller_delta(place: Place) -> None:
+    """Two processes with different specs: the one without δ was there first."""
+    with contextlib.closing(open_ledger(place, PURE)) as pure, contextlib.closing(open_ledger(place)) as ledger:
+        assert (pure.balance().spent, pure.balance().delta) == (0, 0)
+        ledger.reserve("a", "s", "run", Price(Measure.ZCDP, 0.01, 1e-9))
+        ledger.reserve("b", "t", "run", Price(Measure.PURE, 0.1))
+        there, here = ledger.balance(), pure.balance()
+        assert there.spent > math.sqrt(2 * 0.01) > 0
+        assert (here.spent, here.delta, here.left, here.rho_left) == (there.spent, 1e-6, 0, 0)
+        with pytest.raises(BudgetExhaustedError, match=r"costs ε=1, .* does not cover what was bought under 1e-06"):
+            pure.reserve("c", "u", "run", Price(Measure.PURE, 1.0))
+    raw(place, "insert into reservation(database, account, release, step, run, measure, amount, rho, delta, at)"
+        " values ('town', '', 'r', 's', 'run', 'zcdp', 1, 1, 0.5, '')")  # fmt: skip
+    with contextlib.closing(open_ledger(place)) as ledger, pytest.raises(LedgerError, match="no lifetime budget"):
+        ledger.balance()
 
 
 def test_each_account_may_spend_the_whole_lifetime_and_no_more(place: Place) -> None:
@@ -193,7 +231,7 @@ def test_what_another_connection_enters_counts_at_once(place: Place) -> None:
         assert one.spent() == other.spent() == AccountSpend(True, 1.5, 0.625, 0.0, {("run", "third"): 1})
         other.release(first, "digest")  # a result may come later than those of later reservations
         assert one.spent().bought == other.spent().bought == {("run", "first"): 1, ("run", "third"): 1}
-        with pytest.raises(BudgetExhaustedError, match=r"0\.5 of ε=2 is left, 0\.125 too little"):
+        with pytest.raises(BudgetExhaustedError, match=r"0\.5 of ε=2 is left: short by 0\.125"):
             one.reserve("d", "fourth", "run", Price(Measure.PURE, 0.625))
         assert (one.spent("cohort").epsilon, one.count()) == (0.5, 3)
 

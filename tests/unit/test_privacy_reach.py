@@ -220,3 +220,64 @@ def test_a_reference_that_is_set_to_null_moves_no_more_than_declared() -> None:
             assert moved <= one.stability
             furthest = max(furthest, moved / one.unit)
     assert furthest > 1, "no reference was cleared: the test looks at nothing"
+
+
+def test_which_rows_are_dropped_depends_on_the_secret() -> None:
+    """Else anybody could work out which rows count, and write keys that push others out."""
+    row = table("row", key("row", "up", "unit", 3, owner=True))
+    rows = pa.table({"id": integers(range(300)), "up": integers([i // 10 for i in range(300)])})
+    tables = {"unit": pa.table({"id": integers(range(30))}), "row": rows}
+    schema = Schema("d", (UNIT, row), "unit")
+    secrets = (SECRET, SECRET[::-1], bytes(16))
+    kept = [tuple(PrivateDatabase(schema, tables, secret).kept("row")) for secret in secrets]
+    assert len(set(kept)) == 3  # of 120^30 ways
+    assert kept[0] == tuple(PrivateDatabase(schema, tables, SECRET).kept("row"))
+
+
+def test_no_view_sees_a_row_that_is_not_kept() -> None:
+    post = Table(
+        "post",
+        (
+            Column("id", INTEGER),
+            Column("author", INTEGER),
+            Column("answers", INTEGER, nullable=True),
+            Column("long", ColumnType.BOOLEAN),
+        ),
+        ("id",),
+        (key("post", "author", "unit", 1, owner=True), key("post", "answers", "post", 9)),
+    )
+    posts = {
+        "id": integers(range(6)),
+        "author": integers([0, 0, 0, 1, 2, 3]),  # two of the first three are dropped
+        "answers": integers([None, None, None, 0, 1, 2]),
+        "long": pa.array([True] * 6),
+    }
+    schema = Schema("d", (UNIT, post), "unit")
+    database = Database(schema, {"unit": pa.table({"id": integers(range(4))}), "post": pa.table(posts)})
+    private, answers = database.private(), post.foreign_keys[1]
+    assert private.kept("post").sum() == 4
+    seen = private.kept_parent_rows(answers)[3:]
+    assert sorted(seen >= 0) == [False, False, True]
+    assert (private.parent_rows(answers)[3:] >= 0).all()
+    discretizer = Discretizer(codec_for(post.column("long"), table="post"))
+    view = build_view(private, ViewSpec("post", {"of": (OfParent(answers, "long"), discretizer)}))
+    assert (view.counts(("of",)) > 0).sum() == 2  # of one, and of none
+    assert view.counts(("of",))[discretizer.size] == 3 * WEIGHT_SCALE
+
+
+def test_keys_of_bytes_are_truncated_too() -> None:
+    """Bytes that are no text must not stop a run, which they would only where a group is too large."""
+    row = Table(
+        "row",
+        (Column("id", ColumnType.BYTES), Column("up", INTEGER)),
+        ("id",),
+        (ForeignKey("row", ("up",), "unit", ("id",), max_children=2, owner=True),),
+    )
+    rows = pa.table({"id": pa.array([bytes([255, i]) for i in range(9)]), "up": integers([0] * 9)})
+    tables = {"unit": pa.table({"id": integers([0])}), "row": rows}
+    database = Database(Schema("d", (UNIT, row), "unit"), tables)
+    kept = rows.filter(pa.array(database.private().kept("row"))).column("id").to_pylist()
+    assert len(kept) == 2
+    moved = database.shuffled(1)
+    again = moved.tables["row"].filter(pa.array(moved.private().kept("row"))).column("id").to_pylist()
+    assert set(again) == set(kept)

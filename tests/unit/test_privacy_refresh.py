@@ -41,7 +41,7 @@ def test_a_refresh_costs_its_share_and_the_next_is_refused_with_the_exact_shortf
         ledger.reserve("r", STEPS[1], "epsilon=1", pure(0.45))
     said = str(refused.value)
     assert "model/person: costs ε=0.45, but up to refresh 2 privacy.refresh allows ε=1 (" in said
-    assert "of which 0.2 is left: 0.25 too little" in said
+    assert "of which 0.2 is left: short by 0.25" in said
     assert len(ledger.entries()) == 3
     ledger.close()
 
@@ -115,7 +115,7 @@ def test_zcdp_prices_are_compared_in_rho() -> None:
     ledger = open_ledger(ZCDP, EqualRefreshes(3.0, times=4))
     for _ in range(2):
         refresh(ledger, each)
-    with pytest.raises(BudgetExhaustedError, match=r"up to refresh 3 .* allows ρ=.* too little"):
+    with pytest.raises(BudgetExhaustedError, match=r"up to refresh 3 .* allows ρ=.* short by"):
         ledger.require("all", Price(Measure.ZCDP, each.amount * 1.01), "", [("epsilon=1", STEPS[0])])
     ledger.close()
 
@@ -133,7 +133,7 @@ def test_a_decaying_policy_halves_what_a_refresh_may_cost_and_never_spends_the_w
 def test_a_policy_never_gives_more_than_the_lifetime() -> None:
     ledger = open_ledger(PURE, EqualRefreshes(1.5, times=9))
     refresh(ledger, pure(1.5))
-    with pytest.raises(BudgetExhaustedError, match=r"0\.5 of ε=2 is left, 0\.25 too little"):
+    with pytest.raises(BudgetExhaustedError, match=r"0\.5 of ε=2 is left: short by 0\.25"):
         refresh(ledger, pure(1.5))
     ledger.close()
 

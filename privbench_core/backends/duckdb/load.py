@@ -7,15 +7,14 @@ from pathlib import Path
 import duckdb
 
 from privbench_core.backends.duckdb.ddl import duckdb_schema
-from privbench_core.backends.loading import Loaded, refuse_tables
+from privbench_core.backends.loading import Loadable, Loaded, refuse_tables
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import PublishError
-from privbench_core.publish.bundle import Bundle
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.tables import Table
 
 
-def load_duckdb(bundle: Bundle, path: Path, *, replace: bool) -> Loaded:
+def load_duckdb(bundle: Loadable, path: Path, *, replace: bool) -> Loaded:
     """Load into the file at ``path``, which is made if it is not there; see `load_bundle`."""
     file = path.expanduser().resolve()
     is_new = not file.exists()
@@ -34,7 +33,7 @@ def load_duckdb(bundle: Bundle, path: Path, *, replace: bool) -> Loaded:
         ) from error
 
 
-def _load(bundle: Bundle, connection: duckdb.DuckDBPyConnection, file: Path, *, replace: bool) -> Loaded:
+def _load(bundle: Loadable, connection: duckdb.DuckDBPyConnection, file: Path, *, replace: bool) -> Loaded:
     schema = bundle.schema
     translated = duckdb_schema(schema)
     found = connection.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = current_schema()").fetchall()

@@ -11,16 +11,15 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from privbench_core.backends.loading import Loaded, refuse_tables, statements_of
-from privbench_core.backends.postgres.ddl import name_list, quote_identifier
+from privbench_core.backends.loading import Loadable, Loaded, refuse_tables
+from privbench_core.backends.postgres.ddl import create_keys_sql, create_tables_sql, name_list, quote_identifier
 from privbench_core.errors import PublishError, SourceError
-from privbench_core.publish.bundle import Bundle
 from privbench_core.spec.location import connection_parameters, describe, parse_url, reason_of
 
 _BATCH_ROWS = 100_000
 
 
-def load_postgres(bundle: Bundle, target_url: str, *, replace: bool) -> Loaded:
+def load_postgres(bundle: Loadable, target_url: str, *, replace: bool) -> Loaded:
     """Load into the current schema of a PostgreSQL database; see `load_bundle`."""
     try:
         url = parse_url(target_url)
@@ -40,8 +39,7 @@ def load_postgres(bundle: Bundle, target_url: str, *, replace: bool) -> Loaded:
         raise PublishError(f"{where}: refused the bundle, and nothing was changed: {reason_of(error, url)}") from None
 
 
-def _load(bundle: Bundle, connection: psycopg.Connection[Any], where: str, *, replace: bool) -> Loaded:
-    statements = statements_of(bundle)
+def _load(bundle: Loadable, connection: psycopg.Connection[Any], where: str, *, replace: bool) -> Loaded:
     schema = connection.execute("SELECT current_schema()").fetchone()
     if schema is None or schema[0] is None:
         raise PublishError(f"{where}: has no schema that the login may use; create it, or name another with ?schema=")
@@ -55,17 +53,15 @@ def _load(bundle: Bundle, connection: psycopg.Connection[Any], where: str, *, re
         connection.execute(f"DROP TABLE {name_list(existing)}")
     for enum in bundle.schema.enums if replace else ():
         connection.execute(f"DROP TYPE IF EXISTS {quote_identifier(enum.name)}")
-    for statement in statements.tables:
-        connection.execute(statement)
+    connection.execute(create_tables_sql(bundle.schema))
     rows = {table: _copy(bundle, connection, table) for table in bundle.tables}
-    for statement in statements.keys:
-        connection.execute(statement)
+    connection.execute(create_keys_sql(bundle.schema))
     for table in bundle.tables:
         connection.execute(f"ANALYZE {quote_identifier(table)}")
     return Loaded(rows)
 
 
-def _copy(bundle: Bundle, connection: psycopg.Connection[Any], table: str) -> int:
+def _copy(bundle: Loadable, connection: psycopg.Connection[Any], table: str) -> int:
     """COPY a table's Parquet file, batch by batch; returns the number of rows."""
     loaded = 0
     with pq.ParquetFile(bundle.file(table)) as file, connection.cursor() as cursor:

@@ -55,14 +55,18 @@ class Balance:
 
     Attributes:
         lifetime: The declared budget.
-        spent: The smallest ε (at the lifetime's δ) that all entries are known to satisfy.
+        spent: The smallest ε (at ``delta``) that all entries are known to satisfy.
+        delta: The lifetime's δ; if that does not cover what was bought under a larger one, the last declared δ that
+            does.
         left: Lifetime ε minus ``spent``: an upper bound on the ε of one more pure release when all entries are pure,
-            and a fair indication otherwise (zCDP costs add up in ρ, not in ε).
+            and a fair indication otherwise (zCDP costs add up in ρ, not in ε). 0 where the lifetime's δ covers too
+            little.
         rho_left: ρ still available for zCDP releases, 0 for a pure lifetime budget.
     """
 
     lifetime: Budget
     spent: float
+    delta: float
     left: float
     rho_left: float
 
@@ -96,7 +100,7 @@ class Ledger:
         policy: How the lifetime budget is spread over refreshes; None spends it as it comes.
 
     Raises:
-        BudgetError: The ledger protects another unit.
+        BudgetError: The ledger protects another unit, or the lifetime's δ is less than what was bought needs.
         LedgerError: It cannot be used, or was made by a newer privbench. Every method may raise it.
     """
 
@@ -240,17 +244,35 @@ class Ledger:
         return [(str(label), float(amount)) for label, amount in self._store.query(query, (reservation,))]
 
     def balance(self, account: str = "") -> Balance:
-        """What is spent and left of an account."""
+        """What is spent and left of an account.
+
+        Raises:
+            LedgerError: No lifetime budget that was ever declared covers the entries: somebody else made some of them.
+        """
         tally, life = self._tally(account), self.lifetime
-        if tally.rho == 0:
-            spent = 0.0
-        elif life.delta == 0:
-            spent = tally.epsilon
-        else:
-            spent = epsilon_for(tally.rho, life.delta - life.threshold_delta)
-            spent = min(spent, tally.epsilon) if tally.pure else spent
+        pure, delta = tally.pure and tally.delta == 0, life.delta
+        if not pure and not _covers(delta, tally.delta):
+            delta = self._last_covering(tally.delta)
+        spent = tally.epsilon
+        if delta > 0:
+            in_rho = epsilon_for(tally.rho, delta - Budget(life.epsilon, delta).threshold_delta) if tally.rho else 0.0
+            spent = min(spent, in_rho) if pure else in_rho
+        left = max(0.0, life.epsilon - spent) if delta == life.delta else 0.0
         rho_left = max(0.0, self._rho_cap() - tally.rho) if life.delta > 0 else 0.0
-        return Balance(life, spent, max(0.0, life.epsilon - spent), rho_left)
+        return Balance(life, spent, delta, left, rho_left)
+
+    def _last_covering(self, thresholds: float) -> float:
+        """The δ that was declared last of those that cover zCDP prices with ``thresholds`` in δ."""
+        query = "select delta from lifetime where database = ? order by id desc"
+        declared = (float(delta) for (delta,) in self._store.query(query, (self.database,)))
+        found = next((delta for delta in declared if _covers(delta, thresholds)), None)
+        if found is None:
+            message = (
+                f"the ledger of {self.database} holds purchases that no lifetime budget declared in it covers:"
+                " restore it from a backup"
+            )
+            raise LedgerError(message)
+        return found
 
     def _lay_out(self) -> None:
         """Make the tables, or bring them to the layout of today."""
@@ -293,10 +315,25 @@ class Ledger:
                 )
                 raise BudgetError(message)
             if declared != wanted:
+                self._require_covered()
                 self._store.query(
                     "insert into lifetime(database, unit, epsilon, delta, at) values (?, ?, ?, ?, ?)",
                     (self.database, *wanted, _now()),
                 )
+
+    def _require_covered(self) -> None:
+        """Refuse a lifetime δ that what was bought contradicts."""
+        query = "select account, max(measure), sum(delta) from reservation where database = ? group by account"
+        for account, measure, thresholds in self._store.query(query, (self.database,)):
+            delta = self.lifetime.delta
+            if (measure == Measure.ZCDP or thresholds > 0) and not _covers(delta, thresholds):
+                least = self._last_covering(thresholds)
+                whose = f" for cohort {account}" if account else ""
+                message = (
+                    f"privacy.lifetime: delta {delta:g} is less than what was already bought{whose} needs. What is"
+                    f" spent stays spent: put lifetime.delta back to {least:g}, under which it was bought"
+                )
+                raise BudgetError(message)
 
     def _declared(self) -> Row | None:
         """(unit, ε, δ) as last declared."""
@@ -334,13 +371,18 @@ class Ledger:
         life = self.lifetime
         if life.delta == 0 and price.measure is not Measure.PURE:
             return f"{step}: costs {price}, but the lifetime budget is pure (delta 0). Run with delta 0."
+        if balance.delta != life.delta:
+            return (
+                f"{step}: costs {price}, but the lifetime's delta {life.delta:g} does not cover what was bought under"
+                f" {balance.delta:g}. Put privacy.lifetime.delta back."
+            )
         if life.delta == 0:
             short = price.amount - balance.left
-            return f"{step}: costs {price}, {balance.left:.6g} of ε={life.epsilon:g} is left, {short:.6g} too little."
+            return f"{step}: costs {price}, {balance.left:.6g} of ε={life.epsilon:g} is left: short by {short:.6g}."
         delta = self._tally(account).delta
         short = max(0.0, price.rho - balance.rho_left)
         lacking = (
-            f"{short:.6g} too little"
+            f"short by {short:.6g}"
             if short
             else f"δ={delta:.2g} of the {life.threshold_delta:.2g} for thresholds is spent"
         )
@@ -351,6 +393,11 @@ class Ledger:
             f" (ε={life.epsilon:g}, δ={life.delta:g}) is left: {lacking}."
             " Raise privacy.lifetime, or publish what was released before."
         )
+
+
+def _covers(delta: float, thresholds: float) -> bool:
+    """Whether a lifetime δ covers zCDP prices, with so much δ spent on thresholds."""
+    return delta > 0 and thresholds <= Budget(1.0, delta).threshold_delta * _SLACK
 
 
 def _open(place: Path | str) -> LedgerStore:

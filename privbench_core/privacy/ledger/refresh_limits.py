@@ -74,7 +74,7 @@ class RefreshLimits:
         if policy.times is not None and refresh > policy.times:
             return (
                 f"costs {price} and would begin refresh {refresh}, but privacy.refresh allows {policy.times}:"
-                f" nothing is left for another, {price} too little"
+                f" nothing is left for another, short by {price}"
             )
         after = spent.plus([price])
         if self._within(after, refresh):
@@ -86,7 +86,7 @@ class RefreshLimits:
         left = max(0.0, cap - before)
         return (
             f"costs {price}, but up to refresh {refresh} privacy.refresh allows {symbol}={cap:.6g}"
-            f" ({policy.in_words()}), of which {left:.6g} is left: {cost - left:.6g} too little"
+            f" ({policy.in_words()}), of which {left:.6g} is left: short by {cost - left:.6g}"
         )
 
     def affordable(self, spent: AccountSpend, first: int, prices: Sequence[Price]) -> int:

@@ -98,7 +98,7 @@ class _Prices:
         return self.table(table).share(1 - self._options.profile)
 
     def link(self, key: ForeignKey) -> Price:
-        """Of sizes of groups, or of pair tables to another parent."""
+        """Of sizes of groups, or of pair tables with another parent."""
         return self._whole.share(self._key(key) / self._sum)
 
     def _table(self, table: Table) -> float:
@@ -129,7 +129,7 @@ def sizes_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
     def run(context: StepContext) -> Artifact:
         above = Profile.from_dict(context.inputs["profile", key.parent].data["profile"])
         fanout = fit_sizes(context.opened(), key, (above.discretizers, above.one_way), price, FanoutFit())
-        summary = {"pair tables to the number of children": len(fanout.fanout_tables)}
+        summary = {"attributes that depend on the number of children": len(fanout.fanout_tables)}
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 
     return link_step(schema, key, price, run, FanoutFit())

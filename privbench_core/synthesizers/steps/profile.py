@@ -39,7 +39,7 @@ def profile_step(schema: Schema, table: Table, price: Price) -> Step:
 def measured_step(
     schema: Schema, table: Table, price: Price, run: Callable[[StepContext], Artifact], parameters: Mapping[str, Any]
 ) -> Step:
-    """The step that opens the session to a private table first.
+    """The step that looks at a private table first.
 
     Args:
         schema: The database.

@@ -1,0 +1,185 @@
+"""What the session and the curator accept: exact types, down to the arrays inside, in the shapes that proofs are about.
+
+A subclass may override what a proof relies on, an array of another shape is broadcast so that rows count several times,
+and a foreign key that the schema does not declare has no stability. All of this is checked on public values alone,
+before anything is charged or looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from privbench_core.columns.binning import Binning
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.registry import is_known
+from privbench_core.errors import InternalError
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.queries import CentreSums, Distances, Marginal, Query
+from privbench_core.privacy.split_rules import ByValue, Centres, Rule
+from privbench_core.privacy.views import CoMember, Feature, OfParent, Own, OwnerFanout, OwnFanout, ParentRow, ViewSpec
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema
+
+# Exactly these, no subclasses: each has a proof of its sensitivity, or of its independence of other rows.
+_QUERIES = (Marginal, Distances, CentreSums)
+_RULES = (ByValue, Centres)
+_FEATURES = (Own, OfParent, ParentRow, OwnerFanout, OwnFanout, CoMember)
+_KINDS = {"ordered", "list"}
+Sizes = Mapping[str, int]
+
+
+def admit_price(site: str, price: Price) -> None:
+    """Refuse what is not exactly a `Price`: a subclass could add up to less than it buys."""
+    if type(price) is not Price:
+        raise InternalError(f"{site}: a price must be a Price, not {type(price).__name__}")
+
+
+def admit_queries(site: str, queries: Sequence[Query], sizes: Sizes) -> tuple[Query, ...]:
+    """Return ``queries``, at least one, each of a proven kind and about the columns of a view.
+
+    Raises:
+        InternalError: A query or a part of one is of another type, shape or column.
+    """
+    asked = tuple(queries)
+    if not asked or any(type(query) not in _QUERIES for query in asked):
+        raise InternalError(f"{site}: only the queries of privacy.queries may be asked, and at least one")
+    for query in asked:
+        if type(query) is Marginal:
+            _admit_marginal(site, query, sizes)
+        elif type(query) is Distances:
+            _admit_distances(site, query, sizes)
+        elif type(query) is CentreSums:
+            admit_rule(site, query.centres, sizes)
+            if type(query.centres) is not Centres:
+                raise InternalError(f"{site}: sums are taken around the centres of privacy.rules only")
+    return asked
+
+
+def admit_rule(site: str, rule: Rule, sizes: Sizes) -> None:
+    """Refuse a rule of another kind, and one that does not give every code of its columns a part.
+
+    A code without an entry would stop the run only where some row has it.
+    """
+    if type(rule) is ByValue:
+        _admit_columns(site, (rule.column,), sizes)
+        parts = rule.part_of
+        _require(type(parts) is tuple and len(parts) == sizes[rule.column], site, "a part for each code")
+        _require(all(type(part) is int and part >= 0 for part in parts), site, "parts that are numbered from 0")
+    elif type(rule) is Centres:
+        _require(type(rule.columns) is tuple and len(rule.columns) > 0, site, "at least one column")
+        kinds = [pair[1] for pair in rule.columns if type(pair) is tuple and type(pair[1]) is str]
+        known = len(kinds) == len(rule.columns) and set(kinds) <= _KINDS
+        _require(known, site, "columns that are ordered or a list of values")
+        names = tuple(name for name, _ in rule.columns)
+        _admit_columns(site, names, sizes)
+        _require(type(rule.points) is tuple and len(rule.points) > 0, site, "at least one centre")
+        for tables in rule.points:
+            _require(type(tables) is tuple and len(tables) == len(names), site, "a table of distances per column")
+            for name, table in zip(names, tables, strict=True):
+                known = type(table) is tuple and all(type(value) is float for value in table)
+                _require(known and len(table) == sizes[name], site, "a distance for each code")
+    else:
+        raise InternalError(f"{site}: rows are split by the rules of privacy.rules only")
+
+
+def admit_view(schema: Schema, spec: ViewSpec) -> ViewSpec:
+    """Return ``spec`` with the schema's own foreign keys in place of equal ones.
+
+    Raises:
+        InternalError: A feature, a discretizer or a key of a type that is not known; a key that the schema does not
+            declare exactly so; a column that is part of a key, or may be NULL where its discretizer has no code for
+            that. Only of the others is it known that a row's code follows from the row's own value, and that a unit
+            moves no more than the view's stability.
+    """
+    return ViewSpec(
+        spec.table, {name: _admitted(schema, spec.table, name, *how) for name, how in spec.features.items()}
+    )
+
+
+def admit_discovery(schema: Schema, table: str, column: str) -> None:
+    """Refuse all columns but categories that are not part of a key."""
+    if _attribute(schema, table, column).type is not ColumnType.CATEGORY:
+        raise InternalError(f"{table}.{column}: a list of values is learned of category columns only")
+
+
+def _attribute(schema: Schema, table: str, name: str) -> Column:
+    """Return a column that is not part of a key: the value of a deferred key may change while the row stays."""
+    found = next((column for column in schema.table(table).attributes if column.name == name), None)
+    if found is None:
+        raise InternalError(f"{table}.{name}: only columns that are not part of a key may be looked at")
+    return found
+
+
+def _admitted(
+    schema: Schema, table: str, name: str, feature: Feature, discretizer: Discretizer
+) -> tuple[Feature, Discretizer]:
+    if type(feature) not in _FEATURES:
+        raise InternalError(f"{table}/{name}: a view has the features of privacy.views only")
+    _admit_discretizer(table, name, discretizer)
+    if not isinstance(feature, Own):
+        feature = replace(feature, key=_declared(schema, feature.key))
+    if isinstance(feature, Own | CoMember | OfParent):
+        of = feature.key.parent if isinstance(feature, OfParent) else table
+        if _attribute(schema, of, feature.column).nullable and not getattr(discretizer.codec, "nullable", False):
+            raise InternalError(
+                f"{table}/{name}: {of}.{feature.column} may be NULL, and the discretizer has no code for it"
+            )
+    return feature, discretizer
+
+
+def _declared(schema: Schema, key: ForeignKey) -> ForeignKey:
+    """The key of the schema that ``key`` is equal to, in all that it declares."""
+    declared = (k for table in schema.tables for k in table.foreign_keys if type(key) is ForeignKey and k == key)
+    found = next(declared, None)
+    if found is None:
+        raise InternalError(f"{getattr(key, 'name', key)}: not a foreign key as the schema declares it")
+    return found
+
+
+def _admit_discretizer(table: str, column: str, discretizer: Discretizer) -> None:
+    known = type(discretizer) is Discretizer and is_known(discretizer.codec)
+    if not known or type(discretizer.binning) not in {Binning, type(None)}:
+        raise InternalError(f"{table}/{column}: rows are coded by the discretizers of columns.discretizer only")
+    if discretizer.binning is not None and len(discretizer.binning.code_of) != discretizer.codec.size:
+        raise InternalError(f"{table}/{column}: a binning needs a code for each of the {discretizer.codec.size} cells")
+
+
+def _admit_marginal(site: str, query: Marginal, sizes: Sizes) -> None:
+    _admit_columns(site, query.columns, sizes)
+    _require(type(query.groups) is tuple, site, "groups of codes as a tuple")
+    if not query.groups:
+        return
+    _require(len(query.groups) == len(query.columns), site, "groups of codes for each column")
+    for name, group_of in zip(query.columns, query.groups, strict=True):
+        known = type(group_of) is np.ndarray and np.issubdtype(group_of.dtype, np.integer)
+        _require(known and group_of.shape == (sizes[name],), site, "one group for each code")
+
+
+def _admit_distances(site: str, query: Distances, sizes: Sizes) -> None:
+    _require(type(query.groups) is tuple, site, "groups as a tuple")
+    for group in query.groups:
+        _require(type(group) is tuple, site, "groups as tuples")
+        for marginal in group:
+            _require(type(marginal) is tuple and len(marginal) == 2, site, "(columns, reference)")  # noqa: PLR2004
+            columns, reference = marginal
+            _admit_columns(site, columns, sizes)
+            shape = tuple(sizes[name] for name in columns)
+            known = type(reference) is np.ndarray and np.issubdtype(reference.dtype, np.number)
+            _require(known and reference.shape == shape, site, f"a reference of shape {shape}")
+            _require(not np.isnan(reference).any(), site, "a reference of numbers")
+
+
+def _admit_columns(site: str, columns: tuple[str, ...], sizes: Sizes) -> None:
+    _require(type(columns) is tuple and all(type(name) is str for name in columns), site, "columns as a tuple of names")
+    unknown = [name for name in columns if name not in sizes]
+    if unknown:
+        raise InternalError(f"{site}: no such column in the view: {', '.join(unknown)}")
+
+
+def _require(holds: bool, site: str, what: str) -> None:
+    if not holds:
+        raise InternalError(f"{site}: needs {what}")

@@ -1,0 +1,313 @@
+"""What the session and the curator refuse, and that nothing is charged when they do."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.columns.binning import Binning
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.grid import Grid
+from privbench_core.columns.registry import codec_for
+from privbench_core.errors import InternalError
+from privbench_core.privacy.budget import Budget, Measure, Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.filter import PrivacyFilter
+from privbench_core.privacy.ledger.ledger import Ledger
+from privbench_core.privacy.noise import Counts
+from privbench_core.privacy.queries import CentreSums, Distances, Marginal
+from privbench_core.privacy.session import PrivateSession, open_session
+from privbench_core.privacy.split_rules import ByValue, Centres
+from privbench_core.privacy.views import (
+    CodedView,
+    CoMember,
+    Feature,
+    OfParent,
+    Own,
+    OwnerFanout,
+    OwnFanout,
+    ParentRow,
+    ViewSpec,
+)
+from privbench_core.schema.columns import Column, ColumnType, Range
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from tests.helpers.databases import Database, town
+from tests.helpers.noise import SeededNoise
+
+PRICE = Price(Measure.ZCDP, 0.1)
+SCHEMA = town(0).schema
+OWNER = next(key for key in SCHEMA.table("person").foreign_keys if key.owner)
+ROOMS = Discretizer(codec_for(SCHEMA.table("household").column("rooms"), table="household"))
+SIZE = ROOMS.size
+
+
+def session_on(database: Database) -> tuple[PrivateSession, list[str]]:
+    """A session with much to spend, and the labels charged."""
+    labels: list[str] = []
+    account = PrivacyFilter(Price(Measure.ZCDP, 100.0, 1e-3), lambda label, _: labels.append(label))
+    return PrivateSession(database.private(), account, SeededNoise(0), "test"), labels
+
+
+def rooms() -> tuple[Curator, list[str]]:
+    """Households by their number of rooms."""
+    session, labels = session_on(town(0))
+    return session.view(ViewSpec("household", {"rooms": (Own("rooms"), ROOMS)})), labels
+
+
+@dataclass(frozen=True)
+class CheapDistances(Distances):
+    """A subclass that gets the raw view."""
+
+    def evaluate(self, view: CodedView) -> Counts:
+        return np.array([view.rows] * len(self.groups), dtype=np.int64)
+
+
+class CheapMarginal(Marginal):
+    """A subclass that claims to move less."""
+
+    def moves(self, view: CodedView) -> tuple[float, float]:
+        return float(view.rows), 0.0
+
+
+class Twice(tuple[Any, ...]):
+    """Goes on for longer than it says."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        return 1
+
+
+class Watching(np.ndarray[Any, Any]):
+    """Is handed what it is combined with."""
+
+
+class Free(Price):
+    """Adds up to nothing."""
+
+    def __radd__(self, other: Price) -> Price:
+        return other
+
+
+REFERENCE = (("rooms",), np.zeros(SIZE))
+DISTANCES = {
+    "a subclass": CheapDistances(((REFERENCE,),)),
+    "a group that is longer than it says": Distances((Twice((REFERENCE, REFERENCE)),)),
+    "groups in a list": Distances([(REFERENCE,)]),  # type: ignore[arg-type]
+    "a reference that is broadcast": Distances((((("rooms",), np.zeros((1000, SIZE))),),)),
+    "a reference of one cell": Distances((((("rooms",), np.zeros(1)),),)),
+    "a reference that is a list": Distances((((("rooms",), [0.0] * SIZE),),)),  # type: ignore[arg-type]
+    "a reference of a subclass": Distances((((("rooms",), np.zeros(SIZE).view(Watching)),),)),
+    "a reference of objects": Distances((((("rooms",), np.zeros(SIZE, dtype=object)),),)),
+    "a reference that is no number": Distances((((("rooms",), np.full(SIZE, np.nan)),),)),
+    "a column that is not there": Distances((((("colour",), np.zeros(SIZE)),),)),
+}
+
+
+@pytest.mark.parametrize("name", DISTANCES)
+def test_distances_are_of_exact_types_and_shapes(name: str) -> None:
+    curator, labels = rooms()
+    with pytest.raises(InternalError):
+        curator.select("choose", DISTANCES[name], PRICE)
+    with pytest.raises(InternalError):
+        curator.measure("ask", [DISTANCES[name]], PRICE)
+    assert labels == []
+
+
+def test_only_distances_are_selected_by() -> None:
+    curator, labels = rooms()
+    with pytest.raises(InternalError, match="only the distances"):
+        curator.select("choose", Marginal(("rooms",)), PRICE)  # type: ignore[arg-type]
+    assert labels == []
+
+
+CODES = np.zeros(SIZE, dtype=np.int64)
+MARGINALS = {
+    "a subclass": CheapMarginal(("rooms",)),
+    "groups that are broadcast": Marginal(("rooms",), (np.zeros((SIZE, SIZE), dtype=np.int64),)),
+    "groups of a subclass": Marginal(("rooms",), (CODES.view(Watching),)),
+    "groups of too few codes": Marginal(("rooms",), (CODES[:-1],)),
+    "groups that are not numbered": Marginal(("rooms",), (np.zeros(SIZE),)),  # type: ignore[arg-type]
+    "columns in a list": Marginal(["rooms"]),  # type: ignore[arg-type]
+    "a column that is not there": Marginal(("colour",)),
+}
+
+
+@pytest.mark.parametrize("name", MARGINALS)
+def test_marginals_are_of_exact_types_and_shapes(name: str) -> None:
+    curator, labels = rooms()
+    with pytest.raises(InternalError):
+        curator.measure("ask", [Marginal(()), MARGINALS[name]], PRICE)
+    with pytest.raises(InternalError):
+        curator.sigma([MARGINALS[name]], PRICE)
+    assert labels == []
+
+
+def centres(
+    columns: Any = (("rooms", "ordered"),), points: Any = (((0.0,) * SIZE,),), kind: type[Centres] = Centres
+) -> Centres:
+    """One centre at no distance, unless told otherwise."""
+    return kind(columns, (SIZE,), points)
+
+
+RULES = {
+    "too few codes": ByValue("rooms", (0,) * (SIZE - 1)),  # else it would fail only where a row has the last one
+    "parts below 0": ByValue("rooms", (-1,) * SIZE),
+    "parts in a list": ByValue("rooms", [0] * SIZE),  # type: ignore[arg-type]
+    "a column that is not there": ByValue("colour", (0,) * SIZE),
+    "a subclass": type("Mine", (ByValue,), {})("rooms", (0,) * SIZE),
+    "no columns": centres((), ((),)),
+    "no centres": centres(points=()),
+    "too few distances": centres(points=(((0.0,) * (SIZE - 1),),)),
+    "distances in an array": centres(points=((np.zeros(SIZE),),)),
+    "an unknown kind": centres((("rooms", "other"),)),
+    "centres of a subclass": centres(kind=type("MyCentres", (Centres,), {})),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rules_give_every_code_a_part(name: str) -> None:
+    curator, labels = rooms()
+    with pytest.raises(InternalError):
+        curator.split(RULES[name])
+    if not isinstance(RULES[name], ByValue):
+        with pytest.raises(InternalError):
+            curator.measure("centres", [CentreSums(RULES[name])], PRICE)  # type: ignore[arg-type]
+    with pytest.raises(InternalError):
+        curator.measure("centres", [CentreSums(ByValue("rooms", (0,) * SIZE))], PRICE)  # type: ignore[arg-type]
+    assert labels == []
+
+
+def test_prices_are_exactly_prices() -> None:
+    session, labels = session_on(town(0))
+    curator = session.view(ViewSpec("household", {"rooms": (Own("rooms"), ROOMS)}))
+    free = Free(Measure.ZCDP, 1e6, 1e-4)
+    with pytest.raises(InternalError, match="must be a Price"):
+        curator.measure("ask", [Marginal(("rooms",))], free)
+    with pytest.raises(InternalError, match="must be a Price"):
+        curator.select("choose", Distances(((REFERENCE,),)), free)
+    with pytest.raises(InternalError, match="must be a Price"):
+        session.discover("household", "colour", free)
+    assert labels == []
+    with closing(Ledger(":memory:", "town", "household", Budget(1.0, 1e-6))) as ledger:
+        with pytest.raises(InternalError, match="must be a Price"):
+            open_session(town(0).private(), ledger, SeededNoise(0), release="r", step="s", run="x", price=free)
+        assert ledger.entries() == []
+
+
+KEYS = {
+    "undeclared": ForeignKey("person", ("id",), "household", ("id",), max_children=1, owner=True),
+    "another bound": replace(OWNER, max_children=1000),
+    "no owner": replace(OWNER, owner=False),
+    "optional": replace(OWNER, optional=not OWNER.optional),
+    "inside of a unit": replace(OWNER, same_unit=True),
+    "another parent": replace(OWNER, parent="person"),
+    "a subclass": type("MyKey", (ForeignKey,), {"__eq__": lambda *_: True, "__hash__": lambda _: 0})(
+        OWNER.child, OWNER.columns, OWNER.parent, OWNER.parent_columns
+    ),
+}
+
+
+def looking_along(key: ForeignKey) -> dict[str, tuple[str, Feature]]:
+    """Every feature that has a key, and the table whose view may have it."""
+    return {
+        "of parent": ("person", OfParent(key, "rooms")),
+        "parent row": ("person", ParentRow(key)),
+        "siblings": ("person", OwnerFanout(key)),
+        "children": ("household", OwnFanout(key)),
+        "co_member": ("person", CoMember(key, 1, "rooms")),
+    }
+
+
+@pytest.mark.parametrize("feature", looking_along(OWNER))
+@pytest.mark.parametrize("key", KEYS)
+def test_views_look_along_the_keys_of_the_schema_only(key: str, feature: str) -> None:
+    session, _ = session_on(town(0))
+    table, wrong = looking_along(KEYS[key])[feature]
+    with pytest.raises(InternalError, match="not a foreign key as the schema declares it"):
+        session.view(ViewSpec(table, {"x": (wrong, ROOMS)}))
+
+
+def test_a_key_that_the_schema_does_not_declare_could_move_more_than_claimed() -> None:
+    """Why keys are compared: another unit's row is all that a hundred units see."""
+    unit = Table(
+        "unit", (Column("id", ColumnType.INTEGER), Column("friend", ColumnType.INTEGER, Range(0, 200))), ("id",)
+    )
+    database = Database(
+        Schema("d", (unit,), "unit"),
+        {"unit": pa.table({"id": pa.array(range(101)), "friend": pa.array([100] * 101)})},
+    )
+    friend = ForeignKey("unit", ("friend",), "unit", ("id",), optional=True)
+    session, _ = session_on(database)
+    present = Discretizer(codec_for(Column("x", ColumnType.INTEGER, Range(-1, 0))))
+    with pytest.raises(InternalError, match="not a foreign key"):
+        session.view(ViewSpec("unit", {"friend": (ParentRow(friend), present)}))
+
+
+def deferred() -> Database:
+    """Posts, of which others answer to one: their reference becomes NULL when its author goes."""
+    integer = ColumnType.INTEGER
+    author = ForeignKey("post", ("author",), "unit", ("id",), max_children=3, owner=True)
+    answers = ForeignKey("post", ("answers",), "post", ("id",), max_children=100, optional=True)
+    columns = (Column("id", integer), Column("author", integer), Column("answers", integer, Range(0, 9), nullable=True))
+    post = Table("post", columns, ("id",), (author, answers))
+    rows = {"id": pa.array(range(9)), "author": pa.array(range(9)), "answers": pa.array([None] + [0] * 8, pa.int64())}
+    schema = Schema("d", (Table("unit", (Column("id", integer),), ("id",)), post), "unit")
+    return Database(schema, {"unit": pa.table({"id": pa.array(range(9))}), "post": pa.table(rows)})
+
+
+def test_columns_of_keys_are_not_looked_at() -> None:
+    """The value of a deferred key's column changes when another unit's row goes, and the row stays."""
+    database = deferred()
+    author, answers = database.schema.table("post").foreign_keys
+    discretizer = Discretizer(codec_for(Column("answers", ColumnType.INTEGER, Range(0, 9), nullable=True)))
+    for feature in (Own("answers"), Own("id"), OfParent(answers, "answers"), CoMember(author, 1, "answers")):
+        session, _ = session_on(database)
+        with pytest.raises(InternalError, match="not part of a key"):
+            session.view(ViewSpec("post", {"x": (feature, discretizer)}))
+    session, labels = session_on(database)
+    with pytest.raises(InternalError, match="not part of a key"):
+        session.discover("post", "answers", replace(PRICE, delta=1e-4))
+    assert labels == []
+
+
+def test_discretizers_are_of_exact_types_down_to_their_parts() -> None:
+    session, _ = session_on(town(0))
+    grid = ROOMS.codec.grid  # type: ignore[attr-defined]
+    other = type("MyGrid", (Grid,), {})(**{name: getattr(grid, name) for name in grid.__dataclass_fields__})
+    short = Binning((0,) * (ROOMS.codec.size - 1), (1.0,) * (ROOMS.codec.size - 1))
+    mine = type("MyBinning", (Binning,), {})((0,) * ROOMS.codec.size, (1.0,) * ROOMS.codec.size)
+    for discretizer in (
+        Discretizer(replace(ROOMS.codec, grid=other)),
+        Discretizer(ROOMS.codec, short),
+        Discretizer(ROOMS.codec, mine),
+    ):  # type: ignore[type-var]
+        with pytest.raises(InternalError):
+            session.view(ViewSpec("household", {"rooms": (Own("rooms"), discretizer)}))
+    unknown = type("MyOwn", (Own,), {})("rooms")
+    with pytest.raises(InternalError, match=r"features of privacy\.views"):
+        session.view(ViewSpec("household", {"rooms": (unknown, ROOMS)}))
+
+
+def test_a_column_that_may_be_null_needs_a_code_for_it() -> None:
+    """Else the run would stop where some row has none, and go on where no row has."""
+    session, _ = session_on(town(0))
+    income = SCHEMA.table("household").column("income")
+    assert income.nullable
+    without = Discretizer(codec_for(replace(income, domain=Range(0.0, 1.0), nullable=False)))
+    for table, feature in (("household", Own("income")), ("person", OfParent(OWNER, "income"))):
+        with pytest.raises(InternalError, match=r"household\.income may be NULL"):
+            session.view(ViewSpec(table, {"x": (feature, without)}))
+
+
+def test_lists_of_values_are_learned_of_categories_only() -> None:
+    session, labels = session_on(town(0))
+    with pytest.raises(InternalError, match="category columns only"):
+        session.discover("household", "rooms", replace(PRICE, delta=1e-4))
+    assert labels == []
