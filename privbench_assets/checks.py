@@ -19,6 +19,7 @@ from privbench_core.pipeline.status import Status
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Step, StepKind
+from privbench_core.validate.words import expectation_in_words
 
 SUITES = {
     "integrity": "Keys, references, types, NULLs and declared domains of the synthetic table hold.",
@@ -111,7 +112,7 @@ def _result(name: str, asset: dg.AssetKey, outcomes: Sequence[Mapping[str, Any]]
         records = [_record(o) for o in sorted(outcomes, key=lambda o: bool(o["success"]))[:_SHOWN]]
         metadata["outcomes"] = dg.MetadataValue.table(records, _COLUMNS)
     if failed:
-        first = "; ".join(f"{_where(o)}: {o['name']}" for o in failed[:5])
+        first = "; ".join(map(_in_words, failed[:5]))
         said = f"{len(failed)} of {len(outcomes)} expectations do not hold: {first}"
     else:
         said = f"all expectations hold ({len(outcomes)})" if outcomes else "nothing to check"
@@ -129,7 +130,6 @@ _COLUMNS = dg.TableSchema(
     [
         dg.TableColumn("holds", "bool"),
         dg.TableColumn("expectation"),
-        dg.TableColumn("column"),
         dg.TableColumn("rows against it", "int"),
         dg.TableColumn("distance", "float"),
         dg.TableColumn("limit", "float"),
@@ -141,8 +141,7 @@ def _record(outcome: Mapping[str, Any]) -> dg.TableRecord:
     return dg.TableRecord(
         {
             "holds": bool(outcome["success"]),
-            "expectation": str(outcome["name"]),
-            "column": str(outcome.get("column") or ""),
+            "expectation": _in_words(outcome),
             "rows against it": _number(outcome.get("unexpected_count"), int),
             "distance": _number(outcome.get("value"), float),
             "limit": _number(outcome.get("limit"), float),
@@ -155,5 +154,5 @@ def _number(found: Any, kind: type[int | float]) -> int | float | str:
     return "" if found is None else kind(f"{found:.4g}") if kind is float else kind(found)
 
 
-def _where(outcome: Mapping[str, Any]) -> str:
-    return f"{outcome['table']}.{outcome['column']}" if outcome.get("column") else str(outcome["table"])
+def _in_words(outcome: Mapping[str, Any]) -> str:
+    return expectation_in_words(str(outcome["name"]), outcome.get("column"), str(outcome["suite"]))

@@ -20,6 +20,8 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepKind
 
+_ROWS_SHOWN = 5
+_CELL = 40  # characters of a value that are shown
 SYMBOL = {Measure.PURE: "ε", Measure.ZCDP: "ρ"}
 
 
@@ -73,7 +75,21 @@ def _rows(schema: Schema, step: Step, made: Artifact) -> dict[str, Any]:
         _column(table, known[name]) if name in known else dg.TableColumn(name, str(rows.schema.field(name).type))
         for name in rows.column_names
     ]
-    return {"dagster/row_count": int(rows.num_rows), "dagster/column_schema": dg.TableSchema(columns)}
+    head = rows.slice(0, _ROWS_SHOWN).to_pylist()
+    lines = ["| " + " | ".join(rows.column_names) + " |", "|---" * rows.num_columns + "|"]
+    lines += ["| " + " | ".join(_cell(value) for value in row.values()) + " |" for row in head]
+    return {
+        "dagster/row_count": int(rows.num_rows),
+        "dagster/column_schema": dg.TableSchema(columns),
+        "first synthetic rows": dg.MetadataValue.md("\n".join(lines)),
+    }
+
+
+def _cell(value: object) -> str:
+    """A synthetic value as a cell of a Markdown table."""
+    text = "NULL" if value is None else str(value)
+    short = text if len(text) <= _CELL else f"{text[:_CELL]}…"
+    return short.replace("|", "\\|").replace("\n", " ")
 
 
 def _column(table: Table, column: Column) -> dg.TableColumn:

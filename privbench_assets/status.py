@@ -211,7 +211,7 @@ def _metadata(session: Session, status: Status) -> dict[str, Any]:
         said.insert(0, f"Policy: {spec.refresh.in_words()}.")
     return {
         "summary": status.headline(),
-        "lifetime budget": plots.budget("Lifetime budget", shares, max(0.0, 1 - sum(shares.values()))),
+        "lifetime budget": plots.budget_bar(shares, max(0.0, 1 - sum(shares.values()))),
         "state": dg.MetadataValue.md(_state_table(spec, status)),
         "pending": dg.MetadataValue.md(_pending_table(status)),
         "refreshes": dg.MetadataValue.md("\n\n".join(said)),

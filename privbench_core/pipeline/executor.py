@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from privbench_core.errors import SourceChangedError, ValidationError
 from privbench_core.pipeline.manifest import Made, Manifest, definition_of, step_name
@@ -11,6 +12,7 @@ from privbench_core.pipeline.receipt import receipt_for
 from privbench_core.pipeline.runner import Release, Runner
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepKind
+from privbench_core.validate.words import expectation_in_words
 
 Progress = Callable[[int, int, Step], None]
 Load = Callable[[Key], Made]
@@ -131,13 +133,11 @@ class Executor:
         """Keep a publish step from publishing what failed its validation."""
         failed = [o for made in inputs.values() if made.manifest.failed for o in _failures(made.release.artifact)]
         if failed:
-            lines = [
-                f"{o['table']}{'.' if o.get('column') else ''}{o.get('column') or ''}: {o['name']}" for o in failed
-            ]
-            message = f"nothing was published: {len(failed)} expectations do not hold"
+            lines = [f"{o['table']}: {expectation_in_words(o['name'], o.get('column'), o['suite'])}" for o in failed]
+            message = f"nothing was published: {len(failed)} expectations do not hold:"
             raise ValidationError("\n".join([message, *lines[:_SHOWN]]))
 
 
-def _failures(artifact: Artifact) -> list[dict[str, object]]:
+def _failures(artifact: Artifact) -> list[dict[str, Any]]:
     """Expectations of a validate step that do not hold."""
     return [outcome for outcome in artifact.data.get("expectations", ()) if not outcome["success"]]

@@ -90,7 +90,7 @@ def read_manifests(spec: Spec, plan: Plan, epsilon: str) -> dict[Key, Manifest]:
         ReleaseError: The record is damaged.
     """
     rows = record.read(spec, "select step, manifest from made where cohort = ? and epsilon = ?", (spec.cohort, epsilon))
-    found = dict(rows)
+    found = {row[0]: row[1] for row in rows}
     return {step.key: _parse(found[name]) for step in plan.steps if (name := step_name(step.key)) in found}
 
 
