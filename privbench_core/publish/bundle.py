@@ -105,7 +105,7 @@ def write_bundle(
     """Write a bundle to ``out``, whole or not at all.
 
     Args:
-        out: Its folder: new, empty, or a bundle, which is replaced.
+        out: Its folder: new, empty, or a bundle of the same database, which is replaced.
         schema: The database.
         tables: The rows of every table of the schema; each is asked for once, and needed until it is written.
         receipt: JSON-able facts about privacy, kept as they are under ``privacy``. A ``created`` date in it becomes the
@@ -125,6 +125,8 @@ def write_bundle(
     missing = [table.name for table in ordered if table.name not in tables]
     if missing:
         raise InternalError(f"{', '.join(missing)}: no rows were given for the bundle")
+
+    refuse_foreign_bundle(Path(out), schema.name)
 
     def write(folder: Path) -> None:
         (folder / "data").mkdir()
@@ -188,6 +190,17 @@ def is_bundle(folder: Path) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(manifest, dict) and manifest.get("format") == FORMAT
+
+
+def refuse_foreign_bundle(folder: Path, database: str) -> None:
+    """Raise `PublishError` if the folder holds a bundle of another database: it must not be replaced."""
+    if is_bundle(folder):
+        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("database")
+        if found != database:
+            raise PublishError(
+                f"{folder}: holds a bundle of the database {found}, not of {database}; choose another folder, or"
+                " remove that bundle first"
+            )
 
 
 def file_name(name: str) -> str:
