@@ -163,7 +163,7 @@ def test_dagster_runs_publish_it_too(tmp_path: Path):
     place = place_with(tmp_path)
     plan = plan_for(place.spec, 3.2)
     session = Session(place.spec, {"3.2": plan})
-    assert session.runner("3.2").run.workload == {"queries": read_workload(tmp_path / "queries.sql")}
+    assert session.executor("3.2", ()).runner.run.workload == {"queries": read_workload(tmp_path / "queries.sql")}
     session.close()
 
 
