@@ -72,7 +72,10 @@ def draw_children(
     """
     above = Rows(parent.table.num_rows, dict(parent.codes), dict(parent.sizes), parent.weights)
     pair_tables = [PairMarginal(name, joint.T) for name, joint in fanout.fanout_tables.items()]
-    numbers = fanout.sizes.decode(draw_column(above, fanout.counts, pair_tables, rng), rng).to_numpy()
+    # What each parent's columns say decides who has more children than whom; how many there are is as released.
+    codes = draw_column(above, fanout.counts, pair_tables, rng)
+    numbers = np.empty(len(codes), dtype=np.int64)
+    numbers[np.lexsort((rng.random(len(codes)), codes))] = fanout.numbers(len(codes), rng)
     room = np.full(len(numbers), int(numbers.max(initial=0)))
     if table is not None and table.owner_key is not None:
         room = np.minimum(room_for_children(table, parent.table), table.owner_key.max_children or 1)
