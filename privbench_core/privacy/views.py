@@ -216,9 +216,10 @@ def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
         whole, weights = PERMUTATION_SCALE, groups.weights(1)
     looked_along = dict.fromkeys(feature.key for feature in along)
     of_children = [feature.key.child for feature in along if isinstance(feature, OwnFanout)]
-    moved = stability(schema, spec.table, *of_children)
-    moved += sum(reference_moves(schema, key) for key in looked_along)
-    touched = int(schema.max_rows_per_unit(spec.table) * moved)
+    here = stability(schema, spec.table, *of_children)
+    moved = here + sum(reference_moves(schema, key, spec.rows_per_unit[0]) for key in looked_along)
+    changed = here + sum(reference_moves(schema, key) for key in looked_along)
+    touched = int(schema.max_rows_per_unit(spec.table) * changed)
     unit = whole // spec.rows_per_unit[-1]
     return CodedView(
         codes, sizes, weights, unit, int(np.ceil(moved * whole)), touched, int(kept.sum()), members, groups
@@ -237,8 +238,9 @@ def build_references(database: PrivateDatabase, key: ForeignKey, most: int) -> C
     rows = np.flatnonzero(database.kept(key.child))
     parents = database.rows(key.parent) if schema.table(key.parent).public else None
     references = References(database.kept_parent_rows(key)[rows], parents)
-    moved = stability(schema, key.child) + reference_moves(schema, key)
-    touched = int(schema.max_rows_per_unit(key.child) * moved)
+    here = stability(schema, key.child)
+    moved = here + reference_moves(schema, key, most)
+    touched = int(schema.max_rows_per_unit(key.child) * (here + reference_moves(schema, key)))
     weights = database.weights(key.child, (most,))[rows]
     bound = int(np.ceil(moved * WEIGHT_SCALE))
     return CodedView({}, {}, weights, WEIGHT_SCALE, bound, touched, len(rows), references=references)
