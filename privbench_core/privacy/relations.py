@@ -71,7 +71,17 @@ def reference_moves(schema: Schema, key: ForeignKey, rows_per_unit: int = 1) -> 
         return 0.0
     if key.same_unit:
         return 2.0 * _other_units(schema, key.parent)
-    return 2.0 * referring_rows(schema, key) / rows_per_unit
+    return 2.0 * lost_references(schema, key, rows_per_unit)
+
+
+def lost_references(schema: Schema, key: ForeignKey, rows_per_unit: int) -> float:
+    """Bound on the total weight of the rows that stay as they are, but for losing what they refer to along ``key``.
+
+    Arguments as in `reference_moves`. In one of two neighbouring databases they refer to a row, in the other to none.
+    """
+    if key.cascades or key.same_unit or schema.table(key.parent).public:
+        return 0.0
+    return referring_rows(schema, key) / rows_per_unit
 
 
 def referring_rows(schema: Schema, key: ForeignKey) -> int:
