@@ -85,7 +85,8 @@ class Lookup:
         """The row number of each row's parent, -1 for none; shape (n,).
 
         Args:
-            rows: Rows with their own attributes drawn.
+            rows: Rows with their own attributes drawn; without, they are to follow what the row refers to, and any
+                parent is as good that the row may have.
             parents: Codes of the synthetic parents' attributes, by column name; {} for a public parent.
             count: Number of parent rows.
             rng: Sampling only.
@@ -108,7 +109,20 @@ class Lookup:
         choice = replace(
             choice or ParentChoice.free(rows.n, count), weights=self._weights(preferences, wanting, count, drawn, rng)
         )
-        return pick_parents(preferences, wanting, choice, rng)
+        follows = any(column in rows.codes for _, column in self.pair_tables)
+        return pick_parents(preferences if follows else [], wanting, choice, rng)
+
+    def referred(self, parents: Mapping[str, Codes], places: NDArray[np.signedinteger[Any]]) -> dict[str, Codes]:
+        """Codes of the targets of rows with these parents (row numbers, -1 for none), by name; shape (n,) each."""
+        result: dict[str, Codes] = {}
+        for name, marginal in self.marginals.items():
+            last = len(marginal) - 1  # none, where the key may be NULL
+            if name == _ANY:
+                result[name] = (places < 0).astype(np.uint8)
+            else:
+                codes = parents[name.removeprefix(_TARGET)]
+                result[name] = np.append(codes, np.array([last], dtype=np.min_scalar_type(last)))[places]
+        return result
 
     def _weights(
         self,
@@ -151,7 +165,9 @@ class Lookup:
 
     def _draw_target(self, name: str, rows: Rows, rng: np.random.Generator) -> Codes:
         pair_tables = [
-            PairMarginal(column, joint) for (target, column), joint in self.pair_tables.items() if target == name
+            PairMarginal(column, joint)
+            for (target, column), joint in self.pair_tables.items()
+            if target == name and column in rows.codes
         ]
         return draw_column(rows, self.marginals[name], pair_tables, rng)
 
