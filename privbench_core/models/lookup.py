@@ -21,7 +21,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.fitting import mutual_information
 from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.parent_choice import Level, ParentChoice, pick_parents
-from privbench_core.models.popularity import ByRow, Popularity, popularity_from_dict
+from privbench_core.models.popularity import ByRank, ByRow, Popularity, popularity_from_dict
 from privbench_core.models.rows import Rows
 
 Array = NDArray[np.float64]
@@ -106,11 +106,11 @@ class Lookup:
             wanting = self._draw_target(_ANY, rows, rng) == 0
         elif self.targets:
             wanting, preferences = self._preferences(rows, parents, rng)
-        choice = replace(
-            choice or ParentChoice.free(rows.n, count), weights=self._weights(preferences, wanting, count, drawn, rng)
-        )
-        follows = any(column in rows.codes for _, column in self.pair_tables)
-        return pick_parents(preferences if follows else [], wanting, choice, rng)
+        choice = choice or ParentChoice.free(rows.n, count)
+        if not rows.codes:
+            preferences = []
+        choice = replace(choice, weights=self._weights(preferences, wanting, choice, drawn, rng))
+        return pick_parents(preferences, wanting, choice, rng)
 
     def referred(self, parents: Mapping[str, Codes], places: NDArray[np.signedinteger[Any]]) -> dict[str, Codes]:
         """Codes of the targets of rows with these parents (row numbers, -1 for none), by name; shape (n,) each."""
@@ -128,15 +128,18 @@ class Lookup:
         self,
         preferences: list[Level],
         wanting: NDArray[np.bool_],
-        count: int,
+        choice: ParentChoice,
         drawn: NDArray[np.int64] | None,
         rng: np.random.Generator,
     ) -> Array:
         """How often each parent is to be referred to, relative to the others, shape (parents,)."""
+        count = len(choice.of_parent)
         if drawn is not None:
             return np.bincount(drawn[drawn >= 0], minlength=count).astype(np.float64)
         if self.popularity is None:
             return np.ones(count)
+        if isinstance(self.popularity, ByRank) and not preferences and choice.of_row.any():
+            return self.popularity.weights_inside(choice.of_parent, choice.of_row[wanting], rng)
         have, want = (
             preferences[-1]
             if preferences
