@@ -107,8 +107,6 @@ class Lookup:
         elif self.targets:
             wanting, preferences = self._preferences(rows, parents, rng)
         choice = choice or ParentChoice.free(rows.n, count)
-        if not rows.codes:
-            preferences = []
         choice = replace(choice, weights=self._weights(preferences, wanting, choice, drawn, rng))
         return pick_parents(preferences, wanting, choice, rng)
 
@@ -159,7 +157,7 @@ class Lookup:
         first = wanted[0] if wanted else next(iter(self.targets))
         drawn = {name: self._draw_target(name, rows, rng) for name in wanted or [first]}
         preferences = []
-        for depth in range(1, len(wanted) + 1):
+        for depth in range(1, len(wanted) + 1 if rows.codes else 1):
             shape = [self.targets[name].size + 1 for name in wanted[:depth]]
             have = np.ravel_multi_index([parents[name.removeprefix(_TARGET)] for name in wanted[:depth]], shape)
             want = np.ravel_multi_index([drawn[name] for name in wanted[:depth]], shape)

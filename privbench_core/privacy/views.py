@@ -23,7 +23,14 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST, total, weighted_sums
 from privbench_core.errors import InternalError
 from privbench_core.privacy.permutations import MOST_MEMBERS, PERMUTATION_SCALE, Groups, tuple_counts
-from privbench_core.privacy.relations import WEIGHT_SCALE, PrivateDatabase, Rows, lost_references, reference_moves, stability
+from privbench_core.privacy.relations import (
+    WEIGHT_SCALE,
+    PrivateDatabase,
+    Rows,
+    lost_references,
+    reference_moves,
+    stability,
+)
 from privbench_core.schema.constraints import ForeignKey
 
 

@@ -202,7 +202,9 @@ def _referred(
         lookup = lookups[key.name]
         for name, codes in lookup.referred(parents[key.parent].codes, places[key.name]).items():
             context.add(f"{key.name}: {name}", len(lookup.marginals[name]), codes)
-        context.links |= {(f"{key.name}: {name}", column): joint for (name, column), joint in lookup.pair_tables.items()}
+        context.links |= {
+            (f"{key.name}: {name}", column): joint for (name, column), joint in lookup.pair_tables.items()
+        }
     return context
 
 
