@@ -29,6 +29,8 @@ _TARGET = "target."
 _POSITION = "target.#row"
 _ANY = "target.#any"  # code 0: refers to some row, 1: to none
 _MAX_TARGETS = 3
+_REFITS = 4  # draws of references that must differ
+_MOST_REFIT = 2.0  # by which one of them may raise what is wanted
 
 
 @dataclass(frozen=True)
@@ -96,19 +98,46 @@ class Lookup:
         """
         if count == 0:
             return np.full(rows.n, -1, dtype=np.int64)
-        wanting, preferences = np.ones(rows.n, dtype=bool), list[Level]()
+        choice = choice or ParentChoice.free(rows.n, count)
         if isinstance(self.popularity, ByRow):
-            codes = self._draw_target(_POSITION, rows, rng)
-            discretizer = self.targets[_POSITION]
-            wanting = codes < _none_from(discretizer)
-            preferences = [(discretizer.encode_numbers(np.arange(count)).astype(np.int64), codes.astype(np.int64))]
-        elif _ANY in self.targets:
+            return self._draw_position(rows, count, rng, choice, drawn)
+        wanting, preferences = np.ones(rows.n, dtype=bool), list[Level]()
+        if _ANY in self.targets:
             wanting = self._draw_target(_ANY, rows, rng) == 0
         elif self.targets:
             wanting, preferences = self._preferences(rows, parents, rng)
-        choice = choice or ParentChoice.free(rows.n, count)
         choice = replace(choice, weights=self._weights(preferences, wanting, choice, drawn, rng))
         return pick_parents(preferences, wanting, choice, rng)
+
+    def _draw_position(
+        self,
+        rows: Rows,
+        count: int,
+        rng: np.random.Generator,
+        choice: ParentChoice,
+        drawn: NDArray[np.int64] | None,
+    ) -> NDArray[np.int64]:
+        """`draw`, of a public parent.
+
+        Where rows must differ, those that want a popular parent often get another one. So more rows are made to want
+        what fewer rows got than should have, and all are drawn again.
+        """
+        discretizer, marginal = self.targets[_POSITION], self.marginals[_POSITION]
+        have = discretizer.encode_numbers(np.arange(count)).astype(np.int64)
+        weights = self._weights([], np.ones(rows.n, dtype=bool), choice, drawn, rng)
+        found, wanted, least = np.full(rows.n, -1, dtype=np.int64), marginal, np.inf
+        for _ in range(_REFITS if choice.distinct and drawn is None else 1):
+            codes = self._draw_target(_POSITION, rows, rng, wanted)
+            levels = [(have, codes.astype(np.int64))]
+            picked = pick_parents(levels, codes < _none_from(discretizer), replace(choice, weights=weights), rng)
+            got = np.bincount(have[picked[picked >= 0]], minlength=len(marginal)) / max(1, rows.n)
+            missed = float(np.abs(marginal - got)[: _none_from(discretizer)].sum())
+            if missed < least:
+                found, least = picked, missed
+            more = np.divide(marginal, got, out=np.ones(len(marginal)), where=got > 0)
+            wanted = wanted * np.clip(more, 1 / _MOST_REFIT, _MOST_REFIT)
+            wanted = wanted / wanted.sum()
+        return found
 
     def referred(self, parents: Mapping[str, Codes], places: NDArray[np.signedinteger[Any]]) -> dict[str, Codes]:
         """Codes of the targets of rows with these parents (row numbers, -1 for none), by name; shape (n,) each."""
@@ -164,13 +193,13 @@ class Lookup:
             preferences.append((have.astype(np.int64), want.astype(np.int64)))
         return drawn[first] < self.targets[first].size, preferences
 
-    def _draw_target(self, name: str, rows: Rows, rng: np.random.Generator) -> Codes:
+    def _draw_target(self, name: str, rows: Rows, rng: np.random.Generator, marginal: Array | None = None) -> Codes:
         pair_tables = [
             PairMarginal(column, joint)
             for (target, column), joint in self.pair_tables.items()
             if target == name and column in rows.codes
         ]
-        return draw_column(rows, self.marginals[name], pair_tables, rng)
+        return draw_column(rows, self.marginals[name] if marginal is None else marginal, pair_tables, rng)
 
 
 def _none_from(discretizer: Discretizer) -> int:
