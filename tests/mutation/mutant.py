@@ -77,7 +77,7 @@ def outcome(copy: Path, tests: tuple[str, ...]) -> tuple[bool, str]:
     environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=line", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
     command += [f"--basetemp={copy.parent / 'scratch'}", *tests]
-    done = subprocess.run(  # noqa: S603
+    done = subprocess.run(
         command, cwd=copy, env=environment, capture_output=True, text=True, timeout=_PATIENCE, check=False
     )
     said = "\n".join(done.stdout.splitlines()[-12:])
