@@ -140,8 +140,7 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
     def run(context: StepContext) -> Artifact:
         own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
         model = node_from_dict(context.inputs["model", key.child].data["model"])
-        ends = (above.discretizers, above.one_way), (own.discretizers, own.one_way)
-        fanout = fit_fanout(context.opened(), key, *ends, model, price, FanoutFit())
+        fanout = fit_fanout(context.opened(), key, above, own, model, price, FanoutFit())
         summary = {
             "attributes that depend on the number of children": len(fanout.fanout_tables),
             "pair_tables": len(fanout.pair_tables),

@@ -33,8 +33,10 @@ def learn_steps(
 
     def learn(context: StepContext) -> Artifact:
         session = context.opened()
-        cells, node = learn_table(session, table, price, first, lambda ordered: networks(context, ordered))
-        profile = cells.profile()
+        bound = schema.max_rows_per_unit(table.name)
+        cells, profile, node = learn_table(
+            session, table, bound, price, first, lambda ordered: networks(context, ordered)
+        )
         model = {"model": node_to_dict(node), "nodes": count_nodes(node)}
         return Artifact({"profile": profile.to_dict(), **model, "summary": summary_of(table, profile, cells)})
 
