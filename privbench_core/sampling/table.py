@@ -28,6 +28,7 @@ from privbench_core.sampling.constraints import RowRule, made_dependent, row_rul
 from privbench_core.sampling.keys import ordinal_within, surrogate_key
 from privbench_core.sampling.references import Parent, copied_columns, draw_reference, lookup_order, room_for_children
 from privbench_core.sampling.row_groups import group_numbers, repeated
+from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 
 Places = NDArray[np.signedinteger[Any]]
