@@ -20,8 +20,9 @@ from benchmarks.report import Row, machine, markdown, medians, with_ratios
 from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.evaluate.encode import value_codes
 from privbench_core.evaluate.marginals import mean_kld, mean_tvd
-from privbench_core.evaluate.queries import Query, cardinalities, load_sam_workload, q_errors
+from privbench_core.evaluate.q_error import q_errors
 from privbench_core.evaluate.subsets import column_subsets
+from privbench_core.workload.sam import Query, cardinalities, load_sam_workload
 
 EPSILONS = (0.2, 0.8, 3.2)
 RUNS = Runs(3, EPSILONS, (1e-9, 0.0))

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
-from privbench_core.evaluate.joins import Linked
+from privbench_core.evaluate.joins import LinkedTables
 from privbench_core.evaluate.marginals import CodeTable
 
 Predicate = tuple[tuple[int, NDArray[np.bool_]], ...]
@@ -62,7 +62,7 @@ class CountingShape:
 
 
 def counting_queries(
-    linked: Linked,
+    linked: LinkedTables,
     ordered: tuple[Sequence[bool], Sequence[bool]],
     shape: CountingShape,
     count: int,
@@ -109,9 +109,9 @@ def _admitted(size: int, share: float, run: bool, rng: np.random.Generator) -> N
     return admitted
 
 
-def answer_counting(linked: Linked, queries: Sequence[CountingQuery]) -> NDArray[np.int64]:
+def answer_counting(linked: LinkedTables, queries: Sequence[CountingQuery]) -> NDArray[np.int64]:
     """Number of parents that satisfy each query, shape (queries,)."""
-    siblings = _FanoutCounts.of(linked)
+    siblings = _GroupedChildren.of(linked)
     answers = np.zeros(len(queries), np.int64)
     # Neighbours in this order use the same columns, so few columns need looking at per batch.
     order = sorted(range(len(queries)), key=lambda number: _columns(queries[number]))
@@ -126,7 +126,7 @@ def _columns(query: CountingQuery) -> tuple[int, list[int], list[int]]:
     return len(query.children), sorted(c for c, _ in first), sorted(c for c, _ in query.parent)
 
 
-def _answer(linked: Linked, siblings: _FanoutCounts, queries: Sequence[CountingQuery]) -> NDArray[np.int64]:
+def _answer(linked: LinkedTables, siblings: _GroupedChildren, queries: Sequence[CountingQuery]) -> NDArray[np.int64]:
     holds = _satisfied(linked.parent, [query.parent for query in queries])
     holds &= _fanouts(siblings.fanout, [query.fanout for query in queries])
     asked = max(len(query.children) for query in queries)
@@ -174,7 +174,7 @@ def _fanouts(fanout: NDArray[np.int64], wanted: Sequence[int | None]) -> _Bits:
 
 
 @dataclass(frozen=True)
-class _FanoutCounts:
+class _GroupedChildren:
     """Children sorted by parent, and how neighbours are merged, level by level, until each parent has one entry.
 
     Attributes:
@@ -188,7 +188,7 @@ class _FanoutCounts:
     levels: tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]
 
     @classmethod
-    def of(cls, linked: Linked) -> _FanoutCounts:
+    def of(cls, linked: LinkedTables) -> _GroupedChildren:
         fanout = linked.fanout
         order = np.argsort(linked.links, kind="stable")[len(linked.links) - int(fanout.sum()) :]
         sizes, levels = fanout[fanout > 0], []
@@ -213,7 +213,7 @@ class _FanoutCounts:
 
 
 def counting_errors(
-    true: Linked, synthetic: Linked, queries: Sequence[CountingQuery], floor: float = 0.01
+    true: LinkedTables, synthetic: LinkedTables, queries: Sequence[CountingQuery], floor: float = 0.01
 ) -> NDArray[np.float64]:
     """Relative error per query: |true - scaled synthetic| / max(floor x parents, true).
 

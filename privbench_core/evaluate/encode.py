@@ -36,7 +36,7 @@ class _Encoder(Protocol):
 
 
 @dataclass(frozen=True)
-class Coded:
+class EncodedTable:
     """The attributes of a table as codes.
 
     Attributes:
@@ -54,7 +54,7 @@ class Coded:
 
 def encode_tables(
     schema: Schema, tables: Mapping[str, pa.Table], source: Mapping[str, pa.Table] | None = None
-) -> dict[str, Coded]:
+) -> dict[str, EncodedTable]:
     """Code the attributes of every table in ``tables``.
 
     Args:
@@ -74,12 +74,12 @@ def encode_tables(
     }
 
 
-def _encode(table: Table, rows: pa.Table, source: pa.Table) -> Coded:
+def _encode(table: Table, rows: pa.Table, source: pa.Table) -> EncodedTable:
     encoders = [_encoder(table, column, source[column.name]) for column in table.attributes]
     codes = np.empty((rows.num_rows, len(encoders)), np.int32, order="F")
     for position, (column, encoder) in enumerate(zip(table.attributes, encoders, strict=True)):
         codes[:, position] = encoder.encode(rows[column.name])
-    return Coded(
+    return EncodedTable(
         names=tuple(column.name for column in table.attributes),
         codes=codes,
         sizes=tuple(encoder.size for encoder in encoders),
@@ -110,7 +110,7 @@ class SourceBins:
     @classmethod
     def of(cls, source: pa.ChunkedArray, bins: int = QUANTILE_BINS) -> SourceBins:
         """At most ``bins`` bins of about equal counts; a frequent value has a bin that no other quantile cuts."""
-        values = on_axis(source)
+        values = as_numbers(source)
         values = values[~np.isnan(values)]
         if not values.size:
             return cls(np.empty(0))
@@ -128,12 +128,12 @@ class SourceBins:
 
     def encode(self, values: pa.ChunkedArray) -> NDArray[np.int32]:
         """Codes of ``values``, shape (n,)."""
-        numbers = on_axis(values)
+        numbers = as_numbers(values)
         bins = np.searchsorted(self.cuts, numbers, side="left")
         return np.where(np.isnan(numbers), self.size - 1, bins).astype(np.int32)
 
 
-def on_axis(values: pa.ChunkedArray) -> NDArray[np.float64]:
+def as_numbers(values: pa.ChunkedArray) -> NDArray[np.float64]:
     """Values of an ordered type on one axis: days for dates, the type's own unit for times and spans; NaN for NULL."""
     if pa.types.is_temporal(values.type):
         values = values.cast(pa.int32() if values.type.bit_width == pa.int32().bit_width else pa.int64())

@@ -24,7 +24,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workload.engine import Engine
 from privbench_core.workload.literals import literal
-from privbench_core.workload.naming import UnansweredError
+from privbench_core.workload.resolve import UnansweredError
 from privbench_core.workload.statements import Statement, Workload
 
 _EQUAL_ONLY = frozenset({ColumnType.CATEGORY, ColumnType.BOOLEAN})
@@ -87,7 +87,7 @@ def generate_workload(
 
 def _finds_rows(engine: Engine, sql: str) -> bool:
     try:
-        return engine.cardinality(engine.understand(sql)) > 0
+        return engine.cardinality(engine.resolve(sql)) > 0
     except UnansweredError:
         return False
 

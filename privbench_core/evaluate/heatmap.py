@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
-from privbench_core.evaluate.encode import Coded
+from privbench_core.evaluate.encode import EncodedTable
 from privbench_core.models.attribute_split import AttributeSplit
 from privbench_core.models.spn import Leaf, Node, Product, Sum
 
-Query = Mapping[str, NDArray[np.bool_]]
+CodeQuery = Mapping[str, NDArray[np.bool_]]
 """A conjunction: column -> which of its codes satisfy."""
 
 _DEPTH = 2  # row splits from root to leaf: four regions are as many as a picture shows
@@ -79,7 +79,7 @@ class QueryHeat:
     synthetic: Heat
 
 
-def worst_and_typical(true: Coded, synthetic: Coded, rng: np.random.Generator) -> tuple[QueryHeat, ...]:
+def worst_and_typical(true: EncodedTable, synthetic: EncodedTable, rng: np.random.Generator) -> tuple[QueryHeat, ...]:
     """Of random queries the one whose selectivity differs most, relatively, and the one in the middle.
 
     Queries that nearly no row or most rows of the source satisfy are left out; none is shown if no others are found.
@@ -89,8 +89,8 @@ def worst_and_typical(true: Coded, synthetic: Coded, rng: np.random.Generator) -
     if not fit or not len(synthetic.codes):
         return ()
     fit.sort(key=lambda found: -abs(found[1] - found[2]) / found[1])
-    tree = grow(true)
-    other = refill(tree, synthetic)
+    tree = grow_spn(true)
+    other = refit_spn(tree, synthetic)
     shown = [fit[0]] if len(fit) == 1 else [fit[0], fit[len(fit) // 2]]
     return tuple(
         QueryHeat({c: float(codes.mean()) for c, codes in query.items()}, (a, b), heat(tree, query), heat(other, query))
@@ -98,12 +98,12 @@ def worst_and_typical(true: Coded, synthetic: Coded, rng: np.random.Generator) -
     )
 
 
-def grow(coded: Coded) -> Node:
+def grow_spn(coded: EncodedTable) -> Node:
     """A network of a table by exact counts: rows are split by the most dependent column, columns where none is."""
-    return _grow(coded, _columns(coded), coded.names, _DEPTH)
+    return _grow_spn(coded, _columns(coded), coded.names, _DEPTH)
 
 
-def _grow(coded: Coded, codes: Mapping[str, Codes], names: Sequence[str], depth: int) -> Node:
+def _grow_spn(coded: EncodedTable, codes: Mapping[str, Codes], names: Sequence[str], depth: int) -> Node:
     rows = len(next(iter(codes.values())))
     if len(names) == 1 or depth == 0 or rows < 2 * _SMALLEST:
         return _product([_leaf(coded, codes, name) for name in names])
@@ -112,7 +112,7 @@ def _grow(coded: Coded, codes: Mapping[str, Codes], names: Sequence[str], depth:
     graph.add_nodes_from(names)
     groups = [[name for name in names if name in group] for group in nx.connected_components(graph)]
     if len(groups) > 1:
-        return _product([_grow(coded, codes, group, depth) for group in groups])
+        return _product([_grow_spn(coded, codes, group, depth) for group in groups])
     counts = {name: np.bincount(codes[name], minlength=_size(coded, name)).astype(float) for name in names}
     ordered = frozenset(name for name, is_ordered in zip(coded.names, coded.ordered, strict=True) if is_ordered)
     rule = AttributeSplit(ordered).rule(scores, counts)
@@ -122,28 +122,30 @@ def _grow(coded: Coded, codes: Mapping[str, Codes], names: Sequence[str], depth:
     return Sum(
         rule,
         tuple(
-            _grow(coded, {name: c[part_of == part] for name, c in codes.items()}, names, depth - 1)
+            _grow_spn(coded, {name: c[part_of == part] for name, c in codes.items()}, names, depth - 1)
             for part in range(rule.parts)
         ),
     )
 
 
-def refill(node: Node, coded: Coded) -> Node:
+def refit_spn(node: Node, coded: EncodedTable) -> Node:
     """The same splits with the rows of another table of the same codes."""
-    return _refill(node, coded, _columns(coded))
+    return _refit_spn(node, coded, _columns(coded))
 
 
-def _refill(node: Node, coded: Coded, codes: Mapping[str, Codes]) -> Node:
+def _refit_spn(node: Node, coded: EncodedTable, codes: Mapping[str, Codes]) -> Node:
     if isinstance(node, Leaf):
         return _leaf(coded, codes, node.columns[0])
     if isinstance(node, Product):
-        return Product(tuple(_refill(part, coded, codes) for part in node.parts))
+        return Product(tuple(_refit_spn(part, coded, codes) for part in node.parts))
     part_of = node.rule.assign(codes)
     insides = ({name: c[part_of == part] for name, c in codes.items()} for part in range(len(node.parts)))
-    return Sum(node.rule, tuple(_refill(part, coded, inside) for part, inside in zip(node.parts, insides, strict=True)))
+    return Sum(
+        node.rule, tuple(_refit_spn(part, coded, inside) for part, inside in zip(node.parts, insides, strict=True))
+    )
 
 
-def heat(node: Node, query: Query, share: float = 1.0) -> Heat:
+def heat(node: Node, query: CodeQuery, share: float = 1.0) -> Heat:
     """The selectivity of ``query`` at every node that has a column of it.
 
     A leaf of several columns is taken as the product of their marginals: its pairs are not looked at.
@@ -168,13 +170,15 @@ def heat(node: Node, query: Query, share: float = 1.0) -> Heat:
     )
 
 
-def exact(coded: Coded, query: Query) -> float:
+def exact(coded: EncodedTable, query: CodeQuery) -> float:
     """The share of rows that satisfy the query."""
     holds = [admitted[coded.codes[:, coded.names.index(name)]] for name, admitted in query.items()]
     return float(np.logical_and.reduce(holds).mean()) if holds and len(coded.codes) else 0.0
 
 
-def random_queries(coded: Coded, count: int, rng: np.random.Generator, columns: int = 3) -> tuple[Query, ...]:
+def random_queries(
+    coded: EncodedTable, count: int, rng: np.random.Generator, columns: int = 3
+) -> tuple[CodeQuery, ...]:
     """Conjunctions of ranges (ordered columns) or of sets of values, each around the values of a random row."""
     found = []
     for _ in range(count if len(coded.codes) and coded.names else 0):
@@ -196,7 +200,7 @@ def _around(code: int, size: int, ordered: bool, rng: np.random.Generator) -> ND
     return admitted
 
 
-def _dependence(coded: Coded, codes: Mapping[str, Codes], names: Sequence[str]) -> dict[tuple[str, str], float]:
+def _dependence(coded: EncodedTable, codes: Mapping[str, Codes], names: Sequence[str]) -> dict[tuple[str, str], float]:
     """R-scores as shares of rows: half the L1 distance of a pair's counts from the product of its margins."""
     coarse = {name: _coarse(codes[name], _size(coded, name)) for name in names}
     scores = {}
@@ -216,7 +220,7 @@ def _coarse(codes: Codes, size: int) -> NDArray[np.int64]:
     return np.asarray(group[codes], dtype=np.int64)
 
 
-def _leaf(coded: Coded, codes: Mapping[str, Codes], name: str) -> Leaf:
+def _leaf(coded: EncodedTable, codes: Mapping[str, Codes], name: str) -> Leaf:
     counts = np.bincount(codes[name], minlength=_size(coded, name)).astype(float)
     return Leaf(float(counts.sum()), {name: counts / max(counts.sum(), 1.0)})
 
@@ -228,9 +232,9 @@ def _product(parts: Sequence[Node]) -> Node:
     return flat[0] if len(flat) == 1 else Product(tuple(flat))
 
 
-def _columns(coded: Coded) -> dict[str, Codes]:
+def _columns(coded: EncodedTable) -> dict[str, Codes]:
     return {name: coded.codes[:, i].astype(np.int32, copy=False) for i, name in enumerate(coded.names)}
 
 
-def _size(coded: Coded, name: str) -> int:
+def _size(coded: EncodedTable, name: str) -> int:
     return coded.sizes[coded.names.index(name)]

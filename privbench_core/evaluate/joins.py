@@ -1,7 +1,7 @@
 """How well joins survive: along one foreign key, along chains of them, and between the parents of one child.
 
-Every join is brought into one form, `Linked`: rows of one table, rows of another, and which belong together.
-The baseline to beat is `random_linking`: every parent keeps its number of children, but the children are dealt out
+Every join is brought into one form, `LinkedTables`: rows of one table, rows of another, and which belong together.
+The baseline to beat is `shuffle_links`: every parent keeps its number of children, but the children are dealt out
 at random, so nothing about a child depends on its parent.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.evaluate.encode import Coded
+from privbench_core.evaluate.encode import EncodedTable
 from privbench_core.evaluate.marginals import CodeTable, MarginalDistances, mean_distances, subset_distances, tvd
 from privbench_core.evaluate.subsets import ColumnSubsets
 from privbench_core.schema.constraints import ForeignKey
@@ -25,7 +25,7 @@ from privbench_core.validate.references import NO_PARENT, parent_rows
 
 
 @dataclass(frozen=True)
-class Linked:
+class LinkedTables:
     """A parent table, a child table and the links between them, as codes.
 
     Attributes:
@@ -53,16 +53,16 @@ class Linked:
         has_parent = self.links != NO_PARENT
         return np.asfortranarray(np.hstack([self.parent[self.links[has_parent]], self.child[has_parent]]))
 
-    def relinked(self, rng: np.random.Generator) -> Linked:
+    def with_shuffled_links(self, rng: np.random.Generator) -> LinkedTables:
         """The same rows and fanouts with children dealt out at random."""
-        return replace(self, links=random_linking(self.links, rng))
+        return replace(self, links=shuffle_links(self.links, rng))
 
 
-def link_tables(key: ForeignKey, tables: Mapping[str, pa.Table], coded: Mapping[str, Coded]) -> Linked:
+def link_tables(key: ForeignKey, tables: Mapping[str, pa.Table], coded: Mapping[str, EncodedTable]) -> LinkedTables:
     """Rows and codes of the two tables of a foreign key, with the links between them."""
     parent, child = coded[key.parent], coded[key.child]
     links = parent_rows(tables[key.parent], tables[key.child], key)
-    return Linked(parent.codes, parent.sizes, child.codes, child.sizes, links)
+    return LinkedTables(parent.codes, parent.sizes, child.codes, child.sizes, links)
 
 
 Chain = tuple[ForeignKey, ...]
@@ -84,30 +84,30 @@ def chains(schema: Schema, longest: int = 3) -> tuple[Chain, ...]:
     return tuple(found)
 
 
-def meetings(schema: Schema) -> tuple[tuple[ForeignKey, ForeignKey], ...]:
+def junctions(schema: Schema) -> tuple[tuple[ForeignKey, ForeignKey], ...]:
     """Pairs of keys of one private table: through its rows, rows of the two parents meet (n to m)."""
     return tuple(pair for table in schema.private_tables for pair in combinations(table.foreign_keys, 2))
 
 
-def link_chain(chain: Chain, tables: Mapping[str, pa.Table], coded: Mapping[str, Coded]) -> Linked:
+def link_chain(chain: Chain, tables: Mapping[str, pa.Table], coded: Mapping[str, EncodedTable]) -> LinkedTables:
     """Rows of the first key's table, linked to those of the last key's parent."""
     first, *others = chain
     links = parent_rows(tables[first.parent], tables[first.child], first)
     for key in others:
         links = _through(links, parent_rows(tables[key.parent], tables[key.child], key))
     child, parent = coded[first.child], coded[chain[-1].parent]
-    return Linked(parent.codes, parent.sizes, child.codes, child.sizes, links)
+    return LinkedTables(parent.codes, parent.sizes, child.codes, child.sizes, links)
 
 
-def link_parents(
-    first: ForeignKey, second: ForeignKey, tables: Mapping[str, pa.Table], coded: Mapping[str, Coded]
-) -> Linked:
+def link_junction(
+    first: ForeignKey, second: ForeignKey, tables: Mapping[str, pa.Table], coded: Mapping[str, EncodedTable]
+) -> LinkedTables:
     """The parents that one child row brings together: each child row stands for its parent by ``second``."""
     own = tables[first.child]
     left, right = (parent_rows(tables[key.parent], own, key) for key in (first, second))
     both = (left != NO_PARENT) & (right != NO_PARENT)
     a, b = coded[first.parent], coded[second.parent]
-    return Linked(a.codes, a.sizes, b.codes[right[both]], b.sizes, left[both])
+    return LinkedTables(a.codes, a.sizes, b.codes[right[both]], b.sizes, left[both])
 
 
 def _through(links: NDArray[np.int64], step: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -117,12 +117,12 @@ def _through(links: NDArray[np.int64], step: NDArray[np.int64]) -> NDArray[np.in
     return result
 
 
-def random_linking(child_links: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+def shuffle_links(child_links: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
     """Shuffle which child goes to which parent; every parent keeps its number of children."""
     return rng.permutation(child_links)
 
 
-def joint_tvd(true: Linked, synthetic: Linked) -> NDArray[np.float64]:
+def joint_tvd(true: LinkedTables, synthetic: LinkedTables) -> NDArray[np.float64]:
     """TVD of each joint marginal (one parent attribute, one child attribute) over the joined rows.
 
     Returns:
@@ -134,7 +134,7 @@ def joint_tvd(true: Linked, synthetic: Linked) -> NDArray[np.float64]:
     return np.array([distances.tvd for distances in each]).reshape(parents, children)
 
 
-def cross_distances(true: Linked, synthetic: Linked, subsets: ColumnSubsets) -> MarginalDistances:
+def cross_distances(true: LinkedTables, synthetic: LinkedTables, subsets: ColumnSubsets) -> MarginalDistances:
     """Mean distances of marginals over columns of both tables (`subsets.crossing_subsets`), over the joined rows."""
     sizes = true.parent_sizes + true.child_sizes
     return mean_distances(true.joined, synthetic.joined, sizes, subsets.order, subsets)

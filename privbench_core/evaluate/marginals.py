@@ -1,17 +1,18 @@
 """Distances between the λ-way marginals of two tables: total variation, and PrivBench's KL divergence.
 
 Tables come as integer codes of shape (rows, columns) with a domain size per column. Marginals are relative frequencies,
-so the two tables need not have the same number of rows. Small marginals are counted in a dense array, large ones only
-in the cells that occur in one of the tables: cells empty in both add nothing to either distance.
+so the tables may have different numbers of rows. Small marginals are counted in a dense array, large ones only in the
+cells that occur in a table: cells empty in both add nothing to a distance.
 
-A report takes thousands of marginals of the same two tables, so `mean_distances` checks and stacks the tables once and
-works out both distances from one count.
+A report compares thousands of marginals of the same two tables, so `mean_distances` checks and stacks the tables once, and
+computes all distances from one count. To add a distance, add a field to `MarginalDistances` and its formula to
+`_distances`: reports show whatever is there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import pandas as pd
@@ -21,13 +22,13 @@ from privbench_core.errors import InternalError
 from privbench_core.evaluate.subsets import ColumnSubsets, column_subsets
 
 CodeTable = NDArray[np.integer]
-"""Integer codes of shape (rows, columns)."""
+"""Integer codes, shape (rows, columns)."""
 
 Weights = tuple[NDArray[np.floating] | None, NDArray[np.floating] | None]
 """Non-negative row weights of two tables; None counts every row once."""
 
 DENSE_CELLS = 1 << 14
-"""Marginals of at most this many cells are counted densely; beyond, hashing the rows is faster."""
+"""Marginals with at most this many cells are counted in an array; above, hashing rows is faster. Set by timing once."""
 
 _INT64 = 2**62
 KLD_CONSTANT = 1e-10
@@ -36,21 +37,21 @@ KLD_CONSTANT = 1e-10
 
 @dataclass(frozen=True)
 class MarginalDistances:
-    """Two distances between the same marginals.
+    """Distances between two marginals; each field's ``label`` is its caption in a report.
 
     Attributes:
         tvd: Total variation, in [0, 1].
         kld: KL divergence of the original from the synthetic table, in nats.
     """
 
-    tvd: float
-    kld: float
+    tvd: float = field(metadata={"label": "mean distance"})
+    kld: float = field(metadata={"label": "mean KL divergence"})
 
 
 def tvd(
     a: CodeTable, b: CodeTable, columns: Sequence[int], sizes: Sequence[int], *, weights: Weights = (None, None)
 ) -> float:
-    """Total variation distance between the marginals of ``a`` and ``b`` over ``columns``, in [0, 1].
+    """Return the total variation distance between the marginals of ``a`` and ``b`` over ``columns``, in [0, 1].
 
     Two empty tables are at distance 0, an empty and a non-empty one at distance 1.
 
@@ -67,7 +68,7 @@ def tvd(
 def kld(
     a: CodeTable, b: CodeTable, columns: Sequence[int], sizes: Sequence[int], *, weights: Weights = (None, None)
 ) -> float:
-    """KL divergence of the marginal of ``a`` (the original) from that of ``b`` (the synthetic table), in nats.
+    """Return the KL divergence of the marginal of ``a`` (the original) from that of ``b`` (the synthetic table), in nats.
 
     PrivBench, Problem 1 and section 6.1: the sum of Pr[x|T] ln(Pr[x|T] / Pr[x|T̂]) over the values x in either table,
     with 1e-10 added to each probability. Arguments as for `tvd`. The paper takes values as they are
@@ -79,34 +80,33 @@ def kld(
 def mean_tvd(
     a: CodeTable, b: CodeTable, sizes: Sequence[int], order: int, subsets: ColumnSubsets | None = None
 ) -> float:
-    """Mean of `tvd` over ``subsets``, by default over all marginals of that order; NaN if there are none."""
+    """Return the mean `tvd` over ``subsets``, by default over all marginals of that order; NaN if there are none."""
     return mean_distances(a, b, sizes, order, subsets).tvd
 
 
 def mean_kld(
     a: CodeTable, b: CodeTable, sizes: Sequence[int], order: int, subsets: ColumnSubsets | None = None
 ) -> float:
-    """Mean of `kld` over ``subsets``, by default over all marginals of that order; NaN if there are none."""
+    """Return the mean `kld` over ``subsets``, by default over all marginals of that order; NaN if there are none."""
     return mean_distances(a, b, sizes, order, subsets).kld
 
 
 def mean_distances(
     a: CodeTable, b: CodeTable, sizes: Sequence[int], order: int, subsets: ColumnSubsets | None = None
 ) -> MarginalDistances:
-    """Means of both distances over ``subsets``, by default over all marginals of that order; NaN if there are none."""
+    """Return mean distances over ``subsets``, by default over all marginals of that order; NaN if there are none."""
     if subsets is not None and subsets.order != order:
         raise InternalError(f"asked for {order}-way marginals with {subsets.order}-way subsets")
     chosen = (subsets or column_subsets(len(sizes), order)).subsets
-    if not chosen:
-        return MarginalDistances(float("nan"), float("nan"))
     each = list(subset_distances(a, b, sizes, chosen))
-    return MarginalDistances(float(np.mean([d.tvd for d in each])), float(np.mean([d.kld for d in each])))
+    names = [f.name for f in fields(MarginalDistances)]
+    return MarginalDistances(**{n: float(np.mean([getattr(d, n) for d in each])) if each else np.nan for n in names})
 
 
 def subset_distances(
     a: CodeTable, b: CodeTable, sizes: Sequence[int], subsets: Sequence[Sequence[int]]
 ) -> Iterator[MarginalDistances]:
-    """Both distances of each marginal in turn; arguments as for `tvd`."""
+    """Yield the distances of each marginal; arguments as for `tvd`."""
     used = sorted({column for subset in subsets for column in subset})
     for table in (a, b):
         _check(table, used, [int(sizes[c]) for c in used])
@@ -118,13 +118,13 @@ def subset_distances(
 def frequencies(
     a: CodeTable, b: CodeTable, columns: Sequence[int], sizes: Sequence[int], *, weights: Weights = (None, None)
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Relative frequencies of both tables over the same cells: every cell, or those that occur if there are too many.
+    """Return relative frequencies of both tables over the same cells: all, or those that occur if there are too many.
 
     Returns:
         Two vectors of equal length, each summing to 1 (to 0 for a table without rows or without weight).
 
     Raises:
-        InternalError: A code is outside of its column's domain.
+        InternalError: A code is outside its column's domain.
     """
     chosen = list(columns)
     shape = [int(sizes[c]) for c in chosen]
@@ -137,7 +137,7 @@ def frequencies(
 def _stacked(
     both: NDArray[np.int64], first: int, columns: Sequence[int], sizes: Sequence[int], weights: Weights
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """`frequencies` of the ``first`` rows of a checked table and of the others."""
+    """Return `frequencies` of the ``first`` rows of a checked table and of the others."""
     index, cells = np.zeros(len(both), np.int64), 1
     for column in columns:
         if cells * int(sizes[column]) > _INT64:  # renumber, so that the product of sizes cannot overflow
@@ -150,20 +150,20 @@ def _stacked(
 
 
 def _renumbered(index: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    """Consecutive numbers for the values that occur, and how many there are."""
+    """Return consecutive numbers for the values that occur, and their count."""
     numbers, values = pd.factorize(index)
     return numbers.astype(np.int64, copy=False), len(values)
 
 
 def _relative(index: NDArray[np.integer], cells: int, weights: NDArray[np.floating] | None) -> NDArray[np.float64]:
-    """Weighted relative frequencies of ``cells`` cells."""
+    """Return weighted relative frequencies of ``cells`` cells."""
     counts = np.bincount(index, weights=weights, minlength=cells).astype(np.float64)
     total = counts.sum()
     return counts / total if total > 0 else counts
 
 
 def _distances(p: NDArray[np.float64], q: NDArray[np.float64]) -> MarginalDistances:
-    occurring = (p > 0) | (q > 0)  # the other cells add nothing, and logarithms are dear
+    occurring = (p > 0) | (q > 0)  # other cells add nothing, and logarithms are slow
     p, q = p[occurring], q[occurring]
     variation = max(p.sum(), q.sum()) - np.minimum(p, q).sum()
     p, q = p + KLD_CONSTANT, q + KLD_CONSTANT
@@ -174,4 +174,4 @@ def _check(table: CodeTable, columns: Sequence[int], shape: Sequence[int]) -> No
     for column, size in zip(columns, shape, strict=True):
         codes = table[:, column]
         if codes.size and (codes.min() < 0 or codes.max() >= size):
-            raise InternalError(f"column {column}: codes outside of the domain 0..{size - 1}")
+            raise InternalError(f"column {column}: codes outside the domain 0..{size - 1}")

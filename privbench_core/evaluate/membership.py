@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.evaluate.encode import Coded, encode_tables
+from privbench_core.evaluate.encode import EncodedTable, encode_tables
 from privbench_core.evaluate.joins import link_chain
-from privbench_core.evaluate.nearest import closest
+from privbench_core.evaluate.nearest import nearest_distances
 from privbench_core.evaluate.subsets import column_subsets
 from privbench_core.schema.tables import Schema
 from privbench_core.validate.references import NO_PARENT, parent_rows
@@ -66,7 +66,9 @@ class Attack:
         return asdict(self)
 
 
-def attack(schema: Schema, tables: Mapping[str, pa.Table], rehearse: RunOnRows, seed: int = 0) -> tuple[Attack, ...]:
+def run_attacks(
+    schema: Schema, tables: Mapping[str, pa.Table], rehearse: RunOnRows, seed: int = 0
+) -> tuple[Attack, ...]:
     """Rehearse on a random half of (a pool of) the units and attack the result.
 
     Args:
@@ -82,19 +84,23 @@ def attack(schema: Schema, tables: Mapping[str, pa.Table], rehearse: RunOnRows, 
     member = rng.random(len(pool)) < 0.5  # noqa: PLR2004 - a fair coin
     if not 0 < member.sum() < len(pool):
         return ()
-    synthetic = dict(rehearse(restrict(schema, tables, pool[member])))
+    synthetic = dict(rehearse(restrict_to_units(schema, tables, pool[member])))
     codes = encode_tables(schema, tables), encode_tables(schema, synthetic, tables)
     # What the attacker knows of the population: units outside of the pool, or where all are in it, the pool as a whole.
     known = others if len(others) >= len(pool) // 2 else pool
     density = _density_scores(schema, tables, codes, pool, known, rng)
     some = np.sort(rng.choice(len(pool), min(_DISTANCES, len(pool)), replace=False))
-    distance = -closest(codes[0][schema.unit], codes[1][schema.unit], rows=pool[some])
+    distance = -nearest_distances(codes[0][schema.unit], codes[1][schema.unit], rows=pool[some])
     found = (("marginals, against those of the population", density, member),
              ("nearest synthetic record", distance, member[some]))  # fmt: skip
-    return tuple(judge(name, scores, truth, (1 - _CONFIDENCE) / len(found), rng) for name, scores, truth in found)
+    return tuple(
+        score_attack(name, scores, truth, (1 - _CONFIDENCE) / len(found), rng) for name, scores, truth in found
+    )
 
 
-def restrict(schema: Schema, tables: Mapping[str, pa.Table], units: NDArray[np.integer]) -> dict[str, pa.Table]:
+def restrict_to_units(
+    schema: Schema, tables: Mapping[str, pa.Table], units: NDArray[np.integer]
+) -> dict[str, pa.Table]:
     """The database of some units: their rows and all that depend on them through any key, public tables whole."""
     keep = {schema.unit: np.isin(np.arange(tables[schema.unit].num_rows), units)}
     for table in schema.sampling_order:
@@ -107,7 +113,9 @@ def restrict(schema: Schema, tables: Mapping[str, pa.Table], units: NDArray[np.i
     return {name: rows.filter(pa.array(keep[name])) for name, rows in tables.items()}
 
 
-def owners(schema: Schema, tables: Mapping[str, pa.Table], coded: Mapping[str, Coded], table: str) -> NDArray[np.int64]:
+def unit_of_rows(
+    schema: Schema, tables: Mapping[str, pa.Table], coded: Mapping[str, EncodedTable], table: str
+) -> NDArray[np.int64]:
     """The unit of each row of a private table, as a row of the unit's table; `NO_PARENT` where it has none."""
     path = schema.ownership_path(table)
     return link_chain(path, tables, coded).links if path else np.arange(tables[table].num_rows)
@@ -116,7 +124,7 @@ def owners(schema: Schema, tables: Mapping[str, pa.Table], coded: Mapping[str, C
 def _density_scores(
     schema: Schema,
     tables: Mapping[str, pa.Table],
-    codes: tuple[Mapping[str, Coded], Mapping[str, Coded]],
+    codes: tuple[Mapping[str, EncodedTable], Mapping[str, EncodedTable]],
     pool: NDArray[np.integer],
     known: NDArray[np.integer],
     rng: np.random.Generator,
@@ -132,7 +140,7 @@ def _density_scores(
         true, made = codes[0][table.name], codes[1][table.name]
         if not true.names or not len(true.codes) or not len(made.codes):
             continue
-        of = owners(schema, tables, codes[0], table.name)
+        of = unit_of_rows(schema, tables, codes[0], table.name)
         reference = true.codes[np.isin(of, known)]
         pairs = column_subsets(len(true.names), 2, _PAIRS, int(rng.integers(2**31))).subsets
         rows = np.zeros(len(true.codes))
@@ -155,7 +163,7 @@ def _smoothed(counts: NDArray[np.integer], cells: NDArray[np.integer]) -> NDArra
     return np.asarray((found + 0.5) / (counts.sum() + 1.0), dtype=np.float64)
 
 
-def judge(
+def score_attack(
     name: str, scores: NDArray[np.float64], member: NDArray[np.bool_], alpha: float, rng: np.random.Generator
 ) -> Attack:
     """Count what an attacker found.

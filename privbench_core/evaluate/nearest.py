@@ -1,4 +1,4 @@
-"""Are synthetic records copies? Distances to the closest record of the source, against those between its own halves.
+"""Are synthetic records copies? Distances to the nearest_distances record of the source, against those between its own halves.
 
 Rows are compared attribute by attribute: ordered ones by their distance in codes as a share of the domain, others by
 equality; the distance is the mean over attributes, from 0 (the same in every code) to 1. A synthesizer that copies puts
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.evaluate.encode import Coded
+from privbench_core.evaluate.encode import EncodedTable
 
 SAMPLE = 2_000
 """Rows that are looked up at most."""
@@ -26,8 +26,8 @@ _UNLIKE = 0.05  # the least excess of exact copies that is worth a warning, as a
 
 
 @dataclass(frozen=True)
-class Nearest:
-    """Distances to the closest record of one half of the source.
+class NearestRecords:
+    """Distances to the nearest_distances record of one half of the source.
 
     Attributes:
         rows: Rows looked up, of either kind.
@@ -54,17 +54,17 @@ class Nearest:
         return asdict(self) | {"suspicious": self.suspicious}
 
 
-def nearest_records(true: Coded, synthetic: Coded, rng: np.random.Generator) -> Nearest | None:
+def nearest_records(true: EncodedTable, synthetic: EncodedTable, rng: np.random.Generator) -> NearestRecords | None:
     """Compare a table with its source; None where there is nothing to compare (no attributes, too few rows)."""
     mixed = rng.permutation(len(true.codes))
     half = min(len(mixed) // 2, REFERENCE)
     count = min(SAMPLE, len(mixed) - half, len(synthetic.codes))
     if not true.names or not half or not count:
         return None
-    reference = Coded(true.names, true.codes[mixed[:half]], true.sizes, true.ordered)
-    made = closest(synthetic, reference, rows=rng.choice(len(synthetic.codes), count, replace=False))
-    real = closest(true, reference, rows=mixed[half : half + count])
-    return Nearest(
+    reference = EncodedTable(true.names, true.codes[mixed[:half]], true.sizes, true.ordered)
+    made = nearest_distances(synthetic, reference, rows=rng.choice(len(synthetic.codes), count, replace=False))
+    real = nearest_distances(true, reference, rows=mixed[half : half + count])
+    return NearestRecords(
         count, float((made == 0).mean()), float((real == 0).mean()), _low_and_median(made), _low_and_median(real)
     )
 
@@ -73,8 +73,8 @@ def _low_and_median(distances: NDArray[np.float64]) -> tuple[float, float]:
     return float(np.percentile(distances, 5)), float(np.percentile(distances, 50))
 
 
-def closest(of: Coded, among: Coded, rows: NDArray[np.integer]) -> NDArray[np.float64]:
-    """Distance of each of ``rows`` of one table to its closest record of another; shape (len(rows),).
+def nearest_distances(of: EncodedTable, among: EncodedTable, rows: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Distance of each of ``rows`` of one table to its nearest_distances record of another; shape (len(rows),).
 
     Args:
         of: Where the rows are.
@@ -94,7 +94,7 @@ def closest(of: Coded, among: Coded, rows: NDArray[np.integer]) -> NDArray[np.fl
     return found / max(len(among.names), 1)
 
 
-def _column(codes: NDArray[np.integer], table: Coded, position: int) -> NDArray[np.float32]:
+def _column(codes: NDArray[np.integer], table: EncodedTable, position: int) -> NDArray[np.float32]:
     """Codes as numbers in [0, 1] where they are ordered, as they are where they are names."""
     scale = max(table.sizes[position] - 1, 1) if table.ordered[position] else 1
     return (codes / np.float32(scale)).astype(np.float32)

@@ -20,7 +20,7 @@ from sqlalchemy import URL
 
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import PublishError
-from privbench_core.evaluate.runtime import Database, RunTimeProtocol, RunTimeResult, measure_run_times
+from privbench_core.evaluate.runtime import Database, RunTimeResult, RunTimeSettings, measure_run_times
 from privbench_core.publish.bundle import write_bundle
 from privbench_core.publish.load import load_bundle
 from privbench_core.schema.tables import Schema
@@ -35,7 +35,7 @@ def compare_run_times(
     workload: Workload,
     *,
     url: str | None = None,
-    protocol: RunTimeProtocol | None = None,
+    protocol: RunTimeSettings | None = None,
 ) -> RunTimeResult:
     """Load both databases and run a workload on them.
 

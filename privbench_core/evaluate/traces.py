@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privbench_core.evaluate.encode import Coded
+from privbench_core.evaluate.encode import EncodedTable
 from privbench_core.schema.columns import Column, ColumnType, Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -58,7 +58,7 @@ class Trace:
 def find_traces(
     schema: Schema,
     tables: tuple[Mapping[str, pa.Table], Mapping[str, pa.Table]],
-    coded: tuple[Mapping[str, Coded], Mapping[str, Coded]],
+    coded: tuple[Mapping[str, EncodedTable], Mapping[str, EncodedTable]],
     papers: Mapping[str, str],
     rng: np.random.Generator,
 ) -> tuple[Trace, ...]:
@@ -110,7 +110,7 @@ def _distinct(values: pa.ChunkedArray) -> Iterable[Any]:
 
 
 def _by_key(
-    table: Table, rows: tuple[pa.Table, pa.Table], coded: tuple[Coded, Coded], rng: np.random.Generator
+    table: Table, rows: tuple[pa.Table, pa.Table], coded: tuple[EncodedTable, EncodedTable], rng: np.random.Generator
 ) -> list[Trace]:
     """Whether rows of the bundle agree with the rows of the source that have the same key.
 

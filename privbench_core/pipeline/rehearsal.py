@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from privbench_core.errors import BudgetError, InternalError, SpecError
 from privbench_core.evaluate.membership import RunOnRows
-from privbench_core.evaluate.subjects import subject_of
+from privbench_core.evaluate.inputs import summarize_bundle
 from privbench_core.pipeline.run import plan_for
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise
@@ -38,12 +38,12 @@ def rehearsal_of(spec: Spec, bundle: Path) -> RunOnRows | None:
     """
     if not is_bundle(bundle):
         return None
-    about = subject_of(bundle.name, read_bundle(bundle).manifest)
-    if about.promise is None or about.synthesizer is None:
+    summary = summarize_bundle(bundle.name, read_bundle(bundle).manifest)
+    if summary.guarantee is None or summary.synthesizer is None:
         return None
-    epsilon, delta = about.promise
+    epsilon, delta = summary.guarantee
     try:
-        plan = plan_for(spec, epsilon, delta=delta, synthesizer=about.synthesizer)
+        plan = plan_for(spec, epsilon, delta=delta, synthesizer=summary.synthesizer)
     except (SpecError, BudgetError):
         return None
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.evaluate.encode import Coded
+from privbench_core.evaluate.encode import EncodedTable
 from privbench_core.evaluate.join_figures import KeyFigures
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _ACROSS = 4
 _TITLE = 24  # characters
 
 
-def marginals(true: Coded, synthetic: Coded, distances: dict[str, float]) -> str:
+def marginals(true: EncodedTable, synthetic: EncodedTable, distances: dict[str, float]) -> str:
     """One-way marginals of every attribute: the source filled, the synthetic table as a line."""
     count = len(true.names)
     figure, axes = _grid(count)
@@ -52,7 +52,7 @@ def fanout(true: NDArray[np.int64], synthetic: NDArray[np.int64]) -> str:
     return _svg(figure)
 
 
-def pair(true: Coded, synthetic: Coded, columns: tuple[str, str]) -> str:
+def pair(true: EncodedTable, synthetic: EncodedTable, columns: tuple[str, str]) -> str:
     """A 2-way marginal of both tables side by side, in one colour scale (darker is more, by square root)."""
     from matplotlib.colors import PowerNorm
 

@@ -126,7 +126,7 @@ def _derived(
         if has_form(column) and not table.public and (wanted is None or form in wanted):
             derived[form] = _formed(column, rows[column.name]) if fits else False
     for key in table.foreign_keys:
-        names = {reference_column(key), siblings_column(key), unit_column(key)}
+        names = {reference_column(key), fanout_column(key), unit_column(key)}
         # Without its columns the type expectation already fails, and the one on the reference will too.
         if set(key.columns) <= set(rows.column_names) and (wanted is None or not names.isdisjoint(wanted)):
             derived |= _references(schema, key, tables)
@@ -156,7 +156,7 @@ def _references(schema: Schema, key: ForeignKey, tables: Mapping[str, pa.Table])
     siblings = group_counts(parents, parent.num_rows + 1)  # the last entry is that of `NO_PARENT`: none
     derived = {
         reference_column(key): (parents != NO_PARENT) | missing,
-        siblings_column(key): siblings[parents],
+        fanout_column(key): siblings[parents],
     }
     if key.same_unit:
         mine, theirs = unit_rows(schema, key.child, tables), unit_rows(schema, key.parent, tables)
@@ -199,7 +199,7 @@ def unit_column(key: ForeignKey) -> str:
     return f"{','.join(key.columns)} {key.parent} of the same unit"
 
 
-def siblings_column(key: ForeignKey) -> str:
+def fanout_column(key: ForeignKey) -> str:
     """Name of the derived column that counts the rows with the same parent as this one."""
     return f"{','.join(key.columns)} rows of the same {key.parent}"
 

@@ -29,12 +29,12 @@ from privbench_core.validate.derived import (
     BETWEEN,
     IN_SET,
     LENGTHS,
+    fanout_column,
     form_column,
     has_form,
     integrity_frame,
     reference_column,
     row_hashes,
-    siblings_column,
     type_column,
     unit_column,
     witness_frame,
@@ -169,7 +169,7 @@ def integrity_suite(table: Table) -> list[Expectation]:
     for key in table.foreign_keys:
         suite.append(_true(gxe, reference_column(key)))
         if key.owner and key.max_children is not None:
-            suite.append(gxe.ExpectColumnValuesToBeBetween(column=siblings_column(key), max_value=key.max_children))
+            suite.append(gxe.ExpectColumnValuesToBeBetween(column=fanout_column(key), max_value=key.max_children))
         if key.same_unit:
             suite.append(_true(gxe, unit_column(key)))
     return suite

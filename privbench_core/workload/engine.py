@@ -14,7 +14,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from privbench_core.backends.postgres.ddl import quote_identifier
-from privbench_core.workload.naming import UnansweredError, Understood, understand
+from privbench_core.workload.resolve import ResolvedQuery, UnansweredError, resolve
 
 TIMEOUT_SECONDS = 30.0
 """The longest that one query may run on one database."""
@@ -40,11 +40,11 @@ class Engine:
             self._connection.execute(f"CREATE TABLE {quote_identifier(name)} AS SELECT * FROM {_ARRIVING}")
             self._connection.unregister(_ARRIVING)
 
-    def understand(self, sql: str, dialect: str = "postgres") -> Understood:
-        """See `naming.understand`."""
-        return understand(sql, dialect, self.catalogue)
+    def resolve(self, sql: str, dialect: str = "postgres") -> ResolvedQuery:
+        """See `resolve.resolve`."""
+        return resolve(sql, dialect, self.catalogue)
 
-    def cardinality(self, query: Understood) -> int:
+    def cardinality(self, query: ResolvedQuery) -> int:
         """How many rows a query is about, see `counting_query`.
 
         Raises:

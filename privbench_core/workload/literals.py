@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from privbench_core.workload.engine import Engine
-from privbench_core.workload.naming import UnansweredError
+from privbench_core.workload.resolve import UnansweredError
 
 
 def literal(value: Any) -> str | None:

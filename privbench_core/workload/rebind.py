@@ -41,12 +41,12 @@ from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine
 from privbench_core.workload.literals import constant, literal
-from privbench_core.workload.naming import UnansweredError, Understood
+from privbench_core.workload.resolve import ResolvedQuery, UnansweredError
 from privbench_core.workload.selectivity import RANGES, Distribution, ReleasedMarginal, row_weights
 from privbench_core.workload.statements import Statement, Workload
 
-Released = Mapping[str, Mapping[str, ReleasedMarginal]]
-"""Released marginals by table and column."""
+ReleasedMarginals = Mapping[str, Mapping[str, ReleasedMarginal]]
+"""ReleasedMarginals marginals by table and column."""
 
 _OPERATORS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _DATED = frozenset({ColumnType.DATE, ColumnType.TIMESTAMP, ColumnType.TIMESTAMPTZ})
@@ -56,7 +56,7 @@ _TEXT_TESTS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Be
 
 
 @dataclass(frozen=True)
-class Rebound:
+class ReboundWorkload:
     """A workload for the synthetic database, free to be published.
 
     Attributes:
@@ -83,11 +83,11 @@ def rebind_workload(
     workload: Workload,
     schema: Schema,
     synthetic: Mapping[str, pa.Table],
-    released: Released,
+    released: ReleasedMarginals,
     rng: np.random.Generator,
     *,
     timeout: float = TIMEOUT_SECONDS,
-) -> Rebound:
+) -> ReboundWorkload:
     """Bind the literals of a public workload to the synthetic database; see the module for the rule.
 
     Args:
@@ -112,7 +112,7 @@ def rebind_workload(
     literals = 0
     for number, statement in enumerate(workload.statements, start=1):
         try:
-            query = engine.understand(statement.sql, workload.dialect)
+            query = engine.resolve(statement.sql, workload.dialect)
             replaced = binder.bind(query)
             rows.append(engine.cardinality(query))
         except UnansweredError as reason:
@@ -121,21 +121,21 @@ def rebind_workload(
         statements.append(Statement(query.tree.sql(dialect="postgres")))
         kept.append(number)
         literals += replaced
-    return Rebound(Workload(tuple(statements)), tuple(rows), tuple(kept), tuple(left_out), literals)
+    return ReboundWorkload(Workload(tuple(statements)), tuple(rows), tuple(kept), tuple(left_out), literals)
 
 
 class _Binder:
     """Replaces the literals of a query."""
 
     def __init__(
-        self, schema: Schema, synthetic: Mapping[str, pa.Table], released: Released, rng: np.random.Generator
+        self, schema: Schema, synthetic: Mapping[str, pa.Table], released: ReleasedMarginals, rng: np.random.Generator
     ) -> None:
         self._schema, self._synthetic, self._released, self._rng = schema, synthetic, released, rng
         self._weights = row_weights(schema, synthetic)
         self._constants = Engine({})
         self._distributions: dict[tuple[str, str], tuple[Distribution, Distribution]] = {}
 
-    def bind(self, query: Understood) -> int:
+    def bind(self, query: ResolvedQuery) -> int:
         """Replace in place, and say how many have changed; UnansweredError if the query has no counterpart."""
         of_alias = _tables_by_alias(query)
         for test in list(query.tree.find_all(*_TEXT_TESTS)):
@@ -205,7 +205,7 @@ class _Binder:
         return found[0] if len(found) == 1 else None
 
 
-def _tables_by_alias(query: Understood) -> dict[str, set[str]]:
+def _tables_by_alias(query: ResolvedQuery) -> dict[str, set[str]]:
     """The tables that each alias, or table name used as one, stands for anywhere in the query."""
     found: dict[str, set[str]] = {}
     for node in query.tree.find_all(exp.Table):

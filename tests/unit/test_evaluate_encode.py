@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import SourceError
-from privbench_core.evaluate.encode import Coded, SourceBins, encode_tables, value_codes
+from privbench_core.evaluate.encode import EncodedTable, SourceBins, encode_tables, value_codes
 from privbench_core.evaluate.marginals import kld, mean_tvd
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
 from privbench_core.schema.tables import Schema, Table
@@ -70,7 +70,7 @@ def test_synthetic_rows_share_the_codes_of_the_source() -> None:
     assert _one_way(true, encode_tables(SCHEMA, _rows(2000, 1), source)["t"], "pay") < 0.15
 
 
-def _one_way(a: Coded, b: Coded, name: str) -> float:
+def _one_way(a: EncodedTable, b: EncodedTable, name: str) -> float:
     position = a.names.index(name)
     return mean_tvd(a.codes[:, [position]], b.codes[:, [position]], (a.sizes[position],), 1)
 

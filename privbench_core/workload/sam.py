@@ -1,7 +1,7 @@
-"""Single-table workloads: conjunctions of comparisons, their cardinalities, and the Q-error between two tables.
+"""Single-table workloads in SAM's file format: conjunctions of comparisons, and their cardinalities.
 
-The file format is that of the SAM workloads: ``{"query_list": [[columns], [operators], [values]], "card_list": [...]}``
-with columns as positions and values as text. NULL fails every comparison and text is compared by its bytes.
+A file is ``{"query_list": [[columns], [operators], [values]], "card_list": [...]}``, with columns as positions and values as
+text. NULL fails every comparison; text is compared byte by byte.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -168,38 +167,3 @@ def _operator(operator: object) -> str:
     if operator not in _COMPARISONS:
         raise ValueError(f"operators must be among {' '.join(_COMPARISONS)}")
     return str(operator)
-
-
-@dataclass(frozen=True)
-class QErrors:
-    """Q-errors of a workload: how many times too large or too small each estimate is, at least 1.
-
-    >>> print(q_errors(np.array([10, 0, 8]), np.array([5, 0, 8])))
-    mean 1.33, median 1.00, 75th 1.50, 95th 1.90, max 2.00
-    """
-
-    errors: NDArray[np.float64]
-
-    @cached_property
-    def mean(self) -> float:
-        """Mean over the workload, the papers' figure."""
-        return float(self.errors.mean())
-
-    def percentile(self, rank: float) -> float:
-        """The error that ``rank`` per cent of the queries stay below."""
-        return float(np.percentile(self.errors, rank))
-
-    def summary(self) -> dict[str, float]:
-        """Mean, median, 75th and 95th percentile, maximum."""
-        ranks = {"median": 50, "75th": 75, "95th": 95, "max": 100}
-        return {"mean": self.mean} | {name: self.percentile(rank) for name, rank in ranks.items()}
-
-    def __str__(self) -> str:
-        """The summary in one line."""
-        return ", ".join(f"{name} {value:.2f}" for name, value in self.summary().items())
-
-
-def q_errors(true: NDArray[np.integer], estimated: NDArray[np.integer] | NDArray[np.floating]) -> QErrors:
-    """Q-error per query, max(t/e, e/t) with both sides raised to at least 1 so that empty results count as 1."""
-    t, e = np.maximum(true, 1).astype(np.float64), np.maximum(estimated, 1).astype(np.float64)
-    return QErrors(np.maximum(t / e, e / t))

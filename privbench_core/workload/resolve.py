@@ -25,7 +25,7 @@ class UnansweredError(Exception):
 
 
 @dataclass(frozen=True)
-class Understood:
+class ResolvedQuery:
     """A query whose names are resolved.
 
     Attributes:
@@ -42,7 +42,7 @@ class Understood:
         return max(0, len(self.tables) - 1)
 
 
-def understand(sql: str, dialect: str, catalogue: Catalogue) -> Understood:
+def resolve(sql: str, dialect: str, catalogue: Catalogue) -> ResolvedQuery:
     """Parse a query and resolve its names.
 
     Args:
@@ -73,7 +73,7 @@ def understand(sql: str, dialect: str, catalogue: Catalogue) -> Understood:
         node.set("this", exp.to_identifier(table, quoted=True))
         aliases.setdefault((node.alias or table).lower(), set()).add(table)
     _name_columns(tree, {table: list(catalogue[table]) for table in tables}, aliases)
-    return Understood(tree, tuple(tables))
+    return ResolvedQuery(tree, tuple(tables))
 
 
 def _table(node: exp.Table, catalogue: Catalogue) -> str:
