@@ -1,7 +1,7 @@
-"""Pearson correlations along a foreign key: parent with child, and among the children of one parent (PrivPetal, section 6).
+"""Pearson correlations along a foreign key: parent with child, and among children of one parent (PrivPetal, section 6).
 
-They are over values, not codes. One number says whether old parents still have old children, and whether the children of
-one parent are still alike.
+They are over values, not codes. One number says whether old parents still have old children, and whether the children
+of one parent are still alike.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class JoinValues:
 
 
 def ordered_values(table: Table, rows: pa.Table) -> dict[str, Numbers]:
-    """Return the ordered attributes of a table as numbers, NaN for NULL; lists of values have no distances, and are left out."""
+    """Return the ordered attributes of a table as numbers, NaN for NULL; lists of values are left out."""
     return {
         column.name: as_numbers(rows[column.name])
         for column in table.attributes

@@ -1,4 +1,4 @@
-"""Figures of joins: along foreign keys, along chains of them, and between the two parents of a junction table's rows."""
+"""Figures of joins: along foreign keys, along chains of them, and between the two parents of a junction table."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from privbench_core.validate.references import NO_PARENT
 _MAX_TRIPLES = 200
 """Cross-table 3-way marginals of one join, at most. Chosen by hand, not tuned."""
 _LARGE_FANOUT = 8.0
-"""Mean fanout from which predicates are made narrower; chosen by hand between PrivPetal's data sets (section 6.3)."""
+"""Mean fanout from which predicates are narrower. Chosen by hand: PrivPetal names no limit (section 6.3)."""
 _SELECTIVITY = {False: 0.2, True: 0.01}
-"""Selectivity of counting queries for small and for large fanouts (PrivPetal, section 6.3)."""
+"""Selectivity of counting queries for small and for large fanouts (PrivPetal, sections 6.2 and 6.3)."""
 _MAX_COUNTED = 2_000_000_000
-"""Counting queries times rows, at most; a few minutes. Chosen by hand, not tuned."""
+"""Counting queries times rows, at most. Chosen by hand, not tuned."""
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ Tables come as integer codes of shape (rows, columns) with a domain size per col
 so the tables may have different numbers of rows. Small marginals are counted in a dense array, large ones only in the
 cells that occur in a table: cells empty in both add nothing to a distance.
 
-A report compares thousands of marginals of the same two tables, so `mean_distances` checks and stacks the tables once, and
-computes all distances from one count. To add a distance, add a field to `MarginalDistances` and its formula to
+A report compares thousands of marginals of the same two tables, so `mean_distances` checks and stacks the tables once,
+and computes all distances from one count. To add a distance, add a field to `MarginalDistances` and its formula to
 `_distances`: reports show whatever is there.
 """
 
@@ -28,9 +28,9 @@ Weights = tuple[NDArray[np.floating] | None, NDArray[np.floating] | None]
 """Non-negative row weights of two tables; None counts every row once."""
 
 DENSE_CELLS = 1 << 14
-"""Marginals with at most this many cells are counted in an array; above, hashing rows is faster. Set by timing once."""
+"""Marginals with at most this many cells are counted in an array; above, hashing rows is faster. Chosen by hand."""
 
-_INT64 = 2**62
+_MAX_INDEX = 2**62  # leaves a bit of headroom in int64
 KLD_CONSTANT = 1e-10
 """Added to every probability so that the KL divergence stays finite (PrivBench, section 6.1)."""
 
@@ -68,7 +68,7 @@ def tvd(
 def kld(
     a: CodeTable, b: CodeTable, columns: Sequence[int], sizes: Sequence[int], *, weights: Weights = (None, None)
 ) -> float:
-    """Return the KL divergence of the marginal of ``a`` (the original) from that of ``b`` (the synthetic table), in nats.
+    """Return the KL divergence of the marginal of ``a`` (the original) from that of ``b`` (the synthetic one), in nats.
 
     PrivBench, Problem 1 and section 6.1: the sum of Pr[x|T] ln(Pr[x|T] / Pr[x|T̂]) over the values x in either table,
     with 1e-10 added to each probability. Arguments as for `tvd`. The paper takes values as they are
@@ -140,7 +140,7 @@ def _stacked(
     """Return `frequencies` of the ``first`` rows of a checked table and of the others."""
     index, cells = np.zeros(len(both), np.int64), 1
     for column in columns:
-        if cells * int(sizes[column]) > _INT64:  # renumber, so that the product of sizes cannot overflow
+        if cells * int(sizes[column]) > _MAX_INDEX:  # renumber, so that the product of sizes cannot overflow
             index, cells = _renumbered(index)
         index = index * int(sizes[column]) + both[:, column]
         cells *= int(sizes[column])

@@ -1,7 +1,7 @@
 """What metrics share: how much of the data they use, the form of a metric of joins, and of a section of a report.
 
-A section is a part of an `Evaluation`: the comparison of tables and joins, the workload, the run times. It decides itself
-what it adds to metrics.json and to the verdict.
+A section is a part of an `Evaluation`: the comparison of tables and joins, the workload, the run times. It decides
+itself what it adds to metrics.json and to the verdict.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from privbench_core.evaluate.verdict import Remark
 SEED = 0
 """Seed of all sampling in a report, so that the report of a bundle is always the same."""
 _MAX_ROWS = 150_000_000
-"""Rows times marginals of one order, at most; about a minute. Chosen by hand, not tuned."""
+"""Rows times marginals of one order, at most. Chosen by hand, not tuned."""
 _MIN_MARGINALS = 50
 """Marginals of one order however large the table. Chosen by hand, not tuned."""
 

@@ -109,10 +109,11 @@ class PrivacyFigures:
             if n.suspicious
         ]
         if self.guarantee:
+            epsilon = self.guarantee[0]
             found += [
-                f"attack ({a.name}): proves ε ≥ {a.epsilon:.2f}, but {self.guarantee[0]:g} was promised; report this bug"
+                f"attack ({a.name}): proves ε ≥ {a.epsilon:.2f}, but {epsilon:g} was promised; report this bug"
                 for a in self.attacks
-                if a.epsilon > self.guarantee[0]
+                if a.epsilon > epsilon
             ]
         return tuple(found)
 

@@ -1,8 +1,8 @@
 """A workload's cardinalities on the source and on the synthetic database, and their Q-errors.
 
-A plan that is good for one cardinality is good for a similar one, so Q-errors measure how a query optimiser sees the data.
-They are given for the whole workload, by number of joins, and by cardinality in three classes of about equal size (PrivBench,
-Table 5).
+A plan that is good for one cardinality is good for a similar one, so Q-errors measure how a query optimiser sees the
+data. They are given for the whole workload, by number of joins, and by cardinality in three classes of about equal size
+(PrivBench, Table 5).
 """
 
 from __future__ import annotations

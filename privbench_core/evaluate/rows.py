@@ -1,8 +1,7 @@
-"""Row-level distances between two databases: what queries count, where the models are built on privacy units.
+"""Row-level distances between two databases, because queries count rows, while models are built on privacy units.
 
-A benchmark is judged by its queries, and those count rows. So every figure here is taken over rows: how many there are,
-how their values are distributed, what they are joined to along each key, and how many rows share a parent. Nothing is
-averaged over parents first, which is what weights of 1/(group size) would do.
+All figures are over rows: their number, the distribution of their values, of what they join to along each key, and of
+how many rows share a parent. Nothing is averaged over parents first, as weights of 1/fanout would do.
 
 The baseline to beat is `shuffled_reference`: perfect counts, one-way marginals, fanouts and popularity, and no
 dependence between any two columns.

@@ -1,9 +1,9 @@
 """Run times of a workload in PostgreSQL, on the source and on the synthetic database side by side.
 
-Every query runs a few times on warm caches, on both databases in turn; medians are compared. Each turn measures the source
-a second time: the difference of its two medians is the noise of the machine, below which a discrepancy means nothing.
-Parallel workers and just-in-time compilation are off: they start when the optimiser expects a query to be expensive, and
-would add jumps that say nothing about the data.
+Every query runs a few times on warm caches, on both databases in turn; medians are compared. Each turn measures the
+source a second time: the difference of its two medians is the noise of the machine, below which a discrepancy means
+nothing. Parallel workers and just-in-time compilation are off: they start when the optimiser expects a query to be
+expensive, and would add jumps that say nothing about the data.
 """
 
 from __future__ import annotations

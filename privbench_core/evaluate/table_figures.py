@@ -1,7 +1,7 @@
 """Figures of one table: distances of its marginals from the source's, over two kinds of cells, and facts per column.
 
-Over *values*, as in PrivBench, every distinct value is a cell. Over *codes*, the cells are those of the declared domains
-(or quantiles of the source), as the models see them. ``docs/evaluation.md`` says why a report shows both.
+Over *values*, as in PrivBench, every distinct value is a cell. Over *codes*, the cells are those of the declared
+domains (or quantiles of the source), as the models see them. ``docs/evaluation.md`` says why a report shows both.
 """
 
 from __future__ import annotations

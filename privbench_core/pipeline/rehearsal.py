@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from privbench_core.errors import BudgetError, InternalError, SpecError
-from privbench_core.evaluate.membership import RunOnRows
 from privbench_core.evaluate.inputs import summarize_bundle
+from privbench_core.evaluate.membership import RunOnRows
 from privbench_core.pipeline.run import plan_for
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise

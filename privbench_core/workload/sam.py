@@ -1,7 +1,7 @@
 """Single-table workloads in SAM's file format: conjunctions of comparisons, and their cardinalities.
 
-A file is ``{"query_list": [[columns], [operators], [values]], "card_list": [...]}``, with columns as positions and values as
-text. NULL fails every comparison; text is compared byte by byte.
+A file is ``{"query_list": [[columns], [operators], [values]], "card_list": [...]}``, with columns as positions and
+values as text. NULL fails every comparison; text is compared byte by byte.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COMPARISONS = {
 
 @dataclass(frozen=True)
 class Condition:
-    """``column operator value``; the value stands as text and is read in the column's type."""
+    """``column operator value``; the value is text, read in the column's type."""
 
     column: str
     operator: str
@@ -51,13 +51,13 @@ def load_sam_workload(path: Path, columns: Sequence[str]) -> tuple[tuple[Query, 
 
     Args:
         path: The JSON file.
-        columns: Column names in the order that the file's positions refer to.
+        columns: Column names, in the order of the file's positions.
 
     Returns:
-        The queries, and their cardinalities as the file states them.
+        The queries, and the cardinalities that the file states.
 
     Raises:
-        SourceError: The file is not a workload, or refers to a column or an operator that does not exist.
+        SourceError: The file is not a workload, or refers to an unknown column or operator.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -79,10 +79,10 @@ def load_sam_workload(path: Path, columns: Sequence[str]) -> tuple[tuple[Query, 
 
 
 def read_sam_workload(path: Path, table: Table) -> Workload:
-    """A SAM workload as SQL; its positions are those of the columns in the spec.
+    """Read a SAM workload as SQL; its positions are those of the columns in the spec.
 
     Raises:
-        SourceError: As `load_sam_workload`, or a value is not a number where the column's are.
+        SourceError: As `load_sam_workload`, or a numeric column is compared with something else.
     """
     queries, stated = load_sam_workload(path, [column.name for column in table.columns])
     head = f"SELECT COUNT(*) FROM {quote_identifier(table.name)}"
@@ -111,12 +111,12 @@ def _sql(table: Table, condition: Condition, path: Path) -> str:
 
 
 def cardinalities(table: pa.Table, queries: Sequence[Query]) -> NDArray[np.int64]:
-    """How many rows of ``table`` satisfy each query, shape (queries,).
+    """Return how many rows of ``table`` satisfy each query, shape (queries,).
 
-    Each comparison is made once per distinct value of its column, then spread over the rows.
+    Each comparison is evaluated once per distinct value of its column.
 
     Raises:
-        SourceError: A query names a column that the table does not have, or a value that is not of its type.
+        SourceError: A query names an unknown column, or a value that is not of its type.
     """
     columns: dict[str, _Distinct] = {}
     counts = np.empty(len(queries), np.int64)
@@ -132,7 +132,7 @@ def cardinalities(table: pa.Table, queries: Sequence[Query]) -> NDArray[np.int64
 
 @dataclass(frozen=True)
 class _Distinct:
-    """A column as its distinct values and the value of each row (the last position stands for NULL)."""
+    """A column as distinct values and a position per row; the position after the last is NULL."""
 
     values: pa.Array
     rows: NDArray[np.int64]
