@@ -35,7 +35,7 @@ from privbench_core.evaluate.correlations import (
 from privbench_core.evaluate.counting import CountingQuery, CountingShape, Predicate, counting_errors, counting_queries
 from privbench_core.evaluate.encode import EncodedTable, encode_tables
 from privbench_core.evaluate.joins import LinkedTables, fanout_distance, joint_tvd, link_tables
-from privbench_core.evaluate.marginals import mean_kld, mean_tvd
+from privbench_core.evaluate.marginals import mean_distances
 from privbench_core.evaluate.subsets import column_subsets
 from privbench_core.schema.columns import Column, Values
 from privbench_core.schema.constraints import ForeignKey
@@ -128,12 +128,13 @@ class Pair:
     def score_table(self, name: str, synthetic: EncodedTable) -> dict[str, float]:
         """Distances of one table's marginals, by column heading."""
         true, sizes = self.coded[name].codes, self.coded[name].sizes
-        triples = column_subsets(len(sizes), 3, limit=200)
+        two = mean_distances(true, synthetic.codes, sizes, column_subsets(len(sizes), 2))
+        three = mean_distances(true, synthetic.codes, sizes, column_subsets(len(sizes), 3, limit=200))
         return {
-            "2-way TVD": mean_tvd(true, synthetic.codes, sizes, 2),
-            "3-way TVD": mean_tvd(true, synthetic.codes, sizes, 3, triples),
-            "2-way KLD": mean_kld(true, synthetic.codes, sizes, 2),
-            "3-way KLD": mean_kld(true, synthetic.codes, sizes, 3, triples),
+            "2-way TVD": two.tvd,
+            "3-way TVD": three.tvd,
+            "2-way KLD": two.kld,
+            "3-way KLD": three.kld,
         }
 
     def score_join(self, synthetic: Join) -> dict[str, float]:

@@ -16,7 +16,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.evaluate.encode import EncodedTable
-from privbench_core.evaluate.marginals import CodeTable, MarginalDistances, mean_distances, subset_distances, tvd
+from privbench_core.evaluate.marginals import (
+    CodeTable,
+    MarginalDistances,
+    marginal_distances,
+    mean_distances,
+    subset_distances,
+)
 from privbench_core.evaluate.subsets import ColumnSubsets
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
@@ -136,7 +142,7 @@ def joint_tvd(true: LinkedTables, synthetic: LinkedTables) -> NDArray[np.float64
 def cross_distances(true: LinkedTables, synthetic: LinkedTables, subsets: ColumnSubsets) -> MarginalDistances:
     """Return mean distances over the inner join of marginals with columns of both tables (`crossing_subsets`)."""
     sizes = true.parent_sizes + true.child_sizes
-    return mean_distances(true.joined, synthetic.joined, sizes, subsets.order, subsets)
+    return mean_distances(true.joined, synthetic.joined, sizes, subsets)
 
 
 @dataclass(frozen=True)
@@ -155,6 +161,6 @@ class FanoutDistance:
 def fanout_distance(true: NDArray[np.integer], synthetic: NDArray[np.integer]) -> FanoutDistance:
     """Return distances of fanouts (one per parent, zeros included); the numbers of parents may differ."""
     size = int(max(true.max(initial=0), synthetic.max(initial=0))) + 1
-    distance = tvd(true[:, None], synthetic[:, None], (0,), (size,))
+    distance = marginal_distances(true[:, None], synthetic[:, None], (0,), (size,)).tvd
     shares = [np.bincount(x, minlength=size) / max(len(x), 1) for x in (true, synthetic)]
     return FanoutDistance(distance, float(np.abs(np.cumsum(shares[0] - shares[1])).sum()))

@@ -19,13 +19,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
-from privbench_core.evaluate.subsets import ColumnSubsets, column_subsets
+from privbench_core.evaluate.subsets import ColumnSubsets
 
 CodeTable = NDArray[np.integer]
 """Integer codes, shape (rows, columns)."""
-
-Weights = tuple[NDArray[np.floating] | None, NDArray[np.floating] | None]
-"""Non-negative row weights of two tables; None counts every row once."""
 
 DENSE_CELLS = 1 << 14
 """Marginals with at most this many cells are counted in an array; above, hashing rows is faster. Chosen by hand."""
@@ -48,57 +45,28 @@ class MarginalDistances:
     kld: float = field(metadata={"label": "mean KL divergence"})
 
 
-def tvd(
-    a: CodeTable, b: CodeTable, columns: Sequence[int], sizes: Sequence[int], *, weights: Weights = (None, None)
-) -> float:
-    """Return the total variation distance between the marginals of ``a`` and ``b`` over ``columns``, in [0, 1].
+def marginal_distances(a: CodeTable, b: CodeTable, columns: Sequence[int], sizes: Sequence[int]) -> MarginalDistances:
+    """Return the distances between the marginals of ``a`` and ``b`` over ``columns``.
 
-    Two empty tables are at distance 0, an empty and a non-empty one at distance 1.
+    Two empty tables have TVD 0, an empty and a non-empty one TVD 1. KLD is PrivBench's (Problem 1 and section 6.1), the
+    sum of Pr[x|T] ln(Pr[x|T] / Pr[x|T̂]) over the values x in either table, with 1e-10 added to each probability. The
+    paper uses distinct values (`encode.value_codes`); codes that merge values give less.
 
     Args:
-        a: Codes of shape (rows, len(sizes)).
-        b: Codes of the other table; it may have another number of rows.
+        a: Codes of the original, shape (rows, len(sizes)).
+        b: Codes of the synthetic table; the number of rows may differ.
         columns: Positions of the marginal's columns.
         sizes: Domain size of every column of the tables.
-        weights: Row weights of ``a`` and of ``b``.
+
+    Raises:
+        InternalError: A code is outside its column's domain.
     """
-    return _distances(*frequencies(a, b, columns, sizes, weights=weights)).tvd
+    return _distances(*frequencies(a, b, columns, sizes))
 
 
-def kld(
-    a: CodeTable, b: CodeTable, columns: Sequence[int], sizes: Sequence[int], *, weights: Weights = (None, None)
-) -> float:
-    """Return the KL divergence of the marginal of ``a`` (the original) from that of ``b`` (the synthetic one), in nats.
-
-    PrivBench, Problem 1 and section 6.1: the sum of Pr[x|T] ln(Pr[x|T] / Pr[x|T̂]) over the values x in either table,
-    with 1e-10 added to each probability. Arguments as for `tvd`. The paper takes values as they are
-    (`encode.value_codes`); codes that merge values give less.
-    """
-    return _distances(*frequencies(a, b, columns, sizes, weights=weights)).kld
-
-
-def mean_tvd(
-    a: CodeTable, b: CodeTable, sizes: Sequence[int], order: int, subsets: ColumnSubsets | None = None
-) -> float:
-    """Return the mean `tvd` over ``subsets``, by default over all marginals of that order; NaN if there are none."""
-    return mean_distances(a, b, sizes, order, subsets).tvd
-
-
-def mean_kld(
-    a: CodeTable, b: CodeTable, sizes: Sequence[int], order: int, subsets: ColumnSubsets | None = None
-) -> float:
-    """Return the mean `kld` over ``subsets``, by default over all marginals of that order; NaN if there are none."""
-    return mean_distances(a, b, sizes, order, subsets).kld
-
-
-def mean_distances(
-    a: CodeTable, b: CodeTable, sizes: Sequence[int], order: int, subsets: ColumnSubsets | None = None
-) -> MarginalDistances:
-    """Return mean distances over ``subsets``, by default over all marginals of that order; NaN if there are none."""
-    if subsets is not None and subsets.order != order:
-        raise InternalError(f"asked for {order}-way marginals with {subsets.order}-way subsets")
-    chosen = (subsets or column_subsets(len(sizes), order)).subsets
-    each = list(subset_distances(a, b, sizes, chosen))
+def mean_distances(a: CodeTable, b: CodeTable, sizes: Sequence[int], subsets: ColumnSubsets) -> MarginalDistances:
+    """Return mean distances of the marginals over ``subsets``; NaN if there are none."""
+    each = list(subset_distances(a, b, sizes, subsets.subsets))
     names = [f.name for f in fields(MarginalDistances)]
     return MarginalDistances(**{n: float(np.mean([getattr(d, n) for d in each])) if each else np.nan for n in names})
 
@@ -106,22 +74,22 @@ def mean_distances(
 def subset_distances(
     a: CodeTable, b: CodeTable, sizes: Sequence[int], subsets: Sequence[Sequence[int]]
 ) -> Iterator[MarginalDistances]:
-    """Yield the distances of each marginal; arguments as for `tvd`."""
+    """Yield the distances of each marginal; arguments as for `marginal_distances`."""
     used = sorted({column for subset in subsets for column in subset})
     for table in (a, b):
         _check(table, used, [int(sizes[c]) for c in used])
     both = np.asfortranarray(np.concatenate([a, b]), dtype=np.int64)
     for subset in subsets:
-        yield _distances(*_stacked(both, len(a), subset, sizes, (None, None)))
+        yield _distances(*_stacked(both, len(a), subset, sizes))
 
 
 def frequencies(
-    a: CodeTable, b: CodeTable, columns: Sequence[int], sizes: Sequence[int], *, weights: Weights = (None, None)
+    a: CodeTable, b: CodeTable, columns: Sequence[int], sizes: Sequence[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return relative frequencies of both tables over the same cells: all, or those that occur if there are too many.
 
     Returns:
-        Two vectors of equal length, each summing to 1 (to 0 for a table without rows or without weight).
+        Two vectors of equal length, each summing to 1 (to 0 for a table without rows).
 
     Raises:
         InternalError: A code is outside its column's domain.
@@ -131,11 +99,11 @@ def frequencies(
     for table in (a, b):
         _check(table, chosen, shape)
     both = np.concatenate([a[:, chosen], b[:, chosen]]).astype(np.int64, copy=False)
-    return _stacked(both, len(a), range(len(chosen)), shape, weights)
+    return _stacked(both, len(a), range(len(chosen)), shape)
 
 
 def _stacked(
-    both: NDArray[np.int64], first: int, columns: Sequence[int], sizes: Sequence[int], weights: Weights
+    both: NDArray[np.int64], first: int, columns: Sequence[int], sizes: Sequence[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return `frequencies` of the ``first`` rows of a checked table and of the others."""
     index, cells = np.zeros(len(both), np.int64), 1
@@ -146,7 +114,7 @@ def _stacked(
         cells *= int(sizes[column])
     if cells > DENSE_CELLS:
         index, cells = _renumbered(index)
-    return _relative(index[:first], cells, weights[0]), _relative(index[first:], cells, weights[1])
+    return _relative(index[:first], cells), _relative(index[first:], cells)
 
 
 def _renumbered(index: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
@@ -155,9 +123,9 @@ def _renumbered(index: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
     return numbers.astype(np.int64, copy=False), len(values)
 
 
-def _relative(index: NDArray[np.integer], cells: int, weights: NDArray[np.floating] | None) -> NDArray[np.float64]:
-    """Return weighted relative frequencies of ``cells`` cells."""
-    counts = np.bincount(index, weights=weights, minlength=cells).astype(np.float64)
+def _relative(index: NDArray[np.integer], cells: int) -> NDArray[np.float64]:
+    """Return relative frequencies of ``cells`` cells."""
+    counts = np.bincount(index, minlength=cells).astype(np.float64)
     total = counts.sum()
     return counts / total if total > 0 else counts
 

@@ -13,8 +13,7 @@ that plant rows (as `tests/property` does).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -60,10 +59,6 @@ class Attack:
     guesses: int
     right: int
     epsilon: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
-        return asdict(self)
 
 
 def run_attacks(

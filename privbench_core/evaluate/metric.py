@@ -58,16 +58,13 @@ class Metric(Protocol):
     @property
     def name(self) -> str:
         """Key in metrics.json."""
-        ...
 
     @property
     def label(self) -> str:
         """Caption in the report."""
-        ...
 
     def measure(self, source: LinkedTables, synthetic: LinkedTables, scope: Scope) -> float | None:
         """Return the metric, None where it is not defined."""
-        ...
 
 
 class Section(Protocol):
@@ -75,8 +72,6 @@ class Section(Protocol):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON-able content for metrics.json."""
-        ...
 
     def remarks(self) -> Iterable[Remark]:
         """Return the remarks that it adds to the verdict."""
-        ...

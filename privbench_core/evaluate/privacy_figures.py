@@ -130,8 +130,8 @@ class PrivacyFigures:
             "odds": means,
             "spent": [asdict(step) for step in self.spent],
             "nearest_record": {name: figures.to_dict() for name, figures in self.nearest.items()},
-            "membership_attacks": [figures.to_dict() for figures in self.attacks],
-            "traces": [trace.to_dict() for trace in self.traces],
+            "membership_attacks": [asdict(attack) for attack in self.attacks],
+            "traces": [asdict(trace) for trace in self.traces],
             "alarms": list(self.alarms),
         }
 

@@ -26,7 +26,7 @@ from privbench_core.evaluate.joins import (
     link_junction,
     link_tables,
 )
-from privbench_core.evaluate.marginals import subset_distances, tvd
+from privbench_core.evaluate.marginals import marginal_distances, subset_distances
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.validate.references import NO_PARENT, parent_rows
@@ -83,7 +83,7 @@ class RowFigures:
 
 
 def row_figures(schema: Schema, source: Tables, synthetic: Tables) -> RowFigures:
-    """Compare two databases over rows; looks at private rows, so the figures are internal.
+    """Compare two databases over rows; reads private rows, so the figures are internal.
 
     Args:
         schema: Of both.
@@ -117,7 +117,7 @@ def size_class_distance(true: NDArray[np.integer], made: NDArray[np.integer]) ->
     Exact sizes of a heavy tail occur about once, so over those two samples of one distribution would seem far apart.
     """
     classes = [np.frexp(sizes.astype(float))[1][:, None] for sizes in (true, made)]
-    return tvd(classes[0], classes[1], (0,), (64,))
+    return marginal_distances(classes[0], classes[1], (0,), (64,)).tvd
 
 
 def popularity_distance(true: LinkedTables, made: LinkedTables) -> float:
@@ -224,7 +224,7 @@ def _by_name(key: ForeignKey, source: Tables, synthetic: Tables) -> float:
     """TVD of references among the rows of a public parent, which are the same on both sides."""
     parent = source[key.parent]
     links = [parent_rows(parent, tables[key.child], key)[:, None] + 1 for tables in (source, synthetic)]
-    return tvd(links[0], links[1], (0,), (parent.num_rows + 1,))
+    return marginal_distances(links[0], links[1], (0,), (parent.num_rows + 1,)).tvd
 
 
 def _relative(true: int, made: int) -> float:

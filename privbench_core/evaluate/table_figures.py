@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privbench_core.evaluate.encode import EncodedTable, value_codes
-from privbench_core.evaluate.marginals import CodeTable, MarginalDistances, mean_distances, mean_tvd, subset_distances
+from privbench_core.evaluate.marginals import CodeTable, MarginalDistances, mean_distances, subset_distances
 from privbench_core.evaluate.metric import SEED, Scope
 from privbench_core.evaluate.subsets import ColumnSubsets, column_subsets
 from privbench_core.evaluate.verdict import DISTANCE, Remark
@@ -138,7 +138,7 @@ def table_figures(
         columns={c.name: _facts(rows, c.name, of_column.get(c.name)) for c in table.columns},
         orders=_orders(encoded, rows, with_values if scope.by_value else [], subsets, limit),
         pairs=dict(zip(named, each, strict=True)),
-        shuffled=_finite(mean_tvd(a, _shuffled(a), sizes, 2, pairs)),
+        shuffled=_finite(mean_distances(a, _shuffled(a), sizes, pairs).tvd),
         left_out=tuple(c.name for c in table.attributes if c.name not in with_values),
     )
 
@@ -154,8 +154,8 @@ def _orders(
     values = value_codes(*rows, with_values)
     found = {}
     for order, chosen in subsets.items():
-        by_code = _known(mean_distances(source.codes, synthetic.codes, source.sizes, order, chosen))
-        by_value = _known(mean_distances(*values, order, column_subsets(len(with_values), order, limit, SEED)))
+        by_code = _known(mean_distances(source.codes, synthetic.codes, source.sizes, chosen))
+        by_value = _known(mean_distances(*values, column_subsets(len(with_values), order, limit, SEED)))
         found[order] = OrderFigures(by_code, by_value, str(chosen), chosen.total)
     return found
 

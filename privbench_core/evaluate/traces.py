@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -50,10 +50,6 @@ class Trace:
     looked_at: int
     found: float
     suspicious: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it JSON-able."""
-        return asdict(self)
 
 
 def find_traces(

@@ -1,7 +1,7 @@
-"""Single-table workloads in SAM's file format: conjunctions of comparisons, and their cardinalities.
+"""Workloads in SAM's file format: conjunctions of comparisons on one table, with their cardinalities.
 
 A file is ``{"query_list": [[columns], [operators], [values]], "card_list": [...]}``, with columns as positions and
-values as text. NULL fails every comparison; text is compared byte by byte.
+values as text.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.backends.postgres.ddl import quote_identifier
@@ -23,14 +21,7 @@ from privbench_core.schema.tables import Table
 from privbench_core.workload.statements import Statement, Workload
 
 _NUMBERS = frozenset({ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.FLOAT})
-_COMPARISONS = {
-    "=": pc.equal,
-    "<": pc.less,
-    ">": pc.greater,
-    "<=": pc.less_equal,
-    ">=": pc.greater_equal,
-    "!=": pc.not_equal,
-}
+_OPERATORS = ("=", "<", ">", "<=", ">=", "!=")
 
 
 @dataclass(frozen=True)
@@ -101,60 +92,13 @@ def _sql(table: Table, condition: Condition, path: Path) -> str:
             float(value)
         except ValueError:
             raise SourceError(
-                f"{path.name}: compares {table.name}.{column.name} with '{value}', which is no number; correct the file"
+                f"{path.name}: compares {table.name}.{column.name} with '{value}', not a number; correct the file"
             ) from None
     else:
         escaped = value.replace("'", "''")
         value = f"'{escaped}'"
     operator = "<>" if condition.operator == "!=" else condition.operator
     return f"{quote_identifier(column.name)} {operator} {value}"
-
-
-def cardinalities(table: pa.Table, queries: Sequence[Query]) -> NDArray[np.int64]:
-    """Return how many rows of ``table`` satisfy each query, shape (queries,).
-
-    Each comparison is evaluated once per distinct value of its column.
-
-    Raises:
-        SourceError: A query names an unknown column, or a value that is not of its type.
-    """
-    columns: dict[str, _Distinct] = {}
-    counts = np.empty(len(queries), np.int64)
-    for number, query in enumerate(queries):
-        holds = np.ones(table.num_rows, bool)
-        for condition in query:
-            if condition.column not in columns:
-                columns[condition.column] = _distinct(table, condition.column)
-            holds &= columns[condition.column].satisfying(condition)
-        counts[number] = holds.sum()
-    return counts
-
-
-@dataclass(frozen=True)
-class _Distinct:
-    """A column as distinct values and a position per row; the position after the last is NULL."""
-
-    values: pa.Array
-    rows: NDArray[np.int64]
-
-    def satisfying(self, condition: Condition) -> NDArray[np.bool_]:
-        try:
-            literal = pa.scalar(condition.value).cast(self.values.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise SourceError(
-                f"{condition.column}: the workload compares it with '{condition.value}', which is not of its type "
-                f"{self.values.type}; correct the workload"
-            ) from error
-        admitted = _COMPARISONS[condition.operator](self.values, literal).to_numpy(zero_copy_only=False)
-        return np.append(admitted, False)[self.rows]
-
-
-def _distinct(table: pa.Table, column: str) -> _Distinct:
-    if column not in table.column_names:
-        raise SourceError(f"{column}: a query names this column, but the table has no such column; correct the query")
-    encoded = table[column].combine_chunks()
-    encoded = encoded if pa.types.is_dictionary(encoded.type) else encoded.dictionary_encode()
-    return _Distinct(encoded.dictionary, encoded.indices.fill_null(len(encoded.dictionary)).to_numpy().astype(np.int64))
 
 
 def _position(column: object) -> int:
@@ -164,6 +108,6 @@ def _position(column: object) -> int:
 
 
 def _operator(operator: object) -> str:
-    if operator not in _COMPARISONS:
-        raise ValueError(f"operators must be among {' '.join(_COMPARISONS)}")
+    if operator not in _OPERATORS:
+        raise ValueError(f"operators must be among {' '.join(_OPERATORS)}")
     return str(operator)

@@ -11,7 +11,8 @@ import pytest
 
 from privbench_core.errors import SourceError
 from privbench_core.evaluate.encode import EncodedTable, SourceBins, encode_tables, value_codes
-from privbench_core.evaluate.marginals import kld, mean_tvd
+from privbench_core.evaluate.marginals import marginal_distances, mean_distances
+from privbench_core.evaluate.subsets import column_subsets
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
 from privbench_core.schema.tables import Schema, Table
 
@@ -61,7 +62,7 @@ def test_attributes_are_coded_and_keys_are_not() -> None:
 def test_synthetic_rows_share_the_codes_of_the_source() -> None:
     source = _rows(2000, 0)
     true, same = encode_tables(SCHEMA, source)["t"], encode_tables(SCHEMA, source, source)["t"]
-    assert mean_tvd(true.codes, same.codes, true.sizes, 2) == 0
+    assert mean_distances(true.codes, same.codes, true.sizes, column_subsets(len(true.sizes), 2)).tvd == 0
     # Twice the pay: in the source's bins that is far away, in bins of its own it would look the same.
     doubled = {"t": source["t"].set_column(3, "pay", pa.array([2 * (v or 0) for v in source["t"]["pay"].to_pylist()]))}
     moved = encode_tables(SCHEMA, doubled, source)["t"]
@@ -72,7 +73,7 @@ def test_synthetic_rows_share_the_codes_of_the_source() -> None:
 
 def _one_way(a: EncodedTable, b: EncodedTable, name: str) -> float:
     position = a.names.index(name)
-    return mean_tvd(a.codes[:, [position]], b.codes[:, [position]], (a.sizes[position],), 1)
+    return marginal_distances(a.codes, b.codes, (position,), a.sizes).tvd
 
 
 def test_a_city_the_source_does_not_have_gets_a_code_of_its_own() -> None:
@@ -138,4 +139,4 @@ def test_value_codes_tell_every_value_apart() -> None:
     assert len(set(codes_a[:, 0]) | set(codes_b[:, 0])) == 4
     assert codes_a[:, 1].tolist() == [0, 1, 0]
     assert codes_b[:, 1].tolist() == [2]
-    assert kld(codes_a, codes_a, (0, 1), sizes) == pytest.approx(0)
+    assert marginal_distances(codes_a, codes_a, (0, 1), sizes).kld == pytest.approx(0)

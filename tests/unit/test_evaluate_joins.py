@@ -30,7 +30,7 @@ from privbench_core.evaluate.joins import (
     link_tables,
     shuffle_links,
 )
-from privbench_core.evaluate.marginals import tvd
+from privbench_core.evaluate.marginals import marginal_distances
 from privbench_core.evaluate.subsets import crossing_subsets
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
@@ -220,7 +220,7 @@ def test_cross_marginals_take_columns_of_both_tables() -> None:
         subsets = crossing_subsets(2, 2, order)
         sizes = true.parent_sizes + true.child_sizes
         shuffled = true.with_shuffled_links(rng)
-        each = [tvd(true.joined, shuffled.joined, s, sizes) for s in subsets.subsets]
+        each = [marginal_distances(true.joined, shuffled.joined, s, sizes).tvd for s in subsets.subsets]
         assert cross_distances(true, shuffled, subsets).tvd == pytest.approx(np.mean(each))
     assert cross_distances(true, shuffled, crossing_subsets(2, 2, 2)).tvd == pytest.approx(
         joint_tvd(true, shuffled).mean()
