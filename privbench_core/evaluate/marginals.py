@@ -27,7 +27,7 @@ CodeTable = NDArray[np.integer]
 DENSE_CELLS = 1 << 14
 """Marginals with at most this many cells are counted in an array; above, hashing rows is faster. Chosen by hand."""
 
-_MAX_INDEX = 2**62  # leaves a bit of headroom in int64
+_MAX_INDEX = 2**62  # half of the range of int64
 KLD_CONSTANT = 1e-10
 """Added to every probability so that the KL divergence stays finite (PrivBench, section 6.1)."""
 

@@ -29,7 +29,7 @@ _WORDS = re.compile(r"[^\s\"'`,;()|]+")
 # Chosen by hand:
 _MIN_ERRORS, _MIN_EXCESS = 5.0, 0.01  # standard errors, and share of attributes, above chance for an alarm
 _MAX_PAIRS = 20_000
-_MIN_PAIRS = 30  # of rows with equal keys, for a normal approximation
+_MIN_PAIRS = 30  # of rows with equal keys; fewer show nothing
 
 
 @dataclass(frozen=True)

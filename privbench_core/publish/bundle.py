@@ -41,7 +41,7 @@ MANIFEST = "MANIFEST.json"
 SCHEMA_SQL = "schema.sql"
 README = "README.md"
 
-_ROW_GROUP = 1 << 20  # rows; Parquet's usual order of magnitude, chosen by hand
+_ROW_GROUP = 1 << 20  # rows, PyArrow's default
 
 
 @dataclass(frozen=True)
