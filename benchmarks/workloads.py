@@ -128,7 +128,7 @@ class _Figures:
         for name, workload in case.workloads.items():
             here: dict[str, str | float] = {"workload": name, **cell}
             result = run_workload(workload, case.source, tables)
-            times = compare_run_times(case.spec.schema, case.source, bundle, workload, protocol=PROTOCOL)
+            times = compare_run_times(case.spec.schema, case.source, bundle, workload, settings=PROTOCOL)
             self._rows["Q-error"].append({**here, **_q_errors(result), **costs})
             if len(result.by_joins) > 1:
                 self._rows["Q-error by joins, median / 95th"].append({**here, **by_joins(result)})

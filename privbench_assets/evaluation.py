@@ -68,12 +68,10 @@ def report_asset(spec: Spec, plans: Mapping[str, Plan], epsilons: dg.PartitionsD
 def _write(spec: Spec, bundle: Path, out: Path) -> Path:
     """Evaluate ``bundle``; the page that was written to ``out``."""
     # Imported here: they bring Arrow, SciPy and more, which the UI need not load to draw the graph.
-    from privbench_core.evaluate.evaluation import evaluate_bundle
-    from privbench_core.pipeline.rehearsal import rehearsal_of
+    from privbench_core.api import evaluate
     from privbench_core.publish.bundle import is_bundle
-    from privbench_core.report.page import write_report
 
     if not is_bundle(bundle):
         raise PublishError(f"{spec.schema.name}: no bundle at ε={bundle.name} yet; materialise publish/bundle first")
-    write_report(evaluate_bundle(spec, bundle, rehearse=rehearsal_of(spec, bundle)), out)
+    evaluate(spec, bundle, out=out)
     return out / "report.html"

@@ -13,8 +13,8 @@ from typing import Annotated
 
 import typer
 
-from privbench_core import __version__
 from privbench_core.commands.failure import one_clear_line
+from privbench_core.version import __version__
 
 app = typer.Typer(
     name="privbench",

@@ -41,8 +41,8 @@ def check_rows(schema: Schema, tables: Mapping[str, pa.Table], orphans: Mapping[
         schema: What the spec declares.
         tables: Canonical rows by table name (see `Source.read`); none is changed. A table may have no rows.
         orphans: ``refuse`` or ``drop`` per `ForeignKey.name`; refuse where none is named. Rows below a dropped row are
-            dropped with it, whatever their own key says, as the database itself would do (ON DELETE CASCADE); deferred
-            keys become NULL (ON DELETE SET NULL).
+            dropped with it, whatever their own key's ``on_orphan`` says, or lose their reference to it: as its
+            ``on_unit_removed`` says.
 
     Returns:
         The rows to work with: NaN has become NULL, and every foreign key finds its parent.
@@ -74,7 +74,7 @@ def check_rows(schema: Schema, tables: Mapping[str, pa.Table], orphans: Mapping[
 
 
 def _cascade(schema: Schema, kept: dict[str, pa.Table], thinned: set[str]) -> None:
-    """Drop, in ``kept``, what depends on rows that the tables of ``thinned`` have lost; deferred keys become NULL."""
+    """Drop, in ``kept``, what depends on rows that the tables of ``thinned`` have lost, or empty its reference."""
     while thinned:
         parents, thinned = thinned, set()
         for table in schema.tables:
@@ -86,8 +86,9 @@ def _cascade(schema: Schema, kept: dict[str, pa.Table], thinned: set[str]) -> No
                     continue
                 stays = np.ones(kept[table.name].num_rows, dtype=bool)
                 stays[lost] = False
-                if key.name in schema.deferred_keys:
-                    kept[table.name] = _emptied(kept[table.name], table.emptied_columns(key), stays)
+                emptied = () if key.cascades else table.emptied_columns(key)
+                if emptied:
+                    kept[table.name] = _emptied(kept[table.name], emptied, stays)
                 else:
                     kept[table.name] = _only(kept[table.name], stays)
                     thinned.add(table.name)

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codec, Codes
-from privbench_core.columns.segmentation import SIGNIFICANT, alike, merge_smallest, segment_sums
 from privbench_core.columns.systematic import distribute, group_counts, narrow, systematic_counts
 from privbench_core.errors import InternalError
+from privbench_core.estimate.segmentation import SIGNIFICANT, alike, merge_smallest, segment_sums
 
 Floats = NDArray[np.float64]
 

@@ -23,9 +23,8 @@ def standing_of(spec: Spec) -> AccountStatus:
         BudgetError: The ledger protects another unit than the spec.
     """
     plans = [plan_for(spec, epsilon) for epsilon in spec.epsilons]
-    if spec.ledger is None and not spec.state.exists():
-        return standing(spec, _empty(spec), plans)
-    ledger = open_ledger(spec)
+    new = spec.ledger is None and not spec.state.exists()
+    ledger = _empty(spec) if new else open_ledger(spec)
     try:
         return standing(spec, ledger, plans)
     finally:

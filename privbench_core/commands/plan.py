@@ -10,7 +10,7 @@ from privbench_core.commands.terminal import finite, print_json, say, show
 from privbench_core.pipeline.account_status import AccountStatus
 from privbench_core.pipeline.run import plan_for
 from privbench_core.privacy.budget import Budget, zero
-from privbench_core.privacy.relations import stability
+from privbench_core.privacy.reach import find_reaches
 from privbench_core.schema.checks import unparsed_checks
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
@@ -24,8 +24,7 @@ def show_plans(path: Path, epsilon: float | None, *, as_json: bool) -> None:
     account, unenforced = standing_of(spec), unparsed_checks(spec.schema)
     private = spec.schema.private_tables
     inside = [key.name for table in private for key in table.foreign_keys if key.same_unit]
-    reached = {table.name: stability(spec.schema, table.name) for table in private}
-    reached = {name: value for name, value in reached.items() if value > 1}
+    reaches = find_reaches(spec.schema)
     if as_json:
         print_json({
             "database": spec.schema.name,
@@ -34,7 +33,7 @@ def show_plans(path: Path, epsilon: float | None, *, as_json: bool) -> None:
             "unenforced_checks": list(unenforced),
             "refreshes": refreshes_as_data(spec, account),
             "keys_inside_of_a_unit": inside,
-            "stability_above_one": reached,
+            "stability_above_one": {reach.subject: reach.stability for reach in reaches},
             "plans": [_as_data(spec, account, plan) for plan in plans],
         })  # fmt: skip
         return
@@ -60,10 +59,13 @@ def show_plans(path: Path, epsilon: float | None, *, as_json: bool) -> None:
     say("Steps that were released before, from the same rows, are not paid for again.")
     if inside:
         say(f"Keys that stay inside of one unit; rows that break this are not looked at: {', '.join(inside)}")
-    if reached:
-        times = ", ".join(f"{name} {value:g}" for name, value in reached.items())
-        say(f"Noise is scaled up for keys that may reach into other units, by their declared bounds: {times} times.")
+    if reaches:
+        say("Noise is scaled up where one unit moves more than its own rows, by the declared bounds on its keys:")
+        for reach in reaches:
+            say(f"  {reach.subject} {reach.stability:,.0f} times: {reach.why}")
         say("Where such a key refers to a row of the same unit, declare same_unit: true, and it costs nothing.")
+        say("Where it may be NULL, on_unit_removed: set null leaves only what is measured along it to pay.")
+        say("Where the rows of one unit have fewer children than the product says, declare max_children_per_unit.")
     if unenforced:
         say(f"Checks that are kept in the DDL but not enforced while sampling: {', '.join(unenforced)}")
 

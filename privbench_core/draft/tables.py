@@ -165,6 +165,9 @@ def _foreign_key(table: FoundTable, key: FoundKey) -> Iterator[str]:
     own = " (declared, not enforced, on a key to its own table)" if key.parent == table.name else ""
     several = "owner: true on one key if several lead to the unit"
     yield one_line(f"      # decide: the most rows per row of {key.parent}{own}; {several}")
+    if _is_optional(table, key) and "ON DELETE CASCADE" in (key.actions or "") and key.parent != table.name:
+        todo = "on_unit_removed: set null, which costs less noise, unless it is the owner key or rows must not outlive"
+        yield one_line(f"      # decide: {todo} theirs in {key.parent} (ON DELETE CASCADE)")
     yield f"      - {_key_fields(table, key, undecided=True)}"
 
 

@@ -101,7 +101,7 @@ def restrict_to_units(
     for table in schema.sampling_order:
         stays = keep.setdefault(table.name, np.ones(tables[table.name].num_rows, bool))
         for key in table.foreign_keys:
-            if key.name in schema.deferred_keys or schema.table(key.parent).public:
+            if schema.table(key.parent).public or not key.cascades:
                 continue
             rows = parent_rows(tables[key.parent], tables[table.name], key)
             stays &= np.where(rows == NO_PARENT, True, keep[key.parent][np.maximum(rows, 0)])

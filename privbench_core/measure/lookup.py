@@ -3,76 +3,149 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.equal_width import equal_width_codec
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.pairwise import PairwiseFit
+from privbench_core.measure.popularity import rank_popularity, row_popularity
 from privbench_core.measure.presence import present_or_not
 from privbench_core.models.lookup import _ANY, _POSITION, _TARGET, Lookup, _none_from
 from privbench_core.models.one_way import OneWay
+from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
+from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import Feature, OfParent, Own, ParentRow, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.identity import Identity
 
+Array = NDArray[np.float64]
 _MAX_POSITIONS = 256
-_MARGIN_SHARE = 0.3
+
+
+@dataclass(frozen=True)
+class LookupFit:
+    """How a lookup step spends its price; public constants.
+
+    Attributes:
+        popularity_share: Part of the price for how often parents are referred to.
+        margin_share: Part of the rest for one-way marginals, where there are attributes of the child to pair them with.
+        pairs: How joints are chosen and measured.
+    """
+
+    popularity_share: float = 0.25
+    margin_share: float = 0.3
+    pairs: PairwiseFit = field(default_factory=PairwiseFit)
+
+    def identity(self) -> Identity:
+        """Return all that a release depends on."""
+        return {
+            "popularity_share": self.popularity_share,
+            "margin_share": self.margin_share,
+            "pairs": self.pairs.identity(),
+        }
 
 
 def fit_lookup(
     session: PrivateSession,
     key: ForeignKey,
-    child: tuple[Mapping[str, Discretizer], OneWay],
-    parent: Mapping[str, Discretizer] | int,
+    child: Profile,
+    parent: Mapping[str, Discretizer] | NDArray[np.int64] | None,
     price: Price,
-    fit: PairwiseFit,
+    fit: LookupFit,
+    most: int,
 ) -> Lookup:
     """Measure the link along a key, for at most ``price``.
 
     Args:
         session: Open for the step.
         key: Not on the ownership path.
-        child: Discretizers and released one-way counts of the child's attributes.
-        parent: Discretizers of a private parent's attributes, or the number of rows of a public parent.
+        child: Released profile of the table that has the key.
+        parent: Discretizers of a private parent's attributes, the place of each row of a public parent
+            (`order_of_alike`), or None where a row can refer to one row alone.
         price: Of everything here.
-        fit: How joints are chosen and measured.
+        fit: How to spend it.
+        most: Bound on the rows of one unit that refer along the key.
     """
-    discretizers, one_way = child
+    own: dict[str, tuple[Feature, Discretizer]] = {
+        name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()
+    }
+    if isinstance(parent, np.ndarray):
+        return _to_public(session, key, child, own, parent, price, fit, most)
     features: dict[str, tuple[Feature, Discretizer]] = {}
-    if isinstance(parent, int):
-        column = Column(_POSITION, ColumnType.INTEGER)
-        codec = equal_width_codec(column, 0, max(parent - 1, 0), min(max(parent, 1), _MAX_POSITIONS))
-        features[_POSITION] = (ParentRow(key), Discretizer(codec))
-    elif parent:
+    if parent:
         features = {f"{_TARGET}{name}": (OfParent(key, name), discretizer) for name, discretizer in parent.items()}
     elif key.optional:
         features[_ANY] = (ParentRow(key), present_or_not(_ANY))
-    targets = {name: discretizer for name, (_, discretizer) in features.items()}
+    popularity = None
+    if parent is not None:
+        share = fit.popularity_share if features else 1.0
+        popularity = rank_popularity(session, key, most, child.one_way.total, price.share(share))
+        price = price.share(1 - share)
     if not features:
-        return Lookup({}, {}, {}, by_position=False)
-    own: dict[str, tuple[Feature, Discretizer]] = {
-        name: (Own(name), discretizer) for name, discretizer in discretizers.items()
-    }
-    view = session.view(ViewSpec(key.child, {**features, **own}), "lookup")
-    share = _MARGIN_SHARE if own else 1.0
+        return Lookup({}, {}, {}, popularity)
+    view = session.view(ViewSpec(key.child, {**features, **own}, (child.size.rows_per_unit,)), "lookup")
+    share = fit.margin_share if own else 1.0
     noisy = view.measure("targets", [Marginal((name,)) for name in features], price.share(share))
-    total = one_way.total
+    total = child.one_way.total
     clean = {name: onto_simplex(counts, total) for name, counts in zip(features, noisy.values, strict=True)}
-    if isinstance(parent, int) and not key.optional:
-        rows = _none_from(targets[_POSITION])
-        possible = onto_simplex(noisy.values[0][:rows], total)
-        clean[_POSITION] = np.append(possible, np.zeros(len(clean[_POSITION]) - rows))
-    candidates = [(target, column) for target in features for column in own]
-    # Neighbours in a public table have nothing to do with each other: its positions are a list.
-    ordered = ordered_codes(
-        {**{name: discretizer for name, discretizer in targets.items() if name != _POSITION}, **discretizers}
+    pair_tables = (
+        _pair_tables(view, {**features, **own}, clean, child.one_way, fit.pairs, price.share(1 - share)) if own else {}
     )
-    counts = {**clean, **one_way.clean()}
-    pair_tables = fit.fit_pairs(view, counts, candidates, price.share(1 - share), ordered) if own else {}
-    marginals = {name: counts / total for name, counts in clean.items()}
-    return Lookup(targets, marginals, pair_tables, by_position=isinstance(parent, int))
+    targets = {name: discretizer for name, (_, discretizer) in features.items()}
+    return Lookup(targets, {name: counts / total for name, counts in clean.items()}, pair_tables, popularity)
+
+
+def _to_public(
+    session: PrivateSession,
+    key: ForeignKey,
+    child: Profile,
+    own: Mapping[str, tuple[Feature, Discretizer]],
+    place: NDArray[np.int64],
+    price: Price,
+    fit: LookupFit,
+    most: int,
+) -> Lookup:
+    """`fit_lookup` along a key to a public table: its positions are the targets."""
+    parents, one_way = len(place), child.one_way
+    column = Column(_POSITION, ColumnType.INTEGER)
+    discretizer = Discretizer(equal_width_codec(column, 0, max(parents - 1, 0), min(max(parents, 1), _MAX_POSITIONS)))
+    share = fit.popularity_share + (1 - fit.popularity_share) * fit.margin_share if own else 1.0
+    popularity, none = row_popularity(session, key, most, one_way.total, place, price.share(share))
+    marginal = np.bincount(discretizer.encode_numbers(np.arange(parents)), popularity.counts, discretizer.size).astype(
+        np.float64
+    )
+    marginal[_none_from(discretizer)] = none if key.optional else 0.0
+    if marginal.sum() <= 0:
+        marginal[0] = 1.0
+    marginal /= marginal.sum()
+    if not own:
+        return Lookup({_POSITION: discretizer}, {_POSITION: marginal}, {}, popularity)
+    features: dict[str, tuple[Feature, Discretizer]] = {_POSITION: (ParentRow(key), discretizer), **own}
+    view = session.view(ViewSpec(key.child, features, (child.size.rows_per_unit,)), "lookup")
+    pair_tables = _pair_tables(
+        view, features, {_POSITION: marginal * one_way.total}, one_way, fit.pairs, price.share(1 - share)
+    )
+    return Lookup({_POSITION: discretizer}, {_POSITION: marginal}, pair_tables, popularity)
+
+
+def _pair_tables(
+    view: Curator,
+    features: Mapping[str, tuple[Feature, Discretizer]],
+    targets: Mapping[str, Array],
+    one_way: OneWay,
+    fit: PairwiseFit,
+    price: Price,
+) -> dict[tuple[str, str], Array]:
+    """Joints of targets and the child's columns, as many as ``price`` supports."""
+    candidates = [(target, column) for target in targets for column in features if column not in targets]
+    # Neighbours in a public table have nothing to do with each other: its positions are a list.
+    ordered = ordered_codes({name: discretizer for name, (_, discretizer) in features.items() if name != _POSITION})
+    return fit.fit_pairs(view, {**targets, **one_way.clean()}, candidates, price, ordered)

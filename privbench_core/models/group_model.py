@@ -166,8 +166,9 @@ def _draw_class(rows: Rows, group: GroupClass, size: str, rng: np.random.Generat
         index = np.flatnonzero((rank >= start) & (rank < end))
         now = rows.take(index)
         now.codes = {name: now.codes[name] for name in context}
-        if now.weights is not None:  # one row stands for its group, or for its share of those drawn now
-            now.weights = now.weights * siblings[index] / (np.minimum(siblings[index], end) - start)
+        # One row stands for its group, or for its share of those drawn now.
+        alike = np.ones(now.n) if now.weights is None else now.weights
+        now.weights = alike * siblings[index] / (np.minimum(siblings[index], end) - start)
         members = [(FIRST, place[first[index]])] if start > 0 else []
         if start > 1:
             members.append((BEFORE, place[first[index] + np.maximum(rank[index] - (end - start), 1)]))

@@ -1,15 +1,16 @@
 """Keys that are not on the ownership path: which row of another parent a row refers to, given its attributes.
 
-A *public* parent is referred to by position: the joint of (position, attribute of the row) is released where it pays.
-A *private* parent is referred to by its attributes: joints of (attribute of the parent, attribute of the row) are
-released, a row draws the attributes its parent should have, and then one of the synthetic parents that have them. Of a
-private parent without attributes only whether a row refers to one is released, where the key may be NULL.
+A *public* parent is referred to by position: references per row are released, and the joint of (position, attribute of
+the row) where it pays. A *private* parent is referred to by its attributes: joints of (attribute of the parent,
+attribute of the row) are released, a row draws the attributes its parent should have, and then one of the synthetic
+parents that have them. Of a private parent without attributes only whether a row refers to one is released, where the
+key may be NULL. Among the parents that a row may refer to, some are more popular than others (`models.popularity`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.fitting import mutual_information
 from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.parent_choice import Level, ParentChoice, pick_parents
+from privbench_core.models.popularity import ByRow, Popularity, popularity_from_dict
 from privbench_core.models.rows import Rows
 
 Array = NDArray[np.float64]
@@ -37,13 +39,13 @@ class Lookup:
         targets: Column of the target ("target.<column>" or its position) -> discretizer.
         marginals: The same -> probabilities; one more code than the discretizer has, the last, means "refers to none".
         pair_tables: (target column, child's column) -> joint.
-        by_position: Whether the target is a position in a public table.
+        popularity: How often parents are referred to, None where a row can refer to one alone.
     """
 
     targets: Mapping[str, Discretizer]
     marginals: Mapping[str, Array]
     pair_tables: Mapping[tuple[str, str], Array]
-    by_position: bool
+    popularity: Popularity | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""
@@ -51,7 +53,7 @@ class Lookup:
             "targets": [[name, discretizer.to_dict()] for name, discretizer in self.targets.items()],
             "marginals": [[name, p] for name, p in self.marginals.items()],
             "pair_tables": [[target, column, joint] for (target, column), joint in self.pair_tables.items()],
-            "by_position": self.by_position,
+            "popularity": None if self.popularity is None else self.popularity.to_dict(),
         }
 
     @classmethod
@@ -59,7 +61,17 @@ class Lookup:
         """The inverse of `to_dict`."""
         targets = {name: Discretizer.from_dict(discretizer) for name, discretizer in stored["targets"]}
         pair_tables = {(target, column): joint for target, column, joint in stored["pair_tables"]}
-        return cls(targets, dict(stored["marginals"]), pair_tables, stored["by_position"])
+        popularity = stored["popularity"]
+        return cls(
+            targets,
+            dict(stored["marginals"]),
+            pair_tables,
+            None if popularity is None else popularity_from_dict(popularity),
+        )
+
+    def at_scale(self, scale: float) -> Lookup:
+        """The link where there are so many synthetic parents per parent."""
+        return self if self.popularity is None else replace(self, popularity=self.popularity.at_scale(scale))
 
     def draw(
         self,
@@ -68,6 +80,7 @@ class Lookup:
         count: int,
         rng: np.random.Generator,
         choice: ParentChoice | None = None,
+        drawn: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
         """The row number of each row's parent, -1 for none; shape (n,).
 
@@ -77,11 +90,13 @@ class Lookup:
             count: Number of parent rows.
             rng: Sampling only.
             choice: Which parents each row may refer to; None for any.
+            drawn: Parents of rows that were drawn before, -1 for none: these are drawn in their place, so that parents
+                stay as popular; None in the first place.
         """
         if count == 0:
             return np.full(rows.n, -1, dtype=np.int64)
         wanting, preferences = np.ones(rows.n, dtype=bool), list[Level]()
-        if self.by_position:
+        if isinstance(self.popularity, ByRow):
             codes = self._draw_target(_POSITION, rows, rng)
             discretizer = self.targets[_POSITION]
             wanting = codes < _none_from(discretizer)
@@ -90,7 +105,30 @@ class Lookup:
             wanting = self._draw_target(_ANY, rows, rng) == 0
         elif self.targets:
             wanting, preferences = self._preferences(rows, parents, rng)
-        return pick_parents(preferences, wanting, choice or ParentChoice.free(rows.n, count), rng)
+        choice = replace(
+            choice or ParentChoice.free(rows.n, count), weights=self._weights(preferences, wanting, count, drawn, rng)
+        )
+        return pick_parents(preferences, wanting, choice, rng)
+
+    def _weights(
+        self,
+        preferences: list[Level],
+        wanting: NDArray[np.bool_],
+        count: int,
+        drawn: NDArray[np.int64] | None,
+        rng: np.random.Generator,
+    ) -> Array:
+        """How often each parent is to be referred to, relative to the others, shape (parents,)."""
+        if drawn is not None:
+            return np.bincount(drawn[drawn >= 0], minlength=count).astype(np.float64)
+        if self.popularity is None:
+            return np.ones(count)
+        have, want = (
+            preferences[-1]
+            if preferences
+            else (np.zeros(count, dtype=np.int64), np.zeros(len(wanting), dtype=np.int64))
+        )
+        return self.popularity.weights(have, want[wanting], rng)
 
     def _preferences(
         self, rows: Rows, parents: Mapping[str, Codes], rng: np.random.Generator

@@ -17,6 +17,7 @@ Numbers = NDArray[np.int64]
 Level = tuple[Numbers, Numbers]
 _TRIES = 3  # per level of preferences, where choices must differ
 _LAST_TRIES = 6
+_LEAST = 1e-6  # of the mean weight: a parent that nobody refers to is still chosen where there is no other
 _MOST_PAIRS = 10_000_000  # rows times parents that may be gone through one by one for what is left
 
 
@@ -41,11 +42,13 @@ class ParentChoice:
         of_row: Group of each row, shape (rows,).
         of_parent: Group of each parent, shape (parents,): rows choose inside their group, and group -1 is never chosen.
         distinct: Rules on choices of different rows.
+        weights: How often each parent is to be chosen, relative to the others, shape (parents,); None for all alike.
     """
 
     of_row: Numbers
     of_parent: Numbers
     distinct: tuple[Distinct, ...] = ()
+    weights: NDArray[np.float64] | None = None
 
     @classmethod
     def free(cls, rows: int, parents: int) -> ParentChoice:
@@ -68,7 +71,7 @@ class ParentChoice:
     def take(self, index: Numbers) -> ParentChoice:
         """The choice of some rows, among themselves."""
         rules = tuple(Distinct(rule.scope[index], rule.identity) for rule in self.distinct)
-        return ParentChoice(self.of_row[index], self.of_parent, rules)
+        return replace(self, of_row=self.of_row[index], distinct=rules)
 
 
 def pick_parents(
@@ -95,8 +98,11 @@ def pick_parents(
             if not len(pending):
                 return result
             # Rows that must differ take turns in the end: neighbours in the index cannot collide.
-            in_turn = attempt > 0 and attempt >= tries // 2
-            places = index_of_candidates.some(pending, choice if in_turn else None, rng)
+            scope = choice.distinct[0].scope[pending] if choice.distinct else None
+            if scope is not None and attempt > 0 and attempt >= tries // 2:
+                places = index_of_candidates.in_turn(pending, scope, rng)
+            else:
+                places = index_of_candidates.shared_out(pending, scope, rng)
             given = places >= 0
             given[given] = _accept(pending[given], places[given], choice, taken)
             result[pending[given]] = places[given]
@@ -121,25 +127,67 @@ class _CandidateIndex:
         asked = np.where(choice.of_row >= 0, choice.of_row * span + want, -1)
         self._starts = np.searchsorted(labels, asked, side="left")
         self._sizes = np.searchsorted(labels, asked, side="right") - self._starts
+        weights = np.ones(len(allowed)) if choice.weights is None else choice.weights[self._parents]
+        least = _LEAST * weights.mean() if weights.any() else 1.0
+        self._cumulated = np.append(0.0, np.cumsum(np.maximum(weights, least)))
 
-    def some(self, rows: Numbers, in_turn: ParentChoice | None, rng: np.random.Generator) -> Numbers:
-        """A parent for each of ``rows``, -1 where there is none: at random, or one after the other inside a scope."""
+    def shared_out(self, rows: Numbers, scope: Numbers | None, rng: np.random.Generator) -> Numbers:
+        """A parent for each of ``rows``, -1 where there is none.
+
+        Systematic sampling: of the rows that ask for the same, each parent gets its share, rounded up or down.
+        Parents get them in a row, and rows stand in rounds, one of each scope: so a parent is not given twice to a
+        scope unless it has more rows than a round.
+        """
+        places = np.full(len(rows), -1, dtype=np.int64)
+        possible = np.flatnonzero(self._sizes[rows] > 0)
+        order = rng.permutation(possible)
+        starts = self._starts[rows]
+        if scope is not None:
+            turn = _in_random_order(scope, rng)
+            order = order[np.lexsort((turn[order], starts[order]))]
+            order = order[np.lexsort((turn[order], _ranks(starts[order], turn[order]), starts[order]))]
+        else:
+            order = order[np.argsort(starts[order], kind="stable")]
+        first = starts[order]
+        last = first + self._sizes[rows][order] - 1
+        rank = _ranks(first)
+        begins = np.flatnonzero(rank == 0)
+        lengths = np.diff(np.append(begins, len(order)))
+        points = (rank + np.repeat(rng.random(len(begins)), lengths)) / np.repeat(lengths, lengths)
+        low, high = self._cumulated[first], self._cumulated[last + 1]
+        found = np.searchsorted(self._cumulated, low + points * (high - low), side="right") - 1
+        places[order] = self._parents[np.clip(found, first, last)]
+        return places
+
+    def in_turn(self, rows: Numbers, scope: Numbers, rng: np.random.Generator) -> Numbers:
+        """A parent for each of ``rows``, -1 where there is none: one after the other inside of a scope."""
         starts, sizes = self._starts[rows], self._sizes[rows]
         offset = (rng.random(len(rows)) * sizes).astype(np.int64)
-        possible = sizes > 0
-        if in_turn is not None:
-            scope = in_turn.distinct[0].scope[rows]
-            order = np.lexsort((rng.random(len(rows)), starts, scope))
-            new = np.r_[True, (np.diff(scope[order]) != 0) | (np.diff(starts[order]) != 0)]
-            first = np.maximum.accumulate(np.where(new, np.arange(len(rows)), 0))
-            rank, begin = np.empty_like(offset), np.empty_like(offset)
-            rank[order] = np.arange(len(rows)) - first
-            begin[order] = offset[order][first]
-            possible &= (rank < sizes) | (scope < 0)
-            offset = np.where(possible, (begin + rank) % np.maximum(sizes, 1), 0)
+        order = np.lexsort((rng.random(len(rows)), starts, scope))
+        rank, begin = np.empty_like(offset), np.empty_like(offset)
+        rank[order] = _ranks(scope[order], starts[order])
+        begin[order] = offset[order][np.arange(len(rows)) - rank[order]]
+        possible = (sizes > 0) & ((rank < sizes) | (scope < 0))
+        offset = np.where(possible, (begin + rank) % np.maximum(sizes, 1), 0)
         places = np.full(len(rows), -1, dtype=np.int64)
         places[possible] = self._parents[starts[possible] + offset[possible]]
         return places
+
+
+def _ranks(*sorted_by: Numbers) -> Numbers:
+    """Number of each element within its run of equal ones, from 0, shape (n,)."""
+    n = len(sorted_by[0])
+    new = np.zeros(n, dtype=bool)
+    for values in sorted_by:
+        new[1:] |= values[1:] != values[:-1]
+    new[:1] = True
+    return np.arange(n) - np.maximum.accumulate(np.where(new, np.arange(n), 0))
+
+
+def _in_random_order(scope: Numbers, rng: np.random.Generator) -> Numbers:
+    """Numbers of scopes in random order; rows that no rule holds for (-1) are scopes of their own."""
+    dense = np.unique(np.where(scope >= 0, scope, -1 - np.arange(len(scope))), return_inverse=True)[1]
+    return np.asarray(rng.permutation(int(dense.max(initial=0)) + 1)[dense], dtype=np.int64)
 
 
 def _accept(rows: Numbers, places: Numbers, choice: ParentChoice, taken: list[Numbers]) -> NDArray[np.bool_]:

@@ -14,7 +14,6 @@ from importlib.metadata import version
 
 import pyarrow as pa
 
-from privbench_core import __version__
 from privbench_core.backends.base import Source
 from privbench_core.backends.fingerprint import fingerprint_rows
 from privbench_core.backends.registry import open_source
@@ -24,6 +23,7 @@ from privbench_core.pipeline.workspace import Workspace
 from privbench_core.schema.change import Content
 from privbench_core.schema.identity import canonical_json, column_identity
 from privbench_core.schema.tables import Table
+from privbench_core.version import __version__
 
 _MEMORY = "observed.json"
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from privbench_core import __version__
 from privbench_core.pipeline.runner import Run
 from privbench_core.privacy.ledger.ledger import Ledger
-from privbench_core.privacy.relations import stability
+from privbench_core.privacy.relations import reference_moves, stability
 from privbench_core.schema.columns import Learn, Range, Values
+from privbench_core.schema.constraints import OnUnitRemoved
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
+from privbench_core.version import __version__
 
 COHORT_TERMS = (
     "no unit of this cohort is in another one; whoever is in several is protected by the sum of their figures"
@@ -68,7 +69,14 @@ def _table_terms(schema: Schema, name: str) -> dict[str, Any]:
         return {"protection": "public: published as it is"}
     path = schema.ownership_path(name)
     others = [
-        {"key": key.name, "parent": key.parent, "declared_max_children": key.max_children}
+        {
+            "key": key.name,
+            "parent": key.parent,
+            "declared_max_children": key.max_children,
+            "declared_max_children_per_unit": key.max_children_per_unit,
+            "on_unit_removed": str(OnUnitRemoved.CASCADE if key.cascades else OnUnitRemoved.SET_NULL),
+            "stability_along": stability(schema, name) + reference_moves(schema, key),
+        }
         for key in table.foreign_keys
         if not (key.owner or key.same_unit or schema.table(key.parent).public)
     ]

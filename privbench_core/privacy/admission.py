@@ -17,17 +17,27 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import is_known
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.queries import CentreSums, Distances, Marginal, Query
+from privbench_core.privacy.queries import CentreSums, Distances, Marginal, ParentCounts, Query, RankSums
 from privbench_core.privacy.split_rules import ByValue, Centres, Rule
-from privbench_core.privacy.views import CoMember, Feature, OfParent, Own, OwnerFanout, OwnFanout, ParentRow, ViewSpec
+from privbench_core.privacy.views import (
+    CoMember,
+    Feature,
+    OfParent,
+    Own,
+    OwnerFanout,
+    OwnFanout,
+    ParentRow,
+    UnitRows,
+    ViewSpec,
+)
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 
 # Exactly these, no subclasses: each has a proof of its sensitivity, or of its independence of other rows.
-_QUERIES = (Marginal, Distances, CentreSums)
+_QUERIES = (Marginal, Distances, CentreSums, ParentCounts, RankSums)
 _RULES = (ByValue, Centres)
-_FEATURES = (Own, OfParent, ParentRow, OwnerFanout, OwnFanout, CoMember)
+_FEATURES = (Own, OfParent, ParentRow, OwnerFanout, OwnFanout, CoMember, UnitRows)
 _KINDS = {"ordered", "list"}
 Sizes = Mapping[str, int]
 
@@ -55,7 +65,15 @@ def admit_queries(site: str, queries: Sequence[Query], sizes: Sizes) -> tuple[Qu
         elif type(query) is CentreSums:
             admit_rule(site, query.centres, sizes)
             if type(query.centres) is not Centres:
-                raise InternalError(f"{site}: sums are taken around the centres of privacy.rules only")
+                raise InternalError(f"{site}: sums are taken around the centres of privacy.split_rules only")
+        elif type(query) is ParentCounts:
+            groups = query.group_of
+            known = type(groups) is np.ndarray and np.issubdtype(groups.dtype, np.integer) and groups.ndim == 1
+            _require(known and int(groups.min(initial=0)) >= 0, site, "a group, numbered from 0, for each parent")
+        elif type(query) is RankSums:
+            ends = query.ends
+            known = type(ends) is tuple and all(type(end) is int and end >= 0 for end in ends)
+            _require(known and list(ends) == sorted(ends), site, "ends of blocks of ranks in ascending order")
     return asked
 
 
@@ -83,7 +101,7 @@ def admit_rule(site: str, rule: Rule, sizes: Sizes) -> None:
                 known = type(table) is tuple and all(type(value) is float for value in table)
                 _require(known and len(table) == sizes[name], site, "a distance for each code")
     else:
-        raise InternalError(f"{site}: rows are split by the rules of privacy.rules only")
+        raise InternalError(f"{site}: rows are split by the rules of privacy.split_rules only")
 
 
 def admit_view(schema: Schema, spec: ViewSpec) -> ViewSpec:
@@ -95,9 +113,17 @@ def admit_view(schema: Schema, spec: ViewSpec) -> ViewSpec:
             that. Only of the others is it known that a row's code follows from the row's own value, and that a unit
             moves no more than the view's stability.
     """
-    return ViewSpec(
-        spec.table, {name: _admitted(schema, spec.table, name, *how) for name, how in spec.features.items()}
-    )
+    features = {name: _admitted(schema, spec.table, name, *how) for name, how in spec.features.items()}
+    return ViewSpec(spec.table, features, tuple(spec.rows_per_unit))
+
+
+def admit_key(schema: Schema, key: ForeignKey) -> ForeignKey:
+    """Return the key of the schema that ``key`` is equal to, in all that it declares, or raise InternalError."""
+    declared = (k for table in schema.tables for k in table.foreign_keys if type(key) is ForeignKey and k == key)
+    found = next(declared, None)
+    if found is None:
+        raise InternalError(f"{getattr(key, 'name', key)}: not a foreign key as the schema declares it")
+    return found
 
 
 def admit_discovery(schema: Schema, table: str, column: str) -> None:
@@ -107,7 +133,7 @@ def admit_discovery(schema: Schema, table: str, column: str) -> None:
 
 
 def _attribute(schema: Schema, table: str, name: str) -> Column:
-    """Return a column that is not part of a key: the value of a deferred key may change while the row stays."""
+    """Return a modelled column: the value of a key that becomes NULL changes while its row stays."""
     found = next((column for column in schema.table(table).attributes if column.name == name), None)
     if found is None:
         raise InternalError(f"{table}.{name}: only columns that are not part of a key may be looked at")
@@ -120,8 +146,8 @@ def _admitted(
     if type(feature) not in _FEATURES:
         raise InternalError(f"{table}/{name}: a view has the features of privacy.views only")
     _admit_discretizer(table, name, discretizer)
-    if not isinstance(feature, Own):
-        feature = replace(feature, key=_declared(schema, feature.key))
+    if not isinstance(feature, Own | UnitRows):
+        feature = replace(feature, key=admit_key(schema, feature.key))
     if isinstance(feature, Own | CoMember | OfParent):
         of = feature.key.parent if isinstance(feature, OfParent) else table
         if _attribute(schema, of, feature.column).nullable and not getattr(discretizer.codec, "nullable", False):
@@ -129,15 +155,6 @@ def _admitted(
                 f"{table}/{name}: {of}.{feature.column} may be NULL, and the discretizer has no code for it"
             )
     return feature, discretizer
-
-
-def _declared(schema: Schema, key: ForeignKey) -> ForeignKey:
-    """The key of the schema that ``key`` is equal to, in all that it declares."""
-    declared = (k for table in schema.tables for k in table.foreign_keys if type(key) is ForeignKey and k == key)
-    found = next(declared, None)
-    if found is None:
-        raise InternalError(f"{getattr(key, 'name', key)}: not a foreign key as the schema declares it")
-    return found
 
 
 def _admit_discretizer(table: str, column: str, discretizer: Discretizer) -> None:

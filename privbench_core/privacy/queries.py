@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.exact_sums import HALF, LARGEST, joined, total, weighted_sums, words
+from privbench_core.errors import InternalError
 from privbench_core.estimate.merge import merge_codes
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.split_rules import Centres
-from privbench_core.privacy.views import CodedView
+from privbench_core.privacy.views import CodedView, References
 
 
 class Query(Protocol):
@@ -148,3 +149,80 @@ class CentreSums:
     def scale(self, view: CodedView) -> int:
         """The weight unit times the grid."""
         return view.unit * self.GRID
+
+
+@dataclass(frozen=True)
+class ParentCounts:
+    """Weight of the references to each group of rows of a *public* parent, and of those to none (the last cell).
+
+    A marginal: each row is in one cell, that of the row it refers to. One unit moves ``s`` in L1, and at most that in
+    L2.
+
+    Attributes:
+        group_of: Group of each parent row, dense from 0, shape (parents,); rows of their own groups are counted singly.
+    """
+
+    group_of: NDArray[np.int64]
+
+    def evaluate(self, view: CodedView) -> Counts:
+        """Shape (groups + 1,).
+
+        Raises:
+            InternalError: Not a view of references to a public parent with so many rows: where a private row stands
+                depends on the rows before it.
+        """
+        references = _references(view)
+        if references.parents is None or references.parents != len(self.group_of):
+            raise InternalError("references are counted by parent row only where the parent is public, all rows named")
+        groups = int(self.group_of.max(initial=-1)) + 1
+        cells = np.append(self.group_of, groups)[references.rows]
+        weights = np.ones(view.rows, dtype=np.int64) if view.weights is None else view.weights
+        return weighted_sums(cells, weights, groups + 1)
+
+    def moves(self, view: CodedView) -> tuple[float, float]:
+        """L1 ≤ s; L2 ≤ L1."""
+        return float(view.stability), float(view.stability) ** 2
+
+    def scale(self, view: CodedView) -> int:
+        """The weight unit."""
+        return view.unit
+
+
+@dataclass(frozen=True)
+class RankSums:
+    """Weight of the references to the most popular parent, to the next, and so on, in blocks of ranks.
+
+    The unattributed histogram of Hay et al. 2010, "Boosting the accuracy of differentially private histograms through
+    consistency", section 3. Sorting is a contraction: two vectors of weights per parent are no nearer to each other in
+    L1 than the same vectors sorted. One unit therefore moves ``s`` in L1, and at most that in L2, whichever parents
+    come or go (they weigh 0 in the other database). Sums over disjoint blocks of ranks move by no more.
+
+    Attributes:
+        ends: One past the last rank of each block, ascending; parents beyond the last are left out.
+    """
+
+    ends: tuple[int, ...]
+
+    def evaluate(self, view: CodedView) -> Counts:
+        """Shape (blocks,)."""
+        references = _references(view)
+        weights = np.ones(view.rows, dtype=np.int64) if view.weights is None else view.weights
+        there = references.rows >= 0
+        rows = references.rows[there]
+        totals = weighted_sums(rows, weights[there], int(rows.max(initial=-1)) + 1)
+        summed = np.append(0, np.cumsum(np.sort(totals)[::-1]))
+        return np.diff(summed[np.minimum(self.ends, len(totals))], prepend=0)
+
+    def moves(self, view: CodedView) -> tuple[float, float]:
+        """L1 ≤ s; L2 ≤ L1."""
+        return float(view.stability), float(view.stability) ** 2
+
+    def scale(self, view: CodedView) -> int:
+        """The weight unit."""
+        return view.unit
+
+
+def _references(view: CodedView) -> References:
+    if view.references is None:
+        raise InternalError("only views of references can tell how often parents are referred to")
+    return view.references

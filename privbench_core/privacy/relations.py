@@ -2,9 +2,10 @@
 
 Along the ownership path at most τ children per owner are kept, chosen by a keyed hash of the child's own primary key:
 an order that no other row can change, so removing a unit never changes which rows of another unit are kept, unless
-they depend on both. A kept row of an owned table weighs 1 / (product of the group sizes along its path), rounded down
-to a multiple of 1/`WEIGHT_SCALE`, so that all rows of one unit together weigh at most 1 (PrivPetal, section 4:
-normalised marginals; here for chains too).
+they depend on both. A kept row of an owned table weighs 1/T, where T is the least of some *released* numbers that is at
+least s, the number of kept rows of its unit in the table, and 1/s where all of them are smaller; rounded down to a
+multiple of 1/`WEIGHT_SCALE`. So all rows of one unit together weigh at most 1. For T = 1 alone these are PrivPetal's
+normalised marginals (section 4), here for chains too; T times the answer counts rows.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.schema.unit_numbers import unit_numbers
 
 WEIGHT_SCALE = 1 << 20
-_LARGEST_DIVISOR = 1 << 40  # above all weight units: a larger product of group sizes makes the same weight, 0
 Rows = NDArray[np.signedinteger[Any]]
 _BLOCK = 1 << 20  # rows looked up at a time
 _MOST_32 = 1 << 31
@@ -35,7 +35,7 @@ def stability(schema: Schema, *tables: str) -> float:
     1 for the unit's own rows. A unit's rows may also refer to *another* private parent, whose removal cascades: each
     such row that the removed unit so takes away, or lets in, changes one other unit, whose weight is at most 1 before
     and at most 1 after (rows leave, the others weigh more, slots are freed): 2 in L1. See ``docs/privacy.md``, "Several
-    private parents". Deferred keys do not count, because they carry no row away; nor do keys with ``same_unit``.
+    private parents". Keys that become NULL carry no row away and do not count; nor do keys with ``same_unit``.
     """
     return 1.0 + 2.0 * _other_units(schema, *tables)
 
@@ -52,20 +52,32 @@ def moved_rows(schema: Schema, table: str) -> int:
     own = 1 if owner is None else moved_rows(schema, owner.parent) * (owner.max_children or 1)
     beside = (key for key in here.foreign_keys if key.same_unit and _carries(schema, key))
     exchanged = sum(_other_units(schema, key.parent) for key in beside) * schema.max_rows_per_unit(table)
-    return own + 2 * (_rows_by_other_parents(schema, here) + exchanged)
+    return own + 2 * (sum(_into_other_units(schema, here).values()) + exchanged)
 
 
 def reference_moves(schema: Schema, key: ForeignKey) -> float:
     """What one unit moves in a view that looks along ``key``, beyond the stability of the key's own table.
 
-    Removing a row sets deferred references to it to NULL: each changes the value, not the weight, of a row. Along a
-    deferred key with ``same_unit`` only units see a difference whose own rows of the parent change.
+    Where a key does not cascade, removing a row sets references to it to NULL: each changes the value, not the weight,
+    of a row. Along such a key with ``same_unit`` only units see a difference whose own rows of the parent change.
     """
-    if key.name not in schema.deferred_keys or schema.table(key.parent).public:
+    if key.cascades or schema.table(key.parent).public:
         return 0.0
     if key.same_unit:
         return 2.0 * _other_units(schema, key.parent)
-    return 2.0 * moved_rows(schema, key.parent) * (key.max_children or 1)
+    return 2.0 * referring_rows(schema, key)
+
+
+def referring_rows(schema: Schema, key: ForeignKey) -> int:
+    """Bound on the rows that refer along ``key`` to rows of its parent that are kept only with one unit, or without it.
+
+    So many rows of the parent there are at most, each with the declared number of children; and they belong to the
+    removed unit and to those others that change in the parent, each with the declared number of children of its rows.
+    """
+    by_row = moved_rows(schema, key.parent) * (key.max_children or 1)
+    if key.max_children_per_unit is None:
+        return by_row
+    return min(by_row, (1 + _other_units(schema, key.parent)) * key.max_children_per_unit)
 
 
 def deciding_tables(schema: Schema, *tables: str) -> tuple[str, ...]:
@@ -91,17 +103,22 @@ def _above(schema: Schema, table: str) -> tuple[str, ...]:
 
 def _carries(schema: Schema, key: ForeignKey) -> bool:
     """Whether a removed parent takes the rows that refer to it along ``key`` away with it."""
-    return not schema.table(key.parent).public and key.name not in schema.deferred_keys
+    return key.cascades and not schema.table(key.parent).public
+
+
+def keys_into_other_units(schema: Schema, *tables: str) -> dict[ForeignKey, int]:
+    """The keys along which a removed unit takes rows of others away, each with a bound on these rows.
+
+    Which rows of ``tables`` a unit keeps is a function of its own rows, in the tables that owner keys and keys with
+    ``same_unit`` lead to from there, and of whether the rows are kept that these refer to along other keys.
+    """
+    inside = dict.fromkeys(name for table in tables for name in _inside_unit(schema, table))
+    return {key: rows for name in inside for key, rows in _into_other_units(schema, schema.table(name)).items()}
 
 
 def _other_units(schema: Schema, *tables: str) -> int:
-    """Bound on the units besides the removed one whose kept rows of ``tables``, or the weights of these, change.
-
-    Which of its rows a unit keeps is a function of its own rows, in the tables that owner keys and keys with
-    ``same_unit`` lead to from here, and of whether the rows are kept that these refer to along other keys.
-    """
-    inside = dict.fromkeys(name for table in tables for name in _inside_unit(schema, table))
-    return sum(_rows_by_other_parents(schema, schema.table(name)) for name in inside)
+    """Bound on the units besides the removed one whose kept rows of ``tables``, or the weights of these, change."""
+    return sum(keys_into_other_units(schema, *tables).values())
 
 
 def _inside_unit(schema: Schema, table: str) -> tuple[str, ...]:
@@ -113,10 +130,10 @@ def _inside_unit(schema: Schema, table: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _rows_by_other_parents(schema: Schema, table: Table) -> int:
-    """Bound on the rows of ``table`` that one unit takes away or lets in through keys into other units."""
+def _into_other_units(schema: Schema, table: Table) -> dict[ForeignKey, int]:
+    """The table's own keys into other units, and a bound on the rows that one unit takes away or lets in along each."""
     others = (key for key in table.foreign_keys if not key.owner and not key.same_unit and _carries(schema, key))
-    return sum(moved_rows(schema, key.parent) * (key.max_children or 1) for key in others)
+    return {key: referring_rows(schema, key) for key in others}
 
 
 class PrivateDatabase:
@@ -136,6 +153,7 @@ class PrivateDatabase:
         self._parents: dict[str, Rows] = {}
         self._units: dict[str, Rows] = {}
         self._sizes: dict[str, NDArray[np.int64]] = {}
+        self._unit_rows: dict[str, NDArray[np.int32]] = {}
 
     def rows(self, table: str) -> int:
         """Exact number of rows: private."""
@@ -161,7 +179,7 @@ class PrivateDatabase:
     def kept_parent_rows(self, key: ForeignKey) -> Rows:
         """`parent_rows`, with -1 also where the parent is not kept: what views look along.
 
-        And where a key with ``same_unit`` leaves the unit: no view sees such a reference, a deferred one included.
+        And where a key with ``same_unit`` leaves the unit: no view sees such a reference, whether or not it cascades.
         """
         parents = self.parent_rows(key)
         if self.schema.table(key.parent).public:
@@ -174,10 +192,11 @@ class PrivateDatabase:
     def kept(self, table: str) -> NDArray[np.bool_]:
         """Which rows survive truncation along the ownership path; shape (rows,).
 
-        A row that depends on one that does not survive, along any key but a deferred one, does not survive either:
-        else a unit's surplus rows could still carry rows of other units away. Nor does a row that refers to one of
-        another unit along a key with ``same_unit``: removing that unit takes it away, so it must not count before, nor
-        take a slot from another row. Both are settled before the children of an owner are ranked.
+        A row that depends on one that does not survive, along a key that cascades, does not survive either: else a
+        unit's surplus rows could still carry rows of other units away. Nor does a row that refers to one of another
+        unit along such a key with ``same_unit``: removing that unit takes it away, so it must not count before, nor
+        take a slot from another row. Both are settled before the children of an owner are ranked. Keys that become NULL
+        have no say: a row must not come, go, or change its weight with what it refers to along one of them.
         """
         if table not in self._kept:
             here = self.schema.table(table)
@@ -200,27 +219,40 @@ class PrivateDatabase:
             self._sizes[key.name] = _numbers_of(self.parent_rows(key), self.kept(key.child), self.rows(key.parent))
         return self._sizes[key.name]
 
-    def weights(self, table: str) -> NDArray[np.int32]:
-        """Weight of each row in multiples of 1/`WEIGHT_SCALE`, 0 for dropped rows; shape (rows,)."""
-        shares, owner = self._shares(table)
-        weights = (WEIGHT_SCALE // shares).astype(np.int32)[owner]
+    def unit_rows(self, table: str) -> NDArray[np.int32]:
+        """Number of kept rows of ``table`` that each row's unit has; shape (rows,)."""
+        if table not in self._unit_rows:
+            counted = self._of_units(table, self.kept(table).astype(np.int64))
+            self._unit_rows[table] = counted.astype(np.int32)
+        return self._unit_rows[table]
+
+    def weights(self, table: str, rows_per_unit: tuple[int, ...] = (1,)) -> NDArray[np.int32]:
+        """Weight of each row in multiples of 1/`WEIGHT_SCALE`, 0 for dropped rows; shape (rows,).
+
+        Args:
+            table: Private table.
+            rows_per_unit: The T that weights may be shares of, ascending.
+        """
+        weights = (WEIGHT_SCALE // self.divisors(table, rows_per_unit)).astype(np.int32)
         weights[~self.kept(table)] = 0
         return weights
 
-    def divisors(self, table: str) -> NDArray[np.int64]:
-        """Product of the sizes of the groups that each kept row lies in, 1 for one without an owner; shape (rows,)."""
-        shares, owner = self._shares(table)
-        return shares[owner]
+    def divisors(self, table: str, rows_per_unit: tuple[int, ...]) -> NDArray[np.int64]:
+        """By what the weight of a unit is divided for each of its rows: T, or the number of its rows; shape (rows,)."""
+        rows = self.unit_rows(table)
+        place = np.searchsorted(rows_per_unit, rows)
+        return np.where(place < len(rows_per_unit), np.append(rows_per_unit, 1)[place], np.maximum(rows, 1))
 
-    def _shares(self, table: str) -> tuple[NDArray[np.int64], Rows]:
-        """`divisors` by owner, and which of them is each row's; rows of one group have the same."""
+    def _of_units(self, table: str, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The sum of the ``numbers`` of all rows of each row's unit; shape (rows,)."""
         key = self.schema.table(table).owner_key
         if key is None:
-            return np.ones(1, dtype=np.int64), np.zeros(self.rows(table), dtype=np.int32)
-        sizes, above = np.maximum(self.group_sizes(key), 1), self.divisors(key.parent)
-        # Never past 64 bits, where it would wrap around to weights that are negative, or too large for a unit.
-        product = np.where(sizes > _LARGEST_DIVISOR // above, _LARGEST_DIVISOR + 1, sizes * above)
-        return np.append(product, 1), self.parent_rows(key)  # -1, no owner, takes the last entry
+            return numbers
+        parents = self.parent_rows(key)
+        sums = np.zeros(self.rows(key.parent), dtype=np.int64)
+        owned = parents >= 0
+        np.add.at(sums, parents[owned], numbers[owned])
+        return np.where(owned, np.append(self._of_units(key.parent, sums), 0)[parents], numbers)
 
     def _in_unit(self, key: ForeignKey) -> NDArray[np.bool_]:
         """Which rows refer along ``key`` to a row of their own unit, or to none; shape (children,)."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from privbench_core.errors import InternalError, UnsupportedBudgetError
-from privbench_core.privacy.admission import admit_discovery, admit_price, admit_view
+from privbench_core.privacy.admission import admit_discovery, admit_key, admit_price, admit_view
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise, Sensitivity, noise_std
 from privbench_core.privacy.relations import PrivateDatabase
-from privbench_core.privacy.views import ViewSpec, build_view, distinct_weights
+from privbench_core.privacy.views import ViewSpec, build_references, build_view, distinct_weights
+from privbench_core.schema.constraints import ForeignKey
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,20 @@ class PrivateSession:
         """
         admitted = admit_view(self._database.schema, spec)
         return Curator(build_view(self._database, admitted), self._account, self._noise, f"{self._label}/{name}")
+
+    def references(self, key: ForeignKey, most: int, name: str) -> Curator:
+        """A curator of the rows that refer to parents along ``key``, for `ParentCounts` and `RankSums`. Free.
+
+        Args:
+            key: One of the schema's own.
+            most: Rows of a unit that count in full; a unit with more counts as much as one with ``most``.
+            name: For the ledger.
+        """
+        declared = admit_key(self._database.schema, key)
+        if type(most) is not int or most < 1:
+            raise InternalError(f"{declared.name}: the rows of a unit that count in full are a whole number from 1")
+        view = build_references(self._database, declared, most)
+        return Curator(view, self._account, self._noise, f"{self._label}/{name}")
 
     def discover(self, table: str, column: str, price: Price) -> Discovered:
         """The texts of a column that stand out of a stability threshold, with noisy counts.

@@ -1,7 +1,8 @@
 """Attributes of synthetic rows: drawn from the model, and drawn again where they break a constraint.
 
 Rows that break a check are drawn again as a whole, so that what is left follows the model given that the check holds.
-Rows that repeat a unique value get another value of the same code first, and another code if that does not help.
+Rows that repeat a unique value get another value of the same code first, another code if that does not help, and in the
+end one that is still free beside the other columns of the unique set.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from privbench_core.models.registry import Model
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.constraints import RowRule, made_dependent, repaired
 from privbench_core.sampling.row_groups import group_numbers, repeated
+from privbench_core.sampling.vacancies import free_values
 from privbench_core.sampling.within_bins import allocate_within_bins
 from privbench_core.schema.constraints import Dependency
 from privbench_core.schema.tables import Table
@@ -82,6 +84,7 @@ def draw_attributes(
         else:
             draft.draw_again(broken | again)
         draft.depend()
+    draft.free_values()
     draft.repair()
     return draft.codes, draft.values
 
@@ -137,15 +140,34 @@ class _RowDraft:
         free = frozenset(self.values)
         self._replace(made_dependent(self._limits.dependencies, {**self._fixed, **self.values}, free))
 
+    def free_values(self) -> None:
+        """Give rows that still repeat a unique set of several columns a value of its last attribute that is free there.
+
+        The seasons of a player who has most of them would hardly ever be found by drawing them again.
+        """
+        free = self._undetermined()
+        for unique in self._limits.unique:
+            columns = {**self._fixed, **self.values}
+            changeable = [name for name in unique if name in free]
+            again = repeated(group_numbers([columns[name] for name in unique], self._rows.n))
+            if len(unique) > 1 and changeable and again.any():
+                name = changeable[-1]
+                scope = group_numbers([columns[other] for other in unique if other != name], self._rows.n)
+                self._replace({name: free_values(columns[name], scope, again, self._rng)})
+
     def repair(self) -> None:
         """Put right what drawing again did not."""
-        determined = {name for rule in self._limits.dependencies for name in (*rule.determinant, *rule.dependent)}
-        free = frozenset(self.values.keys() - determined)
+        free = self._undetermined()
         for rule in self._limits.rules:
             columns = {**self._fixed, **self.values}
             broken = rule.broken(columns)
             if broken.any():
                 self._replace(repaired(rule, columns, broken, free))
+
+    def _undetermined(self) -> frozenset[str]:
+        """The attributes in no functional dependency, which may change by themselves."""
+        determined = {name for rule in self._limits.dependencies for name in (*rule.determinant, *rule.dependent)}
+        return frozenset(self.values.keys() - determined)
 
     def _drawn(self, part: Rows) -> dict[str, Codes]:
         self._model.draw(part, self._rng)

@@ -89,9 +89,10 @@ def _drawn(
         if not broken.any():
             break
         index = np.flatnonzero(broken)
+        drawn = found.copy()
         found[index] = -1  # stays so after the last round
         if attempt < _ROUNDS - 1:
-            found[index] = lookup.draw(rows.take(index), parent.codes, count, rng, choice.take(index))
+            found[index] = lookup.draw(rows.take(index), parent.codes, count, rng, choice.take(index), drawn)
     filled = {**columns, **copied_columns(key, found, parent.table, columns)}
     for unique in (table.primary_key, *table.unique):
         if not set(key.columns).isdisjoint(unique) and filled.keys() >= set(unique):

@@ -116,10 +116,14 @@ def draw_reference(
     columns: Mapping[str, pa.Array],
     rng: np.random.Generator,
     units: Places | None = None,
+    drawn: Places | None = None,
 ) -> Places:
-    """The parent row of each row along ``key``, -1 for none, shape (n,); ``units`` as in `choice_of`."""
+    """The parent row of each row along ``key``, -1 for none, shape (n,).
+
+    ``units`` as in `choice_of`, ``drawn`` as in `Lookup.draw`.
+    """
     choice = choice_of(table, key, columns, parent, rows.n, units)
-    return lookup.draw(rows, parent.codes, parent.table.num_rows, rng, choice)
+    return lookup.draw(rows, parent.codes, parent.table.num_rows, rng, choice, drawn)
 
 
 def copied_columns(key: ForeignKey, places: Places, parent: pa.Table, columns: Collection[str]) -> dict[str, pa.Array]:

@@ -74,16 +74,17 @@ def draw_children(
     above = Rows(parent.table.num_rows, dict(parent.codes), dict(parent.sizes), parent.weights)
     pair_tables = [PairMarginal(name, joint.T) for name, joint in fanout.fanout_tables.items()]
     numbers = fanout.sizes.decode(draw_column(above, fanout.counts, pair_tables, rng), rng).to_numpy()
-    if table is not None:
-        numbers = np.minimum(numbers, room_for_children(table, parent.table))
+    room = np.full(len(numbers), int(numbers.max(initial=0)))
+    if table is not None and table.owner_key is not None:
+        room = np.minimum(room_for_children(table, parent.table), table.owner_key.max_children or 1)
+    numbers = with_sum(np.minimum(numbers, room), round(fanout.owned * scale), room, rng)
     ownerless = round(fanout.ownerless * scale)
     most = parent.table.num_rows + ownerless
     above_all = np.arange(parent.table.num_rows, dtype=np.int32 if most < _MOST_32 else np.int64)
     alone = np.full(ownerless, -1, dtype=above_all.dtype)
     owners = np.concatenate([np.repeat(above_all, numbers), alone])
     groups = np.append(numbers, 1)  # owner -1, none, takes the last entry
-    of_owners = 1.0 if parent.weights is None else np.append(parent.weights, 1.0)
-    rows = Rows(len(owners), weights=(of_owners / np.maximum(groups, 1))[owners], links=fanout.pair_tables)
+    rows = Rows(len(owners), links=fanout.pair_tables)
     named = owners.copy()  # each row without an owner is a group of its own
     named[len(owners) - ownerless :] = np.arange(parent.table.num_rows, most)
     rows.add(OWNER, most, named)
@@ -95,6 +96,34 @@ def draw_children(
         size = none + int(key is not None and key.optional)
         rows.add(parent_column(name), size, narrow(np.append(codes, none), none + 1)[owners])
     return rows, owners
+
+
+def with_sum(numbers: Places, total: int, room: Places, rng: np.random.Generator) -> Places:
+    """Numbers of children that add up to ``total``, if there is room: some children less, or more, at random.
+
+    Args:
+        numbers: As drawn, at most ``room``, shape (parents,).
+        total: What they should add up to.
+        room: Most children of each parent, shape (parents,).
+        rng: Sampling only.
+
+    >>> with_sum(np.array([0, 3, 1]), 6, np.array([9, 4, 9]), np.random.default_rng(0)).tolist()
+    [0, 4, 2]
+    """
+    missing = total - int(numbers.sum())
+    if missing < 0:
+        slots = np.repeat(np.arange(len(numbers)), numbers)
+        gone = rng.choice(slots, -missing, replace=False)
+        return np.asarray(numbers - np.bincount(gone, minlength=len(numbers)))
+    result = numbers.copy()
+    while missing > 0 and (result < room).any():
+        odds = np.where(result < room, result, 0).astype(float)
+        if not odds.any():  # whoever may have children has as many as there is room for
+            odds = (result < room).astype(float)
+        more = rng.multinomial(missing, odds / odds.sum())
+        result = np.minimum(result + more, room)
+        missing = total - int(result.sum())
+    return result
 
 
 def draw_table(
@@ -132,7 +161,7 @@ def draw_table(
     draft = _TableDraft(
         table, parents, lookups, Rows(rows.n, codes, _sizes(discretizers), rows.weights), rng, deferred, units
     )
-    references, found = draft.references(columns, np.arange(rows.n))
+    references, found = draft.references(columns, np.arange(rows.n), {})
     columns |= references
     places |= found
     columns |= {name: pa.nulls(rows.n, arrow_type(table.column(name))) for name in later}
@@ -176,8 +205,13 @@ class _TableDraft:
     deferred: Collection[str]
     units: Places | None
 
-    def references(self, filled: Columns, index: Places) -> tuple[Columns, dict[str, Places]]:
-        """Columns and places of the keys off the ownership path, for the rows of ``index``."""
+    def references(
+        self, filled: Columns, index: Places, before: Mapping[str, Places]
+    ) -> tuple[Columns, dict[str, Places]]:
+        """Columns and places of the keys off the ownership path, for the rows of ``index``.
+
+        ``before`` are the places of all rows by key name, where they are drawn already: see `Lookup.draw`.
+        """
         everything = len(index) == self.own.n
         here = dict(filled) if everything else {name: v.take(pa.array(index)) for name, v in filled.items()}
         rows = self.own if everything else self.own.take(index)
@@ -185,7 +219,8 @@ class _TableDraft:
         places: dict[str, Places] = {}
         for key in lookup_order(self.table, self.deferred):
             parent = self.parents[key.parent]
-            found = draw_reference(self.table, key, self.lookups[key.name], rows, parent, here, self.rng, units)
+            lookup, drawn = self.lookups[key.name], before.get(key.name)
+            found = draw_reference(self.table, key, lookup, rows, parent, here, self.rng, units, drawn)
             places[key.name] = found
             here |= copied_columns(key, found, parent.table, here)
         return {name: values for name, values in here.items() if name not in filled}, places
@@ -202,7 +237,7 @@ class _TableDraft:
             index = np.flatnonzero(broken)
             if not len(index):
                 return
-            drawn, found = self.references(filled, index)
+            drawn, found = self.references(filled, index, places)
             take = np.arange(self.own.n)
             take[index] = self.own.n + np.arange(len(index))
             for name, values in drawn.items():
@@ -248,8 +283,8 @@ def _kept(table: Table, rules: list[RowRule], columns: Columns, places: dict[str
                 f"{table.name}: no synthetic row meets the check {rule.check.name}; declare domains that agree with it"
                 " (for text a pattern), or leave the check out of the spec"
             )
-    referring = {name for key in table.foreign_keys for name in key.columns}
-    by_design = not referring.issuperset(table.primary_key)  # it has a fresh column, a number within the others
+    numbered = table.key_columns - table.referring_columns
+    by_design = not numbered.isdisjoint(table.primary_key)  # it has a fresh column, a number within the others
     for unique in table.unique if by_design else (table.primary_key, *table.unique):
         standing = np.flatnonzero(keep)  # a row that is dropped already must not cost another one its place
         again = np.zeros(n, dtype=bool)

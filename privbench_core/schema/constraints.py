@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class OnUnitRemoved(StrEnum):
+    """What becomes of the rows that refer to a row when a privacy unit goes, and the row with it.
+
+    As SQL's ON DELETE: CASCADE removes them as well, SET NULL keeps them and empties their references.
+    """
+
+    CASCADE = "cascade"
+    SET_NULL = "set null"
 
 
 @dataclass(frozen=True)
@@ -11,10 +22,14 @@ class ForeignKey:
 
     Attributes:
         max_children: τ, the declared bound on rows per parent. Enforced along the ownership path, else only declared.
+        max_children_per_unit: The declared bound on rows that refer to any of the parent's rows of one unit; None where
+            nothing better is known than that each of these rows may have ``max_children``.
         owner: Whether this key is the child's step on its ownership path to the privacy unit.
         optional: Whether the key may be NULL (the SQL meaning: any of its columns is NULL).
         same_unit: Whether a row and the row it refers to belong to the same privacy unit, by their ownership paths.
             Enforced: rows that break it are not looked at.
+        on_unit_removed: Part of the definition of neighbouring databases. None is the default: ``set null`` for an
+            optional key off the ownership path, ``cascade`` for any other.
         constraint, actions: For the DDL alone: its name there, None for PostgreSQL's own, and clauses such as ``ON
             DELETE CASCADE DEFERRABLE``.
     """
@@ -27,6 +42,8 @@ class ForeignKey:
     owner: bool = False
     optional: bool = False
     same_unit: bool = False
+    on_unit_removed: OnUnitRemoved | None = field(default=None, kw_only=True)
+    max_children_per_unit: int | None = field(default=None, kw_only=True)
     constraint: str | None = None
     actions: str | None = None
 
@@ -35,6 +52,11 @@ class ForeignKey:
         """``child.column`` or ``child.(a,b)``: how messages and step keys call this key."""
         inside = self.columns[0] if len(self.columns) == 1 else f"({','.join(self.columns)})"
         return f"{self.child}.{inside}"
+
+    @property
+    def cascades(self) -> bool:
+        """Whether the rows that refer to a removed row go with it; their references become NULL otherwise."""
+        return self.owner or not self.optional or self.on_unit_removed is OnUnitRemoved.CASCADE
 
 
 @dataclass(frozen=True)

@@ -77,9 +77,11 @@ def key_identity(key: ForeignKey) -> Identity:
         parent=key.parent,
         parent_columns=list(key.parent_columns),
         max_children=key.max_children,
+        max_children_per_unit=key.max_children_per_unit,
         owner=key.owner,
         optional=key.optional,
         same_unit=key.same_unit,
+        becomes_null=not key.cascades,
     )
 
 

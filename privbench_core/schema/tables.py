@@ -49,9 +49,19 @@ class Table:
         raise SpecError(f"{self.name}.{name}: no such column; {did_you_mean(name, (c.name for c in self.columns))}")
 
     @property
+    def referring_columns(self) -> frozenset[str]:
+        """Columns of foreign keys."""
+        return frozenset[str]().union(*(fk.columns for fk in self.foreign_keys))
+
+    @property
     def key_columns(self) -> frozenset[str]:
-        """Columns of the primary key or of a foreign key: made anew, never modelled."""
-        return frozenset(self.primary_key).union(*(fk.columns for fk in self.foreign_keys))
+        """Columns of the primary key or of a foreign key that are made anew, never modelled.
+
+        A column of the primary key with a domain (the season in player, season, stint) holds a meaning and is not among
+        them, unless it is part of a foreign key.
+        """
+        meaningful = {column.name for column in self.columns if column.domain is not None}
+        return self.referring_columns.union(set(self.primary_key) - meaningful)
 
     @property
     def attributes(self) -> tuple[Column, ...]:
@@ -135,9 +145,10 @@ class Schema:
 
     @cached_property
     def deferred_keys(self) -> frozenset[str]:
-        """Names of the optional keys of private tables, off every ownership path, that are filled in a second pass.
+        """Names of the keys of private tables that sampling fills in a second pass: a matter of order, not of privacy.
 
-        Self-references, and of every other cycle of keys the first such key that opens it, in spec order.
+        Self-references, and of every other cycle of keys the first one that opens it, in spec order. They are among the
+        keys that do not cascade, so `sampling_order` has all rows that take others with them before these.
         """
         return self._ordered[1]
 
@@ -164,7 +175,7 @@ class Schema:
             key.name
             for table in self.private_tables
             for key in table.foreign_keys
-            if key.parent == table.name and key.optional and not key.owner
+            if key.parent == table.name and not key.cascades
         }
         done: list[Table] = []
         names: set[str] = set()
@@ -175,7 +186,7 @@ class Schema:
                 ready = waiting[:1]
             if not ready:
                 stuck = (k for t in waiting for k in t.foreign_keys if k.parent not in names and k.name not in deferred)
-                opens = next((k for k in stuck if k.optional and not k.owner and self._cyclic(k, deferred)), None)
+                opens = next((k for k in stuck if not k.cascades and self._cyclic(k, deferred)), None)
                 if opens is None:
                     raise InternalError("a cycle of foreign keys that cannot be opened, in a validated schema")
                 deferred.add(opens.name)

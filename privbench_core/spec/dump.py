@@ -66,7 +66,8 @@ def _table(table: Table, schema: Schema, orphans: Mapping[str, str]) -> dict[str
     enums = {enum.name: enum for enum in schema.enums}
     if table.generated:
         content["generated"] = {column.name: dump_generated(column) for column in table.generated}
-    content["columns"] = {column.name: _column(column, enums) for column in table.columns}
+    # The values of an enum follow from its name, but not in a key: there a domain says that it is no number.
+    content["columns"] = {c.name: _column(c, {} if c.name in table.primary_key else enums) for c in table.columns}
     return content
 
 
@@ -76,9 +77,12 @@ def _key(key: ForeignKey, schema: Schema, orphans: Mapping[str, str]) -> dict[st
         content["references"] = {"table": key.parent, "columns": list(key.parent_columns)}
     if key.max_children is not None:
         content["max_children"] = key.max_children
+    if key.max_children_per_unit is not None:
+        content["max_children_per_unit"] = key.max_children_per_unit
     flags = {"owner": key.owner, "optional": key.optional, "same_unit": key.same_unit}
     content |= {name: True for name, value in flags.items() if value}
-    texts = {"constraint": key.constraint, "actions": key.actions}
+    removed = None if key.on_unit_removed is None else str(key.on_unit_removed)
+    texts = {"on_unit_removed": removed, "constraint": key.constraint, "actions": key.actions}
     content |= {name: text for name, text in texts.items() if text is not None}
     policy = orphans.get(key.name, "refuse")
     return content if policy == "refuse" else content | {"on_orphan": policy}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.change import Change, Content
 from privbench_core.schema.columns import Column, ColumnType, EnumType, Values
-from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.implied_keys import without_implied
 from privbench_core.schema.key_names import parse_actions
 from privbench_core.schema.tables import Table
@@ -141,9 +141,9 @@ def _one_each(keys: list[ForeignKey], problems: Problems) -> list[ForeignKey]:
 def _bare(implied: list[ForeignKey], problems: Problems) -> None:
     """A key that follows from another has nothing to declare of its own."""
     for key in implied:
-        if key.owner or key.same_unit or key.max_children is not None:
+        if key.owner or key.same_unit or key.on_unit_removed is not None or key.max_children is not None:
             found = f"the key to {key.parent} follows from the other one on the same columns"
-            problems.add(key.name, found, "declare owner, max_children and same_unit on that one")
+            problems.add(key.name, found, "declare owner, max_children, same_unit and on_unit_removed on that one")
 
 
 def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignKey | None:
@@ -156,9 +156,11 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
         "columns",
         "references",
         "max_children",
+        "max_children_per_unit",
         "owner",
         "optional",
         "same_unit",
+        "on_unit_removed",
         "on_orphan",
         "constraint",
         "actions",
@@ -167,7 +169,11 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
     children = node.count("max_children", 1, MAX_COUNT, "declare the most rows one parent row may have, 1 or more")
     if node.has("max_children") and children is None:
         children = 1  # reported already: `validate` need not find it missing as well
+    per_unit = node.count(
+        "max_children_per_unit", 1, MAX_COUNT, "declare the most rows that refer to the rows of one unit, 1 or more"
+    )
     owner, optional, same_unit = (node.flag(name) for name in ("owner", "optional", "same_unit"))
+    removed = _on_unit_removed(node)
     constraint = node.text("constraint", "write the constraint's name")
     actions = parse_actions(node.text("actions", _ACTIONS) or "")
     if node.has("actions") and actions is None:
@@ -195,7 +201,19 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
     order = next((group for group in (key, *tables[parent].unique) if set(group) == set(wanted)), wanted)
     pairs = sorted(zip(wanted, columns, strict=True), key=lambda pair: order.index(pair[0]))
     wanted, columns = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
-    return ForeignKey(table.name, columns, parent, wanted, children, owner, optional, same_unit, constraint, actions)
+    return ForeignKey(
+        *(table.name, columns, parent, wanted, children, owner, optional, same_unit, constraint, actions),
+        on_unit_removed=removed,
+        max_children_per_unit=per_unit,
+    )
+
+
+def _on_unit_removed(node: Node) -> OnUnitRemoved | None:
+    raw = node.fields.get("on_unit_removed")
+    found = next((action for action in OnUnitRemoved if raw == action), None)
+    if node.has("on_unit_removed") and found is None:
+        node.wrong("on_unit_removed", "write cascade or set null")
+    return found
 
 
 def _with_keys(table: Table, keys: tuple[ForeignKey, ...], implied: tuple[ForeignKey, ...]) -> Table:

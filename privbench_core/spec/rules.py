@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from privbench_core.errors import did_you_mean
-from privbench_core.schema.columns import ColumnType, Learn
-from privbench_core.schema.tables import Schema
+from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.rules_of_keys import find_column, find_key_problems
 from privbench_core.spec.rules_of_sql import find_sql_problems
 
@@ -94,13 +94,24 @@ def _primary_keys(schema: Schema) -> Iterator[str]:
             column = find_column(table, name)
             if column and column.nullable:
                 yield f"{table.name}.{name}: a primary key that may be NULL; remove nullable: true"
-        for name in sorted(table.key_columns):
+        for name in sorted(table.referring_columns.union(table.primary_key)):
             column = find_column(table, name)
             if column and (column.type in _UNKEYED or (column.type in _NEVER_FRESH and not table.public)):
                 todo = "keys are integers, decimals, times, UUIDs or text"
                 yield f"{table.name}.{name}: a key of type {column.type}; {todo}"
             if column and column.domain is not None and not table.public:
-                yield f"{table.name}.{name}: a domain on a key column; remove it: keys are made anew"
+                yield from _domain_in_a_key(table, column)
+
+
+def _domain_in_a_key(table: Table, column: Column) -> Iterator[str]:
+    """Why a key column cannot be modelled like an attribute."""
+    where = f"{table.name}.{column.name}: a domain on a key column"
+    if column.name in table.referring_columns:
+        yield f"{where} of a foreign key; remove it: references are made anew"
+    elif len(table.primary_key) == 1:
+        yield f"{where} that is the whole primary key; remove it: keys are made anew"
+    elif column.type.opaque or isinstance(column.domain, Pattern):
+        yield f"{where} of type {column.type}; remove it, or declare type: category and its values"
 
 
 def _domains(schema: Schema, delta: float, broken: Collection[str]) -> Iterator[str]:

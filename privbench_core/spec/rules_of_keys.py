@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from privbench_core.schema.columns import Column, ColumnType
-from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 
 
@@ -14,7 +14,7 @@ def infer_keys(schema: Schema) -> Schema:
     """Fill in what follows from the keys alone; what does not is left to `find_key_problems`.
 
     A private table without a marked owner key gets the only possible one. A key whose columns are unique in its table
-    has at most one row per parent.
+    has at most one row per parent. What becomes of references to removed rows is as the source's ``ON DELETE`` has it.
     """
     candidates = _candidates(schema)
 
@@ -29,7 +29,39 @@ def infer_keys(schema: Schema) -> Schema:
             keys = tuple(replace(key, owner=True) if key.name == possible[0].name else key for key in keys)
         return replace(table, foreign_keys=keys)
 
-    return replace(schema, tables=tuple(settled(table) for table in schema.tables))
+    return _with_cascades(replace(schema, tables=tuple(settled(table) for table in schema.tables)))
+
+
+def _with_cascades(schema: Schema) -> Schema:
+    """The schema in which optional keys of the source with ``ON DELETE CASCADE`` cascade, if nothing else is declared.
+
+    In spec order, and not where that would close a cycle of keys that cascade (a tree of comments, say): there the
+    reference becomes NULL.
+    """
+    for table in schema.private_tables:
+        for key in table.foreign_keys:
+            open_ended = key.on_unit_removed is None and not key.cascades and not schema.table(key.parent).public
+            if not open_ended or "ON DELETE CASCADE" not in (key.actions or ""):
+                continue
+            closes = table.name in _carried_by(schema, key.parent)
+            action = OnUnitRemoved.SET_NULL if closes else OnUnitRemoved.CASCADE
+            keys = tuple(
+                replace(k, on_unit_removed=action) if k == key else k for k in schema.table(table.name).foreign_keys
+            )
+            changed = replace(schema.table(table.name), foreign_keys=keys)
+            schema = replace(schema, tables=tuple(changed if t.name == table.name else t for t in schema.tables))
+    return schema
+
+
+def _carried_by(schema: Schema, table: str) -> frozenset[str]:
+    """``table`` and those whose rows can take rows of it away, along keys that cascade."""
+    seen, waiting = set[str](), [table]
+    while waiting:
+        here = waiting.pop()
+        if here not in seen:
+            seen.add(here)
+            waiting += [key.parent for key in schema.table(here).foreign_keys if key.cascades]
+    return frozenset(seen)
 
 
 def find_key_problems(schema: Schema, broken: Collection[str] = ()) -> list[str]:
@@ -37,7 +69,8 @@ def find_key_problems(schema: Schema, broken: Collection[str] = ()) -> list[str]
     problems = list(_cycles(schema))
     for table in schema.tables:
         for key in table.foreign_keys:
-            problems += [*_reference(table, key, schema, broken), *_bound(table, key, schema), *_same_unit(key, schema)]
+            problems += [*_reference(table, key, schema, broken), *_bound(table, key, schema)]
+            problems += [*_same_unit(key, schema), *_on_unit_removed(key, schema)]
     return [*problems, *_ownership(schema, broken)]
 
 
@@ -59,6 +92,10 @@ def _bound(table: Table, key: ForeignKey, schema: Schema) -> Iterator[str]:
     elif not parent.public and key.max_children is None and not key.same_unit:
         todo = f"declare the most {table.name} rows one {parent.name} row may have"
         yield f"{key.name}: max_children is missing; {todo}"
+    elif key.max_children_per_unit is not None and (key.owner or key.same_unit or parent.public):
+        yield f"{key.name}: max_children_per_unit on a key that reaches into no other unit; remove it"
+    elif key.max_children_per_unit is not None and parent.name == schema.unit:
+        yield f"{key.name}: max_children_per_unit, but each row of {parent.name} is a unit; declare max_children alone"
     elif (key.max_children or 1) > 1 and _is_unique(table, key):
         found = f"max_children is {key.max_children}, but the key is unique in {table.name}"
         yield f"{key.name}: {found}; write 1, or leave it out"
@@ -74,6 +111,21 @@ def _same_unit(key: ForeignKey, schema: Schema) -> Iterator[str]:
         yield f"{key.name}: same_unit: true on the owner key, where it always holds; remove it"
     elif key.child == key.parent == schema.unit:
         yield f"{key.name}: same_unit: true between rows of {schema.unit}, each a unit of its own; remove it"
+
+
+def _on_unit_removed(key: ForeignKey, schema: Schema) -> Iterator[str]:
+    """Where ``on_unit_removed`` says what cannot be, or has nothing to say."""
+    if key.on_unit_removed is None:
+        return
+    found = f"on_unit_removed: {key.on_unit_removed}"
+    if schema.table(key.parent).public:
+        yield f"{key.name}: {found} on a key to a public table, whose rows no unit takes away; remove it"
+    elif key.on_unit_removed is OnUnitRemoved.SET_NULL and key.owner:
+        todo = "write cascade, or leave it out: a row goes with its owner"
+        yield f"{key.name}: {found} on the owner key; {todo}"
+    elif key.on_unit_removed is OnUnitRemoved.SET_NULL and not key.optional:
+        todo = "declare it optional: true if it may be NULL, else write cascade, or leave it out"
+        yield f"{key.name}: {found} on a required key; {todo}"
 
 
 def _reference(table: Table, key: ForeignKey, schema: Schema, broken: Collection[str]) -> Iterator[str]:
@@ -110,11 +162,8 @@ def _stored_type(column: Column, schema: Schema) -> str:
 
 
 def _cycles(schema: Schema) -> Iterator[str]:
-    """Cycles of keys between private tables none of which can be left NULL at first and filled in later."""
-    firm = {
-        table.name: [key for key in table.foreign_keys if not key.optional or key.owner]
-        for table in schema.private_tables
-    }
+    """Cycles of keys that cascade, so that a row could go with itself, and none can be filled in later."""
+    firm = {table.name: [key for key in table.foreign_keys if key.cascades] for table in schema.private_tables}
     waiting = dict(firm)
     while waiting:
         ready = [name for name, keys in waiting.items() if not any(key.parent in waiting for key in keys)]
@@ -138,6 +187,10 @@ def _cycle(cycle: list[ForeignKey]) -> str:
         return (
             f"{cycle[0].child}: the owner keys form a cycle ({way}); mark owner: true on a key that leads to the unit"
         )
+    optional = [key.name for key in cycle if key.optional and not key.owner]
+    if optional:
+        found = f"a cycle of keys that cascade ({way})"
+        return f"{cycle[0].child}: {found}; declare on_unit_removed: set null for {' or '.join(optional)}"
     found = "refers to itself by a required key" if len(cycle) == 1 else f"a cycle of required foreign keys ({way})"
     return f"{cycle[0].child}: {found}; declare {names} optional: true (filled in last), or leave it out of the spec"
 

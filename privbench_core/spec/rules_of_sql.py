@@ -25,7 +25,7 @@ def find_sql_problems(schema: Schema, broken: Collection[str] = ()) -> list[str]
         f"enums: {name} is also the name of a type of PostgreSQL; rename it" for name in enums if parse_sql_type(name)
     ]
     for table in schema.tables:
-        fresh = set() if table.public else set(table.primary_key).difference(*(k.columns for k in table.foreign_keys))
+        fresh = frozenset[str]() if table.public else table.key_columns - table.referring_columns
         for column in table.columns:
             place = f"{table.name}.{column.name}"
             if place in broken:
@@ -43,7 +43,8 @@ def _enum(column: Column, enum: EnumType, *, made_anew: bool) -> Iterator[str]:
     if column.type is not ColumnType.CATEGORY:
         yield f"type {column.type}, but {enum.name} is an enum; declare type: category"
     elif made_anew:
-        yield f"a key of the enum {enum.name}; keys are made anew, so choose another key or declare the table public"
+        todo = "choose another key, declare the table public, or in a key of several columns a domain"
+        yield f"a key of the enum {enum.name}; keys are made anew, so {todo}"
     elif isinstance(column.domain, Learn):
         yield f"domain: learn, but the enum {enum.name} lists the values; leave the domain out"
     elif isinstance(column.domain, Values):

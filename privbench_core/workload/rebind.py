@@ -6,8 +6,7 @@ one-way marginal of the column, never from the source. The new literal has that 
 Inputs are public text, released measurements and synthetic rows, so this is post-processing: it costs no budget.
 
 Only the selectivity of single comparisons carries over. Conjunctions and joins are as accurate as the synthetic
-database. Profile steps measure the rows of an owned table with weights (`row_weights`), so synthetic rows get the same
-weights.
+database.
 
 ==============================  =====================================================================================
 comparison                      new literal
@@ -41,11 +40,11 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine
 from privbench_core.workload.literals import constant, literal
 from privbench_core.workload.resolve import ResolvedQuery, UnansweredError
-from privbench_core.workload.selectivity import RANGES, Distribution, ReleasedMarginal, row_weights
+from privbench_core.workload.selectivity import RANGES, Distribution, ReleasedMarginal
 from privbench_core.workload.statements import Statement, Workload
 
 ReleasedMarginals = Mapping[str, Mapping[str, ReleasedMarginal]]
-"""ReleasedMarginals marginals by table and column."""
+"""Released marginals by table and column."""
 
 _OPERATORS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _DATED = frozenset({ColumnType.DATE, ColumnType.TIMESTAMP, ColumnType.TIMESTAMPTZ})
@@ -130,7 +129,6 @@ class _Binder:
         self, schema: Schema, synthetic: Mapping[str, pa.Table], released: ReleasedMarginals, rng: np.random.Generator
     ) -> None:
         self._schema, self._synthetic, self._released, self._rng = schema, synthetic, released, rng
-        self._weights = row_weights(schema, synthetic)
         self._constants = Engine({})
         self._distributions: dict[tuple[str, str], tuple[Distribution, Distribution]] = {}
 
@@ -185,7 +183,7 @@ class _Binder:
         if place not in self._distributions:
             rows = self._synthetic[table.name][column.name]
             released = self._released[table.name][column.name].distribution(self._rng)
-            self._distributions[place] = released, Distribution.of(rows, self._weights[table.name])
+            self._distributions[place] = released, Distribution.of(rows)
         return self._distributions[place]
 
     def _refuse_text(self, test: exp.Expr, of_alias: Mapping[str, set[str]]) -> None:

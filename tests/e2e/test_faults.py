@@ -1,4 +1,4 @@
-"""What is survived. ``docs/faults.md`` has a row for each test here, and a test holds the two together.
+"""Failure modes and recovery. ``docs/faults.md`` has a row for each test here, and a test holds the two together.
 
 After every fault: nothing was looked at that the ledger does not count, the lifetime budget holds, there is a whole
 bundle or none, and what had been released is not paid for again.
@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 
 import privbench_core.privacy.ledger.ledger as ledger_module
+from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.errors import LedgerError, ReleaseError
 from privbench_core.locks import exclusive
 from privbench_core.pipeline.workspace import Workspace
@@ -183,22 +184,19 @@ def test_the_ledgers_connection_breaks(postgres: str, tmp_path: Path, monkeypatc
 
 
 @pytest.mark.slow
-def test_the_database_is_gone_and_comes_back(tmp_path: Path) -> None:
-    pgserver = pytest.importorskip("pgserver", reason="there is no wheel of PostgreSQL for this Python")
-    data = tmp_path / "pg"
-    server = pgserver.get_server(data, cleanup_mode="stop")
-    ledger = Ledger(server.get_uri(), "d", "u", Budget(10.0))
-    ledger.reserve("r", "s", "run", Price(Measure.PURE, 4.0))
-    pgserver.pg_ctl(["-m", "immediate", "stop"], pgdata=data, user=server.system_user)
-    with pytest.raises(LedgerError, match="cannot be used"):
-        Ledger(server.get_uri(), "d", "u", Budget(10.0))  # who begins now is told at once
-    with ThreadPool(1) as pool:
-        waiting = pool.apply_async(ledger.reserve, ("r", "s", "run", Price(Measure.PURE, 5.0)))  # who is at work waits
-        server.ensure_postgres_running()
-        assert waiting.get(90) > 1  # a crash skips numbers, and never goes back
-    assert ledger.balance().spent == 9.0
-    ledger.close()
-    server.cleanup()
+def test_the_database_is_gone_and_comes_back() -> None:
+    with temporary_postgres() as server:
+        ledger = Ledger(server.url, "d", "u", Budget(10.0))
+        ledger.reserve("r", "s", "run", Price(Measure.PURE, 4.0))
+        server.stop("immediate")
+        with pytest.raises(LedgerError, match="cannot be used"):
+            Ledger(server.url, "d", "u", Budget(10.0))  # who begins now is told at once
+        with ThreadPool(1) as pool:  # who is at work waits
+            waiting = pool.apply_async(ledger.reserve, ("r", "s", "run", Price(Measure.PURE, 5.0)))
+            server.start()
+            assert waiting.get(90) > 1  # a crash skips numbers, and never goes back
+        assert ledger.balance().spent == 9.0
+        ledger.close()
 
 
 @IN_POSTGRESQL_SLOWLY

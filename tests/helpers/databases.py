@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from privbench_core.privacy.relations import PrivateDatabase
 from privbench_core.schema.arrow_types import arrow_schema
 from privbench_core.schema.columns import Column, ColumnType, Domain, Learn, Range, Values
-from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 
 SECRET = bytes(range(16))
@@ -45,25 +45,24 @@ class Database:
         return self.tables[self.schema.unit].column(0).to_pylist()
 
     def without(self, unit: object) -> Database:
-        """The neighbour: one unit less, and all that depends on it; deferred references to what is gone become NULL."""
+        """The neighbour: one unit less, with all that goes with it; other references to what is gone become NULL."""
         gone: dict[str, set[Row]] = {}
         left = dict(self.tables)
-        deferred = self.schema.deferred_keys
         for table in self.schema.sampling_order:
             rows = self.tables[table.name]
             stays = np.ones(rows.num_rows, dtype=bool)
             for key in table.foreign_keys:
-                if key.name not in deferred:
+                if key.cascades:
                     stays &= _absent(rows, key.columns, gone[key.parent])
             if table.name == self.schema.unit:
                 stays &= _absent(rows, table.primary_key, {(unit,)})
             primary = _keys(rows, table.primary_key)
             gone[table.name] = {row for row, stay in zip(primary, stays, strict=True) if not stay}
             left[table.name] = rows.filter(pa.array(stays))
-        for key in (k for table in self.schema.tables for k in table.foreign_keys if k.name in deferred):
+        for key in (k for table in self.schema.tables for k in table.foreign_keys if not k.cascades):
             rows = left[key.child]
             known = pa.array(_absent(rows, key.columns, gone[key.parent]))
-            for name in key.columns:
+            for name in self.schema.table(key.child).emptied_columns(key):
                 place = rows.schema.get_field_index(name)
                 cleared = pc.if_else(known, rows.column(name), pa.scalar(None, rows.schema.field(name).type))
                 left[key.child] = left[key.child].set_column(place, name, cleared)
@@ -206,10 +205,19 @@ def shop(seed: int, units: int = 40, *, learned: bool = True) -> Database:
     return _made(Schema("shop", (product, user, order, item), "user"), rows)
 
 
-def forum(seed: int, units: int = 30, *, most_votes: int = 3) -> Database:
+def forum(
+    seed: int, units: int = 30, *, most_votes: int = 3, removed: OnUnitRemoved = OnUnitRemoved.SET_NULL
+) -> Database:
     """Several private parents: a vote belongs to its post's author, and its voter is a parent with a declared bound.
 
-    User 0 uses the bound up, on crowded posts, so that others fill the slots that these votes held.
+    User 0 uses the bound up, on crowded posts, so that others fill the slots that these votes held where votes go with
+    their voters.
+
+    Args:
+        seed: Of the rows.
+        units: Number of users.
+        most_votes: Bound on the votes of a voter.
+        removed: What becomes of the votes of a removed voter.
     """
     rng = np.random.default_rng(seed)
     user = Table("user", (Column("id", INTEGER), Column("age", INTEGER, Range(0, 100, cells=5))), ("id",))
@@ -230,7 +238,12 @@ def forum(seed: int, units: int = 30, *, most_votes: int = 3) -> Database:
         ("id",),
         (
             _owner("vote", "post_id", "post", 2),
-            ForeignKey("vote", ("user_id",), "user", ("id",), max_children=most_votes, optional=True),
+            ForeignKey(
+                *("vote", ("user_id",), "user", ("id",)),
+                max_children=most_votes,
+                optional=True,
+                on_unit_removed=removed,
+            ),
         ),
     )
     posts: list[Row] = [(i, int(rng.integers(units)), bool(rng.random() < 0.5)) for i in range(2 * units)]

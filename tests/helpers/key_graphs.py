@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from privbench_core.privacy.relations import WEIGHT_SCALE
+from privbench_core.privacy.relations import WEIGHT_SCALE, PrivateDatabase
 from privbench_core.schema.columns import Column, ColumnType, Range
-from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import Database
 
@@ -27,9 +27,16 @@ def key(
     owner: bool = False,
     optional: bool = False,
     same_unit: bool = False,
+    removed: OnUnitRemoved | None = None,
+    per_unit: int | None = None,
 ) -> ForeignKey:
-    """A foreign key to ``parent.id``."""
-    return ForeignKey(child, (column,), parent, ("id",), most, owner, optional, same_unit)
+    """A foreign key to ``parent.id``; optional where it is said what becomes of it."""
+    optional = optional or removed is not None
+    return ForeignKey(
+        *(child, (column,), parent, ("id",), most, owner, optional, same_unit),
+        on_unit_removed=removed,
+        max_children_per_unit=per_unit,
+    )
 
 
 def table(name: str, *keys: ForeignKey) -> Table:
@@ -47,7 +54,7 @@ def database_of(schema: Schema, rows: dict[str, dict[str, Ids]]) -> Database:
 
 
 def without(database: Database, name: str, gone: int) -> Database:
-    """The neighbour: a row less, what depends on it gone with it, deferred references to it NULL."""
+    """The neighbour: a row less, what goes with it gone, other references to what is gone NULL."""
     lost = {t.name: set[int]() for t in database.schema.tables}
     lost[name].add(gone)
     tables = dict(database.tables)
@@ -55,7 +62,7 @@ def without(database: Database, name: str, gone: int) -> Database:
         before = {n: len(ids) for n, ids in lost.items()}
         for t in database.schema.tables:
             for k in t.foreign_keys:
-                if k.name not in database.schema.deferred_keys:
+                if k.cascades:
                     ids, refs = (database.tables[t.name].column(c).to_pylist() for c in ("id", k.columns[0]))
                     lost[t.name] |= {i for i, r in zip(ids, refs, strict=True) if r in lost[k.parent]}
         if before == {n: len(ids) for n, ids in lost.items()}:
@@ -63,12 +70,23 @@ def without(database: Database, name: str, gone: int) -> Database:
     for t in database.schema.tables:
         rows = tables[t.name].filter(pa.array([i not in lost[t.name] for i in tables[t.name].column("id").to_pylist()]))
         for k in t.foreign_keys:
-            if k.name in database.schema.deferred_keys:
+            if not k.cascades:
                 refs = [None if r in lost[k.parent] else r for r in rows.column(k.columns[0]).to_pylist()]
                 where = rows.schema.get_field_index(k.columns[0])
                 rows = rows.set_column(where, k.columns[0], pa.array(refs, pa.int64()))
         tables[t.name] = rows
     return replace(database, tables=tables)
+
+
+def cascading(database: Database) -> Database:
+    """The same rows, where optional keys cascade as well, except those that open a cycle."""
+    deferred = database.schema.deferred_keys
+
+    def carried(k: ForeignKey) -> ForeignKey:
+        return k if k.cascades or k.name in deferred else replace(k, on_unit_removed=OnUnitRemoved.CASCADE)
+
+    tables = tuple(replace(t, foreign_keys=tuple(map(carried, t.foreign_keys))) for t in database.schema.tables)
+    return replace(database, schema=replace(database.schema, tables=tables))
 
 
 def capped(rng: np.random.Generator, rows: int, parents: list[int], most: int, none: float) -> Ids:
@@ -88,6 +106,20 @@ def shift(one: Database, other: Database, name: str) -> tuple[float, int]:
     """L1 distance of the weighted rows of two databases, and how many rows only one of them keeps."""
     a, b = measure(one, name), measure(other, name)
     return sum(abs(a.get(i, 0) - b.get(i, 0)) for i in a.keys() | b.keys()) / WEIGHT_SCALE, len(a.keys() ^ b.keys())
+
+
+def seen_along(database: Database, private: PrivateDatabase, k: ForeignKey) -> dict[tuple[int, int], int]:
+    """Weight of each row that counts, by its id and that of the row it shows to refer to; -1 for none."""
+    ids = np.append(database.tables[k.parent].column("id").to_numpy(), -1)
+    shown = ids[private.kept_parent_rows(k)]
+    weights = private.weights(k.child)
+    mine = database.tables[k.child].column("id").to_pylist()
+    return {(i, int(to)): int(w) for i, to, w in zip(mine, shown, weights, strict=True) if w}
+
+
+def moved(one: dict[tuple[int, int], int], other: dict[tuple[int, int], int]) -> int:
+    """L1 distance of two measures by `seen_along`."""
+    return sum(abs(one.get(cell, 0) - other.get(cell, 0)) for cell in one.keys() | other.keys())
 
 
 class Positions:

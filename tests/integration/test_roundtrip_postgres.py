@@ -25,7 +25,7 @@ from privbench_core.schema.checks import unparsed_checks
 from privbench_core.schema.columns import ColumnType, Pattern, Range, Values
 from privbench_core.schema.constraints import Check, Index
 from privbench_core.schema.tables import Schema
-from tests.helpers.postgres import execute, new_database, rows
+from tests.helpers.postgres import as_role, execute, new_database, rows
 from tests.helpers.specs import load
 
 LONG = "a_column_with_a_name_of_sixty_three_characters_0123456789_abcde"
@@ -304,7 +304,7 @@ def test_a_database_that_may_only_be_read_in_part(postgres: str) -> None:
         GRANT SELECT ON visit TO guest; GRANT SELECT (id, age) ON person TO guest;
         """,
     )
-    as_guest = url.replace("postgres:@", "guest:@")
+    as_guest = as_role(url, "guest")
     draft = reflect(as_guest)
     assert "  # left out: secret may not be read by this login; grant SELECT on it\n" in draft
     assert "      # left out: salary (integer) may not be read by this login; grant SELECT on it" in draft

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +14,6 @@ from hypothesis import strategies as st
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.relations import WEIGHT_SCALE, moved_rows, reference_moves, stability
 from privbench_core.privacy.views import ParentRow, ViewSpec, build_view
-from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Synthesizer
 from privbench_core.synthesizers.privbench import PrivBench
@@ -19,11 +22,14 @@ from tests.helpers.databases import Database
 from tests.helpers.key_graphs import (
     Positions,
     capped,
+    cascading,
     database_of,
     diamond,
     key,
     measure,
     mixed,
+    moved,
+    seen_along,
     shift,
     table,
     with_attributes,
@@ -58,10 +64,21 @@ def blog(tau: int, most: int, seed: int, *, none: float = 0.2) -> Database:
     return database_of(schema, rows)
 
 
+def blog_cascading(tau: int, most: int, seed: int, *, none: float = 0.2) -> Database:
+    """`blog`, where notes go with what they quote."""
+    return cascading(blog(tau, most, seed, none=none))
+
+
+BLOGS = pytest.mark.parametrize("make", [blog, blog_cascading])
+
+
+@BLOGS
 @EXAMPLES
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 10_000))
-def test_a_unit_with_more_rows_than_its_bound_moves_no_more_of_the_others(tau: int, most: int, seed: int) -> None:
-    database = blog(tau, most, seed)
+def test_a_unit_with_more_rows_than_its_bound_moves_no_more_of_the_others(
+    make: Callable[..., Database], tau: int, most: int, seed: int
+) -> None:
+    database = make(tau, most, seed)
     for user in range(4):
         smaller = without(database, "user", user)
         for name in ("user", "post", "note"):
@@ -70,10 +87,11 @@ def test_a_unit_with_more_rows_than_its_bound_moves_no_more_of_the_others(tau: i
             assert rows <= moved_rows(database.schema, name)
 
 
+@BLOGS
 @EXAMPLES
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 10_000))
-def test_a_row_without_an_owner_is_a_unit(tau: int, most: int, seed: int) -> None:
-    database = blog(tau, most, seed, none=0.6)
+def test_a_row_without_an_owner_is_a_unit(make: Callable[..., Database], tau: int, most: int, seed: int) -> None:
+    database = make(tau, most, seed, none=0.6)
     owners = database.tables["post"].column("user_id").to_pylist()
     alone = [i for i, owner in enumerate(owners) if owner is None]
     for post in alone:
@@ -111,7 +129,7 @@ def staff(most: int, tau: int, seed: int) -> Database:
 
 @EXAMPLES
 @given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 10_000))
-def test_deferred_keys_move_only_the_views_that_look_along_them(most: int, tau: int, seed: int) -> None:
+def test_self_references_and_cycles_move_only_the_views_that_look_along_them(most: int, tau: int, seed: int) -> None:
     database = staff(most, tau, seed)
     schema = database.schema
     assert schema.deferred_keys == {"person.boss", "person.shop"}
@@ -121,25 +139,65 @@ def test_deferred_keys_move_only_the_views_that_look_along_them(most: int, tau: 
         for name in ("person", "shop"):
             assert shift(database, smaller, name)[0] <= 1
         for k in schema.table("person").foreign_keys:
-            seen = [_seen(d, k) for d in (database, smaller)]
-            moved = sum(seen[0][c] != seen[1].get(c) for c in seen[0]) + sum(
-                c in seen[0] and seen[0][c] != v for c, v in seen[1].items()
-            )
+            shifted = moved(*(seen_along(d, d.private(), k) for d in (database, smaller)))
             view = build_view(database.private(), ViewSpec("person", {"to": (ParentRow(k), Positions())}))  # type: ignore[dict-item]
             assert view.stability == 1 + reference_moves(schema, k)
-            assert moved <= view.stability
+            assert shifted <= view.stability * WEIGHT_SCALE
 
 
-def _seen(database: Database, k: ForeignKey) -> dict[int, object]:
-    """The id that each person's reference shows to views, None for none."""
-    ids = database.tables[k.parent].column("id").to_pylist()
-    shown = database.private().kept_parent_rows(k)
-    mine = database.tables["person"].column("id").to_pylist()
-    return {i: ids[place] if place >= 0 else None for i, place in zip(mine, shown, strict=True)}
+@EXAMPLES
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 10_000))
+def test_where_references_become_null_no_other_row_or_weight_moves(tau: int, most: int, seed: int) -> None:
+    """Of other units' notes nothing changes but what they quote, and of that no more than the bound on quotes says."""
+    database = blog(tau, most, seed)
+    schema = database.schema
+    (quote,) = (k for k in schema.table("note").foreign_keys if not k.owner)
+    assert not schema.deferred_keys, "no second pass: privacy has nothing to do with the order of sampling"
+    assert [stability(schema, t.name) for t in schema.tables] == [1, 1, 1]
+    assert reference_moves(schema, quote) == 2 * tau * most
+    before, notes = measure(database, "note"), database.tables["note"].to_pydict()
+    above = dict(zip(*(database.tables["post"].column(c).to_pylist() for c in ("id", "user_id")), strict=True))
+    owner = {note: above[post] for note, post in zip(notes["id"], notes["post_id"], strict=True)}
+    for user in range(4):
+        smaller = without(database, "user", user)
+        others = {note: weight for note, weight in before.items() if owner[note] != user}
+        assert measure(smaller, "note") == others
+        assert sum(before.values()) - sum(others.values()) <= WEIGHT_SCALE
+        shifted = moved(*(seen_along(d, d.private(), quote) for d in (database, smaller)))
+        assert shifted <= (1 + reference_moves(schema, quote)) * WEIGHT_SCALE
+
+
+def test_references_that_become_null_do_move_views_along_them() -> None:
+    """The bound on such views is not idle: other units' quotes do change, by more than one unit's weight."""
+    furthest = 0.0
+    for seed in range(40):
+        database = blog(1, 3, seed)
+        (quote,) = (k for k in database.schema.table("note").foreign_keys if not k.owner)
+        for user in range(4):
+            pair = (database, without(database, "user", user))
+            furthest = max(furthest, moved(*(seen_along(d, d.private(), quote) for d in pair)) / WEIGHT_SCALE)
+    assert 2 < furthest <= 7
+
+
+def test_rows_are_kept_whatever_becomes_of_what_they_refer_to() -> None:
+    """A note that quotes a post beyond its author's bound stays, with its weight, and is read as quoting none."""
+    database = blog(1, 3, 0)
+    private = database.private()
+    (quote,) = (k for k in database.schema.table("note").foreign_keys if not k.owner)
+    emptied = private.parent_rows(quote).copy()
+    lost = (emptied >= 0) & ~np.append(private.kept("post"), True)[emptied]
+    assert (lost & private.kept("note")).any()
+    emptied[lost] = -1
+    assert private.kept_parent_rows(quote).tolist() == emptied.tolist()
+    column = pa.array([None if p < 0 else p for p in emptied.tolist()], pa.int64())  # a post's id is its place
+    where = database.tables["note"].schema.get_field_index("quote")
+    without_them = database.tables["note"].set_column(where, "quote", column)
+    read = replace(database, tables={**database.tables, "note": without_them})
+    assert measure(read, "note") == measure(database, "note")
 
 
 def test_what_depends_on_truncated_rows_is_not_kept() -> None:
-    database = blog(1, 3, 0)
+    database = blog_cascading(1, 3, 0)
     private = database.private()
     kept = set(np.flatnonzero(private.kept("post")))
     assert len(kept) < 12
@@ -161,8 +219,15 @@ def test_what_depends_on_truncated_rows_is_not_kept() -> None:
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(
     ("make", "unit", "alone"),
-    [(blog, "user", "post"), (staff, "person", None), (diamond, "user", "a"), (mixed, "user", "a")],
-    ids=["blog", "staff", "diamond", "mixed"],
+    [
+        (blog, "user", "post"),
+        (blog_cascading, "user", "post"),
+        (staff, "person", None),
+        (diamond, "user", "a"),
+        (mixed, "user", "a"),
+        (lambda *size: cascading(mixed(*size)), "user", "a"),
+    ],
+    ids=["blog", "blog cascading", "staff", "diamond", "mixed", "mixed cascading"],
 )
 def test_a_whole_plan_moves_no_noise_beyond_its_price(
     make, unit: str, alone: str | None, seed: int, budget: Budget, synthesizer: Synthesizer, options: dict[str, float]

@@ -19,25 +19,49 @@ from privbench_core.privacy.relations import (
     reference_moves,
     stability,
 )
-from privbench_core.privacy.views import Feature, OwnerFanout, OwnFanout, ParentRow, ViewSpec, build_view
-from privbench_core.schema.constraints import ForeignKey
+from privbench_core.privacy.views import (
+    Feature,
+    OwnerFanout,
+    OwnFanout,
+    ParentRow,
+    ViewSpec,
+    build_view,
+)
+from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema
 from tests.helpers.databases import SECRET, Database
 from tests.helpers.key_graphs import (
     Positions,
+    cascading,
     database_of,
     diamond,
     key,
     measure,
     mixed,
+    moved,
+    seen_along,
     shift,
     table,
     without,
 )
 
+CASCADE = OnUnitRemoved.CASCADE
 EXAMPLES = settings(max_examples=20, deadline=None)
-SHAPES = pytest.mark.parametrize("make", [diamond, mixed])
 Make = Callable[[int, int, int], Database]
+
+
+def diamond_cascading(tau: int, most: int, seed: int) -> Database:
+    """`diamond`, where rows go with what their optional keys refer to."""
+    return cascading(diamond(tau, most, seed))
+
+
+def mixed_cascading(tau: int, most: int, seed: int) -> Database:
+    """`mixed`, likewise."""
+    return cascading(mixed(tau, most, seed))
+
+
+DIAMONDS = pytest.mark.parametrize("make", [diamond, diamond_cascading])
+SHAPES = pytest.mark.parametrize("make", [diamond, diamond_cascading, mixed, mixed_cascading])
 
 
 def neighbours(database: Database) -> Iterator[tuple[Database, set[tuple[str, int]]]]:
@@ -75,10 +99,11 @@ def shown(database: Database, name: str) -> dict[int, tuple[int, ...]]:
     return {i: tuple(int(v) for v in values) for i, keep, values in rows if keep}
 
 
+@DIAMONDS
 @EXAMPLES
 @given(st.integers(1, 3), st.integers(0, 10_000))
-def test_a_unit_moves_its_own_rows_alone(tau: int, seed: int) -> None:
-    database = diamond(tau, 1, seed)
+def test_a_unit_moves_its_own_rows_alone(make: Make, tau: int, seed: int) -> None:
+    database = make(tau, 1, seed)
     before = {t.name: shown(database, t.name) for t in database.schema.tables}
     assert all(stability(database.schema, name) == 1 for name in before)
     for smaller, mine in neighbours(database):
@@ -105,41 +130,29 @@ def test_no_more_moves_than_the_stability_says(make: Make, tau: int, most: int, 
 @SHAPES
 @EXAMPLES
 @given(st.integers(1, 3), st.integers(1, 2), st.integers(0, 10_000))
-def test_views_along_such_keys_move_no_more_than_they_say(make: Make, tau: int, most: int, seed: int) -> None:
+def test_views_along_keys_move_no_more_than_they_say(make: Make, tau: int, most: int, seed: int) -> None:
     """What a row refers to is told by the id of the row, so that any change of it counts."""
     database = make(tau, most, seed)
     schema = database.schema
-    keys = [k for t in schema.tables for k in t.foreign_keys if k.same_unit]
+    keys = [k for t in schema.tables for k in t.foreign_keys]
     spec = {k: ViewSpec(k.child, {"to": (ParentRow(k), Positions())}) for k in keys}  # type: ignore[dict-item]
     private = database.private()
     views = {k: build_view(private, spec[k]) for k in keys}
-    before = {k: _seen(database, private, k) for k in keys}
+    before = {k: seen_along(database, private, k) for k in keys}
     for smaller, _ in neighbours(database):
         left = smaller.private()
         for k, view in views.items():
-            moved = _moved(before[k], _seen(smaller, left, k))
+            shifted = moved(before[k], seen_along(smaller, left, k))
             assert view.stability == (stability(schema, k.child) + reference_moves(schema, k)) * view.unit
-            assert moved <= view.stability / view.unit * WEIGHT_SCALE * (1 + 1e-9)
+            assert shifted <= view.stability / view.unit * WEIGHT_SCALE * (1 + 1e-9)
 
 
-def _seen(database: Database, private: PrivateDatabase, k: ForeignKey) -> dict[tuple[int, int], int]:
-    """Weight of each kept row and the row it shows to refer to."""
-    ids = np.append(database.tables[k.parent].column("id").to_numpy(), -1)
-    shown_rows = ids[private.kept_parent_rows(k)]
-    weights = private.weights(k.child)
-    mine = database.tables[k.child].column("id").to_pylist()
-    return {(i, int(to)): int(w) for i, to, w in zip(mine, shown_rows, weights, strict=True) if w}
-
-
-def _moved(one: dict[tuple[int, int], int], other: dict[tuple[int, int], int]) -> int:
-    return sum(abs(one.get(cell, 0) - other.get(cell, 0)) for cell in one.keys() | other.keys())
-
-
+@DIAMONDS
 @EXAMPLES
 @given(st.integers(1, 3), st.integers(0, 10_000))
-def test_a_reference_that_stays_inside_keeps_its_row(tau: int, seed: int) -> None:
+def test_a_reference_that_stays_inside_keeps_its_row(make: Make, tau: int, seed: int) -> None:
     """No more is dropped than has to be: of rows that keep to their unit, and whose parents are kept, τ per owner."""
-    database = diamond(tau, 1, seed)
+    database = make(tau, 1, seed)
     private = database.private()
     unit_of = {row: (name, i) for name, i in _units(database) for row in owned(database, name, i)}
     for t in database.schema.tables:
@@ -148,7 +161,7 @@ def test_a_reference_that_stays_inside_keeps_its_row(tau: int, seed: int) -> Non
             continue
         kept, alive = private.kept(t.name), np.ones(private.rows(t.name), dtype=bool)
         for k in t.foreign_keys:
-            if k.name in database.schema.deferred_keys:
+            if not k.cascades:
                 continue
             for i, to in enumerate(database.tables[t.name].column(k.columns[0]).to_pylist()):
                 fine = to is None or (unit_of[k.parent, to] == unit_of[t.name, i] and private.kept(k.parent)[to])
@@ -239,13 +252,41 @@ def test_what_decides_about_rows_includes_the_unit_where_its_keys_differ() -> No
 
 def test_a_unit_that_reaches_into_another_moves_what_depends_on_it_there() -> None:
     """Same-unit keys pass on what an ordinary key lets in: the bound must see through them."""
-    schema = mixed(2, 1, 0).schema
+    schema = mixed_cascading(2, 1, 0).schema
     assert stability(schema, "a") == 1
     reached = {name: stability(schema, name) for name in ("b", "c", "d", "e", "f")}
-    moved = moved_rows(schema, "a")
-    assert reached["b"] == reached["c"] == reached["d"] == 1 + 2 * moved
-    assert reached["e"] == reached["f"] == 1 + 2 * (moved + moved_rows(schema, "c"))
+    rows = moved_rows(schema, "a")
+    assert reached["b"] == reached["c"] == reached["d"] == 1 + 2 * rows
+    assert reached["e"] == reached["f"] == 1 + 2 * (rows + moved_rows(schema, "c"))
     assert moved_rows(schema, "c") > moved_rows(schema, "a") * 2
+
+
+def test_a_bound_for_whole_units_replaces_the_product() -> None:
+    """It counts for the removed unit, and for each other that changes in the parent."""
+
+    def linked(per_unit: int | None, *more: ForeignKey) -> Schema:
+        post = table("post", key("post", "user", "user", 20, owner=True), *more)
+        pair = key("link", "post", "post", 5, owner=True), key("link", "to", "post", 10, per_unit=per_unit)
+        return Schema("site", (table("user"), post, table("link", *pair)), "user")
+
+    assert stability(linked(None), "link") == 1 + 2 * 20 * 10
+    assert stability(linked(30), "link") == 1 + 2 * 30
+    assert stability(linked(1000), "link") == 1 + 2 * 20 * 10
+    assert moved_rows(linked(30), "link") == 20 * 5 + 2 * 30
+    editor = key("post", "editor", "user", 3, removed=CASCADE)
+    assert stability(linked(30, editor), "post") == 1 + 2 * 3
+    assert stability(linked(30, editor), "link") == 1 + 2 * 3 + 2 * (1 + 3) * 30
+    lets_go = linked(30, replace(editor, on_unit_removed=None))
+    assert stability(lets_go, "link") == 1 + 2 * 30
+
+
+def test_where_optional_keys_become_null_nothing_is_passed_on() -> None:
+    schema = mixed(2, 1, 0).schema
+    assert all(stability(schema, t.name) == 1 for t in schema.tables)
+    optional = [k for t in schema.tables for k in t.foreign_keys if not k.cascades]
+    along = {k.name: reference_moves(schema, k) for k in optional}
+    assert along == {k.name: 0 if k.same_unit else 2 * moved_rows(schema, k.parent) for k in optional}
+    assert set(along.values()) == {0, 4, 8}
 
 
 @SHAPES
@@ -259,13 +300,13 @@ def test_where_a_private_row_stands_is_in_no_view(make: Make, tau: int, seed: in
         view = build_view(database.private(), spec)
         assert set(view.codes["to"].tolist()) <= {0, Positions.size - 1}
         for smaller, _ in neighbours(database):
-            moved = np.abs(view.counts(["to"]) - build_view(smaller.private(), spec).counts(["to"])).sum()
-            assert moved <= view.stability, k.name
+            shifted = np.abs(view.counts(["to"]) - build_view(smaller.private(), spec).counts(["to"])).sum()
+            assert shifted <= view.stability, k.name
 
 
 @pytest.mark.parametrize("feature", [OwnerFanout, OwnFanout])
 def test_groups_are_those_of_the_kept_rows(feature: type[Feature]) -> None:
-    database = diamond(3, 1, 3)
+    database = diamond_cascading(3, 1, 3)
     private = database.private()
     k = database.schema.table("c").owner_key
     assert k is not None
@@ -286,10 +327,10 @@ def test_a_view_of_two_counts_moves_where_either_does() -> None:
             table("home"),
             table("spring", key("spring", "home", "home", 1, owner=True)),
             table(
-                "well", key("well", "home", "home", 1, owner=True), key("well", "spring", "spring", 1, optional=True)
+                "well", key("well", "home", "home", 1, owner=True), key("well", "spring", "spring", 1, removed=CASCADE)
             ),
             table(
-                "pond", key("pond", "home", "home", 1, owner=True), key("pond", "spring", "spring", 1, optional=True)
+                "pond", key("pond", "home", "home", 1, owner=True), key("pond", "spring", "spring", 1, removed=CASCADE)
             ),
         ),
         "home",
@@ -307,8 +348,8 @@ def test_a_view_of_two_counts_moves_where_either_does() -> None:
         for d in (database, without(database, "home", 0))
     ]
     cells = [list(zip(*(view.codes[name].tolist() for name in counted), strict=True)) for view in views]
-    moved = sum(abs(cells[0].count(cell) - cells[1].count(cell)) for cell in {*cells[0], *cells[1]})
-    assert moved == views[0].stability == 5
+    shifted = sum(abs(cells[0].count(cell) - cells[1].count(cell)) for cell in {*cells[0], *cells[1]})
+    assert shifted == views[0].stability == 5
 
 
 def owner_of(schema: Schema, name: str) -> ForeignKey:

@@ -9,8 +9,8 @@ import dagster as dg
 import pytest
 
 from privbench_assets.evaluation import NOTICE
+from privbench_core import api
 from privbench_core.errors import SourceError
-from privbench_core.evaluate import evaluation
 from tests.helpers.orchestrated import Orchestrated, errors, shown
 
 REPORT = "evaluate/report"
@@ -81,7 +81,7 @@ def test_errors_say_nothing_private(
         raise error
 
     assert operated.refresh("0.8").success
-    monkeypatch.setattr(evaluation, "evaluate_bundle", fail)
+    monkeypatch.setattr(api, "evaluate_bundle", fail)
     result = evaluate(operated, "0.8")
     assert not result.success
     assert said in errors(result)

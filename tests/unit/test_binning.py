@@ -9,8 +9,8 @@ import pytest
 
 from privbench_core.columns.binning import Binning, merge_cells
 from privbench_core.columns.registry import codec_for
-from privbench_core.columns.segmentation import alike, merge_smallest, segments
 from privbench_core.errors import InternalError
+from privbench_core.estimate.segmentation import alike, merge_smallest, segments
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 
 

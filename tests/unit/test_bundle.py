@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privbench_core.errors import InternalError, PublishError
+from privbench_core.publish import bundle as bundle_module
 from privbench_core.publish.bundle import file_name, read_bundle, write_bundle
 from privbench_core.publish.load import load_bundle
 from privbench_core.schema.arrow_types import arrow_schema
@@ -332,7 +333,7 @@ def test_a_table_is_asked_for_once_and_written_one_row_group_at_a_time(
         "home": pa.table({"id": range(25), "place": pa.array([None, *codes[1:]])}),
         "pet": pa.table({"nr": range(25), "home id": range(25), "name": pa.nulls(25, pa.string())}),
     }
-    monkeypatch.setattr("privbench_core.publish.bundle._ROW_GROUP", 10)
+    monkeypatch.setattr(bundle_module, "_ROW_GROUP", 10)
     asked = []
 
     class Rows(dict[str, pa.Table]):

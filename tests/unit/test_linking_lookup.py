@@ -4,8 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.measure.lookup import fit_lookup
-from privbench_core.measure.pairwise import PairwiseFit
+from privbench_core.measure.lookup import LookupFit, fit_lookup
 from privbench_core.models.lookup import Lookup
 from privbench_core.models.rows import Rows
 from privbench_core.schema.constraints import ForeignKey
@@ -16,11 +15,11 @@ from tests.helpers.planted import (
     category,
     coders_of,
     codes_of,
-    counted,
     door_of,
     draw_exactly,
     integer,
     owner_key,
+    profile_of,
     rows_of,
     texts,
 )
@@ -77,8 +76,8 @@ def test_a_required_reference_is_never_null_whatever_the_noise():
     schema, tables, _, _, _ = at_places(30, units=5)
     place, unit = schema.tables
     for shift in range(20):
-        own = (coders_of(unit), counted(unit, tables["unit"]))
-        lookup = fit_lookup(door_of(schema, tables), unit.foreign_keys[0], own, 30, PLENTY, PairwiseFit())
+        own = profile_of(unit, tables["unit"])
+        lookup = fit_lookup(door_of(schema, tables), unit.foreign_keys[0], own, np.arange(30), PLENTY, LookupFit(), 1)
         rows = Rows(50)
         rows.add("a", coders_of(unit)["a"].size, np.zeros(50, dtype=np.int32))
         drawn = lookup.draw(rows, {}, 30, np.random.default_rng(shift))
@@ -88,7 +87,7 @@ def test_a_required_reference_is_never_null_whatever_the_noise():
 
 
 def test_an_empty_parent_has_nothing_to_refer_to():
-    lookup = Lookup({}, {}, {}, by_position=False)
+    lookup = Lookup({}, {}, {})
     assert lookup.draw(Rows(3), {}, 0, np.random.default_rng(0)).tolist() == [-1, -1, -1]
 
 
@@ -156,9 +155,9 @@ def test_a_required_reference_to_a_parent_without_attributes_is_to_any_row():
 def test_a_lookup_comes_back_from_a_stored_artifact():
     schema, tables, _, _ = visits(optional=True)
     doctor, visit = schema.tables[1:]
-    own = (coders_of(visit), counted(visit, tables["visit"]))
+    own = profile_of(visit, tables["visit"], rows_per_unit=4)
     for parent in (coders_of(doctor), {}):
-        lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, parent, PLENTY, PairwiseFit())
+        lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, parent, PLENTY, LookupFit(), 4)
         stored = Artifact({"link": lookup.to_dict()}).to_bytes()
         back = Lookup.from_dict(Artifact.from_bytes(stored).data["link"])
         assert Artifact({"link": back.to_dict()}).to_bytes() == stored
@@ -169,8 +168,8 @@ def test_only_null_or_not_is_kept_of_a_parent_without_attributes():
     """The order of private rows must not be measured, not even which row is first."""
     schema, tables, _, _ = visits(optional=True, attributes=False)
     visit = schema.tables[2]
-    own = (coders_of(visit), counted(visit, tables["visit"]))
-    lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, {}, PLENTY, PairwiseFit())
+    own = profile_of(visit, tables["visit"], rows_per_unit=4)
+    lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, {}, PLENTY, LookupFit(), 4)
     (discretizer,) = lookup.targets.values()
     assert discretizer.size == 2
     assert discretizer.encode_numbers(np.array([-1, 0, 1, 2**40])).tolist() == [1, 0, 0, 0]
@@ -189,10 +188,7 @@ def test_rows_without_a_matching_parent_fall_back_to_fewer_attributes():
     weak[0, 0] = 1e-6
     pair_tables = {("target.k", "x"): strong / strong.sum(), ("target.l", "x"): weak / weak.sum()}
     lookup = Lookup(
-        {"target.k": discretizer, "target.l": discretizer},
-        {"target.k": certain, "target.l": certain},
-        pair_tables,
-        by_position=False,
+        {"target.k": discretizer, "target.l": discretizer}, {"target.k": certain, "target.l": certain}, pair_tables
     )
     rows = Rows(200)
     rows.add("x", 2, np.tile([0, 1], 100).astype(np.int32))

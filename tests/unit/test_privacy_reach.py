@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,14 +15,16 @@ from hypothesis import strategies as st
 from privbench_core.columns.contingency import contingency
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
-from privbench_core.privacy.relations import WEIGHT_SCALE, PrivateDatabase, stability
+from privbench_core.privacy.relations import WEIGHT_SCALE, PrivateDatabase, reference_moves, stability
 from privbench_core.privacy.views import OfParent, Own, ViewSpec, build_view, distinct_weights
 from privbench_core.schema.columns import Column, ColumnType, Learn
-from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import SECRET, Database
+from tests.helpers.key_graphs import moved, seen_along
 
 INTEGER = ColumnType.INTEGER
+CASCADE, SET_NULL = OnUnitRemoved.CASCADE, OnUnitRemoved.SET_NULL
 UNIT = Table("unit", (Column("id", INTEGER),), ("id",))
 
 
@@ -35,9 +39,13 @@ def table(name: str, *keys: ForeignKey) -> Table:
     return Table(name, (Column("id", INTEGER), *columns), ("id",), keys)
 
 
-def key(child: str, column: str, parent: str, most: int, *, owner: bool = False) -> ForeignKey:
-    """A foreign key to ``parent.id``; optional where it is not the owner key."""
-    return ForeignKey(child, (column,), parent, ("id",), max_children=most, owner=owner, optional=not owner)
+def key(
+    child: str, column: str, parent: str, most: int, *, owner: bool = False, removed: OnUnitRemoved = CASCADE
+) -> ForeignKey:
+    """A foreign key to ``parent.id``; optional where it is not the owner key, and cascading even so."""
+    return ForeignKey(
+        *(child, (column,), parent, ("id",), most, owner, not owner), on_unit_removed=None if owner else removed
+    )
 
 
 def measure_of(database: Database, name: str) -> dict[int, int]:
@@ -148,23 +156,31 @@ def test_large_keys_find_their_parents_whether_or_not_another_is_null(last: int 
 
 @st.composite
 def networks(draw: st.DrawFn) -> Database:
-    """Random tables, each owned by an earlier one, with more private parents whose declared bounds the data keeps."""
+    """Random tables, each owned by an earlier one, with more private parents whose declared bounds the data keeps.
+
+    Some of these other keys cascade, some become NULL; of some it is declared how many rows refer to a whole unit.
+    """
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     names = ["unit", "a", "b", "c", "d"]
     tables, rows = [UNIT], {"unit": {"id": list(range(int(rng.integers(2, 6))))}}
+    units = {"unit": rows["unit"]["id"]}
     for place, name in enumerate(names[1:], start=1):
         up = names[int(rng.integers(place))]
         keys = [key(name, "up", up, int(rng.integers(1, 4)), owner=True)]
         count = int(rng.integers(0, 14)) if rows[up]["id"] else 0
         columns: dict[str, list[int | None]] = {"id": list(range(count))}
         columns["up"] = [int(v) for v in rng.choice(rows[up]["id"], count)] if count else []
+        units[name] = [units[up][owner] for owner in columns["up"]]
         for number in range(int(rng.integers(0, 3))):
             other, most = names[int(rng.integers(place))], int(rng.integers(1, 4))
-            keys.append(key(name, f"other{number}", other, most))
+            removed = CASCADE if rng.random() < 0.5 else SET_NULL
             slots = rng.permutation([v for v in rows[other]["id"] for _ in range(most)]).tolist()
-            columns[f"other{number}"] = [
-                int(slots.pop()) if slots and rng.random() < 0.7 else None for _ in range(count)
-            ]
+            refs = [int(slots.pop()) if slots and rng.random() < 0.7 else None for _ in range(count)]
+            columns[f"other{number}"] = refs
+            of_units = Counter(units[other][ref] for ref in refs if ref is not None)
+            per_unit = max(of_units.values(), default=1) if rng.random() < 0.7 else None
+            made = key(name, f"other{number}", other, most, removed=removed)
+            keys.append(replace(made, max_children_per_unit=per_unit))
         tables.append(table(name, *keys))
         rows[name] = columns
     arrow = {n: pa.table({c: integers(v) for c, v in cols.items()}) for n, cols in rows.items()}
@@ -181,6 +197,10 @@ def test_stability_and_touched_rows_hold_on_random_networks(database: Database) 
             assert shift(database, smaller, each.name) * view.unit <= view.stability
             changed = measure_of(database, each.name).keys() ^ measure_of(smaller, each.name).keys()
             assert len(changed) <= view.touched
+            for k in each.foreign_keys:
+                one, other = (seen_along(d, d.private(), k) for d in (database, smaller))
+                declared = stability(database.schema, each.name) + reference_moves(database.schema, k)
+                assert moved(one, other) <= declared * WEIGHT_SCALE
 
 
 def test_a_reference_that_is_set_to_null_moves_no_more_than_declared() -> None:
@@ -193,7 +213,7 @@ def test_a_reference_that_is_set_to_null_moves_no_more_than_declared() -> None:
             Column("long", ColumnType.BOOLEAN),
         ),
         ("id",),
-        (key("post", "author", "unit", 2, owner=True), key("post", "answers", "post", 2)),
+        (key("post", "author", "unit", 2, owner=True), key("post", "answers", "post", 2, removed=SET_NULL)),
     )
     schema = Schema("d", (UNIT, post), "unit")
     answers = post.foreign_keys[1]
@@ -216,9 +236,9 @@ def test_a_reference_that_is_set_to_null_moves_no_more_than_declared() -> None:
         for unit in range(10):
             one, other = (build_view(each.private(), spec) for each in (database, database.without(unit)))
             tables = [contingency(view.codes, view.sizes, ("of", "own"), view.weights) for view in (one, other)]
-            moved = np.abs(tables[0] - tables[1]).sum()
-            assert moved <= one.stability
-            furthest = max(furthest, moved / one.unit)
+            shifted = np.abs(tables[0] - tables[1]).sum()
+            assert shifted <= one.stability
+            furthest = max(furthest, shifted / one.unit)
     assert furthest > 1, "no reference was cleared: the test looks at nothing"
 
 
@@ -244,7 +264,7 @@ def test_no_view_sees_a_row_that_is_not_kept() -> None:
             Column("long", ColumnType.BOOLEAN),
         ),
         ("id",),
-        (key("post", "author", "unit", 1, owner=True), key("post", "answers", "post", 9)),
+        (key("post", "author", "unit", 1, owner=True), key("post", "answers", "post", 9, removed=SET_NULL)),
     )
     posts = {
         "id": integers(range(6)),

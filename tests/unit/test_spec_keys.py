@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from privbench_core.privacy.relations import stability
+from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
 from tests.helpers import specs
@@ -171,12 +172,118 @@ def test_a_key_that_stays_inside_of_a_unit_needs_no_bound(tmp_path: Path) -> Non
     (tmp_path / "again.yaml").write_text(dump_spec(spec), encoding="utf-8")
     assert load_spec(tmp_path / "again.yaml").schema == spec.schema
     assert stability(spec.schema, "c") == 1
-    ordinary = load(tmp_path, tables.replace("same_unit: true", "max_children: 4")).schema
+    ordinary = load(tmp_path, tables.replace("same_unit: true", "max_children: 4, on_unit_removed: cascade")).schema
     assert stability(ordinary, "c") == 1 + 2 * 3 * 4
     assert ordinary.tables_of_units == frozenset()
     assert problems(tmp_path, tables.replace(", same_unit: true", "")) == (
         "c.b: max_children is missing; declare the most c rows one b row may have",
     )
+
+
+EDITED = A + table(
+    "post",
+    "a: integer, editor: integer",
+    "{columns: a, references: a, max_children: 3, owner: true},"
+    " {columns: editor, references: a, max_children: 9, optional: true}",
+)
+OPTIONAL = "optional: true"
+
+
+def editor_of(spec: Spec) -> ForeignKey:
+    """The optional key of `EDITED`, after a round trip through the file."""
+    again = spec.path.with_name("again.yaml")
+    again.write_text(dump_spec(spec), encoding="utf-8")
+    assert load_spec(again).schema == spec.schema
+    return spec.schema.table("post").foreign_keys[1]
+
+
+@pytest.mark.parametrize(
+    ("more", "cascades", "declared"),
+    [
+        ("", False, None),
+        (", on_unit_removed: set null", False, OnUnitRemoved.SET_NULL),
+        (", on_unit_removed: cascade", True, OnUnitRemoved.CASCADE),
+        (", actions: on delete cascade", True, OnUnitRemoved.CASCADE),
+        (", actions: ON DELETE SET NULL", False, None),
+        (", actions: ON DELETE NO ACTION DEFERRABLE", False, None),
+        (", on_unit_removed: set null, actions: ON DELETE CASCADE", False, OnUnitRemoved.SET_NULL),
+    ],
+)
+def test_optional_keys_let_go_unless_they_are_said_to_cascade(
+    tmp_path: Path, more: str, cascades: bool, declared: OnUnitRemoved | None
+) -> None:
+    spec = load(tmp_path, EDITED.replace(OPTIONAL, OPTIONAL + more))
+    key = editor_of(spec)
+    assert (key.cascades, key.on_unit_removed) == (cascades, declared)
+    assert stability(spec.schema, "post") == (1 + 2 * 9 if cascades else 1)
+    assert spec.schema.deferred_keys == frozenset()
+
+
+def test_the_clause_of_the_source_does_not_cascade_where_rows_would_go_with_themselves(tmp_path: Path) -> None:
+    """A tree of comments, deleted from the root down: the reference to a removed comment becomes NULL here."""
+    up = "{columns: up, references: a, max_children: 4, optional: true, actions: ON DELETE CASCADE}"
+    (key,) = load(tmp_path, table("a", "up: integer", up)).schema.table("a").foreign_keys
+    assert key.on_unit_removed is OnUnitRemoved.SET_NULL
+    assert problems(
+        tmp_path, table("a", "up: integer", up.replace("actions: ON DELETE", "on_unit_removed:").lower())
+    ) == ("a: a cycle of keys that cascade (a -> a); declare on_unit_removed: set null for a.up",)
+
+
+def test_a_cycle_opens_at_a_key_that_does_not_cascade(tmp_path: Path) -> None:
+    """Though the other one is optional as well, and comes first."""
+    first = "{columns: y, references: c, max_children: 2, optional: true, on_unit_removed: cascade}"
+    loop = A + table("b", "a: integer, y: integer", "{columns: a, references: a, max_children: 3}, " + first)
+    loop += table(
+        "c",
+        "a: integer, x: integer",
+        "{columns: a, references: a, max_children: 3, owner: true},"
+        " {columns: x, references: b, max_children: 2, optional: true}",
+    )
+    schema = load(
+        tmp_path, loop.replace("max_children: 3}, {columns: y", "max_children: 3, owner: true}, {columns: y")
+    ).schema
+    assert schema.deferred_keys == {"c.x"}
+    assert (stability(schema, "b"), stability(schema, "c")) == (1 + 2 * 3 * 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            OPTIONAL,
+            "on_unit_removed: set null",
+            (
+                "post.editor: on_unit_removed: set null on a required key; declare it optional: true if it may be NULL,"
+                " else write cascade, or leave it out"
+            ),
+        ),
+        (
+            "owner: true",
+            "owner: true, on_unit_removed: set null",
+            (
+                "post.a: on_unit_removed: set null on the owner key; write cascade, or leave it out: a row goes with"
+                " its owner"
+            ),
+        ),
+        (
+            OPTIONAL,
+            "optional: true, on_unit_removed: restrict",
+            "post.editor: on_unit_removed is 'restrict'; write cascade or set null",
+        ),
+        (
+            "references: a, max_children: 9, optional: true",
+            "references: p, on_unit_removed: cascade",
+            (
+                "post.editor: on_unit_removed: cascade on a key to a public table, whose rows no unit takes away;"
+                " remove it"
+            ),
+        ),
+    ],
+    ids=["required", "owner", "unknown", "public"],
+)
+def test_what_cannot_become_of_references_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    public = "  p: {public: true, primary_key: id, columns: {id: integer}}\n"
+    assert problems(tmp_path, EDITED.replace(old, new) + public) == (problem,)
 
 
 @pytest.mark.parametrize(
@@ -200,3 +307,103 @@ def test_a_key_that_stays_inside_of_a_unit_needs_no_bound(tmp_path: Path) -> Non
 )
 def test_where_staying_inside_of_a_unit_means_nothing(tmp_path: Path, tables: str, problem: str) -> None:
     assert problems(tmp_path, tables) == (problem,)
+
+
+LINKED = A + table("b", "a: integer", "{columns: a, references: a, max_children: 20}")
+LINKED += table(
+    "c",
+    "b: integer, d: integer",
+    "{columns: b, references: b, max_children: 5, owner: true},"
+    " {columns: d, references: b, max_children: 10, max_children_per_unit: 30}",
+)
+
+
+def test_a_bound_for_whole_units_is_read_and_written(tmp_path: Path) -> None:
+    spec = load(tmp_path, LINKED)
+    assert spec.schema.table("c").foreign_keys[1].max_children_per_unit == 30
+    assert stability(spec.schema, "c") == 1 + 2 * 30
+    (tmp_path / "again.yaml").write_text(dump_spec(spec), encoding="utf-8")
+    assert load_spec(tmp_path / "again.yaml").schema == spec.schema
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            "owner: true",
+            "owner: true, max_children_per_unit: 9",
+            "c.b: max_children_per_unit on a key that reaches",
+        ),
+        ("max_children: 10", "same_unit: true", "c.d: max_children_per_unit on a key that reaches into no other unit"),
+        (
+            "d, references: b",
+            "d, references: a",
+            "c.d: max_children_per_unit, but each row of a is a unit",
+        ),
+        (
+            "per_unit: 30",
+            "per_unit: 0",
+            "c.d: max_children_per_unit is 0; declare the most rows that",
+        ),
+    ],
+    ids=["owner", "same unit", "unit", "zero"],
+)
+def test_where_a_bound_for_whole_units_means_nothing(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    (found,) = problems(tmp_path, LINKED.replace(old, new))
+    assert found.startswith(problem)
+
+
+SEASON = A + (
+    "  b: {primary_key: [a, season, no], columns: {a: integer, season: {type: integer, domain: {min: 1990, max: 2020}},"
+    " no: integer}, foreign_keys: [{columns: a, references: a, max_children: 30}]}\n"
+)
+
+
+def test_a_key_column_with_a_domain_is_an_attribute(tmp_path: Path) -> None:
+    spec = load(tmp_path, SEASON)
+    b = spec.schema.table("b")
+    assert [column.name for column in b.attributes] == ["season"]
+    assert b.key_columns == {"a", "no"}
+    (tmp_path / "again.yaml").write_text(dump_spec(spec), encoding="utf-8")
+    assert load_spec(tmp_path / "again.yaml").schema == spec.schema
+
+
+def test_the_values_of_an_enum_in_a_key_are_written_out(tmp_path: Path) -> None:
+    """Else the file would say that the column is numbered, which no enum can be."""
+    listed = "{type: category, sql_type: half, domain: {values: [first, second]}}"
+    enums = "enums: {half: [first, second]}\n" + HEAD.lstrip()
+    text = enums + SEASON.replace("{type: integer, domain: {min: 1990, max: 2020}}", listed)
+    spec = specs.load(tmp_path, text)
+    assert [column.name for column in spec.schema.table("b").attributes] == ["season"]
+    (tmp_path / "again.yaml").write_text(dump_spec(spec), encoding="utf-8")
+    assert load_spec(tmp_path / "again.yaml").schema == spec.schema
+    assert any(
+        "b.season: a key of the enum half" in line
+        for line in specs.problems(tmp_path, text.replace(", domain: {values: [first, second]}", ""))
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            "id: integer",
+            "id: {type: integer, domain: {min: 0, max: 9}}",
+            "a.id: a domain on a key column that is the whole",
+        ),
+        (
+            "{a: integer",
+            "{a: {type: integer, domain: {min: 0, max: 9}}",
+            "b.a: a domain on a key column of a foreign key",
+        ),
+        (
+            "{type: integer, domain: {min: 1990, max: 2020}}",
+            "{type: text, domain: {pattern: '[a-z]{3}'}}",
+            "b.season: a domain on a key column of type text",
+        ),
+    ],
+    ids=["alone", "reference", "opaque"],
+)
+def test_which_key_columns_cannot_have_a_domain(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    (found,) = problems(tmp_path, SEASON.replace(old, new, 1))
+    assert found.startswith(problem)

@@ -40,7 +40,7 @@ def profiled(
     session = PrivateSession(
         PrivateDatabase(Schema("s", (table,), "t"), {"t": rows}, bytes(16)), account, SeededNoise(seed), "t"
     )
-    return profile_table(session, table, price).profile(), charged
+    return profile_table(session, table, 1, price)[1], charged
 
 
 def drawn(profile: Profile, name: str, n: int = 20_000) -> list[object]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from privbench_core.measure.lookup import fit_lookup
-from privbench_core.measure.pairwise import PairwiseFit
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.measure.lookup import LookupFit, fit_lookup
+from privbench_core.measure.popularity import order_of_alike
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.relations import deciding_tables, reference_moves, stability
@@ -50,22 +54,24 @@ def link_step(
     moves = [stability(schema, child.name), reference_moves(schema, key)]
     parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
-    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version="3")
+    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version="4")
 
 
-def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: PairwiseFit) -> Step:
+def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LookupFit) -> Step:
     """The step that measures the link along a key off the ownership path."""
 
     def run(context: StepContext) -> Artifact:
         profile = Profile.from_dict(context.inputs["profile", key.child].data["profile"])
-        own = (profile.discretizers, profile.one_way)
+        parent: Mapping[str, Discretizer] | NDArray[np.int64] | None
         if schema.table(key.parent).public:
-            rows = context.public[key.parent].num_rows
-            lookup = fit_lookup(context.opened(), key, own, rows, price, fit)
+            attributes = tuple(column.name for column in schema.table(key.parent).attributes)
+            parent = order_of_alike(context.public[key.parent], attributes)
+        elif determined(schema, key):
+            parent = None
         else:
-            above = Profile.from_dict(context.inputs["profile", key.parent].data["profile"])
-            target = {} if determined(schema, key) else above.discretizers
-            lookup = fit_lookup(context.opened(), key, own, target, price, fit)
+            parent = Profile.from_dict(context.inputs["profile", key.parent].data["profile"]).discretizers
+        most = schema.max_rows_per_unit(key.child)
+        lookup = fit_lookup(context.opened(), key, profile, parent, price, fit, most)
         return Artifact({"link": lookup.to_dict(), "summary": {"pair_tables": len(lookup.pair_tables)}})
 
     return link_step(schema, key, price, run, fit)

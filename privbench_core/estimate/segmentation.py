@@ -14,14 +14,16 @@ Starts = NDArray[np.int64]
 SIGNIFICANT = 3.0
 """A cell is told apart from noise where its noisy count exceeds this many standard deviations."""
 
-_PENALTY = 5.0  # noise variances that a cut must save; chosen on Adult among 2 to 8, where results differ little
+PENALTY = 5.0
+"""Noise variances that a cut must save; chosen on Adult among 2 to 8, where results differ little."""
+
 _ACCIDENTS = 0.5  # of all cuts: those that noise is taken to have made, which saved the penalty and nothing more
 _BANDWIDTH = 0.15  # of a segment's length; with a piecewise constant density (0) errors are up to a third larger
 _REACH = 4.0  # widths of the Gaussian that count
 _POSSIBLE = 0.3  # standard deviations that an estimate is at least: a noisy count below zero does not rule a cell out
 
 
-def segments(counts: Floats, sigma: float, widths: Floats | None = None, penalty: float = _PENALTY) -> Starts:
+def segments(counts: Floats, sigma: float, widths: Floats | None = None, penalty: float = PENALTY) -> Starts:
     """Cut the cells into segments whose counts may all be equal, but for noise.
 
     The least sum of squared distances to the segments' means plus ``penalty`` * sigma² per segment, by dynamic
@@ -85,7 +87,7 @@ def alike(counts: Floats, sigma: float, widths: Floats) -> tuple[Starts, Floats]
     if sigma <= 0:
         return starts, smooth
     alone = onto_simplex(counts, max(float(counts.sum()), sigma))
-    risk_smooth = ((smooth - counts) ** 2).sum() + sigma**2 * (2 * freedom + _ACCIDENTS * (_PENALTY - 2) * len(starts))
+    risk_smooth = ((smooth - counts) ** 2).sum() + sigma**2 * (2 * freedom + _ACCIDENTS * (PENALTY - 2) * len(starts))
     risk_alone = ((alone - counts) ** 2).sum() + 2 * sigma**2 * (alone > 0).sum()
     if risk_smooth <= risk_alone:
         return starts, smooth

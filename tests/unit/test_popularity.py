@@ -1,0 +1,259 @@
+"""How often parents are referred to: measured, estimated, and kept by sampling."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.errors import InternalError
+from privbench_core.estimate.popularity import rank_ends, rank_sums, row_counts
+from privbench_core.measure.popularity import order_of_alike
+from privbench_core.models.parent_choice import Distinct, ParentChoice, pick_parents
+from privbench_core.models.popularity import ByRank, ByRow, popularity_from_dict
+from privbench_core.privacy.budget import Budget
+from privbench_core.privacy.queries import Marginal, ParentCounts, RankSums
+from privbench_core.privacy.views import ViewSpec
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.synthesizers.artifact import Artifact
+from tests.helpers.planted import (
+    PLENTY,
+    category,
+    codes_of,
+    door_of,
+    draw_exactly,
+    integer,
+    owner_key,
+    rows_of,
+    texts,
+    tvd,
+)
+
+
+def degrees_of(places, parents):
+    return np.bincount(places[places >= 0], minlength=parents)
+
+
+def degree_distance(one, other):
+    most = max(one.max(), other.max()) + 1
+    return tvd(np.bincount(one, minlength=most) / len(one), np.bincount(other, minlength=most) / len(other))
+
+
+def store(sales: int = 6000, *, optional: bool = False):
+    """Customers buy variants of a public list and products of other customers; both have bestsellers."""
+    rng = np.random.default_rng(0)
+    customer = Table("customer", (integer("id"), category("kind", 2)), ("id",))
+    columns = (integer("id"), integer("seller"), category("colour", 2))
+    product = Table("product", columns, ("id",), (owner_key("product", "seller", "customer", 2),))
+    variant = Table("variant", (integer("id"), category("size", 3)), ("id",), public=True)
+    keys = (
+        owner_key("sale", "customer_id", "customer", 12),
+        ForeignKey("sale", ("product_id",), "product", ("id",), max_children=5, optional=optional),
+        ForeignKey("sale", ("variant_id",), "variant", ("id",), optional=optional),
+    )
+    more = (integer("product_id", nullable=optional), integer("variant_id", nullable=optional), category("way", 2))
+    sale = Table("sale", (integer("id"), integer("customer_id"), *more), ("id",), keys)
+    colour, size = rng.integers(0, 2, 400), rng.integers(0, 3, 300)
+    weight = 1 / np.arange(1, 401) * np.where(colour == 0, 4, 1)
+    popular = rng.permutation(1 / np.arange(1, 301))
+    none = optional & (rng.random(sales) < 0.3)
+    bought = rng.choice(400, sales, p=weight / weight.sum())
+    of_variant = rng.choice(300, sales, p=popular / popular.sum())
+    tables = {
+        "customer": rows_of(customer, id=np.arange(1500), kind=texts(rng.integers(0, 2, 1500))),
+        "product": rows_of(product, id=np.arange(400), seller=rng.permutation(1500)[:400], colour=texts(colour)),
+        "variant": rows_of(variant, id=np.arange(300), size=texts(size)),
+        "sale": rows_of(
+            sale,
+            id=np.arange(sales),
+            customer_id=np.arange(sales) % 1500,
+            product_id=pa.array(bought, mask=none),
+            variant_id=pa.array(of_variant, mask=none),
+            way=texts(rng.integers(0, 2, sales)),
+        ),
+    }
+    return Schema("store", (customer, product, variant, sale), "customer"), tables, bought[~none], of_variant[~none]
+
+
+@pytest.mark.parametrize("optional", [False, True])
+def test_popularity_converges_to_the_source(optional):
+    schema, tables, bought, of_variant = store(optional=optional)
+    made = draw_exactly(schema, tables)
+    places = made["sale"].parents
+    products = made["product"].table
+    assert degree_distance(degrees_of(places["sale.product_id"], 400), np.bincount(bought, minlength=400)) < 0.02
+    drawn = degrees_of(places["sale.variant_id"], 300)
+    there = np.bincount(of_variant, minlength=300)
+    assert tvd(drawn / drawn.sum(), there / there.sum()) < 0.02  # row by row: its rows are public
+    at = places["sale.product_id"]
+    of_kind = np.bincount(codes_of(products.column("colour"))[at[at >= 0]], minlength=2)
+    truly = np.bincount(codes_of(tables["product"].column("colour"))[bought], minlength=2)
+    assert of_kind / of_kind.sum() == pytest.approx(truly / truly.sum(), abs=0.02)
+
+
+@pytest.mark.parametrize("scale", [0.5, 3.0])
+def test_the_most_popular_are_as_popular_at_every_scale(scale):
+    schema, tables, bought, _ = store()
+    made = draw_exactly(schema, tables, scale=scale)
+    drawn = np.sort(degrees_of(made["sale"].parents["sale.product_id"], made["product"].table.num_rows))[::-1]
+    there = np.sort(np.bincount(bought, minlength=400))[::-1]
+    assert drawn[0] == pytest.approx(there[: max(1, round(1 / scale))].mean(), rel=0.05)
+    top = max(1, len(drawn) // 20)
+    assert drawn[:top].sum() / drawn.sum() == pytest.approx(there[:20].sum() / there.sum(), abs=0.03)
+
+
+def test_a_junction_keeps_the_degrees_of_its_other_side_and_its_pairs():
+    rng = np.random.default_rng(1)
+    film = Table("film", (integer("id"), category("kind", 2)), ("id",))
+    actor = Table("actor", (integer("id"), integer("film_id"), category("a", 2)), ("id",),
+                  (owner_key("actor", "film_id", "film", 3),))  # fmt: skip
+    key = ForeignKey("part", ("actor_id",), "actor", ("id",), max_children=200)
+    part = Table("part", (integer("film_id"), integer("actor_id")), ("film_id", "actor_id"),
+                 (owner_key("part", "film_id", "film", 8), key))  # fmt: skip
+    weight = 1 / np.arange(5, 205)
+    pairs = [
+        (f, a) for f in range(500) for a in rng.choice(200, rng.integers(1, 8), replace=False, p=weight / weight.sum())
+    ]
+    films, actors = np.array(pairs).T
+    tables = {
+        "film": rows_of(film, id=np.arange(500), kind=texts(rng.integers(0, 2, 500))),
+        "actor": rows_of(actor, id=np.arange(200), film_id=np.arange(200), a=texts(rng.integers(0, 2, 200))),
+        "part": rows_of(part, film_id=films, actor_id=actors),
+    }
+    made = draw_exactly(Schema("cinema", (film, actor, part), "film"), tables, budget=Budget(1e12, 1e-6))["part"]
+    assert made.table.num_rows > 0.99 * len(films)
+    found = degrees_of(made.parents["part.actor_id"], 200)
+    there = np.bincount(actors, minlength=200)
+    assert np.abs(np.sort(found) - np.sort(there)).sum() < 0.03 * there.sum()
+
+
+def test_only_public_parents_are_counted_row_by_row():
+    schema, tables, bought, of_variant = store()
+    to_product, to_variant = schema.table("sale").foreign_keys[1:]
+    session = door_of(schema, tables)
+    with pytest.raises(InternalError, match="public"):
+        session.references(to_product, 12, "x").measure("rows", [ParentCounts(np.arange(400))], PLENTY.share(0.1))
+    with pytest.raises(InternalError, match="all rows"):
+        session.references(to_variant, 12, "x").measure("rows", [ParentCounts(np.arange(299))], PLENTY.share(0.1))
+    counts = session.references(to_variant, 12, "x").measure("r", [ParentCounts(np.arange(300))], PLENTY.share(0.1))
+    assert counts.values[0] * 12 == pytest.approx(np.append(np.bincount(of_variant, minlength=300), 0), rel=1e-3)
+    ranks = session.references(to_product, 12, "x").measure("ranks", [RankSums((1, 2, 400))], PLENTY.share(0.1))
+    there = np.sort(np.bincount(bought))[::-1]
+    assert ranks.values[0] * 12 == pytest.approx([there[0], there[1], there[2:].sum()], rel=1e-3)
+
+
+def test_references_are_asked_about_in_views_of_references_along_known_keys():
+    schema, tables, _, _ = store()
+    session = door_of(schema, tables)
+    foreign = ForeignKey("sale", ("product_id",), "product", ("id",), max_children=1)
+    with pytest.raises(InternalError, match="not a foreign key as the schema declares it"):
+        session.references(foreign, 12, "x")
+    with pytest.raises(InternalError, match="views of references"):
+        session.view(ViewSpec("sale", {})).measure("ranks", [RankSums((1,))], PLENTY.share(0.1))
+
+
+@pytest.mark.parametrize("most", [1, 5, 100])
+def test_rows_of_a_unit_weigh_at_most_one_and_count_in_full_up_to_the_bound(most):
+    schema, tables, _, _ = store(sales=5000)  # customers have 3 or 4 sales
+    view = door_of(schema, tables).references(schema.table("sale").foreign_keys[1], most, "x")
+    total = float(view.measure("rows", [Marginal(())], PLENTY.share(0.1)).values[0]) * most
+    sizes = np.bincount(np.arange(5000) % 1500)
+    assert total == pytest.approx(np.minimum(sizes, most).sum(), rel=1e-3)
+
+
+def test_noise_leaves_the_most_even_shape_that_fits():
+    ends = rank_ends(300)
+    rng = np.random.default_rng(0)
+    noise = rng.normal(0, 500, len(ends))
+    found = rank_sums(noise, ends, 500.0, 3000.0, 300)
+    means = found / np.diff(ends, prepend=0)
+    assert found.sum() == pytest.approx(3000, rel=0.5)
+    assert (np.diff(means) <= 1e-9).all()
+    assert means[0] < 40  # even: 10 each, give or take chance
+
+
+def test_heavy_hitters_stand_out_of_noise_by_rank_and_by_name():
+    rng = np.random.default_rng(0)
+    truth = np.append([5000.0, 3000.0], rng.poisson(3, 998))
+    order = rng.permutation(1000)
+    shuffled = truth[order]
+    ends = rank_ends(1000)
+    summed = np.diff(np.append(0, np.cumsum(np.sort(truth)[::-1]))[ends], prepend=0)
+    curve = rank_sums(summed + rng.normal(0, 50, len(ends)), ends, 50.0, truth.sum(), 1000)
+    assert curve[:2] == pytest.approx([5000, 3000], rel=0.05)
+    assert curve[2] < 60
+    sizes = np.diff(ends, prepend=0).astype(float)
+    groups = np.zeros(1000, dtype=np.int64)
+    noisy = shuffled + rng.normal(0, 50, 1000)
+    found = row_counts(noisy, 50.0, groups, (np.array([truth.sum()]), 50.0), (curve / sizes, sizes))
+    assert set(np.argsort(-found)[:2]) == set(np.flatnonzero(shuffled > 1000))
+    assert found.sum() == pytest.approx(truth.sum(), rel=0.02)
+    assert np.sort(found)[-3] < 100
+    assert np.median(found) == pytest.approx(3, abs=1.5)
+
+
+def test_groups_of_public_rows_keep_their_popularity_where_noise_hides_rows():
+    rng = np.random.default_rng(0)
+    groups = np.repeat([0, 1], 500)
+    truth = rng.poisson(np.where(groups == 0, 20, 2)).astype(float)
+    ends = rank_ends(1000)
+    sizes = np.diff(ends, prepend=0).astype(float)
+    curve = np.diff(np.append(0, np.cumsum(np.sort(truth)[::-1]))[ends], prepend=0) / sizes
+    totals = np.bincount(groups, truth)
+    found = row_counts(truth + rng.normal(0, 60, 1000), 60.0, groups, (totals, 60.0), (curve, sizes))
+    assert np.bincount(groups, found) == pytest.approx(totals, rel=0.2)
+
+
+@pytest.mark.parametrize("parents", [1, 2, 7, 1000])
+def test_degrees_are_whole_and_add_up(parents):
+    ends = rank_ends(1000)
+    curve = ByRank(ends, 1000 / ends**0.5, 1e-6, 5000.0)
+    degrees = curve.degrees(parents, 777)
+    assert degrees.sum() == 777
+    assert (degrees == np.rint(degrees)).all()
+    assert degrees.min() >= 0
+
+
+def test_kinds_get_the_references_that_rows_ask_for():
+    rng = np.random.default_rng(0)
+    there = np.sort(rng.zipf(1.8, 1000).clip(0, 900))[::-1].astype(float)
+    ends = rank_ends(1000)
+    sums = np.diff(np.append(0, np.cumsum(there))[ends], prepend=0)
+    kinds = rng.integers(0, 4, 1000)
+    wanted = rng.permutation(np.repeat([0, 1, 2, 3], (there.sum() * np.array([0.4, 0.3, 0.2, 0.1])).astype(int)))
+    given = ByRank(ends, sums, 1e-6, float(there.sum())).weights(kinds, wanted, rng)
+    assert np.bincount(kinds, given) == pytest.approx(np.bincount(wanted), abs=3)
+    assert np.abs(np.sort(given)[::-1] - there).sum() < 0.05 * there.sum()
+
+
+def test_parents_are_chosen_by_weight_and_differ_within_a_scope():
+    rng = np.random.default_rng(0)
+    weights = np.array([50.0, 30.0, 15.0, 5.0, 0.0])
+    free = pick_parents(
+        [],
+        np.ones(1000, dtype=bool),
+        ParentChoice(*(np.zeros(n, dtype=np.int64) for n in (1000, 5)), weights=weights),
+        rng,
+    )
+    assert np.abs(np.bincount(free, minlength=5) - 10 * weights).max() <= 1
+    scope = np.repeat(np.arange(50), 2)
+    rule = Distinct(scope, np.arange(5))
+    choice = ParentChoice(np.zeros(100, dtype=np.int64), np.zeros(5, dtype=np.int64), (rule,), weights)
+    paired = pick_parents([], np.ones(100, dtype=bool), choice, rng)
+    assert len({*zip(scope.tolist(), paired.tolist(), strict=True)}) == 100
+    assert np.bincount(paired, minlength=5) == pytest.approx(weights, abs=1)
+
+
+def test_the_order_of_public_rows_puts_alike_ones_together():
+    rows = pa.table({"id": [1, 2, 3, 4], "a": ["x", "y", "x", "y"], "b": [3, 1, 2, 1]})
+    assert order_of_alike(rows, ("b", "a")).tolist() == [1, 2, 0, 3]
+    assert order_of_alike(rows, ()).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("popularity", [ByRow(np.array([1.0, 2.0])), ByRank(rank_ends(3), np.ones(3), 2.0, 9.0)])
+def test_popularity_comes_back_from_a_stored_artifact(popularity):
+    stored = Artifact({"popularity": popularity.to_dict()}).to_bytes()
+    back = popularity_from_dict(Artifact.from_bytes(stored).data["popularity"])
+    assert type(back) is type(popularity)
+    assert Artifact({"popularity": back.to_dict()}).to_bytes() == stored

@@ -1,0 +1,44 @@
+"""Values that are still free in a unique set."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.sampling import vacancies
+from privbench_core.sampling.row_groups import group_numbers, repeated
+from privbench_core.sampling.vacancies import free_values
+
+MANY = 1 << 22
+
+
+@pytest.mark.parametrize("at_a_time", [MANY, 1], ids=["all scopes at once", "one by one"])
+def test_every_repetition_goes_where_values_are_left(at_a_time: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vacancies, "_MOST_PAIRS", at_a_time)
+    rng = np.random.default_rng(0)
+    scope = np.sort(rng.integers(0, 300, 1500))
+    drawn = np.where(rng.random(1500) < 0.9, 7, rng.integers(0, 20, 1500))
+    values = pa.array(drawn.tolist())
+    again = repeated(group_numbers([pa.array(scope), values], 1500))
+    made = free_values(values, scope, again, rng)
+    assert not repeated(group_numbers([pa.array(scope), made], 1500)).any()
+    assert made.filter(pa.array(~again)).equals(values.filter(pa.array(~again)))
+    assert set(made.to_pylist()) <= set(drawn.tolist())
+
+
+def test_common_values_are_given_first() -> None:
+    scope = np.arange(4000) // 2
+    values = pa.array((["a"] * 3 + ["b"] * 5 + ["a", "c"])[:10] * 400)  # pairs aa, ab, bb, bb, ac
+    again = repeated(group_numbers([pa.array(scope), values], 4000))
+    made = np.array(free_values(values, scope, again, np.random.default_rng(1)).to_pylist(), dtype=object)
+    of_bb = made[again & (np.array(values.to_pylist(), dtype=object) == "b")]
+    assert np.mean(of_bb == "a") == pytest.approx(4 / 5, abs=0.05)
+    assert "b" not in of_bb
+
+
+def test_rows_stay_as_they_are_where_nothing_is_left() -> None:
+    values = pa.array([1, 2, 1, 2, None, 1])
+    scope = np.array([0, 0, 0, 0, 0, 1])
+    again = np.array([False, False, True, True, False, False])
+    assert free_values(values, scope, again, np.random.default_rng(2)).to_pylist() == values.to_pylist()
