@@ -81,7 +81,10 @@ def _check_the_synthesizer(folder: Path, names: dict[str, Any]) -> None:
     one_way = {name: found.tables[name].tvd(1) for name in ("household", "person")}
     assert max(one_way.values()) < 0.06, one_way
     join = found.keys["person.household_id"].join
-    assert (join.metrics["joint"] or 0) < (join.metrics["shuffled"] or 0)
+    joint, shuffled = join.metrics["joint"], join.metrics["shuffled"]
+    assert joint is not None
+    assert shuffled is not None
+    assert joint < shuffled
     household = found.tables["household"]
     assert household.tvd(2) == pytest.approx(household.shuffled, rel=0.3)
 
