@@ -7,8 +7,9 @@ from pathlib import Path
 from privbench_core.backends.loading import Loaded
 from privbench_core.evaluate.evaluation import Evaluation, evaluate_bundle
 from privbench_core.evaluate.inputs import refuse_inside_bundle
+from privbench_core.pipeline.executor import Progress
 from privbench_core.pipeline.rehearsal import rehearsal_of
-from privbench_core.pipeline.run import Progress, RunResult, plan_for, run_spec
+from privbench_core.pipeline.run import RunResult, plan_for, run_spec
 from privbench_core.publish.load import load_bundle
 from privbench_core.report.page import write_report
 from privbench_core.spec.model import Spec

@@ -154,6 +154,31 @@ def ledger(
 
 
 @app.command()
+def status(spec: SpecFile, json: Json = False) -> None:
+    """Show what is stale at which ε, what a refresh costs, and how often that can still be paid."""
+    with one_clear_line():
+        from privbench_core.commands.status import show_status
+
+        show_status(spec, as_json=json)
+
+
+@app.command()
+def refresh(
+    spec: SpecFile,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="ε to refresh, or to release first; all that were released if left out.", show_default=False),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be made.")] = False,
+) -> None:
+    """Make what is stale: bundles in the state folder, as Dagster makes them."""
+    with one_clear_line():
+        from privbench_core.commands.refresh import refresh_stale
+
+        refresh_stale(spec, epsilon, dry_run=dry_run)
+
+
+@app.command()
 def demo(
     folder: Annotated[Path, typer.Option("--dir", help="Where to put the example and its bundle.")] = Path("demo"),
 ) -> None:

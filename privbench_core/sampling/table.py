@@ -28,7 +28,6 @@ from privbench_core.sampling.constraints import RowRule, made_dependent, row_rul
 from privbench_core.sampling.keys import ordinal_within, surrogate_key
 from privbench_core.sampling.references import Parent, copied_columns, draw_reference, lookup_order, room_for_children
 from privbench_core.sampling.row_groups import group_numbers, repeated
-from privbench_core.schema.arrow_types import arrow_type
 from privbench_core.schema.tables import Table
 
 Places = NDArray[np.signedinteger[Any]]
@@ -164,7 +163,7 @@ def draw_table(
     references, found = draft.references(columns, np.arange(rows.n), {})
     columns |= references
     places |= found
-    columns |= {name: pa.nulls(rows.n, arrow_type(table.column(name))) for name in later}
+    columns |= {name: pa.nulls(rows.n, table.column(name).arrow_type) for name in later}
     columns |= _fresh(table, columns, rows.n)
     draft.settle([rule for rule in rules if not references.keys().isdisjoint(rule.columns)], columns, places)
     key_rules = [rule for rule in table.dependencies if rule not in limits.dependencies]

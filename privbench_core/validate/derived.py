@@ -6,7 +6,6 @@ and whether text is well formed. Then every expectation is about columns.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -19,14 +18,12 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.opaque import length_limit
 from privbench_core.columns.systematic import group_counts
-from privbench_core.schema.arrow_types import arrow_type
-from privbench_core.schema.columns import Column, ColumnType, Pattern
+from privbench_core.schema.columns import Column, Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.references import NO_PARENT, parent_rows, unit_rows
 
 BETWEEN, IN_SET, LENGTHS = "between", "in set", "lengths"
-_LENGTHS = frozenset({ColumnType.TEXT, ColumnType.JSON})
 _BLOCK = 1 << 20  # rows per pass, to bound memory; chosen by hand
 
 
@@ -49,7 +46,7 @@ def integrity_frame(
     frame = _frame(rows if wanted is None else rows.select([name for name in rows.column_names if name in wanted]))
     compared = table.key_columns.union(*table.unique)
     for column in table.columns:
-        opaque = column.type in _LENGTHS and column.name not in compared
+        opaque = has_characters(column) and column.name not in compared
         if opaque and column.name in frame and _has_its_type(column, rows):
             frame[column.name] = _of_same_length(rows[column.name])
     shown = _derived(schema, table, tables, wanted)
@@ -132,7 +129,7 @@ def _derived(
 
 
 def _has_its_type(column: Column, rows: pa.Table) -> bool:
-    return column.name in rows.column_names and _fits(rows.schema.field(column.name).type, arrow_type(column))
+    return column.name in rows.column_names and _fits(rows.schema.field(column.name).type, column.arrow_type)
 
 
 def _of_same_length(texts: pa.ChunkedArray) -> NDArray[np.object_]:
@@ -177,9 +174,13 @@ def type_column(column: Column) -> str:
 
 
 def has_form(column: Column) -> bool:
-    """Return whether ``column`` has a form that its Arrow type does not show: UUIDs, JSON, bytes, patterns."""
-    formed = {ColumnType.UUID, ColumnType.JSON, ColumnType.BYTES}
-    return column.type in formed or (isinstance(column.domain, Pattern) and column.domain.regex is not None)
+    """Return whether values of ``column`` have a form that their Arrow type does not show: UUIDs, JSON, patterns."""
+    return column.logical.has_form or (isinstance(column.domain, Pattern) and column.domain.regex is not None)
+
+
+def has_characters(column: Column) -> bool:
+    """Return whether ``column`` is opaque text of a bounded number of characters."""
+    return column.logical.length_unit == "characters"
 
 
 def form_column(column: Column) -> str:
@@ -224,31 +225,21 @@ def _comparable(kind: pa.DataType) -> pa.DataType:
 
 
 def _formed(column: Column, values: pa.ChunkedArray) -> NDArray[np.bool_]:
-    if column.type is ColumnType.BYTES:
+    if pa.types.is_binary(values.type):
         right = pc.less_equal(pc.binary_length(values), length_limit(column))
         return np.asarray(right.fill_null(fill_value=True))
-    if column.type is ColumnType.UUID:
-        right = pc.match_substring_regex(values, r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+    if column.logical.form is not None:
+        right = pc.match_substring_regex(values, column.logical.form)
         return np.asarray(right.fill_null(fill_value=True))
-    pattern = re.compile(column.domain.regex or "" if isinstance(column.domain, Pattern) else "")
+    regex = column.domain.regex if isinstance(column.domain, Pattern) else None
+    matches = column.logical.is_value if regex is None else re.compile(regex).fullmatch
     formed = np.ones(len(values), bool)
     for start in range(0, len(values), _BLOCK):
         texts = values.slice(start, _BLOCK).combine_chunks().dictionary_encode()
-        right = [
-            _is_json(text) if column.type is ColumnType.JSON else pattern.fullmatch(text) is not None
-            for text in texts.dictionary.to_pylist()
-        ]
+        right = [bool(matches(text)) for text in texts.dictionary.to_pylist()]
         # -1, NULL, takes the last entry
         formed[start : start + _BLOCK] = np.array([*right, True], bool)[texts.indices.fill_null(-1).to_numpy()]
     return formed
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _fits(found: pa.DataType, expected: pa.DataType) -> bool:

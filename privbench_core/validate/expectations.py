@@ -6,12 +6,10 @@ Expectations is slow to import, so this happens only when a suite is built; its 
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +17,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from privbench_core.columns.grid import Grid
 from privbench_core.columns.opaque import length_limit
-from privbench_core.schema.arrow_types import arrow_type
-from privbench_core.schema.columns import Column, ColumnType, Range, Scalar, Values
+from privbench_core.schema.columns import Column, Range, Values
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.derived import (
     BETWEEN,
@@ -30,6 +26,7 @@ from privbench_core.validate.derived import (
     LENGTHS,
     fanout_column,
     form_column,
+    has_characters,
     has_form,
     integrity_frame,
     reference_column,
@@ -272,31 +269,15 @@ def _true(gxe: ModuleType, column: str) -> Expectation:
 
 def _domain(gxe: ModuleType, column: Column) -> list[Expectation]:
     if isinstance(column.domain, Range):
-        low, high = (_bound(column, value) for value in (column.domain.low, column.domain.high))
+        low, high = (column.logical.bound(value) for value in (column.domain.low, column.domain.high))
         return [gxe.ExpectColumnValuesToBeBetween(column=column.name, min_value=low, max_value=high)]
     if isinstance(column.domain, Values):
-        values = [_bound(column, value) for value in column.domain.values]
+        values = [column.logical.bound(value) for value in column.domain.values]
         return [gxe.ExpectColumnValuesToBeInSet(column=column.name, value_set=values)]
-    if column.type in {ColumnType.TEXT, ColumnType.JSON}:
-        longest = max(length_limit(column), 2 if column.type is ColumnType.JSON else 0)  # an empty object
+    if has_characters(column):
+        longest = max(length_limit(column), column.logical.shortest)
         return [gxe.ExpectColumnValueLengthsToBeBetween(column=column.name, max_value=longest)]
     return []
-
-
-def _bound(column: Column, value: Scalar) -> Scalar | dt.datetime:
-    """Return a declared value in the type of the frame's values."""
-    if column.type in {ColumnType.DATE, ColumnType.TIMESTAMP}:
-        return dt.datetime.fromisoformat(str(value))
-    if column.type is ColumnType.TIMESTAMPTZ:  # in UTC, as the frame has it
-        utc = Grid.of(replace(column, type=ColumnType.TIMESTAMP))
-        return dt.datetime.fromisoformat(str(utc.scalar(Grid.of(column).number(value))))
-    if column.type is ColumnType.INTERVAL:
-        return Grid.of(column).number(value)
-    if column.type is ColumnType.DECIMAL:  # by way of Arrow, like the frame: its floats are not always the nearest ones
-        return float(pa.scalar(Decimal(str(value)), arrow_type(column)).cast(pa.float64()).as_py())
-    if column.type is ColumnType.FLOAT:
-        return float(value)
-    return str(value) if column.type is ColumnType.CATEGORY else value
 
 
 def _metric_names(metrics: pd.DataFrame) -> list[str]:

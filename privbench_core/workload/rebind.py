@@ -35,7 +35,7 @@ import sqlglot
 from sqlglot import exp
 
 from privbench_core.errors import PublishError
-from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine
 from privbench_core.workload.literals import constant, literal
@@ -47,7 +47,6 @@ ReleasedMarginals = Mapping[str, Mapping[str, ReleasedMarginal]]
 """Released marginals by table and column."""
 
 _OPERATORS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
-_DATED = frozenset({ColumnType.DATE, ColumnType.TIMESTAMP, ColumnType.TIMESTAMPTZ})
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _TEXT_TESTS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between, exp.Like, exp.ILike,
                exp.SimilarTo, exp.RegexpLike, exp.RegexpILike)  # fmt: skip
@@ -161,7 +160,7 @@ class _Binder:
         released, synthetic = self._distribution(table, column)
         try:
             # PostgreSQL reads quoted text in the type of the column that it is compared with.
-            typed = dt.datetime.fromisoformat(value) if column.type in _DATED and isinstance(value, str) else value
+            typed = dt.datetime.fromisoformat(value) if column.logical.calendar and isinstance(value, str) else value
             new = synthetic.value_for(operator, released.share(operator, typed), typed)
         except (ValueError, TypeError, pa.ArrowException):
             return value  # the constant does not fit the column's type; the database decides
