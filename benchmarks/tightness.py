@@ -25,6 +25,7 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import Plan, Synthesizer
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.privpetal.plan import PrivPetal
+from privbench_core.synthesizers.privspn import PrivSPN
 from tests.helpers.databases import Database, database_from
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise
 from tests.helpers.plans import Trace, computing_steps, run_step
@@ -43,7 +44,7 @@ UNITS = {
 WARDS = ("east", "north", "west")
 SYNTHESIZERS: Mapping[str, tuple[Callable[[], Synthesizer], Mapping[str, Any]]] = {
     "privbench, pairwise": (PrivBench, {}),
-    "privbench, histogram": (PrivBench, {"leaf": "histogram"}),
+    "privspn": (PrivSPN, {}),
     "privpetal": (PrivPetal, {}),
 }
 BUDGETS = {"zCDP": Budget(3.2, 1e-9), "pure": Budget(3.2)}

@@ -200,14 +200,14 @@ def _referred(
     places: Mapping[str, Places],
 ) -> Rows:
     """``rows`` with the attributes of what they refer to as more context."""
-    context = replace(rows, codes=dict(rows.codes), sizes=dict(rows.sizes), links=dict(rows.links))
+    context = replace(rows, codes=dict(rows.codes), sizes=dict(rows.sizes))
+    links = dict(rows.links)
     for key in keys:
         lookup = lookups[key.name]
         for name, codes in lookup.referred(parents[key.parent].codes, places[key.name]).items():
             context.add(f"{key.name}: {name}", len(lookup.marginals[name]), codes)
-        context.links |= {
-            (f"{key.name}: {name}", column): joint for (name, column), joint in lookup.pair_tables.items()
-        }
+        links |= {(f"{key.name}: {name}", column): joint for (name, column), joint in lookup.pair_tables.items()}
+    context.links = links
     return context
 
 

@@ -7,23 +7,17 @@ involved; a small share is kept for validation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
 
 from privbench_core.measure.fanout import FanoutFit, fit_fanout
 from privbench_core.measure.lookup import LookupFit
-from privbench_core.measure.privspn import HistogramSPN, PairwiseSPN
+from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.measure.profile import lists_to_learn
-from privbench_core.measure.table import Network
-from privbench_core.models.measured import Measured
-from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.models.spn import node_from_dict
 from privbench_core.privacy.budget import Budget, Price
-from privbench_core.privacy.curator import Curator
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -33,106 +27,85 @@ from privbench_core.synthesizers.steps.assemble import refuse_impossible, whole_
 from privbench_core.synthesizers.steps.learn import learn_steps
 from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
 
-_LEAVES = ("pairwise", "histogram")
+Learn = Callable[[Table, Price], list[Step]]
+"""(table, price) -> the steps that learn the attributes of a private table."""
 
 
 @dataclass(frozen=True)
-class Options(FidelityOptions):
-    """Public parameters of PrivBench beside the common ones; the names of the paper where it has them.
+class SharedOptions(FidelityOptions):
+    """Public parameters of the synthesizers that have a sum-product network per table.
 
     Attributes:
-        leaf: "pairwise" (default) or "histogram", the paper's own leaves.
         gamma: γ, the share of tables; the rest is for foreign keys. The paper has 0.9 with one noisy count per key.
-        profile: Share of a table's budget for a first look at its one-way marginals, where joints could pay; what
-            joints do not need goes to marginals too.
-        alpha, beta, gamma1, gamma2, iterations: α, β, γ1, γ2, J of Algorithms 3 to 5 (β also with pairwise leaves).
+        profile: Share of a table's budget for its first one-way marginals, where joints could pay; what joints do not
+            need goes to marginals too.
+        beta: β, the smallest noisy number of rows of a part.
     """
 
-    leaf: str = "pairwise"
     gamma: float = 0.7
     profile: float = 0.5
-    alpha: float = 0.1
     beta: float = 10_000
-    gamma1: float = 0.5
-    gamma2: float = 0.5
-    iterations: int = 2
 
     @classmethod
-    def parse(cls, given: Mapping[str, Any]) -> Options:
-        """Options from a spec; every unknown name and bad value in one SpecError."""
-        shares = frozenset({"gamma", "profile", "validation", "gamma1", "gamma2"})
-        return parsed(cls(), given, shares=shares, least={"beta": 1, "iterations": 1}, choices={"leaf": _LEAVES})
+    def parse(cls, given: Mapping[str, Any]) -> Self:
+        """Return options from a spec; every unknown name and bad value in one SpecError."""
+        return parsed(cls(), given, shares=frozenset({"gamma", "profile", "validation"}), least={"beta": 1})
 
 
 class PrivBench:
-    """The default synthesizer. Pure (δ = 0) and zCDP (δ > 0)."""
+    """The default synthesizer: leaves over several columns, with the joints that the budget supports. Pure and zCDP."""
 
     name = "privbench"
 
     def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
         """See `Synthesizer.plan`."""
-        chosen = Options.parse(options)
-        refuse_impossible(schema, budget)
-        total = budget.total()
-        spendable = Price(total.measure, total.amount)
-        private = schema.private_tables
-        keys = [key for table in private for key in table.foreign_keys]
-        links = {key: _link_size(schema, key) for key in keys}
-        tables = {table.name: len(table.attributes) + 1 for table in private}
-        gamma = chosen.gamma if keys else 1.0
-        core = spendable.share(1 - chosen.validation)
-        learners = [table for table in private if lists_to_learn(table)]
-        steps: list[Step] = []
-        for table in private:
-            price = core.share(gamma * tables[table.name] / sum(tables.values()))
-            if table in learners:
-                price = price.with_delta(total.delta / len(learners))
-            steps += _learn_steps(schema, table, price, chosen)
-        for_links = core.share(1 - gamma)
-        for key in keys:
-            price = for_links.share(links[key] / sum(links.values()))
-            made = fanout_step(schema, key, price) if key.owner else lookup_step(schema, key, price, LookupFit())
-            steps.append(made)
-        plan = whole_plan(self.name, schema, budget, steps, spendable.share(chosen.validation), chosen.limits)
-        return replace(plan, joints=chosen.leaf != "histogram")
+        chosen = SharedOptions.parse(options)
+
+        def network(_: StepContext, ordered: Mapping[str, int]) -> PairwiseSPN:
+            return PairwiseSPN(ordered, beta=chosen.beta)
+
+        def learn(table: Table, price: Price) -> list[Step]:
+            identity = PairwiseSPN({}, beta=chosen.beta).identity()
+            return learn_steps(schema, table, price, chosen.profile, network, identity)
+
+        return network_plan(self.name, schema, budget, chosen, learn)
 
 
-@dataclass(frozen=True)
-class _Histograms:
-    """The paper's own network, with the halvings of columns that it tries."""
+def network_plan(name: str, schema: Schema, budget: Budget, options: SharedOptions, learn: Learn) -> Plan:
+    """Return the plan with a network per table and a link per foreign key.
 
-    network: HistogramSPN
-    rng: np.random.Generator
+    Args:
+        name: Of the synthesizer.
+        schema: The database.
+        budget: Of the whole plan.
+        options: How it is shared out.
+        learn: What learns a table.
 
-    def promising(self, *_: object) -> bool:
-        """Every leaf measures its own histogram, so there is always something to spend on."""
-        return True
-
-    def find(self, curator: Curator, one_way: OneWay, price: Price) -> Measured:
-        """See `HistogramSPN.build`."""
-        return self.network.build(curator, one_way, price, self.rng)
-
-
-def _learn_steps(schema: Schema, table: Table, price: Price, options: Options) -> list[Step]:
-    """PrivSPN over a table's attributes."""
-
-    def network(context: StepContext, ordered: Mapping[str, int]) -> Network:
-        grower = _grower(options, ordered)
-        if isinstance(grower, PairwiseSPN):
-            return grower
-        # Which halvings are tried does not depend on the run's seed: another sample must not buy the model again.
-        return _Histograms(grower, replace(context, seed=0).rng("structure", table.name))
-
-    return learn_steps(schema, table, price, options.profile, network, _grower(options, {}).identity())
-
-
-def _grower(options: Options, ordered: Mapping[str, int]) -> PairwiseSPN | HistogramSPN:
-    """What grows a network, with those options that its result depends on."""
-    if options.leaf == "pairwise":
-        return PairwiseSPN(ordered, beta=options.beta)
-    return HistogramSPN(
-        frozenset(ordered), options.alpha, options.beta, options.gamma1, options.gamma2, options.iterations
-    )
+    Raises:
+        SpecError: Tables that cannot be sampled.
+        UnsupportedBudgetError: Lists of values to learn without a δ.
+    """
+    refuse_impossible(schema, budget)
+    total = budget.total()
+    spendable = Price(total.measure, total.amount)
+    private = schema.private_tables
+    keys = [key for table in private for key in table.foreign_keys]
+    links = {key: _link_size(schema, key) for key in keys}
+    tables = {table.name: len(table.attributes) + 1 for table in private}
+    gamma = options.gamma if keys else 1.0
+    core = spendable.share(1 - options.validation)
+    learners = [table for table in private if lists_to_learn(table)]
+    steps: list[Step] = []
+    for table in private:
+        price = core.share(gamma * tables[table.name] / sum(tables.values()))
+        if table in learners:
+            price = price.with_delta(total.delta / len(learners))
+        steps += learn(table, price)
+    for_links = core.share(1 - gamma)
+    for key in keys:
+        price = for_links.share(links[key] / sum(links.values()))
+        steps.append(fanout_step(schema, key, price) if key.owner else lookup_step(schema, key, price, LookupFit()))
+    return whole_plan(name, schema, budget, steps, spendable.share(options.validation), options.limits)
 
 
 def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
@@ -152,7 +125,7 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
 
 
 def _link_size(schema: Schema, key: ForeignKey) -> int:
-    """Weight of a key in sharing out 1 - γ: the attributes it may pair table together."""
+    """Weight of a key in sharing out 1 - γ: the attributes it may relate."""
     parent = schema.table(key.parent)
     if determined(schema, key):
         return 1 + (len(schema.table(key.child).attributes) if key.optional else 0)

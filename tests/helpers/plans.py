@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from privbench_core.measure.privspn import PairwiseSPN
-from privbench_core.privacy.budget import Price
+from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.noise import NoiseSource
 from privbench_core.privacy.session import PrivateSession
+from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
+from privbench_core.synthesizers.privbench import PrivBench
+from privbench_core.synthesizers.privpetal.plan import PrivPetal
+from privbench_core.synthesizers.privspn import PrivSPN
 from tests.helpers.databases import Database
 
 
@@ -20,6 +25,13 @@ class EagerSPN(PairwiseSPN):
     """Splits rows however noisy the parts get, so that small databases have sum nodes too."""
 
     max_noise: float = 1e9
+
+
+def plan_with(schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
+    """Return the plan of the synthesizer that knows these options: PrivBench, if they say nothing else."""
+    if "usefulness" in options:
+        return PrivPetal().plan(schema, budget, options)
+    return (PrivSPN() if "alpha" in options else PrivBench()).plan(schema, budget, options)
 
 
 @dataclass

@@ -34,8 +34,8 @@ from privbench_core.spec.load import dump_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, StepContext, StepKind
-from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.steps.sample import Sample
+from tests.helpers.plans import plan_with
 
 Codes = NDArray[np.int32]
 Rng = np.random.Generator
@@ -270,8 +270,8 @@ def draw_exactly(
     scale: float = 1.0,
     **options: Any,
 ) -> dict[str, Sample]:
-    """Samples of PrivBench's plan, run in memory up to the sample steps: by default from exact measurements."""
-    plan = PrivBench().plan(schema, budget, options)
+    """Return samples of a plan (PrivBench's, if options name no other), by default from exact measurements."""
+    plan = plan_with(schema, budget, options)
     database = PrivateDatabase(schema, tables, bytes(16))
     public = {table.name: tables[table.name] for table in schema.tables if table.public}
     made: dict[Key, Artifact] = {}

@@ -58,6 +58,6 @@ def test_no_seed_is_far_from_the_source(name: str, make: Callable[[], Database],
 @databases
 @pytest.mark.slow
 def test_leaves_without_joints_say_so_and_keep_all_else(make: Callable[[], Database], tmp_path: Path):
-    joints, beyond = shortfalls(tmp_path, make(), "privbench", {"leaf": "histogram"}, 0)
+    joints, beyond = shortfalls(tmp_path, make(), "privspn", {}, 0)
     assert not joints
     assert beyond == {}

@@ -18,10 +18,9 @@ from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.noise import OpenDPNoise
 from privbench_core.privacy.views import CodedView
 from privbench_core.synthesizers.contract import Plan
-from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.privpetal.plan import PrivPetal
 from tests.helpers.databases import Database, adversaries, forum, shop, town
-from tests.helpers.plans import Trace, computing_steps, run_step
+from tests.helpers.plans import Trace, computing_steps, plan_with, run_step
 
 pytest.importorskip("dp_recorder", reason="pip install --no-deps --requirement tests/auditor.txt")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -31,14 +30,14 @@ Case = tuple[Callable[[], Database], Callable[[Database], Plan]]
 
 
 def _privbench(budget: Budget, **options: Any) -> Callable[[Database], Plan]:
-    return lambda database: PrivBench().plan(database.schema, budget, options)
+    return lambda database: plan_with(database.schema, budget, options)
 
 
 def _privpetal(database: Database) -> Plan:
     return PrivPetal().plan(database.schema, Budget(3000.0, 1e-6), {"usefulness": 0.1})
 
 
-HISTOGRAM: Mapping[str, Any] = {"leaf": "histogram", "beta": 12, "alpha": 0.05}
+HISTOGRAM: Mapping[str, Any] = {"beta": 12, "alpha": 0.05}
 CASES: dict[str, Case] = {
     "privbench, Gaussian": (partial(town, 0), _privbench(ZCDP)),
     "privbench, Laplace": (partial(town, 0, learned=False), _privbench(PURE)),

@@ -27,17 +27,16 @@ from privbench_core.schema.constraints import OnUnitRemoved
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privbench import PrivBench
-from privbench_core.synthesizers.privpetal.plan import PrivPetal
 from tests.helpers.databases import Database, adversaries, forum, shop, till, town
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise, Violation
-from tests.helpers.plans import EagerSPN, Trace, computing_steps, run_step
+from tests.helpers.plans import EagerSPN, Trace, computing_steps, plan_with, run_step
 
 PURE, ZCDP = Budget(60.0), Budget(100.0, 1e-6)
 CLOSE = Budget(400.0)  # pure, and enough for closer looks at a few dozen rows
 NOISY = Budget(0.5, 1e-6)
 PLENTY = Budget(3000.0, 1e-6)  # so that pairs pay even where groups are few
 SPLITTING = {"beta": 2}
-PAPER = {"leaf": "histogram", "beta": 12, "alpha": 0.05}
+PAPER = {"beta": 12, "alpha": 0.05}
 GROUPS = {"usefulness": 0.1}  # PrivPetal, with classes of group sizes even where groups are few
 
 cascading_forum = partial(forum, removed=OnUnitRemoved.CASCADE)
@@ -75,7 +74,7 @@ def deep_plans(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def plan_of(database: Database, budget: Budget, options: Mapping[str, Any]) -> Plan:
     """PrivPetal's plan for its options, PrivBench's for all others."""
-    return (PrivPetal() if options is GROUPS else PrivBench()).plan(database.schema, budget, options)
+    return plan_with(database.schema, budget, options)
 
 
 def record(plan: Plan, database: Database, seed: int) -> tuple[RecordingNoise, Trace, dict[tuple[str, ...], int]]:
@@ -122,7 +121,7 @@ def test_steps_that_saw_different_states_of_the_source_cost_no_more(case: str) -
     """As when a watermark misses an edit: a profile of some rows, models of others, at the same price for each unit."""
     make, budget, options = CASES[case]
     states = make(0), make(1)
-    plan = PrivBench().plan(states[0].schema, budget, options)
+    plan = plan_with(states[0].schema, budget, options)
     steps = list(computing_steps(plan))
     tape, first = RecordingNoise(SeededNoise(0)), Trace()
     for number, step in enumerate(steps):
@@ -225,7 +224,7 @@ def test_two_units_less_are_flagged() -> None:
 @pytest.mark.parametrize("options", [SPLITTING, PAPER], ids=["pairwise", "histograms"])
 def test_the_plans_tested_do_grow_sum_nodes(options: dict[str, object]) -> None:
     database = town(0)
-    plan = PrivBench().plan(database.schema, ZCDP, options)
+    plan = plan_with(database.schema, ZCDP, options)
     _, trace, _ = record(plan, database, 0)
     assert all(trace.artifacts["model", name].data["summary"]["sum"] > 0 for name in ("household", "person"))
 

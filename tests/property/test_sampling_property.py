@@ -113,14 +113,14 @@ def databases(draw: st.DrawFn) -> tuple[Schema, dict[str, pa.Table]]:
     budget=st.sampled_from(
         [Budget(0.01), Budget(1.0), Budget(1e4), Budget(0.1, 1e-9), Budget(3.2, 1e-6), Budget(1e5, 1e-3)]
     ),
-    leaf=st.sampled_from(["pairwise", "histogram"]),
+    paper=st.booleans(),
     beta=st.sampled_from([1, 5, 10_000]),
     scale=st.sampled_from([0.1, 1.0, 3.0]),
     seed=st.integers(0, 1000),
 )
-def test_every_sample_keeps_its_schema(database, budget, leaf, beta, scale, seed):
+def test_every_sample_keeps_its_schema(database, budget, paper, beta, scale, seed):
     schema, rows = database
-    options = {"leaf": leaf, "beta": beta}
+    options = {"beta": beta, **({"alpha": 0.1} if paper else {})}
     samples = draw_exactly(schema, rows, noise=SeededNoise(seed), budget=budget, seed=seed, scale=scale, **options)
     made = {name: sample.table for name, sample in samples.items()}
     for table in schema.tables:

@@ -98,7 +98,7 @@ def test_a_child_model_with_sum_nodes_still_follows_the_parent():
 
 def test_the_papers_leaves_follow_the_parent_too():
     schema, tables = planted_pair(2000)
-    made = {n: s.table for n, s in draw_exactly(schema, tables, leaf="histogram", beta=300, alpha=0.05).items()}
+    made = {n: s.table for n, s in draw_exactly(schema, tables, beta=300, alpha=0.05).items()}
     assert tvd(joined(made["parent"], made["child"]), joined(tables["parent"], tables["child"])) < 0.1
 
 

@@ -29,7 +29,7 @@ from privbench_core.synthesizers.contract import Plan, Step, StepKind
 from privbench_core.synthesizers.privbench import PrivBench
 from tests.helpers.databases import Database, forum, shop, town
 from tests.helpers.noise import SeededNoise
-from tests.helpers.plans import EagerSPN, Trace, computing_steps, run_step
+from tests.helpers.plans import EagerSPN, Trace, computing_steps, plan_with, run_step
 
 ZCDP, PURE = Budget(3.0, 1e-6), Budget(3.0)
 
@@ -66,9 +66,7 @@ def rooms_view() -> ViewSpec:
     return ViewSpec("household", {"rooms": (Own("rooms"), Discretizer(codec_for(household.column("rooms"))))})
 
 
-@pytest.mark.parametrize(
-    "options", [{"beta": 2}, {"leaf": "histogram", "beta": 12, "alpha": 0.05}], ids=["pairwise", "histograms"]
-)
+@pytest.mark.parametrize("options", [{"beta": 2}, {"beta": 12, "alpha": 0.05}], ids=["pairwise", "histograms"])
 @pytest.mark.parametrize("budget", [ZCDP, PURE, Budget(30.0, 1e-6)], ids=["zCDP", "pure", "rich"])
 @pytest.mark.parametrize("make", [town, shop, forum])
 @pytest.mark.usefixtures("sum_nodes")
@@ -76,7 +74,7 @@ def test_charges_fit_prices_and_prices_fit_the_budget(
     make: Callable[..., Database], budget: Budget, options: dict[str, object]
 ) -> None:
     database = make(0) if make is forum else make(0, learned=budget.delta > 0)
-    plan = PrivBench().plan(database.schema, budget, options)
+    plan = plan_with(database.schema, budget, options)
     trace = Trace()
     for step in computing_steps(plan):
         run_step(step, database, SeededNoise(1), trace)

@@ -22,6 +22,7 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import StepKind
 from privbench_core.synthesizers.privbench import PrivBench
 from tests.helpers.noise import SeededNoise
+from tests.helpers.plans import plan_with
 from tests.helpers.planted import integer, rows_of
 
 WIDTHS = (2, 4, 4, 9)
@@ -134,7 +135,7 @@ def test_shares_of_wide_columns_leave_the_least_noise_in_sum(measure):
             assert noise(shares) <= noise({k: v / sum(other.values()) for k, v in other.items()})
 
 
-def test_the_model_step_is_free_and_hands_on_what_the_profile_step_learned():
+def test_the_model_step_is_free_and_fits_what_the_profile_step_measured():
     plan = PrivBench().plan(Schema("s", (table_of(),), "t"), Budget(1.0), {})
     profile, model = plan.step(("profile", "t")), plan.step(("model", "t"))
     assert profile.kind is StepKind.PROFILE
@@ -142,8 +143,8 @@ def test_the_model_step_is_free_and_hands_on_what_the_profile_step_learned():
     assert (model.price.amount, model.reads, model.inputs) == (0.0, (), (("profile", "t"),))
 
 
-@pytest.mark.parametrize("options", [{"leaf": "histogram"}, {"profile": 0.3}, {"beta": 2}])
+@pytest.mark.parametrize("options", [{"alpha": 0.2}, {"profile": 0.3}, {"beta": 2}])
 def test_what_the_model_depends_on_is_part_of_the_profile_steps_identity(options):
     schema = Schema("s", (table_of(),), "t")
-    plain, other = (PrivBench().plan(schema, Budget(1.0), given).step(("profile", "t")) for given in ({}, options))
+    plain, other = (plan_with(schema, Budget(1.0), given).step(("profile", "t")) for given in ({}, options))
     assert plain.parameters != other.parameters

@@ -40,7 +40,7 @@ def test_figures_are_small_for_a_good_model_and_fail_a_strict_limit(tmp_path: Pa
     assert [metric["shuffled"] is None for metric in metrics] == [True, False, False]
     assert all(metric["shuffled"] > 3 * metric["value"] for metric in metrics[1:])  # b follows a, and x follows b
     strict = place_of(tmp_path / "strict", schema, tables, options={"max_two_way": 1e-6})
-    with pytest.raises(ValidationError, match=r"expectations fail, so nothing is published"):
+    with pytest.raises(ValidationError, match=r"nothing was published: 1 expectations do not hold"):
         strict.run_with(NoNoise(), 1e6)
     assert not strict.out.exists()
 
@@ -48,8 +48,8 @@ def test_figures_are_small_for_a_good_model_and_fail_a_strict_limit(tmp_path: Pa
 def test_shuffled_columns_are_as_far_as_a_model_without_joints(tmp_path: Path):
     """Leaves of one column each are independent, so both distances are of the same kind of database."""
     schema, tables = planted_pair(3000)
-    independent = {"leaf": "histogram", "beta": 10**9, "gamma1": 0.01, "gamma2": 0.01, "iterations": 1}
-    here = place_of(tmp_path, schema, tables, options=independent)
+    independent = {"beta": 10**9, "gamma1": 0.01, "gamma2": 0.01, "iterations": 1}
+    here = place_of(tmp_path, schema, tables, options=independent, synthesizer="privspn")
     metrics = here.run_with(NoNoise(), 1e6).releases["fidelity", "parent"].artifact.data["metrics"]
     two_way = next(metric for metric in metrics if metric["metric"] == "two-way TVD")
     assert two_way["value"] == pytest.approx(two_way["shuffled"], abs=0.02)
@@ -74,8 +74,8 @@ def test_a_measurement_that_is_all_noise_is_never_published_as_a_distance_of_not
 def test_a_failed_limit_can_be_raised_without_paying_again(tmp_path: Path):
     schema, tables = planted_pair(300)
     # Histograms do not know of dependences, so the distance cannot be nothing by chance.
-    options = {"leaf": "histogram", "max_one_way": 0, "max_two_way": 0, "max_join": 0}
-    here = place_of(tmp_path, schema, tables, options=options)
+    options = {"max_one_way": 0, "max_two_way": 0, "max_join": 0}
+    here = place_of(tmp_path, schema, tables, options=options, synthesizer="privspn")
     with pytest.raises(ValidationError):
         here.run(80.0)
     spent = here.spent

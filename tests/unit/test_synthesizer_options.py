@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from privbench_core.synthesizers import privbench
+from privbench_core.synthesizers import privbench, privspn
 from privbench_core.synthesizers.options import FidelityOptions
 from privbench_core.synthesizers.privpetal import options as privpetal
 
@@ -28,7 +28,12 @@ def documented(name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("both", FidelityOptions), ("privbench", privbench.Options), ("privpetal", privpetal.Options)],
+    [
+        ("both", FidelityOptions),
+        ("privbench", privbench.SharedOptions),
+        ("privspn", privspn.Options),
+        ("privpetal", privpetal.Options),
+    ],
 )
 def test_the_documentation_has_every_option_and_its_default(name: str, options: type[Any]) -> None:
     common = {field.name for field in fields(FidelityOptions)} if name != "both" else set()

@@ -1,0 +1,85 @@
+"""PrivSPN as published, in a sound form: binary sum and product nodes down to one histogram per column.
+
+PrivBench (Ge et al.), section 3.3, Algorithms 2 to 5, with the replacements of ``docs/privacy.md``, section 7. It shows
+what the default's leaves over several columns add; dependences are kept only as far as the splits of rows tell them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from privbench_core.measure.privspn import HistogramSPN
+from privbench_core.models.measured import Measured
+from privbench_core.models.one_way import OneWay
+from privbench_core.privacy.budget import Budget, Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.synthesizers.contract import Plan, Step, StepContext
+from privbench_core.synthesizers.options import parsed
+from privbench_core.synthesizers.privbench import SharedOptions, network_plan
+from privbench_core.synthesizers.steps.learn import learn_steps
+
+
+@dataclass(frozen=True)
+class Options(SharedOptions):
+    """Public parameters, by the names of the paper.
+
+    Attributes:
+        alpha, gamma1, gamma2, iterations: α, γ1, γ2 and J of Algorithms 3 to 5.
+    """
+
+    alpha: float = 0.1
+    gamma1: float = 0.5
+    gamma2: float = 0.5
+    iterations: int = 2
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any]) -> Self:
+        """Return options from a spec; every unknown name and bad value in one SpecError."""
+        shares = frozenset({"gamma", "profile", "validation", "gamma1", "gamma2"})
+        return parsed(cls(), given, shares=shares, least={"beta": 1, "iterations": 1})
+
+    def network(self, ordered: frozenset[str]) -> HistogramSPN:
+        """Return the network over columns of which some are ordered."""
+        return HistogramSPN(ordered, self.alpha, self.beta, self.gamma1, self.gamma2, self.iterations)
+
+
+class PrivSPN:
+    """The paper's own networks. Pure (δ = 0) and zCDP (δ > 0)."""
+
+    name = "privspn"
+
+    def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
+        """See `Synthesizer.plan`; the plan promises no joints, whatever the budget."""
+        chosen = Options.parse(options)
+
+        def learn(table: Table, price: Price) -> list[Step]:
+            def network(context: StepContext, ordered: Mapping[str, int]) -> _Histograms:
+                # Not the run's seed: another sample must not buy the model again.
+                return _Histograms(
+                    chosen.network(frozenset(ordered)), replace(context, seed=0).rng("structure", table.name)
+                )
+
+            return learn_steps(schema, table, price, chosen.profile, network, chosen.network(frozenset()).identity())
+
+        return replace(network_plan(self.name, schema, budget, chosen, learn), joints=False)
+
+
+@dataclass(frozen=True)
+class _Histograms:
+    """The network, with the halvings of columns that it tries."""
+
+    network: HistogramSPN
+    rng: np.random.Generator
+
+    def promising(self, *_: object) -> bool:
+        """Return True: every leaf measures its own histogram, so there is always something to spend on."""
+        return True
+
+    def find(self, curator: Curator, one_way: OneWay, price: Price) -> Measured:
+        """See `HistogramSPN.build`."""
+        return self.network.build(curator, one_way, price, self.rng)
