@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.fitting import fit_margins
-from privbench_core.models.record_swapping import RecordSwapping, Wanted
+from privbench_core.models.record_swapping import RecordSwapping, TargetTable
 
 Array = NDArray[np.float64]
 _SWEEPS = 2
@@ -55,7 +55,7 @@ def allocate_within_bins(
     sizes = np.cumsum([discretizers[a].codec.size * discretizers[b].codec.size for a, b in pairs])
     columns = {name: _Column.of(codes[name], discretizer) for name, discretizer in discretizers.items()}
     kept = pairs[: int(np.searchsorted(sizes, _MOST_CELLS, side="right"))]
-    exchange = RecordSwapping(cells, [Wanted(a, b, _even(columns[a], columns[b])) for a, b in kept], np.ones(n))
+    exchange = RecordSwapping(cells, [TargetTable(a, b, _even(columns[a], columns[b])) for a, b in kept], np.ones(n))
     for _ in range(_SWEEPS):
         exchange.sweep(merged, rng, within=codes)
     return cells
