@@ -97,6 +97,9 @@ def refine_bins(
     """The same columns, with heavy cells cut where it paid, for exactly ``price``.
 
     What no closer look can use counts all columns once more.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
     found, left = dict(looks), price
     for levels in range(_LEVELS, 0, -1):

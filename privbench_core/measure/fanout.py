@@ -80,6 +80,9 @@ def fit_fanout(
 ) -> Fanout:
     """Measure the link along an ownership key, for at most ``price``.
 
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
+
     Args:
         session: Open for the step.
         key: The ownership key.
@@ -103,7 +106,11 @@ def fit_sizes(
     price: Price,
     fit: FanoutFit,
 ) -> Fanout:
-    """Measure how many children parents have, and nothing else of the link, for at most ``price``."""
+    """Measure how many children parents have, and nothing else of the link, for at most ``price``.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
+    """
     ownerless = 0.0
     if key.optional:
         view = session.view(ViewSpec(key.child, {_OWNER: (ParentRow(key), present_or_not(_OWNER))}), "owners")

@@ -73,7 +73,11 @@ class Cells:
         return Profile(discretizers, one_way, total)
 
     def again(self, session: PrivateSession, table: Table, price: Price) -> Cells:
-        """The same cells counted once more where that leaves the least noise, for ``price``, and averaged."""
+        """The same cells counted once more where that leaves the least noise, for ``price``, and averaged.
+
+        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
+        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+        """
         if not self.looks:
             return self
         counts = {name: look.counts for name, look in self.looks.items()}
@@ -91,6 +95,10 @@ class Cells:
 def profile_table(session: PrivateSession, table: Table, price: Price) -> Cells:
     """All that a profile measures, for ``price``.
 
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise, δ-approximate where a list of values is
+    learned, at the price given, for adding or removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1,
+    4, 6 and 7.
+
     Raises:
         UnsupportedBudgetError: A list of values is to be learned without a δ.
     """
@@ -100,6 +108,10 @@ def profile_table(session: PrivateSession, table: Table, price: Price) -> Cells:
 
 def learned_codecs(session: PrivateSession, table: Table, price: Price) -> tuple[dict[str, Codec], Price]:
     """The codec of every attribute, and what learning domains has left of the price.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise, δ-approximate where a list of values is
+    learned, at the price given, for adding or removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1,
+    4, 6 and 7.
 
     Raises:
         UnsupportedBudgetError: A list of values is to be learned without a δ.
@@ -115,7 +127,11 @@ def learned_codecs(session: PrivateSession, table: Table, price: Price) -> tuple
 
 
 def measure_cells(session: PrivateSession, table: Table, codecs: Mapping[str, Codec], price: Price) -> Cells:
-    """All cells counted for ``price``, heavy ones more closely."""
+    """All cells counted for ``price``, heavy ones more closely.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+    """
     telling = {name: codec for name, codec in codecs.items() if codec.size > 1}
     view = session.view(
         ViewSpec(table.name, {name: (Own(name), Discretizer(codec)) for name, codec in telling.items()})
