@@ -1,4 +1,4 @@
-"""Fresh keys for synthetic rows: numbered, so no key of the source can come back except by being a small number."""
+"""Surrogate keys for synthetic rows: numbered, so a key of the source can recur only if it is a small number."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from privbench_core.columns.surrogates import random_uuids
 from privbench_core.errors import PublishError
 from privbench_core.schema.columns import Column, ColumnType
 
-_DIGITS = 6
+# The form of keys, chosen by hand.
+_DIGITS = 6  # at least, in a text key
 _FIRST_DAY = "2000-01-01"
-_MICROSECONDS = 1_000_000
-_SIGNS = np.frombuffer(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", np.uint8)
+_SIGNS = np.frombuffer(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", np.uint8)  # of numbers in base 36
 _BYTES = 8  # of a key of bytes
+_MICROSECONDS = 1_000_000  # in a second
 
 
 def surrogate_key(column: Column, n: int, *, prefix: str) -> pa.Array:
-    """``n`` distinct values for a key column, in ascending order but for UUIDs.
+    """Return ``n`` distinct values for a key column, ascending except for UUIDs.
 
     Args:
         column: Its type decides the form of the keys.
@@ -31,10 +32,10 @@ def surrogate_key(column: Column, n: int, *, prefix: str) -> pa.Array:
         prefix: Usually the table's name; text keys begin with it.
 
     Returns:
-        Integers, decimals and floats 1 to n; text ``prefix-000001`` and so on, with less of the prefix where the
-        column is short, and numbers in base 36 where it is shorter still; dates and timestamps consecutive days and
-        seconds from 2000-01-01, intervals seconds; UUIDs that look random and follow from the names of table and
-        column; bytes the number in eight of them, JSON the number; booleans false and true.
+        Integers, decimals and floats 1 to n; text ``prefix-000001`` and so on, with the prefix truncated if the column
+        is short, and numbers in base 36 if it is shorter still; consecutive dates and timestamps (by the second) from
+        2000-01-01; intervals of 1 to n seconds; UUIDs from a generator seeded with the names of table and column; bytes
+        with the number in eight of them; the number as JSON; booleans false and true.
 
     Raises:
         PublishError: The type has fewer than ``n`` values.
@@ -71,7 +72,7 @@ def surrogate_key(column: Column, n: int, *, prefix: str) -> pa.Array:
 
 
 def ordinal_within(groups: NDArray[np.integer]) -> NDArray[np.int64]:
-    """The running number of each row inside its group, from 1, in row order.
+    """Return the running number of each row inside its group, from 1, in row order.
 
     Args:
         groups: Group of each row, shape (n,), in any order.
@@ -90,7 +91,7 @@ def ordinal_within(groups: NDArray[np.integer]) -> NDArray[np.int64]:
 
 
 def _series(column: Column, grid: Grid) -> tuple[int, int]:
-    """First number and step on the column's grid."""
+    """Return the first number and the step on the column's grid."""
     match column.type:
         case ColumnType.INTEGER:
             return 1, 1
