@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codec, Codes
 from privbench_core.columns.systematic import distribute, group_counts, narrow, systematic_counts
 from privbench_core.errors import InternalError
-from privbench_core.estimate.segmentation import SIGNIFICANT, segment_and_smooth, merge_smallest, segment_sums
+from privbench_core.estimate.segmentation import SIGNIFICANT, merge_smallest, segment_and_smooth, segment_sums
 
 Floats = NDArray[np.float64]
 

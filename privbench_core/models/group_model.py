@@ -161,7 +161,9 @@ def _draw_class(rows: Rows, group: GroupClass, size: str, rng: np.random.Generat
     order = group.order()
     for name in order:
         rows.add(name, len(group.marginals[name]), np.zeros(rows.n, dtype=np.int32))
-    row_of = np.empty(rows.n, dtype=np.int64)  # row of the member of rank r of the group that begins at f: row_of[f + r]
+    row_of = np.empty(
+        rows.n, dtype=np.int64
+    )  # row of the member of rank r of the group that begins at f: row_of[f + r]
     row_of[first + rank] = np.arange(rows.n)
     context = [name for name in rows.codes if name not in group.marginals and name != OWNER]
     start, end = 0, 1

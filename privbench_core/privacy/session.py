@@ -27,7 +27,9 @@ class Discovered:
 class PrivateSession:
     """Access to private rows for one step. Only `open_session` makes one."""
 
-    def __init__(self, database: PrivateDatabase, privacy_filter: PrivacyFilter, noise: NoiseSource, label: str) -> None:
+    def __init__(
+        self, database: PrivateDatabase, privacy_filter: PrivacyFilter, noise: NoiseSource, label: str
+    ) -> None:
         self._database = database
         self._filter = privacy_filter
         self._noise = noise

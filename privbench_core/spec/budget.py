@@ -1,4 +1,4 @@
-"""The budget in a spec file: what may be spent on each release, on each refresh, and on all that there will ever be."""
+"""The budget in a spec file: of each release, of each refresh, and of the lifetime of the database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMES = "write how many refreshes there may be, the first release counted"
 
 
 def parse_budget(node: Node) -> dict[str, Any] | None:
-    """The fields of `Spec` under ``privacy`` but the unit, or None if one of them is missing or wrong."""
+    """Return the fields of `Spec` under ``privacy`` except the unit, or None if one of them is missing or wrong."""
     node.only("unit", "delta", "epsilons", "lifetime", "refresh", "cohort", "ledger")
     delta = _delta(node, "write 0 for pure differential privacy, or a small number like 1.0e-9")
     epsilons = _epsilons(node)
@@ -88,7 +88,7 @@ def _cohort(node: Node) -> str:
 
 
 def parse_ledger(privacy: Node) -> str | None:
-    """The URL of the ledger's database, None for a file in the state folder."""
+    """Return the URL of the ledger's database, None for a file in the state folder."""
     raw = privacy.fields.get("ledger")
     if raw is None:
         return None
@@ -122,7 +122,7 @@ def _epsilons(node: Node) -> tuple[float, ...]:
 
 
 def dump_budget(spec: Spec) -> dict[str, Any]:
-    """What `parse_budget` reads, with the unit."""
+    """Return the mapping that `parse_budget` reads, with the unit."""
     privacy: dict[str, Any] = {
         "unit": spec.schema.unit,
         "delta": spec.delta,

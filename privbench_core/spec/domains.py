@@ -8,10 +8,10 @@ from privbench_core.schema.columns import ColumnType, Domain, Learn, Pattern, Ra
 from privbench_core.spec.fields import MAX_COUNT, Node
 from privbench_core.spec.scalars import EXPECTED, canonical_scalar, sort_key
 
-_OPAQUE = "remove it: no more than the length of a value is modelled"
+_OPAQUE = "remove it: only the length of a value is modelled"
 _NO_DOMAIN = {
     ColumnType.BOOLEAN: "remove it: a boolean has two values",
-    ColumnType.UUID: "remove it: fresh ones are made",
+    ColumnType.UUID: "remove it: new UUIDs are generated",
     ColumnType.BYTES: _OPAQUE,
     ColumnType.JSON: _OPAQUE,
 }
@@ -22,7 +22,7 @@ _PROVIDER = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def parse_domain(node: Node, kind: ColumnType) -> Domain | None:
-    """The domain of a column whose type is known; None if there is none, or one that is reported as wrong."""
+    """Return the domain of a column of known type; None if there is none, or a wrong one, which is reported."""
     raw = node.fields.get("domain")
     if raw is None:
         return None
@@ -54,7 +54,6 @@ def _pattern(node: Node) -> Pattern | None:
         return None
     regex = node.fields["pattern"]
     try:
-        # Python turns numbers of YAML into no expression: they must be quoted to be one.
         compiled = re.compile(regex) if isinstance(regex, str) and regex else None
     except (re.error, RecursionError, OverflowError):
         compiled = None
@@ -103,12 +102,12 @@ def _step(node: Node, kind: ColumnType) -> Scalar | None:
     if kind is ColumnType.FLOAT:
         node.problems.add(node.where, "a step on a column of type float", "declare type: decimal, which has exact ones")
         return None
-    unit = kind if kind in {ColumnType.INTEGER, ColumnType.DECIMAL} else ColumnType.INTERVAL
-    value = canonical_scalar(unit, node.fields["step"])
-    if value is None or sort_key(unit, value) <= 0:
-        node.wrong("step", f"write {EXPECTED[unit]}, above zero")
+    step_type = kind if kind in {ColumnType.INTEGER, ColumnType.DECIMAL} else ColumnType.INTERVAL
+    value = canonical_scalar(step_type, node.fields["step"])
+    if value is None or sort_key(step_type, value) <= 0:
+        node.wrong("step", f"write {EXPECTED[step_type]}, above zero")
         return None
-    if kind is ColumnType.DATE and sort_key(unit, value) % sort_key(unit, "P1D"):
+    if kind is ColumnType.DATE and sort_key(step_type, value) % sort_key(step_type, "P1D"):
         node.wrong("step", "write whole days, like P7D")
         return None
     return value

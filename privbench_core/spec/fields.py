@@ -1,7 +1,7 @@
-"""Reading the fields of a mapping while collecting what is wrong with them.
+"""Read the fields of a mapping and collect their problems.
 
-Nothing here raises: a field that cannot be used is reported once and read as None, so that one pass over a spec file
-finds every mistake in it.
+Nothing here raises: an invalid field is reported once and read as None, so that one pass over a spec file finds every
+mistake in it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 from privbench_core.errors import did_you_mean
 
 MAX_COUNT = 2**31 - 1
-"""The largest count a spec may declare: of children, cells or characters."""
+"""The largest count a spec may declare (of children, cells or characters): the largest 32-bit integer."""
 
 UNDECIDED = "CHOOSE"
-"""What `privbench init` writes where only the owner can decide."""
+"""Placeholder that `privbench init` writes where the owner must decide."""
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Problems:
 
     Attributes:
         lines: One sentence per mistake: where, what was found, what to do.
-        broken: Places (``table`` or ``table.column``) already reported; later checks stay quiet about them.
+        broken: Places (``table`` or ``table.column``) already reported; later checks skip them.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -40,17 +40,17 @@ class Problems:
 
 
 def as_integer(value: object) -> int | None:
-    """An integer written as a number or as numeric text (``1e6`` too); None for anything else."""
+    """Return an integer written as a number or as numeric text (``1e6`` too); None for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     number = as_number(value)
     if isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
-        return int(value)  # exact beyond 2^53, where the way through a float is not
+        return int(value)  # exact beyond 2^53, unlike a float
     return int(number) if number is not None and number.is_integer() else None
 
 
 def as_number(value: object) -> float | None:
-    """A finite number written as a number or as numeric text; None for anything else."""
+    """Return a finite number written as a number or as numeric text; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -61,7 +61,7 @@ def as_number(value: object) -> float | None:
 
 
 def as_name(value: object) -> str | None:
-    """A name: text, or a number that stands for text; None for anything else."""
+    """Return a name: text, or an integer read as text; None for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     usable = isinstance(value, str) and value.strip() and "\0" not in value and value != UNDECIDED
@@ -73,9 +73,9 @@ class Node:
     """One mapping of the spec file.
 
     Attributes:
-        where: How messages call it: ``privacy``, ``person``, ``person.age``.
+        where: Its name in messages: ``privacy``, ``person``, ``person.age``.
         fields: Its keys and values.
-        problems: Where mistakes go.
+        problems: Collects mistakes.
     """
 
     where: str
@@ -83,31 +83,31 @@ class Node:
     problems: Problems
 
     def wrong(self, key: str, todo: str) -> None:
-        """Report the value of ``key``, or that there is none."""
+        """Report the value of ``key``, or that it is missing."""
         value = self.fields.get(key)
         unread = {None: "is missing", UNDECIDED: "is not decided yet"}
         found = unread.get(value) if isinstance(value, str | None) else None
         self.problems.add(self.where, f"{key} {found or f'is {short_repr(value)}'}", todo)
 
     def only(self, *known: str) -> None:
-        """Report every key that is not known."""
+        """Report every unknown key."""
         for key in self.fields:
             if key not in known:
                 self.problems.add(self.where, f"unknown key {key!r}", did_you_mean(key, known))
 
     def has(self, key: str) -> bool:
-        """Whether the key is there with a value."""
+        """Return whether the key has a value."""
         return self.fields.get(key) is not None
 
     def name(self, key: str, todo: str) -> str | None:
-        """A required name."""
+        """Return a required name."""
         value = as_name(self.fields.get(key))
         if value is None:
             self.wrong(key, todo)
         return value
 
     def names(self, key: str, todo: str) -> tuple[str, ...] | None:
-        """A required name or list of distinct names, as a tuple."""
+        """Return a required name or list of distinct names, as a tuple."""
         value = self.fields.get(key)
         found = [as_name(item) for item in (value if isinstance(value, list) else [value])]
         names = tuple(name for name in found if name is not None)
@@ -117,14 +117,14 @@ class Node:
         return names
 
     def number(self, key: str, todo: str) -> float | None:
-        """A required finite number."""
+        """Return a required finite number."""
         value = as_number(self.fields.get(key))
         if value is None:
             self.wrong(key, todo)
         return value
 
     def count(self, key: str, low: int, high: int, todo: str) -> int | None:
-        """An optional integer from ``low`` to ``high``; None if absent or wrong."""
+        """Return an optional integer from ``low`` to ``high``; None if absent or wrong."""
         if not self.has(key):
             return None
         value = as_integer(self.fields[key])
@@ -134,7 +134,7 @@ class Node:
         return value
 
     def flag(self, key: str) -> bool:
-        """An optional true or false, false if absent."""
+        """Return an optional true or false, false if absent."""
         value = self.fields.get(key, False)
         if not isinstance(value, bool):
             self.wrong(key, "write true or false")
@@ -142,7 +142,7 @@ class Node:
         return value
 
     def text(self, key: str, todo: str) -> str | None:
-        """An optional text that is not empty; None if absent or wrong."""
+        """Return an optional text that is not empty; None if absent or wrong."""
         if not self.has(key):
             return None
         value = self.fields[key]
@@ -152,7 +152,7 @@ class Node:
         return None
 
     def items(self, key: str, todo: str) -> list[Node]:
-        """An optional list of mappings, called as this one in messages; empty if absent or wrong."""
+        """Return an optional list of mappings, with this node's name in messages; empty if absent or wrong."""
         value = self.fields.get(key) or []
         if isinstance(value, list) and all(isinstance(item, dict) for item in value):
             return [Node(self.where, item, self.problems) for item in value]
@@ -160,7 +160,7 @@ class Node:
         return []
 
     def mapping(self, key: str, todo: str) -> Node | None:
-        """A required mapping, called by its key in messages."""
+        """Return a required mapping, with its key as name in messages."""
         value = self.fields.get(key)
         if not isinstance(value, dict) or not value:
             self.wrong(key, todo)

@@ -1,4 +1,4 @@
-"""What a spec says beside columns and foreign keys: unique sets, checks, indexes, dependencies, enums."""
+"""Parts of a spec other than columns and foreign keys: unique sets, checks, indexes, dependencies, enums."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _KEY_NAMES = "write a mapping like {orders_pk: id, one_each: [a, b]}"
 _GENERATED = "write a mapping like {total: {sql_type: integer, expression: a + b}}"
 _DEPENDENCIES = "write a list like [{determinant: city, dependent: state}]"
 _ENUMS = "write a mapping of names to lists of values, like {mood: [calm, cross]}"
-# Whatever the type is, it cannot end the definition of its column.
+# A type that matches cannot end the definition of its column in the DDL.
 _PLAIN_TYPE = re.compile(r"[a-z][a-z0-9_ ]*(\(\d+(,\d+)?\))?[a-z ]*(\[\])*")
 
 
 def parse_unique(node: Node) -> tuple[tuple[str, ...], ...]:
-    """The declared unique sets of columns."""
+    """Return the declared unique sets of columns."""
     raw = node.fields.get("unique") or []
     if not isinstance(raw, list) or not all(isinstance(group, list) for group in raw):
         node.wrong("unique", _UNIQUE)
@@ -34,7 +34,7 @@ def parse_unique(node: Node) -> tuple[tuple[str, ...], ...]:
 
 
 def parse_checks(node: Node) -> tuple[Check, ...]:
-    """The CHECK constraints."""
+    """Return the CHECK constraints."""
     checks = []
     for item in node.items("checks", _CHECKS):
         item.only("name", "expression")
@@ -48,7 +48,7 @@ def parse_checks(node: Node) -> tuple[Check, ...]:
 
 
 def parse_indexes(node: Node) -> tuple[Index, ...] | None:
-    """The indexes; None if the spec leaves them to us."""
+    """Return the indexes; None if the spec declares none and gets the default ones."""
     if not node.has("indexes"):
         return None
     indexes = []
@@ -63,7 +63,7 @@ def parse_indexes(node: Node) -> tuple[Index, ...] | None:
 
 
 def parse_key_names(node: Node) -> tuple[tuple[tuple[str, ...], str], ...]:
-    """The columns and names of the primary and unique keys that have names of their own."""
+    """Return columns and names of the named primary and unique keys."""
     if node.fields.get("key_names") in (None, {}):
         return ()
     listed = node.mapping("key_names", _KEY_NAMES)
@@ -73,7 +73,7 @@ def parse_key_names(node: Node) -> tuple[tuple[tuple[str, ...], str], ...]:
 
 
 def parse_generated(node: Node, enums: Mapping[str, EnumType]) -> tuple[Generated, ...]:
-    """The columns that the database computes."""
+    """Return the columns that the database computes."""
     if node.fields.get("generated") in (None, {}):
         return ()
     listed = node.mapping("generated", _GENERATED)
@@ -92,7 +92,7 @@ def parse_generated(node: Node, enums: Mapping[str, EnumType]) -> tuple[Generate
 
 
 def parse_dependencies(node: Node) -> tuple[Dependency, ...]:
-    """The functional dependencies."""
+    """Return the functional dependencies."""
     rules = []
     for item in node.items("dependencies", _DEPENDENCIES):
         item.only("determinant", "dependent")
@@ -104,7 +104,7 @@ def parse_dependencies(node: Node) -> tuple[Dependency, ...]:
 
 
 def parse_enums(node: Node) -> tuple[EnumType, ...]:
-    """The enums of the whole database."""
+    """Return the enums of the whole database."""
     if node.fields.get("enums") in (None, {}):
         return ()
     listed = node.mapping("enums", _ENUMS)
@@ -119,7 +119,7 @@ def parse_enums(node: Node) -> tuple[EnumType, ...]:
 
 
 def known_columns(names: tuple[str, ...], table: Table, problems: Problems) -> bool:
-    """Whether a table has all these columns; each unknown one is reported."""
+    """Return whether a table has all these columns, and report each unknown one."""
     known = [column.name for column in table.columns]
     unknown = [name for name in names if name not in known]
     for name in unknown:

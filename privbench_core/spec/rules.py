@@ -1,7 +1,7 @@
-"""Rules between columns, keys and tables: what makes a schema one whose privacy unit is well defined.
+"""Rules between columns, keys and tables: a schema that meets them has a well-defined privacy unit.
 
-Every rule returns problems instead of raising, so that a spec is told all of them at once. `broken` holds the places
-(``table`` or ``table.column``) that parsing has already reported; nothing is said about those twice.
+Every rule returns problems instead of raising, so that all problems of a spec are reported at once. ``broken`` holds
+the places (``table`` or ``table.column``) that parsing has already reported; rules skip these.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from privbench_core.spec.rules_of_keys import find_column, find_key_problems
 from privbench_core.spec.rules_of_sql import find_sql_problems
 
 _UNKEYED = frozenset({ColumnType.FLOAT, ColumnType.BOOLEAN, ColumnType.JSON})
-_NEVER_FRESH = frozenset({ColumnType.BYTES, ColumnType.INTERVAL})
-_IDENTIFIER_BYTES = 63  # of PostgreSQL, which cuts off what comes after
+_NO_SURROGATES = frozenset({ColumnType.BYTES, ColumnType.INTERVAL})
+_IDENTIFIER_BYTES = 63  # PostgreSQL truncates longer identifiers
 
 
 def find_problems(schema: Schema, *, delta: float, broken: Collection[str] = ()) -> list[str]:
-    """All broken rules of a schema whose keys went through `validate_keys.infer_keys`.
+    """Return all broken rules of a schema whose keys went through `spec.rules_of_keys.infer_keys`.
 
     Args:
         schema: The schema; its foreign keys refer to tables and columns that exist.
@@ -64,7 +64,7 @@ def _cut(name: str) -> str:
 
 
 def _same(names: Iterable[str], seen_as: Callable[[str], str]) -> list[str]:
-    """Each group of names that are seen as one, as a list in words; equal names only where nothing else differs."""
+    """Return each group of names that ``seen_as`` maps to one, as a comma-separated list."""
     listed = list(names)
     groups = Counter(seen_as(name) for name in listed)
     found = [[name for name in listed if seen_as(name) == group] for group, count in groups.items() if count > 1]
@@ -96,7 +96,7 @@ def _primary_keys(schema: Schema) -> Iterator[str]:
                 yield f"{table.name}.{name}: a primary key that may be NULL; remove nullable: true"
         for name in sorted(table.referring_columns.union(table.primary_key)):
             column = find_column(table, name)
-            if column and (column.type in _UNKEYED or (column.type in _NEVER_FRESH and not table.public)):
+            if column and (column.type in _UNKEYED or (column.type in _NO_SURROGATES and not table.public)):
                 todo = "keys are integers, decimals, times, UUIDs or text"
                 yield f"{table.name}.{name}: a key of type {column.type}; {todo}"
             if column and column.domain is not None and not table.public:
@@ -104,12 +104,12 @@ def _primary_keys(schema: Schema) -> Iterator[str]:
 
 
 def _domain_in_a_key(table: Table, column: Column) -> Iterator[str]:
-    """Why a key column cannot be modelled like an attribute."""
+    """Yield why a key column cannot be modelled like an attribute."""
     where = f"{table.name}.{column.name}: a domain on a key column"
     if column.name in table.referring_columns:
-        yield f"{where} of a foreign key; remove it: references are made anew"
+        yield f"{where} of a foreign key; remove it: references are generated"
     elif len(table.primary_key) == 1:
-        yield f"{where} that is the whole primary key; remove it: keys are made anew"
+        yield f"{where} that is the whole primary key; remove it: keys are generated"
     elif column.type.opaque or isinstance(column.domain, Pattern):
         yield f"{where} of type {column.type}; remove it, or declare type: category and its values"
 

@@ -1,4 +1,4 @@
-"""Declared values of a domain, brought to the one form that `Range` and `Values` hold them in."""
+"""Convert declared values of a domain to the canonical form of `Range` and `Values`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ EXPECTED = {
     ColumnType.INTERVAL: "a span of time like P1DT2H, or 1 day 02:00:00",
     ColumnType.CATEGORY: "text (quote what YAML reads as something else)",
 }
-"""What a declared value of each type with a domain must be, for messages."""
+"""Description of a valid value of each type with a domain, for messages."""
 
 
 def canonical_scalar(kind: ColumnType, value: object) -> Scalar | None:
-    """``value`` as domains hold it, or None if it is no value of that type.
+    """Return ``value`` in canonical form, or None if it is not a value of that type.
 
     Integers become ``int``, floats ``float``, decimals ``int`` or exact text, dates, timestamps and intervals ISO 8601
     text (points in time in UTC), categories text.
@@ -56,7 +56,7 @@ def canonical_scalar(kind: ColumnType, value: object) -> Scalar | None:
 
 
 def sort_key(kind: ColumnType, value: Scalar) -> Decimal:
-    """A number to compare two canonical values of an ordered type by."""
+    """Return a number that orders canonical values of an ordered type."""
     if kind is ColumnType.INTERVAL:
         return Decimal(parse_duration(str(value)) or 0)
     if kind in {ColumnType.DATE, ColumnType.TIMESTAMP, ColumnType.TIMESTAMPTZ}:

@@ -10,7 +10,7 @@ import pytest
 from privbench_core.columns.binning import Binning, merge_cells
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
-from privbench_core.estimate.segmentation import segment_and_smooth, merge_smallest, segments
+from privbench_core.estimate.segmentation import merge_smallest, segment_and_smooth, segments
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 
 

@@ -123,7 +123,6 @@ class RefreshLimits:
         policy = self.policy
         return policy is None or ((policy.times is None or refresh <= policy.times) and self._within(after, refresh))
 
-
     def _within(self, after: AccountSpend, refresh: int) -> bool:
         if after.pure and after.epsilon <= self._upto(refresh, _itself) * ROUNDING_SLACK:
             return True
