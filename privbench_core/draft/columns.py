@@ -54,7 +54,7 @@ def draft_column(
     fields |= {name: True for name, value in flags.items() if value}
     default = column.default if column.default is None or is_contained(column.default) else None
     if default != column.default:
-        notes.append("its default is left out, as it is not a single expression")
+        notes.append("its default is left out, as it is not one expression")
     stored = column.sql_type if chosen.type is column.type or column.type is ColumnType.CATEGORY else None
     texts = {"sql_type": stored, "default": default, "comment": column.comment}
     fields |= {name: text for name, text in texts.items() if text is not None}

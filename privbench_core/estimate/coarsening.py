@@ -82,7 +82,7 @@ def _groups(shares: Array, ordered: int, least: float) -> Numbers:
 
 
 def _equal_parts(shares: Array, least: float) -> Numbers:
-    """Return groups of neighbouring codes with about the share ``least`` of the rows each; one group if all hold less."""
+    """Return groups of neighbours with about the share ``least`` of the rows each; one group if all hold less."""
     total = float(shares.sum())
     parts = max(1, int(total / least))
     middles = (np.cumsum(shares) - shares / 2) / max(total, np.finfo(float).tiny)

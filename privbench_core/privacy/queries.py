@@ -37,8 +37,20 @@ class Query(Protocol):
         ...
 
 
+class _DisjointSums:
+    """A query whose answer sums each row's weight in at most one entry, or moves by no more than such sums."""
+
+    def moves(self, view: CodedView) -> tuple[float, float]:
+        """Return the bound: L1 ≤ s; L2 ≤ L1."""
+        return float(view.stability), float(view.stability) ** 2
+
+    def scale(self, view: CodedView) -> int:
+        """Return the weight scale."""
+        return view.unit
+
+
 @dataclass(frozen=True)
-class Marginal:
+class Marginal(_DisjointSums):
     """Weighted counts over all combinations of ``columns``, or of *released* groups of their codes.
 
     One unit moves ``s`` in L1 and at most ``s`` in L2. A group is a function of the code only, so merged cells are
@@ -61,14 +73,6 @@ class Marginal:
             return merge_codes(counts, self.groups)
         low, high = (merge_codes(word, self.groups) for word in words(counts, HALF))
         return joined(low, high, HALF)
-
-    def moves(self, view: CodedView) -> tuple[float, float]:
-        """Return the bound: L1 ≤ s; L2 ≤ L1."""
-        return float(view.stability), float(view.stability) ** 2
-
-    def scale(self, view: CodedView) -> int:
-        """Return the weight scale."""
-        return view.unit
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,7 @@ class CentreSums:
     def evaluate(self, view: CodedView) -> Counts:
         """Return weights and sums, shape (clusters, 1 + coordinates), times the weight scale and GRID."""
         assigned = self.centres.assign(view.codes)
-        weights = np.ones(view.rows, dtype=np.int64) if view.weights is None else view.weights.astype(np.int64)
+        weights = _weights(view)
         clusters = len(self.centres.points)
         columns = [self.GRID * weighted_sums(assigned, weights, clusters)]
         for name, kind in self.centres.columns:
@@ -152,7 +156,7 @@ class CentreSums:
 
 
 @dataclass(frozen=True)
-class ParentCounts:
+class ParentCounts(_DisjointSums):
     """Weight of the references to each group of rows of a *public* parent, and of those to none (the last cell).
 
     A marginal: each row is in one cell, that of the row it refers to. One unit moves ``s`` in L1, and at most that in
@@ -176,20 +180,11 @@ class ParentCounts:
             raise InternalError("references are counted by parent row only for a public parent, with a group per row")
         groups = int(self.group_of.max(initial=-1)) + 1
         cells = np.append(self.group_of, groups)[references.rows]
-        weights = np.ones(view.rows, dtype=np.int64) if view.weights is None else view.weights
-        return weighted_sums(cells, weights, groups + 1)
-
-    def moves(self, view: CodedView) -> tuple[float, float]:
-        """Return the bound: L1 ≤ s; L2 ≤ L1."""
-        return float(view.stability), float(view.stability) ** 2
-
-    def scale(self, view: CodedView) -> int:
-        """Return the weight scale."""
-        return view.unit
+        return weighted_sums(cells, _weights(view), groups + 1)
 
 
 @dataclass(frozen=True)
-class RankSums:
+class RankSums(_DisjointSums):
     """Weight of the references to the most popular parent, to the next, and so on, in blocks of ranks.
 
     The unattributed histogram of Hay et al. 2010, "Boosting the accuracy of differentially private histograms through
@@ -206,20 +201,15 @@ class RankSums:
     def evaluate(self, view: CodedView) -> Counts:
         """Return weights, shape (blocks,)."""
         references = _references(view)
-        weights = np.ones(view.rows, dtype=np.int64) if view.weights is None else view.weights
         present = references.rows >= 0
         rows = references.rows[present]
-        totals = weighted_sums(rows, weights[present], int(rows.max(initial=-1)) + 1)
+        totals = weighted_sums(rows, _weights(view)[present], int(rows.max(initial=-1)) + 1)
         summed = np.append(0, np.cumsum(np.sort(totals)[::-1]))
         return np.diff(summed[np.minimum(self.ends, len(totals))], prepend=0)
 
-    def moves(self, view: CodedView) -> tuple[float, float]:
-        """Return the bound: L1 ≤ s; L2 ≤ L1."""
-        return float(view.stability), float(view.stability) ** 2
 
-    def scale(self, view: CodedView) -> int:
-        """Return the weight scale."""
-        return view.unit
+def _weights(view: CodedView) -> Counts:
+    return np.ones(view.rows, dtype=np.int64) if view.weights is None else view.weights.astype(np.int64, copy=False)
 
 
 def _references(view: CodedView) -> References:

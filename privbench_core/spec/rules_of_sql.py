@@ -1,4 +1,4 @@
-"""Rules on the parts of a spec that go into the DDL (SQL types, enums, defaults, checks, indexes), and on dependencies."""
+"""Rules on what goes into the DDL (SQL types, enums, defaults, checks, indexes), and on dependencies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from privbench_core.spec.fields import as_integer
 
 _SIZED = frozenset({ColumnType.TEXT, ColumnType.BYTES, ColumnType.JSON})
 _METHOD = re.compile(r"[a-z]+ ?\(")
-_OUTSIDE = "is not a single expression; it must not close brackets it did not open, or contain comments"
+_OUTSIDE = "is not one expression; it must not close brackets it did not open, or contain comments"
 
 
 def find_sql_problems(schema: Schema, broken: Collection[str] = ()) -> list[str]:
@@ -66,7 +66,7 @@ def _sql_type(column: Column, *, is_key: bool) -> Iterator[str]:
     yield from _room(column, stored)
     opaque = column.type is ColumnType.TEXT and not isinstance(column.domain, Pattern) and not is_key
     if opaque and not stored.takes_any_text:
-        yield f"generated text is not a valid {stored}; declare domain: {{faker: ipv4}} or similar, or type: category"
+        yield f"generated text is no valid {stored}; declare domain: {{faker: ipv4}} or similar, or type: category"
 
 
 def _room(column: Column, stored: SqlType) -> Iterator[str]:

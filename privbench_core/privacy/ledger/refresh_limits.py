@@ -73,7 +73,7 @@ class RefreshLimits:
     policy: RefreshPolicy | None = None
 
     def refusal(self, spent: AccountSpend, refresh: int, price: Price) -> str | None:
-        """Return why the policy refuses ``price`` in refresh number ``refresh``, with the shortfall; None if it fits."""
+        """Return why the policy refuses ``price`` in refresh ``refresh``, with the shortfall; None if it fits."""
         policy = self.policy
         if policy is None:
             return None
