@@ -1,9 +1,9 @@
-# privbench: `make help` lists the targets. Needs make and Python 3.11 or 3.12 with venv; everything else goes into .venv.
+# privbench: `make help` lists the targets. Needs make and Python 3.11 to 3.14 with venv; everything else goes into .venv.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip --disable-pip-version-check
+LOG    := $(VENV)/pip.log
 HOME_OF_DAGSTER := $(CURDIR)/.dagster_home
 
 .DEFAULT_GOAL := help
@@ -19,21 +19,26 @@ demo: $(VENV)/.runtime ## Run the whole pipeline on the example database and say
 
 .PHONY: test
 test: lint ## Lint, types, layers, then all tests with coverage.
-	@$(BIN)/python -m pytest --cov --cov-report=term
+	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --cov --cov-report=term --durations=20
 
 .PHONY: slow
 slow: $(VENV)/.dev ## Run the slow tests: bigger audits, two hundred kills.
 	@$(BIN)/python -m pytest -m slow
 
 .PHONY: lint
-lint: $(VENV)/.dev ## Check style, formatting, types and the layers of the packages.
+lint: $(VENV)/.dev ## Check style, formatting, types, the layers of the packages, and the documentation.
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory docs
+
+.PHONY: docs
+docs: $(VENV)/.dev ## Build the documentation site into site/; a broken link fails.
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .PHONY: fmt
-fmt: $(VENV)/.dev ## Format the code and mend what can be mended without thinking.
+fmt: $(VENV)/.dev ## Format the code, and fix what can be fixed automatically.
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
 
@@ -51,17 +56,18 @@ bench: $(VENV)/.dev $(VENV)/.peers ## Run the benchmarks and rewrite the tables 
 .PHONY: clean
 clean: ## Remove the environment, caches, the demo and the local state of Dagster; ledgers beside specs stay.
 	rm -rf $(VENV) .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	rm -rf build dist demo .dagster_home .tmp_dagster_home_*
+	rm -rf build dist demo site .dagster_home .tmp_dagster_home_*
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 # A stamp file per set of packages: installed again only when what is to be installed has changed.
+# What pip says goes to a log; the end of it is shown if pip fails.
+install = $(1)/python -m pip --disable-pip-version-check --no-color install --progress-bar off $(2) > $(LOG) 2>&1 || \
+	{ tail -n 15 $(LOG) >&2; echo "make: pip failed with $$($(1)/python --version); all it said is in $(LOG). Tested are Python 3.11 to 3.14: make clean, then make PYTHON=python3.11" >&2; exit 1; }
 
 $(VENV)/.python:
 	@command -v $(PYTHON) > /dev/null || { echo "make: there is no $(PYTHON). Install Python 3.11, or say which one to use: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "make: $(PYTHON) is $$($(PYTHON) --version 2>&1), too old. Python 3.11 or 3.12 is needed: make PYTHON=python3.11" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info >= (3, 13))' || \
-		{ echo "make: $(PYTHON) is $$($(PYTHON) --version 2>&1), newer than what is tested. If installing fails: make clean, then make PYTHON=python3.11" >&2; }
+		{ echo "make: $(PYTHON) is $$($(PYTHON) --version 2>&1), too old. Python 3.11 to 3.14 is needed: make PYTHON=python3.11" >&2; exit 1; }
 	@rm -rf $(VENV)
 	@$(PYTHON) -m venv $(VENV) || \
 		{ rm -rf $(VENV); echo "make: $(PYTHON) cannot make a virtual environment. On Debian: apt install python3-venv" >&2; exit 1; }
@@ -69,24 +75,22 @@ $(VENV)/.python:
 
 $(VENV)/.runtime: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "Installing privbench into $(VENV) (about a minute the first time) ..."
-	@$(PIP) install --quiet --constraint constraints.txt --editable .
+	@$(call install,$(BIN),--constraint constraints.txt --editable .)
 	@touch $@
 
 $(VENV)/.ui: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "Installing privbench and Dagster's user interface into $(VENV) (about a minute the first time) ..."
-	@$(PIP) install --quiet --constraint constraints.txt --editable '.[ui]'
+	@$(call install,$(BIN),--constraint constraints.txt --editable '.[ui]')
 	@touch $@ $(VENV)/.runtime
 
 $(VENV)/.dev: $(VENV)/.python pyproject.toml constraints.txt
-	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info >= (3, 13))' || \
-		{ echo "make: the tests need Python 3.11 or 3.12 (their embedded PostgreSQL has no build for newer ones): make clean, then make PYTHON=python3.11 test" >&2; exit 1; }
 	@echo "Installing privbench and its tools into $(VENV) (about a minute the first time) ..."
-	@$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
+	@$(call install,$(BIN),--constraint constraints.txt --editable '.[dev]')
 	@touch $@ $(VENV)/.runtime $(VENV)/.ui
 
 # The peers pin old versions of what privbench needs in new ones, so they have an environment of their own inside of it.
 $(VENV)/.peers: $(VENV)/.python benchmarks/peers.txt
 	@echo "Installing what the benchmarks compare with into $(VENV)/peers ..."
 	@$(PYTHON) -m venv $(VENV)/peers
-	@$(VENV)/peers/bin/python -m pip --disable-pip-version-check install --quiet --requirement benchmarks/peers.txt
+	@$(call install,$(VENV)/peers/bin,--requirement benchmarks/peers.txt)
 	@touch $@

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import machine, markdown, medians
+from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.ledger.ledger import Ledger
@@ -43,23 +44,19 @@ _SETTINGS = (_Setting(1), _Setting(PROCESSES), _Setting(PROCESSES, _POLICY), _Se
 
 def run(*, seeds: int, progress: Callable[[str], None]) -> str:
     """The table: each place, with one process and with all of them, with a refresh policy, and when it is long."""
-    from pgserver.postgres_server import get_server  # an extra
-
     rows: list[dict[str, str | float]] = []
     for seed in range(seeds):
-        with tempfile.TemporaryDirectory() as folder:
-            Path(folder).chmod(0o755)  # the server runs as a user of its own
-            with get_server(Path(folder) / "pg", cleanup_mode="stop") as server:
-                places = {"SQLite": Path(folder) / "ledger.sqlite", "PostgreSQL": str(server.get_uri())}
-                for (kind, place), setting in product(places.items(), _SETTINGS):
-                    about = {
-                        "ledger": kind,
-                        "processes": setting.processes,
-                        "refresh policy": "yes" if setting.policy else "no",
-                        "entries before": setting.before,
-                    }
-                    progress(f"{', '.join(f'{name}: {value}' for name, value in about.items())}, run {seed + 1}")
-                    rows.append({**about, **_measured(place, setting)})
+        with tempfile.TemporaryDirectory() as folder, temporary_postgres() as server:
+            places = {"SQLite": Path(folder) / "ledger.sqlite", "PostgreSQL": server.url}
+            for (kind, place), setting in product(places.items(), _SETTINGS):
+                about = {
+                    "ledger": kind,
+                    "processes": setting.processes,
+                    "refresh policy": "yes" if setting.policy else "no",
+                    "entries before": setting.before,
+                }
+                progress(f"{', '.join(f'{name}: {value}' for name, value in about.items())}, run {seed + 1}")
+                rows.append({**about, **_measured(place, setting)})
     return f"{machine(seeds)}\n\n{markdown(medians(rows, _KEYS))}"
 
 

@@ -5,7 +5,6 @@ Every step is a process of its own, so that its peak memory is its own.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,13 +13,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
+import psycopg
+from sqlalchemy import make_url
+
 from benchmarks.measure import call_in_child
 from benchmarks.report import Row
 from benchmarks.tpch import generate_plain
 from benchmarks.tpch_schema import SCHEMA
+from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.backends.registry import open_source
 from privbench_core.draft.draft import reflect
-from privbench_core.errors import SourceError
 from privbench_core.pipeline.run import run_spec
 from privbench_core.publish.bundle import read_bundle, write_bundle
 from privbench_core.publish.load import load_bundle
@@ -52,7 +54,7 @@ def measure_speed(scale: float, options: dict[str, float]) -> list[Row]:
     with TemporaryDirectory() as name:
         spec = str(tpch_spec(Path(name), scale, options).path)
         call_in_child("benchmarks.speed:bundle_of_the_source", {"spec": spec})
-        with _databases(Path(name) / "server", "source", "target") as (source, target):
+        with _databases("source", "target") as (source, target):
             steps = (
                 ("load the source", "load", {"url": source, "bundle": "original"}),
                 ("reflect (catalogue only)", "draft", {"url": source}),
@@ -127,16 +129,10 @@ def _timed(work: Callable[[], int]) -> tuple[int, float, float]:
 
 
 @contextmanager
-def _databases(folder: Path, *names: str) -> Iterator[tuple[str, ...]]:
+def _databases(*names: str) -> Iterator[tuple[str, ...]]:
     """URLs of new, empty databases on a PostgreSQL of our own."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
-        try:
-            from pgserver.postgres_server import get_server
-        except ImportError:
-            raise SourceError("schemas: no PostgreSQL to measure with; pip install pgserver") from None
-        server = get_server(folder, cleanup_mode="stop")
-    with server:
-        for name in names:
-            server.psql(f"CREATE DATABASE {name};")
-        yield tuple(str(server.get_uri(database=name)) for name in names)
+    with temporary_postgres() as server:
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            for name in names:
+                connection.execute(f"CREATE DATABASE {name}".encode())
+        yield tuple(make_url(server.url).set(database=name).render_as_string() for name in names)

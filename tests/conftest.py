@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import settings
 
+from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -149,11 +150,10 @@ def town_spec(town: Town, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     """URL of a PostgreSQL database of the session; tests make schemas of their own in it."""
-    pgserver = pytest.importorskip("pgserver", reason="there is no wheel of PostgreSQL for this Python")
-    with pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop") as running:
-        yield running.get_uri()
+    with temporary_postgres({"fsync": "off"}) as server:  # no test cuts the power
+        yield server.url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from privbench_core.api import evaluate
 from privbench_core.commands.terminal import print_json, say, show
 from privbench_core.evaluate.comparison import Comparison
-from privbench_core.evaluate.evaluation import INTERNAL, Evaluation, evaluate_bundle
+from privbench_core.evaluate.evaluation import INTERNAL, Evaluation
 from privbench_core.evaluate.q_error import WorkloadResult
 from privbench_core.evaluate.runtime import RunTimeResult
 from privbench_core.evaluate.subjects import keep_apart
 from privbench_core.evaluate.verdict import judge
-from privbench_core.pipeline.rehearsal import rehearsal_of
-from privbench_core.report.page import write_report
 from privbench_core.spec.load import load_spec
 
 _NAMED = 10  # failed queries named on the terminal
@@ -34,11 +33,8 @@ def report(
     Raises:
         PublishError: ``out`` is inside a bundle: internal figures must not be given away with it.
     """
-    keep_apart(out)
-    spec = load_spec(path)
-    attacked = rehearsal_of(spec, bundle)
-    evaluation = evaluate_bundle(spec, bundle, workload=workload, run_time=run_time, rehearse=attacked)
-    write_report(evaluation, out)
+    keep_apart(out)  # before the spec is read: the mistake that matters most is named first
+    evaluation = evaluate(load_spec(path), bundle, out=out, workload=workload, run_time=run_time)
     if as_json:
         print_json(evaluation.to_dict())
         return

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 from privbench_core.backends.catalogue import FoundColumn, FoundTable
-from privbench_core.schema.columns import ColumnType, Domain, Pattern
+from privbench_core.schema.columns import Domain, Pattern
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _LONG = 200  # characters from which a text column is probably free text; chosen by hand
@@ -60,7 +60,6 @@ _PERSONS = re.compile(
     r"guest|driver|tenant|voter|resident|subscriber|passenger|donor|teacher|doctor|nurse)s?\b"
 )
 _TYPES = {"inet": "ipv4", "macaddr": "mac_address"}
-_TEXTUAL = frozenset({ColumnType.CATEGORY, ColumnType.TEXT})
 
 
 def guess_identifying(column: FoundColumn, table: str, length: int | None) -> Guess | None:
@@ -71,12 +70,13 @@ def guess_identifying(column: FoundColumn, table: str, length: int | None) -> Gu
         table: Name of its table: ``name`` is a person's in some tables and a product's in others.
         length: The most characters it may hold, None if there is no bound.
 
+    >>> from privbench_core.schema.columns import ColumnType
     >>> column = FoundColumn("ContactEMail", ColumnType.CATEGORY, "text", nullable=True)
     >>> guess = guess_identifying(column, "client", None)
     >>> guess.what if guess else None
     'e-mail addresses'
     """
-    if column.type not in _TEXTUAL or column.values:
+    if column.type is None or not column.type.logical.textual or column.values:
         return None
     if column.sql_type in _TYPES:
         return _fake("network addresses", _TYPES[column.sql_type])

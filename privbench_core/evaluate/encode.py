@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.registry import codec_for
 from privbench_core.evaluate.marginals import CodeTable
-from privbench_core.schema.columns import Column, ColumnType, Pattern, Range, Values
+from privbench_core.schema.columns import Column, Pattern, Range, Values
 from privbench_core.schema.tables import Schema, Table
 
 QUANTILE_BINS = 32
@@ -89,7 +89,7 @@ def _encode(table: Table, rows: pa.Table, source: pa.Table) -> Coded:
 
 def _encoder(table: Table, column: Column, source: pa.ChunkedArray) -> _Encoder:
     declared = isinstance(column.domain, Range | Values | Pattern)
-    if declared or column.type is ColumnType.BOOLEAN or column.type.opaque:
+    if declared or column.logical.codec:
         return codec_for(column, table=table.name)
     if column.type.ordered:
         return SourceBins.of(source)

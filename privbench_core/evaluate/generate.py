@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import SourceError
-from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workload.engine import Engine
@@ -27,7 +26,6 @@ from privbench_core.workload.literals import literal
 from privbench_core.workload.naming import UnansweredError
 from privbench_core.workload.statements import Statement, Workload
 
-_EQUAL_ONLY = frozenset({ColumnType.CATEGORY, ColumnType.BOOLEAN})
 _OPERATORS = ("=", "<", ">")
 _ATTEMPTS = 20  # per query wanted: small databases have few queries that find something
 _SECONDS = 5.0  # a query that takes longer to count is not worth keeping
@@ -123,11 +121,11 @@ class _QueryDraft:
         return f"SELECT COUNT(*) FROM {', '.join(map(quote_identifier, tables))}{where}"
 
     def _predicates(self, table: Table) -> Iterator[str]:
-        usable = [c for c in table.attributes if c.type in _EQUAL_ONLY or (c.type.ordered and _comparable(c))]
+        usable = [c for c in table.attributes if not c.type.opaque and c.logical.compares_alike]
         count = int(self._rng.integers(min(self._recipe.max_predicates, len(usable)) + 1))
         for position in sorted(self._rng.choice(len(usable), count, replace=False)) if count else ():
             column = usable[position]
-            operator = "=" if column.type in _EQUAL_ONLY else self._one(_OPERATORS)
+            operator = self._one(_OPERATORS) if column.type.ordered else "="
             rows = self._tables[table.name]
             text = literal(rows[column.name][int(self._rng.integers(rows.num_rows))].as_py())
             if text is not None:
@@ -135,11 +133,6 @@ class _QueryDraft:
 
     def _one(self, options: Any) -> str:
         return str(options[int(self._rng.integers(len(options)))])
-
-
-def _comparable(column: Column) -> bool:
-    # Databases do not agree on how spans of time compare with one another.
-    return column.type is not ColumnType.INTERVAL
 
 
 def _join(key: ForeignKey) -> Iterator[str]:

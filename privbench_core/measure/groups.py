@@ -89,9 +89,9 @@ class GroupFit:
         context = {OWNER_FANOUT: fanout.sizes} | {
             parent_column(name): discretizer for name, discretizer in parent.discretizers.items()
         }
-        curator = session.view(_view(key, parent.discretizers, child.discretizers, fanout.sizes), "groups")
+        curator = session.view(_view(key, parent, child, fanout.sizes), "groups")
         pairs = _Pairs.of(own, list(context), curator.sizes)
-        sizes = FanoutClasses.of(fanout, parent.total)
+        sizes = FanoutClasses.of(fanout, parent.size.rows, child.size.rows_per_unit)
         rest = price.share(1 - self.scores - self.margins)
         class_of = sizes.classes(self.least(curator, rest, max(len(pairs.all), 1), pairs.cells(curator.sizes)))
         parts = curator.split(ByValue(OWNER_FANOUT, class_of))
@@ -123,7 +123,7 @@ class GroupFit:
             one_way: Released counts of the children's columns.
             ordered: `ordered_codes` of all columns.
             pairs: Candidates.
-            shares: Of the groups, the shares with at least 1, 2, 3 members.
+            shares: Of the rows, the shares in groups with at least 1, 2, 3 members.
             price: Of which the one-way marginals' share is spent.
         """
         own = list(one_way.counts)
@@ -148,7 +148,7 @@ class GroupFit:
         joints: list[dict[Pair, Array]] = []
         for kind, weight, counts in zip(kinds, weights, (clean, clean, of_two), strict=True):
             share = rest.share(weight / sum(weights)) if kind else rest
-            joints.append(self.pairs.measure(part, kind, counts, share) if kind else {})
+            joints.append(self.pairs.joints(part, kind, counts, share) if kind else {})
         within, tied, between = joints
         between = {(a, b.removeprefix(_OTHER)): joint for (a, b), joint in between.items()}
         alike = {name: between[name, name] for name in useful if (name, name) in between}
@@ -171,7 +171,7 @@ class GroupFit:
         Args:
             part: The class.
             alike: Column -> released joint of it in two members.
-            three: Number of groups of at least three members.
+            three: Number of rows in groups of at least three members.
             price: Of scores and joints.
         """
         pairs = {name: (joint + joint.T) / 2 for name, joint in alike.items()}
@@ -228,13 +228,17 @@ class _Pairs:
         return float(np.mean([sizes[a] * sizes[b] for a, b in self.all])) if self.all else 1.0
 
 
-def _view(
-    key: ForeignKey, parent: Mapping[str, Discretizer], child: Mapping[str, Discretizer], sizes: Discretizer
-) -> ViewSpec:
+def _view(key: ForeignKey, parent: Profile, child: Profile, sizes: Discretizer) -> ViewSpec:
     """Columns of a child, of its owner, and of another child."""
     features: dict[str, tuple[Feature, Discretizer]] = {OWNER_FANOUT: (OwnerFanout(key), sizes)}
-    features |= {parent_column(name): (OfParent(key, name), discretizer) for name, discretizer in parent.items()}
-    features |= {name: (Own(name), discretizer) for name, discretizer in child.items()}
-    features |= {f"{_OTHER}{name}": (CoMember(key, 1, name), discretizer) for name, discretizer in child.items()}
-    features |= {f"{_THIRD}{name}": (CoMember(key, 2, name), discretizer) for name, discretizer in child.items()}
-    return ViewSpec(key.child, features)
+    features |= {
+        parent_column(name): (OfParent(key, name), discretizer) for name, discretizer in parent.discretizers.items()
+    }
+    features |= {name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()}
+    features |= {
+        f"{_OTHER}{name}": (CoMember(key, 1, name), discretizer) for name, discretizer in child.discretizers.items()
+    }
+    features |= {
+        f"{_THIRD}{name}": (CoMember(key, 2, name), discretizer) for name, discretizer in child.discretizers.items()
+    }
+    return ViewSpec(key.child, features, (child.size.rows_per_unit,))

@@ -16,6 +16,7 @@ from privbench_core.measure.popularity import rank_popularity, row_popularity
 from privbench_core.measure.presence import present_or_not
 from privbench_core.models.lookup import _ANY, _POSITION, _TARGET, Lookup, _none_from
 from privbench_core.models.one_way import OneWay
+from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal
@@ -55,7 +56,7 @@ class LookupFit:
 def fit_lookup(
     session: PrivateSession,
     key: ForeignKey,
-    child: tuple[Mapping[str, Discretizer], OneWay],
+    child: Profile,
     parent: Mapping[str, Discretizer] | NDArray[np.int64] | None,
     price: Price,
     fit: LookupFit,
@@ -69,7 +70,7 @@ def fit_lookup(
     Args:
         session: Open for the step.
         key: Not on the ownership path.
-        child: Discretizers and released one-way counts of the child's attributes.
+        child: Released profile of the table that has the key.
         parent: Discretizers of a private parent's attributes, the place of each row of a public parent
             (`order_of_alike`), or None where a row can refer to one row alone.
         price: Of everything here.
@@ -77,10 +78,10 @@ def fit_lookup(
         most: Bound on the rows of one unit that refer along the key.
     """
     own: dict[str, tuple[Feature, Discretizer]] = {
-        name: (Own(name), discretizer) for name, discretizer in child[0].items()
+        name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()
     }
     if isinstance(parent, np.ndarray):
-        return _to_public(session, key, child[1], own, parent, price, fit, most)
+        return _to_public(session, key, child, own, parent, price, fit, most)
     features: dict[str, tuple[Feature, Discretizer]] = {}
     if parent:
         features = {f"{_TARGET}{name}": (OfParent(key, name), discretizer) for name, discretizer in parent.items()}
@@ -89,17 +90,17 @@ def fit_lookup(
     popularity = None
     if parent is not None:
         share = fit.popularity_share if features else 1.0
-        popularity = rank_popularity(session, key, most, child[1].total, price.share(share))
+        popularity = rank_popularity(session, key, most, child.one_way.total, price.share(share))
         price = price.share(1 - share)
     if not features:
         return Lookup({}, {}, {}, popularity)
-    view = session.view(ViewSpec(key.child, {**features, **own}), "lookup")
+    view = session.view(ViewSpec(key.child, {**features, **own}, (child.size.rows_per_unit,)), "lookup")
     share = fit.margin_share if own else 1.0
     noisy = view.measure("targets", [Marginal((name,)) for name in features], price.share(share))
-    total = child[1].total
+    total = child.one_way.total
     clean = {name: onto_simplex(counts, total) for name, counts in zip(features, noisy.values, strict=True)}
     pair_tables = (
-        _pair_tables(view, {**features, **own}, clean, child[1], fit.pairs, price.share(1 - share)) if own else {}
+        _pair_tables(view, {**features, **own}, clean, child.one_way, fit.pairs, price.share(1 - share)) if own else {}
     )
     targets = {name: discretizer for name, (_, discretizer) in features.items()}
     return Lookup(targets, {name: counts / total for name, counts in clean.items()}, pair_tables, popularity)
@@ -108,7 +109,7 @@ def fit_lookup(
 def _to_public(
     session: PrivateSession,
     key: ForeignKey,
-    one_way: OneWay,
+    child: Profile,
     own: Mapping[str, tuple[Feature, Discretizer]],
     place: NDArray[np.int64],
     price: Price,
@@ -116,7 +117,7 @@ def _to_public(
     most: int,
 ) -> Lookup:
     """`fit_lookup` along a key to a public table: its positions are the targets."""
-    parents = len(place)
+    parents, one_way = len(place), child.one_way
     column = Column(_POSITION, ColumnType.INTEGER)
     discretizer = Discretizer(equal_width_codec(column, 0, max(parents - 1, 0), min(max(parents, 1), _MAX_POSITIONS)))
     share = fit.popularity_share + (1 - fit.popularity_share) * fit.margin_share if own else 1.0
@@ -131,7 +132,7 @@ def _to_public(
     if not own:
         return Lookup({_POSITION: discretizer}, {_POSITION: marginal}, {}, popularity)
     features: dict[str, tuple[Feature, Discretizer]] = {_POSITION: (ParentRow(key), discretizer), **own}
-    view = session.view(ViewSpec(key.child, features), "lookup")
+    view = session.view(ViewSpec(key.child, features, (child.size.rows_per_unit,)), "lookup")
     pair_tables = _pair_tables(
         view, features, {_POSITION: marginal * one_way.total}, one_way, fit.pairs, price.share(1 - share)
     )

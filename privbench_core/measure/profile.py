@@ -19,10 +19,13 @@ from privbench_core.columns.equal_width import equal_width_codec
 from privbench_core.columns.log_scale import LogScaleCodec
 from privbench_core.columns.registry import codec_for
 from privbench_core.measure.adaptive_bins import CellCounts, refine_bins, share_of
+from privbench_core.measure.by_size import best_counted, measure_by_size
 from privbench_core.measure.one_way import least_noise, remeasure
 from privbench_core.measure.pairwise import MOST_CODES, highest_noise
+from privbench_core.measure.row_count import measure_row_count
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
+from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
@@ -32,6 +35,9 @@ from privbench_core.schema.tables import Table
 
 Array = NDArray[np.float64]
 _LEARN_SHARE = 0.3  # of a profile's price, for learning domains, where there are any to learn
+_FIRST = 0.35  # of the price of one-way marginals, for a first look that leaves rows out
+_POSSIBLE = 1e-9  # rows of a class, at least: what has none is drawn like all others
+_BY_SIZE = 0.4  # of what it leaves, for what columns have to do with the number of rows of a unit
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,7 @@ class Cells:
         looks: Column -> all that is known about its cells since, likewise.
         sigmas: Column -> standard deviation of the noise of the first look on each count, likewise.
         rows: Noisy number of rows and its standard deviation, where there are no columns to add up.
+        size: Of the table, where it was measured for itself.
     """
 
     codecs: Mapping[str, Codec]
@@ -51,6 +58,12 @@ class Cells:
     looks: Mapping[str, CellCounts]
     sigmas: Mapping[str, float]
     rows: tuple[float, float]
+    size: RowCount | None = None
+
+    @property
+    def rows_per_unit(self) -> int:
+        """Up to how many rows of a unit are counted in full."""
+        return 1 if self.size is None else self.size.rows_per_unit
 
     def profile(self) -> Profile:
         """The cells merged into codes."""
@@ -70,7 +83,7 @@ class Cells:
             {name: sigmas.get(name, np.array([sigma])) for name in self.codecs},
             total,
         )
-        return Profile(discretizers, one_way, total)
+        return Profile(discretizers, one_way, self.size or RowCount(total, sigma))
 
     def again(self, session: PrivateSession, table: Table, price: Price) -> Cells:
         """The same cells counted once more where that leaves the least noise, for ``price``, and averaged.
@@ -83,7 +96,7 @@ class Cells:
         counts = {name: look.counts for name, look in self.looks.items()}
         sigmas = {name: np.sqrt(look.variances) for name, look in self.looks.items()}
         features = {name: (Own(name), Discretizer(look.codec)) for name, look in self.looks.items()}
-        view = session.view(ViewSpec(table.name, dict(features)), "second look")
+        view = session.view(ViewSpec(table.name, dict(features), (self.rows_per_unit,)), "second look")
         better = remeasure(view, OneWay(counts, sigmas), price)
         looks = {
             name: replace(look, counts=better.counts[name], variances=better.sigmas[name] ** 2)
@@ -92,18 +105,27 @@ class Cells:
         return replace(self, looks=looks)
 
 
-def profile_table(session: PrivateSession, table: Table, price: Price) -> Cells:
+def profile_table(session: PrivateSession, table: Table, bound: int, price: Price) -> tuple[Cells, Profile]:
     """All that a profile measures, for ``price``.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise, δ-approximate where a list of values is
     learned, at the price given, for adding or removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1,
     4, 6 and 7.
 
+    Args:
+        session: Open for the step.
+        table: The table.
+        bound: Most rows of a unit in it.
+        price: Of everything here.
+
     Raises:
         UnsupportedBudgetError: A list of values is to be learned without a δ.
     """
     codecs, rest = learned_codecs(session, table, price)
-    return measure_cells(session, table, codecs, rest)
+    size, rest = measure_row_count(session, table.name, bound, [codec.size for codec in codecs.values()], rest)
+    first = first_share(size)
+    cells = measure_cells(session, table, codecs, size, rest.share(first))
+    return over_rows(session, table, cells, rest.share(1 - first))
 
 
 def learned_codecs(session: PrivateSession, table: Table, price: Price) -> tuple[dict[str, Codec], Price]:
@@ -126,19 +148,61 @@ def learned_codecs(session: PrivateSession, table: Table, price: Price) -> tuple
     return {c.name: found.get(c.name) or codec_for(c, table=table.name) for c in table.attributes}, rest
 
 
-def measure_cells(session: PrivateSession, table: Table, codecs: Mapping[str, Codec], price: Price) -> Cells:
-    """All cells counted for ``price``, heavy ones more closely.
+def first_share(size: RowCount | None) -> float:
+    """Part of the price of one-way marginals for a first look: all, where it counts all rows."""
+    return 1.0 if size is None or size.in_full else _FIRST
+
+
+def over_rows(session: PrivateSession, table: Table, cells: Cells, price: Price) -> tuple[Cells, Profile]:
+    """One-way marginals over rows, and by the number of rows of a unit, for ``price``: none if the first look was all.
+
+    The first look has found which codes there are, at little noise. How much the distributions of units with many rows
+    differ decides up to how many rows of a unit are worth being counted in full.
+    """
+    profile = cells.profile()
+    if price.amount <= 0:
+        return cells, profile
+    size, several = profile.size, [name for name, discretizer in profile.discretizers.items() if discretizer.size > 1]
+    if not several:  # noise has merged all cells of all columns
+        cells = cells.again(session, table, price)
+        return cells, cells.profile()
+    shapes = measure_by_size(session, table.name, profile.discretizers, size, price.share(_BY_SIZE))
+    rest = price.share(1 - _BY_SIZE)
+    most = best_counted(session.view(ViewSpec(table.name, {}), "by size"), shapes, size, rest)
+    features = {name: (Own(name), profile.discretizers[name]) for name in several}
+    view = session.view(ViewSpec(table.name, dict(features), (most,)), "over rows")
+    if most == size.rows_per_unit:
+        found = remeasure(view, profile.one_way.only(several), rest)
+    else:
+        noisy = view.measure("one-way", [Marginal((name,)) for name in several], rest)
+        found = OneWay.alike(dict(zip(several, noisy.values, strict=True)), noisy.sigma)
+    total, sigma = found.total, found.total_sigma
+    one_way = OneWay(
+        {name: found.counts.get(name, np.array([total])) for name in profile.discretizers},
+        {name: found.sigmas.get(name, np.array([sigma])) for name in profile.discretizers},
+        total,
+    )
+    counted = size.counted(most) + _POSSIBLE
+    by_size = {name: shape * (counted / counted.sum())[:, None] for name, shape in shapes.items()}
+    return cells, Profile(profile.discretizers, one_way, replace(size, rows_per_unit=most), by_size)
+
+
+def measure_cells(
+    session: PrivateSession, table: Table, codecs: Mapping[str, Codec], size: RowCount | None, price: Price
+) -> Cells:
+    """All cells counted for ``price``, heavy ones more closely; of rows, where the table's ``size`` says how many.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
+    full = 1 if size is None else size.rows_per_unit
     telling = {name: codec for name, codec in codecs.items() if codec.size > 1}
     view = session.view(
-        ViewSpec(table.name, {name: (Own(name), Discretizer(codec)) for name, codec in telling.items()})
+        ViewSpec(table.name, {name: (Own(name), Discretizer(codec)) for name, codec in telling.items()}, (full,))
     )
     if not telling:
         rows = view.measure("rows", [Marginal(())], price)
-        return Cells(codecs, {}, {}, {}, (float(rows.values[0]), rows.sigma))
+        return Cells(codecs, {}, {}, {}, (float(rows.values[0]), rows.sigma), size)
     closer = share_of(table, telling)
     first = price.share(1 - closer)
     shares = least_noise({name: min(codec.size, MOST_CODES) for name, codec in telling.items()}, price.measure)
@@ -150,8 +214,8 @@ def measure_cells(session: PrivateSession, table: Table, codecs: Mapping[str, Co
         found |= zip(alike, noisy.values, strict=True)
         sigmas |= dict.fromkeys(alike, noisy.sigma)
     looks = {name: CellCounts.first(codec, found[name], sigmas[name]) for name, codec in telling.items()}
-    looks = refine_bins(session, table, looks, price.share(closer)) if closer else looks
-    return Cells(codecs, found, looks, sigmas, (0.0, 0.0))
+    looks = refine_bins(session, table, looks, full, price.share(closer)) if closer else looks
+    return Cells(codecs, found, looks, sigmas, (0.0, 0.0), size)
 
 
 def lists_to_learn(table: Table) -> list[Column]:

@@ -9,14 +9,16 @@ looked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from privbench_core.columns.discretizer import ordered_codes
-from privbench_core.measure.pairwise import leaf_of
-from privbench_core.measure.profile import Cells, learned_codecs, measure_cells
+from privbench_core.measure.one_way import remeasure
+from privbench_core.measure.profile import Cells, first_share, learned_codecs, measure_cells, over_rows
+from privbench_core.measure.row_count import measure_row_count
+from privbench_core.models.measured import Measured, MeasuredLeaf
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
-from privbench_core.models.spn import Node
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal
@@ -34,15 +36,20 @@ class Network(Protocol):
         """Whether to look for dependences at all; see `PairwiseFit.promising`."""
         ...
 
-    def find(self, curator: Curator, one_way: OneWay, price: Price) -> Node | Price:
+    def find(self, curator: Curator, one_way: OneWay, price: Price) -> Measured | Price:
         """A model for at most ``price``, or what is left of it if the columns by themselves are all there is."""
         ...
 
 
 def learn_table(
-    session: PrivateSession, table: Table, price: Price, first: float, network: Callable[[Mapping[str, int]], Network]
-) -> tuple[Cells, Node]:
-    """All that is measured of a table's attributes, and their model.
+    session: PrivateSession,
+    table: Table,
+    bound: int,
+    price: Price,
+    first: float,
+    network: Callable[[Mapping[str, int]], Network],
+) -> tuple[Cells, Profile, Measured]:
+    """Measure a table's attributes, as many of their joints as the price supports; a unit has at most ``bound`` rows.
 
     Under pure privacy two looks at a marginal are worth less than one for the price of both (Laplace noise does not
     average as prices add up), so the number of rows comes first: it tells whether to look for anything else. Gaussian
@@ -54,20 +61,35 @@ def learn_table(
     """
     codecs, rest = learned_codecs(session, table, price)
     sizes = [codec.size for codec in codecs.values() if codec.size > 1]
+    size, rest = measure_row_count(session, table.name, bound, sizes, rest)
     share = first if len(sizes) > 1 else 1.0
     if share < 1 and price.measure is Measure.PURE:
-        view = session.view(ViewSpec(table.name, {}), "size")
-        rows = float(view.measure("rows", [Marginal(())], rest.share(_ROWS_SHARE)).values[0])
-        rest = rest.share(1 - _ROWS_SHARE)
+        view = session.view(ViewSpec(table.name, {}, (1 if size is None else size.rows_per_unit,)), "size")
+        if size is None:
+            rows = float(view.measure("rows", [Marginal(())], rest.share(_ROWS_SHARE)).values[0])
+            rest = rest.share(1 - _ROWS_SHARE)
+        else:
+            rows = size.rows
         share = share if network({}).promising(view, sizes, rows, rest, share) else 1.0
-    cells = measure_cells(session, table, codecs, rest.share(share))
+    early = first_share(size)
+    cells = measure_cells(session, table, codecs, size, rest.share(share * early))
+    cells, profile = over_rows(session, table, cells, rest.share(share * (1 - early)))
     if share == 1:
-        return cells, leaf_of(cells.profile().one_way)
-    found = _modelled(session, table, cells.profile(), rest, share, network)
-    if isinstance(found, Price):
+        return cells, profile, MeasuredLeaf(profile.one_way)
+    found = _modelled(session, table, profile, rest, share, network)
+    if not isinstance(found, Price):
+        return cells, profile, found
+    if early < 1:
+        profile = replace(profile, one_way=remeasure(_view(session, table, profile), profile.one_way, found))
+    else:
         cells = cells.again(session, table, found)
-        return cells, leaf_of(cells.profile().one_way)
-    return cells, found
+        profile = cells.profile()
+    return cells, profile, MeasuredLeaf(profile.one_way)
+
+
+def _view(session: PrivateSession, table: Table, profile: Profile) -> Curator:
+    features = {name: (Own(name), discretizer) for name, discretizer in profile.discretizers.items()}
+    return session.view(ViewSpec(table.name, dict(features), (profile.size.rows_per_unit,)), "spn")
 
 
 def _modelled(
@@ -77,10 +99,9 @@ def _modelled(
     price: Price,
     share: float,
     network: Callable[[Mapping[str, int]], Network],
-) -> Node | Price:
+) -> Measured | Price:
     """A model for what a first look has left of the price, or what is left then."""
-    features = {name: (Own(name), discretizer) for name, discretizer in profile.discretizers.items()}
-    view = session.view(ViewSpec(table.name, dict(features)), "spn")
+    view = _view(session, table, profile)
     chosen = network(ordered_codes(profile.discretizers))
     codes = [discretizer.size for discretizer in profile.discretizers.values()]
     left = price.share(1 - share)

@@ -26,6 +26,7 @@ class Fanout:
         counts: Probabilities of the number of children, shape (codes of ``sizes``,).
         fanout_tables: Parent's column -> joint (parent's column, number of children).
         pair_tables: (context column, child's column) -> joint; context is "parent.<column>" and `OWNER_FANOUT`.
+        owned: Number of children that have an owner.
         ownerless: Number of children whose owner key is NULL; each is a unit of its own.
     """
 
@@ -33,6 +34,7 @@ class Fanout:
     counts: Array
     fanout_tables: Mapping[str, Array]
     pair_tables: Mapping[tuple[str, str], Array]
+    owned: float
     ownerless: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -42,6 +44,7 @@ class Fanout:
             "counts": self.counts,
             "fanout_tables": [[name, joint] for name, joint in self.fanout_tables.items()],
             "pair_tables": [[context, column, joint] for (context, column), joint in self.pair_tables.items()],
+            "owned": self.owned,
             "ownerless": self.ownerless,
         }
 
@@ -49,12 +52,9 @@ class Fanout:
     def from_dict(cls, stored: Mapping[str, Any]) -> Fanout:
         """The inverse of `to_dict`."""
         pair_tables = {(context, column): joint for context, column, joint in stored["pair_tables"]}
+        sizes = Discretizer.from_dict(stored["sizes"])
         return cls(
-            Discretizer.from_dict(stored["sizes"]),
-            stored["counts"],
-            dict(stored["fanout_tables"]),
-            pair_tables,
-            stored["ownerless"],
+            sizes, stored["counts"], dict(stored["fanout_tables"]), pair_tables, stored["owned"], stored["ownerless"]
         )
 
 

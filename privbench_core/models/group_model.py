@@ -171,8 +171,9 @@ def _draw_class(rows: Rows, group: GroupClass, size: str, rng: np.random.Generat
         index = np.flatnonzero((rank >= start) & (rank < end))
         now = rows.take(index)
         now.codes = {name: now.codes[name] for name in context}
-        if now.weights is not None:  # the rows of a group that are drawn now share its whole weight
-            now.weights = now.weights * fanout[index] / (np.minimum(fanout[index], end) - start)
+        # The rows of a group that are drawn now share its whole weight.
+        weights = np.ones(now.n) if now.weights is None else now.weights
+        now.weights = weights * fanout[index] / (np.minimum(fanout[index], end) - start)
         members = [(FIRST, row_of[first[index]])] if start > 0 else []
         if start > 1:
             members.append((BEFORE, row_of[first[index] + np.maximum(rank[index] - (end - start), 1)]))

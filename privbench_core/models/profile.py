@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.models.one_way import OneWay
+from privbench_core.models.row_count import RowCount
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -16,13 +22,20 @@ class Profile:
 
     Attributes:
         discretizers: Column -> discretizer.
-        one_way: Noisy counts of the codes; for an owned table, of units (rows weigh 1/group size).
-        total: Noisy number of rows (weighted likewise).
+        one_way: Noisy counts of the codes: of rows, those of a unit with more than ``size.rows_per_unit`` as so many.
+        size: Of the table.
+        by_size: Column -> joint of the class of the number of rows of a row's unit (`RowCount.classes`) and its code.
     """
 
     discretizers: Mapping[str, Discretizer]
     one_way: OneWay
-    total: float
+    size: RowCount
+    by_size: Mapping[str, Array] = field(default_factory=dict)
+
+    @property
+    def total(self) -> float:
+        """Noisy number of rows, counted as in ``one_way``."""
+        return self.one_way.total
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""
@@ -31,6 +44,8 @@ class Profile:
             "counts": [[name, counts] for name, counts in self.one_way.counts.items()],
             "sigmas": [[name, sigmas] for name, sigmas in self.one_way.sigmas.items()],
             "total": self.total,
+            "size": self.size.to_dict(),
+            "by size": [[name, joint] for name, joint in self.by_size.items()],
         }
 
     @classmethod
@@ -38,4 +53,4 @@ class Profile:
         """The inverse of `to_dict`."""
         discretizers = {name: Discretizer.from_dict(discretizer) for name, discretizer in stored["discretizers"]}
         one_way = OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["total"])
-        return cls(discretizers, one_way, stored["total"])
+        return cls(discretizers, one_way, RowCount.from_dict(stored["size"]), dict(stored["by size"]))

@@ -19,7 +19,17 @@ from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.queries import CentreSums, Distances, Marginal, ParentCounts, Query, RankSums
 from privbench_core.privacy.split_rules import ByValue, Centres, Rule
-from privbench_core.privacy.views import CoMember, Feature, OfParent, Own, OwnerFanout, OwnFanout, ParentRow, ViewSpec
+from privbench_core.privacy.views import (
+    CoMember,
+    Feature,
+    OfParent,
+    Own,
+    OwnerFanout,
+    OwnFanout,
+    ParentRow,
+    UnitRows,
+    ViewSpec,
+)
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
@@ -27,7 +37,7 @@ from privbench_core.schema.tables import Schema
 # Closed lists, no subclasses: each entry has a proof of its sensitivity, or of its independence of other rows.
 _QUERIES = (Marginal, Distances, CentreSums, ParentCounts, RankSums)
 _RULES = (ByValue, Centres)
-_FEATURES = (Own, OfParent, ParentRow, OwnerFanout, OwnFanout, CoMember)
+_FEATURES = (Own, OfParent, ParentRow, OwnerFanout, OwnFanout, CoMember, UnitRows)
 _KINDS = {"ordered", "list"}
 Sizes = Mapping[str, int]
 
@@ -102,9 +112,8 @@ def admit_view(schema: Schema, spec: ViewSpec) -> ViewSpec:
             so; a column that is part of a key; a nullable column whose discretizer has no code for NULL. The proof of
             the view's stability covers none of these.
     """
-    return ViewSpec(
-        spec.table, {name: _admitted(schema, spec.table, name, *how) for name, how in spec.features.items()}
-    )
+    features = {name: _admitted(schema, spec.table, name, *how) for name, how in spec.features.items()}
+    return ViewSpec(spec.table, features, tuple(spec.rows_per_unit))
 
 
 def admit_key(schema: Schema, key: ForeignKey) -> ForeignKey:
@@ -139,7 +148,7 @@ def _admitted(
     if type(feature) not in _FEATURES:
         raise InternalError(f"{table}/{name}: a view has the features of privacy.views only")
     _admit_discretizer(table, name, discretizer)
-    if not isinstance(feature, Own):
+    if not isinstance(feature, Own | UnitRows):
         feature = replace(feature, key=admit_key(schema, feature.key))
     if isinstance(feature, Own | CoMember | OfParent):
         of = feature.key.parent if isinstance(feature, OfParent) else table

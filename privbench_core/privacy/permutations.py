@@ -1,10 +1,11 @@
 """Marginals of permutation relations: ordered tuples of distinct children of one owner, counted without making them.
 
 PrivPetal (section 3.1) joins an owner with every ordered choice of ``k`` of its children. A tuple of a group of ``s``
-children here weighs ⌊⌊⌊U/a⌋/s⌋/(s-1)⌋.. = ⌊U / (a · s!/(s-k)!)⌋ weight units, where ``a`` is the product of the group
-sizes above the group, so that the tuples of a group weigh at most U/a together, and those of a unit at most U. These
-are the normalised marginals of the paper (its W_s), for chains too, and with s!/(s-k)! for the k members that a
-marginal *names* rather than for a fixed order. A group of fewer than ``k`` children has no tuples.
+children here weighs ⌊w / ((s-1)!/(s-k)!)⌋ weight units, where ``w`` is the weight of a row of the group's unit
+(`relations`): the weight of a row is shared by the tuples that it leads, so that the tuples of a unit weigh no more
+together than its rows. These are the normalised marginals of the paper (its W_s) for one row per unit, for chains too,
+and for the k members that a marginal *names* rather than for a fixed order. A group of fewer than ``k`` children has no
+tuples.
 
 Counting is exact, in 64-bit integers; what would not fit stops at `LARGEST`. Pairs of small groups are gone through one
 by one, as row numbers; those of a large group are counted from the codes of its rows, so that memory is bounded however
@@ -47,7 +48,7 @@ class Groups:
     Attributes:
         owner: Group of each row, shape (n,), not descending; a row without an owner is a group of its own.
         size: Number of kept children in the row's group, whether or not all of them are among these rows, shape (n,).
-        share: ⌊U/a⌋: what the tuples of the row's group may weigh together, in multiples of 1/U, shape (n,).
+        share: s·w: what the tuples of the row's group may weigh together, in multiples of 1/U, shape (n,).
     """
 
     owner: Numbers

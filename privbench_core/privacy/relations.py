@@ -2,9 +2,10 @@
 
 Along the ownership path at most τ children per owner are kept, chosen by a keyed hash of the child's own primary key:
 an order that no other row can change, so removing a unit never changes which rows of another unit are kept, unless
-they depend on both. A kept row of an owned table weighs 1 / (product of the group sizes along its path), rounded down
-to a multiple of 1/`WEIGHT_SCALE`, so that all rows of one unit together weigh at most 1 (PrivPetal, section 4:
-normalised marginals; here for chains too).
+they depend on both. A kept row of an owned table weighs 1/T, where T is the least of some *released* numbers that is at
+least s, the number of kept rows of its unit in the table, and 1/s where all of them are smaller; rounded down to a
+multiple of 1/`WEIGHT_SCALE`. So all rows of one unit together weigh at most 1. For T = 1 alone these are PrivPetal's
+normalised marginals (section 4), here for chains too; T times the answer counts rows.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.schema.unit_numbers import unit_numbers
 
 WEIGHT_SCALE = 1 << 20
-_LARGEST_DIVISOR = 1 << 40  # above all weight units: a larger product of group sizes makes the same weight, 0
 Rows = NDArray[np.signedinteger[Any]]
 _BLOCK = 1 << 20  # rows looked up at a time
 _MOST_32 = 1 << 31
@@ -153,6 +153,7 @@ class PrivateDatabase:
         self._parents: dict[str, Rows] = {}
         self._units: dict[str, Rows] = {}
         self._sizes: dict[str, NDArray[np.int64]] = {}
+        self._unit_rows: dict[str, NDArray[np.int32]] = {}
 
     def rows(self, table: str) -> int:
         """Exact number of rows: private."""
@@ -218,36 +219,40 @@ class PrivateDatabase:
             self._sizes[key.name] = _numbers_of(self.parent_rows(key), self.kept(key.child), self.rows(key.parent))
         return self._sizes[key.name]
 
-    def weights(self, table: str) -> NDArray[np.int32]:
-        """Weight of each row in multiples of 1/`WEIGHT_SCALE`, 0 for dropped rows; shape (rows,)."""
-        shares, owner = self._shares(table)
-        weights = (WEIGHT_SCALE // shares).astype(np.int32)[owner]
+    def unit_rows(self, table: str) -> NDArray[np.int32]:
+        """Number of kept rows of ``table`` that each row's unit has; shape (rows,)."""
+        if table not in self._unit_rows:
+            counted = self._of_units(table, self.kept(table).astype(np.int64))
+            self._unit_rows[table] = counted.astype(np.int32)
+        return self._unit_rows[table]
+
+    def weights(self, table: str, rows_per_unit: tuple[int, ...] = (1,)) -> NDArray[np.int32]:
+        """Weight of each row in multiples of 1/`WEIGHT_SCALE`, 0 for dropped rows; shape (rows,).
+
+        Args:
+            table: Private table.
+            rows_per_unit: The T that weights may be shares of, ascending.
+        """
+        weights = (WEIGHT_SCALE // self.divisors(table, rows_per_unit)).astype(np.int32)
         weights[~self.kept(table)] = 0
         return weights
 
-    def row_weights(self, table: str, rows: int) -> NDArray[np.int64]:
-        """Weight of each row in multiples of 1/`WEIGHT_SCALE` where a unit of up to ``rows`` kept rows counts in full.
+    def divisors(self, table: str, rows_per_unit: tuple[int, ...]) -> NDArray[np.int64]:
+        """By what the weight of a unit is divided for each of its rows: T, or the number of its rows; shape (rows,)."""
+        rows = self.unit_rows(table)
+        place = np.searchsorted(rows_per_unit, rows)
+        return np.where(place < len(rows_per_unit), np.append(rows_per_unit, 1)[place], np.maximum(rows, 1))
 
-        Each kept row of a unit of s weighs min(1/rows, 1/s), so those of one unit together weigh at most 1.
-        """
-        kept, units = self.kept(table), self._unit_of(table)
-        sizes = np.bincount(units[kept], minlength=int(units.max(initial=0)) + 1)
-        return np.asarray(np.where(kept, WEIGHT_SCALE // np.maximum(sizes[units], rows), 0), dtype=np.int64)
-
-    def divisors(self, table: str) -> NDArray[np.int64]:
-        """Product of the sizes of the groups that each kept row lies in, 1 for one without an owner; shape (rows,)."""
-        shares, owner = self._shares(table)
-        return shares[owner]
-
-    def _shares(self, table: str) -> tuple[NDArray[np.int64], Rows]:
-        """`divisors` by owner, and which of them is each row's; rows of one group have the same."""
+    def _of_units(self, table: str, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The sum of the ``numbers`` of all rows of each row's unit; shape (rows,)."""
         key = self.schema.table(table).owner_key
         if key is None:
-            return np.ones(1, dtype=np.int64), np.zeros(self.rows(table), dtype=np.int32)
-        sizes, above = np.maximum(self.group_sizes(key), 1), self.divisors(key.parent)
-        # Never past 64 bits, where it would wrap around to weights that are negative, or too large for a unit.
-        product = np.where(sizes > _LARGEST_DIVISOR // above, _LARGEST_DIVISOR + 1, sizes * above)
-        return np.append(product, 1), self.parent_rows(key)  # -1, no owner, takes the last entry
+            return numbers
+        parents = self.parent_rows(key)
+        sums = np.zeros(self.rows(key.parent), dtype=np.int64)
+        owned = parents >= 0
+        np.add.at(sums, parents[owned], numbers[owned])
+        return np.where(owned, np.append(self._of_units(key.parent, sums), 0)[parents], numbers)
 
     def _in_unit(self, key: ForeignKey) -> NDArray[np.bool_]:
         """Which rows refer along ``key`` to a row of their own unit, or to none; shape (children,)."""

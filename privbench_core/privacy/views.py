@@ -67,6 +67,11 @@ class OwnFanout:
 
 
 @dataclass(frozen=True)
+class UnitRows:
+    """Number of kept rows of the row's unit in the view's table, itself included."""
+
+
+@dataclass(frozen=True)
 class CoMember:
     """A column of another child of the row's owner, the ``member``-th of an ordered tuple; the row is member 0.
 
@@ -80,16 +85,28 @@ class CoMember:
 
 
 _BLOCK = 1 << 20  # rows encoded at a time
+_ROWS_PER_UNIT = tuple(1 << power for power in range(WEIGHT_SCALE.bit_length()))  # its shares are whole weights
 Index = NDArray[np.int64] | slice
-Feature = Own | OfParent | ParentRow | OwnerFanout | OwnFanout | CoMember
+Along = OfParent | ParentRow | OwnerFanout | OwnFanout | CoMember
+Feature = Own | UnitRows | Along
 
 
 @dataclass(frozen=True)
 class ViewSpec:
-    """A public description of a view: ``features`` maps column names to (source, discretizer)."""
+    """A public description of a view.
+
+    Attributes:
+        table: Whose rows it shows.
+        features: Column name -> (source, discretizer).
+        rows_per_unit: Released powers of two, ascending. With one, T, counts are of rows, those of a unit with more
+            than T as T of them; for T = 1 every unit counts 1. Answers have T times the noise. With several, a row
+            counts as often as its unit's own T, the first that is at least the number of the unit's rows, goes into
+            the last one, so that units with few rows have little noise. A table without owner has one row per unit.
+    """
 
     table: str
     features: dict[str, tuple[Feature, Discretizer]]
+    rows_per_unit: tuple[int, ...] = (1,)
 
 
 @dataclass(frozen=True)
@@ -114,8 +131,8 @@ class CodedView:
         codes: Column name -> codes in the smallest unsigned type that holds them, each of shape (n,).
         sizes: Column name -> number of codes.
         weights: Integer weights, shape (n,), or None where every row counts 1.
-        unit: The weight that stands for 1.
-        stability: Largest total weight that one unit moves, in multiples of 1/unit.
+        unit: The weight that stands for a count of 1: one row, of a unit with up to T rows.
+        stability: Largest total weight that one unit moves.
         touched: Largest number of rows of one unit.
         rows: Exact number of rows: private.
         members: Columns of a permutation view that are not of member 0 -> their member.
@@ -170,13 +187,19 @@ def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
     """Encode the kept rows of a table as ``spec`` says.
 
     Raises:
-        InternalError: A column that is about other rows, or counts children along a key that is not their owner key.
+        InternalError: A column that is about other rows, or counts children along a key that is not their owner key; a
+            number of rows per unit that weights cannot stand for exactly.
     """
     schema = database.schema
-    for feature, _ in spec.features.values():
-        if not isinstance(feature, Own) and not _of_its_rows(spec.table, feature):
+    along = [feature for feature, _ in spec.features.values() if isinstance(feature, Along)]
+    for feature in along:
+        if not _of_its_rows(spec.table, feature):
             raise InternalError(f"{feature.key.name}: not what a view of {spec.table} can look along")
     owned = len(schema.ownership_path(spec.table)) > 0
+    possible = _ROWS_PER_UNIT[: None if owned else 1]
+    most = [possible.index(most) if type(most) is int and most in possible else -1 for most in spec.rows_per_unit]
+    if not most or most[0] < 0 or most != sorted(set(most)):
+        raise InternalError(f"{spec.table}: no view can count {spec.rows_per_unit!r} rows per unit")
     kept = database.kept(spec.table)
     rows: Index = slice(None) if kept.all() else np.flatnonzero(kept)
     members = {name: feature.member for name, (feature, _) in spec.features.items() if isinstance(feature, CoMember)}
@@ -187,16 +210,19 @@ def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
     sizes = {name: feature_size(*how) for name, how in spec.features.items()}
     weights: NDArray[np.integer[Any]] | None
     if groups is None:
-        unit = WEIGHT_SCALE if owned else 1
-        weights = database.weights(spec.table)[rows] if owned else None
+        whole = WEIGHT_SCALE if owned else 1
+        weights = database.weights(spec.table, spec.rows_per_unit)[rows] if owned else None
     else:
-        unit, weights = PERMUTATION_SCALE, groups.weights(1)
-    looked_along = dict.fromkeys(feature.key for feature, _ in spec.features.values() if not isinstance(feature, Own))
-    of_children = [feature.key.child for feature, _ in spec.features.values() if isinstance(feature, OwnFanout)]
+        whole, weights = PERMUTATION_SCALE, groups.weights(1)
+    looked_along = dict.fromkeys(feature.key for feature in along)
+    of_children = [feature.key.child for feature in along if isinstance(feature, OwnFanout)]
     moved = stability(schema, spec.table, *of_children)
     moved += sum(reference_moves(schema, key) for key in looked_along)
     touched = int(schema.max_rows_per_unit(spec.table) * moved)
-    return CodedView(codes, sizes, weights, unit, int(np.ceil(moved * unit)), touched, int(kept.sum()), members, groups)
+    unit = whole // spec.rows_per_unit[-1]
+    return CodedView(
+        codes, sizes, weights, unit, int(np.ceil(moved * whole)), touched, int(kept.sum()), members, groups
+    )
 
 
 def build_references(database: PrivateDatabase, key: ForeignKey, most: int) -> CodedView:
@@ -213,7 +239,7 @@ def build_references(database: PrivateDatabase, key: ForeignKey, most: int) -> C
     references = References(database.kept_parent_rows(key)[rows], parents)
     moved = stability(schema, key.child) + reference_moves(schema, key)
     touched = int(schema.max_rows_per_unit(key.child) * moved)
-    weights = database.row_weights(key.child, most)[rows]
+    weights = database.weights(key.child, (most,))[rows]
     bound = int(np.ceil(moved * WEIGHT_SCALE))
     return CodedView({}, {}, weights, WEIGHT_SCALE, bound, touched, len(rows), references=references)
 
@@ -229,11 +255,11 @@ def _groups(database: PrivateDatabase, spec: ViewSpec, rows: Rows) -> tuple[Rows
     order = np.argsort(owners, kind="stable")
     parents = parents[order]
     sizes = np.append(database.group_sizes(key), 1)[parents]
-    above = np.append(database.divisors(key.parent), 1)[parents]
-    return rows[order], Groups(owners[order], sizes, PERMUTATION_SCALE // above)
+    of_row = PERMUTATION_SCALE // database.divisors(spec.table, spec.rows_per_unit)[rows[order]]
+    return rows[order], Groups(owners[order], sizes, sizes * of_row)
 
 
-def _of_its_rows(table: str, feature: OfParent | ParentRow | OwnerFanout | OwnFanout | CoMember) -> bool:
+def _of_its_rows(table: str, feature: Along) -> bool:
     """Whether a column is what the stability of a view of ``table`` was worked out for."""
     if isinstance(feature, OwnFanout):
         return feature.key.owner and feature.key.parent == table
@@ -243,6 +269,8 @@ def _of_its_rows(table: str, feature: OfParent | ParentRow | OwnerFanout | OwnFa
 def _feature(database: PrivateDatabase, table: str, rows: Index, feature: Feature, discretizer: Discretizer) -> Codes:
     if isinstance(feature, Own | CoMember):  # which rows are whose co-members is for the tuples to say
         return _encoded(database.values(table, feature.column), discretizer)[rows]
+    if isinstance(feature, UnitRows):
+        return _encoded_numbers(database.unit_rows(table)[rows], discretizer)
     if isinstance(feature, OwnFanout):
         return _encoded_numbers(database.group_sizes(feature.key), discretizer)[rows]
     parents = database.kept_parent_rows(feature.key)[rows]

@@ -29,7 +29,6 @@ from privbench_core.backends.postgres.ddl import create_schema_sql
 from privbench_core.errors import InternalError, PublishError, did_you_mean
 from privbench_core.files import recover_folder, replace_folder
 from privbench_core.publish.readme import consumer_readme
-from privbench_core.schema.arrow_types import arrow_schema
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.dump import dump_enums, dump_tables
 from privbench_core.spec.fields import Node, Problems
@@ -106,7 +105,7 @@ def write_bundle(
     """Write a bundle to ``out``, whole or not at all.
 
     Args:
-        out: Its folder: new, empty, or a bundle, which is replaced.
+        out: Its folder: new, empty, or a bundle of the same database, which is replaced.
         schema: The database.
         tables: The rows of every table of the schema; each is asked for once, and needed until it is written.
         receipt: JSON-able facts about privacy, kept as they are under ``privacy``. A ``created`` date in it becomes the
@@ -126,6 +125,8 @@ def write_bundle(
     missing = [table.name for table in ordered if table.name not in tables]
     if missing:
         raise InternalError(f"{', '.join(missing)}: no rows were given for the bundle")
+
+    refuse_foreign_bundle(Path(out), schema.name)
 
     def write(folder: Path) -> None:
         (folder / "data").mkdir()
@@ -191,6 +192,17 @@ def is_bundle(folder: Path) -> bool:
     return isinstance(manifest, dict) and manifest.get("format") == FORMAT
 
 
+def refuse_foreign_bundle(folder: Path, database: str) -> None:
+    """Raise `PublishError` if the folder holds a bundle of another database: it must not be replaced."""
+    if is_bundle(folder):
+        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("database")
+        if found != database:
+            raise PublishError(
+                f"{folder}: holds a bundle of the database {found}, not of {database}; choose another folder, or"
+                " remove that bundle first"
+            )
+
+
 def file_name(name: str) -> str:
     """A name that every file system takes, without folders in it.
 
@@ -216,11 +228,11 @@ def _write_table(folder: Path, table: Table, rows: pa.Table) -> dict[str, Any]:
         raise InternalError(f"{table.name}: columns {rows.column_names} were given for the bundle; expected {names}")
     file = f"data/{file_name(table.name)}.parquet"
     # One chunk per row group and no metadata of other programs: pages, and so the bytes, depend on the rows alone.
-    with pq.ParquetWriter(folder / file, arrow_schema(table), compression="zstd") as writer:
+    with pq.ParquetWriter(folder / file, table.arrow_schema, compression="zstd") as writer:
         for start in range(0, max(rows.num_rows, 1), _ROW_GROUP):
             part = rows.select(names).slice(start, _ROW_GROUP)
             try:
-                canonical = part.cast(arrow_schema(table))
+                canonical = part.cast(table.arrow_schema)
             except ValueError as error:
                 message = f"{table.name}: the rows for the bundle do not fit their columns: {error}"
                 raise InternalError(message) from error

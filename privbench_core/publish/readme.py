@@ -8,7 +8,6 @@ from typing import Any
 
 from privbench_core.backends.postgres.ddl import AFTER_THE_ROWS, quote_identifier, quote_text
 from privbench_core.publish.figures import fidelity_table
-from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.tables import Schema, Table
 
 
@@ -147,14 +146,10 @@ def _loading(schema: Schema, tables: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _spelled(table: Table) -> str:
-    """The columns as DuckDB has to write them for PostgreSQL to read."""
-    spelled = []
-    for column in table.columns:
-        name = quote_identifier(column.name)
-        forms = {ColumnType.INTERVAL: f"to_microseconds({name})", ColumnType.BYTES: f"'\\x' || hex({name})"}
-        if column.type in forms:
-            spelled.append(f"{forms[column.type]} AS {name}")
-    return f"* REPLACE ({', '.join(spelled)})" if spelled else "*"
+    """Return the columns as DuckDB has to write them for PostgreSQL to read."""
+    named = [(quote_identifier(column.name), column.logical.copy_form) for column in table.columns]
+    forms = [f"{form.format(name)} AS {name}" for name, form in named if form != "{}"]
+    return f"* REPLACE ({', '.join(forms)})" if forms else "*"
 
 
 def _shell(text: str) -> str:

@@ -28,7 +28,6 @@ from privbench_core.sampling.constraints import RowRule, made_dependent, row_rul
 from privbench_core.sampling.keys import ordinal_within, surrogate_key
 from privbench_core.sampling.references import Parent, copied_columns, draw_reference, lookup_order, room_for_children
 from privbench_core.sampling.row_groups import group_numbers, repeated
-from privbench_core.schema.arrow_types import arrow_type
 from privbench_core.schema.tables import Table
 
 Places = NDArray[np.signedinteger[Any]]
@@ -74,16 +73,17 @@ def draw_children(
     above = Rows(parent.table.num_rows, dict(parent.codes), dict(parent.sizes), parent.weights)
     pair_tables = [PairMarginal(name, joint.T) for name, joint in fanout.fanout_tables.items()]
     numbers = fanout.sizes.decode(draw_column(above, fanout.counts, pair_tables, rng), rng).to_numpy()
-    if table is not None:
-        numbers = np.minimum(numbers, room_for_children(table, parent.table))
+    room = np.full(len(numbers), int(numbers.max(initial=0)))
+    if table is not None and table.owner_key is not None:
+        room = np.minimum(room_for_children(table, parent.table), table.owner_key.max_children or 1)
+    numbers = with_sum(np.minimum(numbers, room), round(fanout.owned * scale), room, rng)
     ownerless = round(fanout.ownerless * scale)
     most = parent.table.num_rows + ownerless
     above_all = np.arange(parent.table.num_rows, dtype=np.int32 if most < _MOST_32 else np.int64)
     alone = np.full(ownerless, -1, dtype=above_all.dtype)
     owners = np.concatenate([np.repeat(above_all, numbers), alone])
     groups = np.append(numbers, 1)  # owner -1, none, takes the last entry
-    of_owners = 1.0 if parent.weights is None else np.append(parent.weights, 1.0)
-    rows = Rows(len(owners), weights=(of_owners / np.maximum(groups, 1))[owners], links=fanout.pair_tables)
+    rows = Rows(len(owners), links=fanout.pair_tables)
     named = owners.copy()  # each row without an owner is a group of its own
     named[len(owners) - ownerless :] = np.arange(parent.table.num_rows, most)
     rows.add(OWNER, most, named)
@@ -95,6 +95,34 @@ def draw_children(
         size = none + int(key is not None and key.optional)
         rows.add(parent_column(name), size, narrow(np.append(codes, none), none + 1)[owners])
     return rows, owners
+
+
+def with_sum(numbers: Places, total: int, room: Places, rng: np.random.Generator) -> Places:
+    """Numbers of children that add up to ``total``, if there is room: some children less, or more, at random.
+
+    Args:
+        numbers: As drawn, at most ``room``, shape (parents,).
+        total: What they should add up to.
+        room: Most children of each parent, shape (parents,).
+        rng: Sampling only.
+
+    >>> with_sum(np.array([0, 3, 1]), 6, np.array([9, 4, 9]), np.random.default_rng(0)).tolist()
+    [0, 4, 2]
+    """
+    missing = total - int(numbers.sum())
+    if missing < 0:
+        slots = np.repeat(np.arange(len(numbers)), numbers)
+        gone = rng.choice(slots, -missing, replace=False)
+        return np.asarray(numbers - np.bincount(gone, minlength=len(numbers)))
+    result = numbers.copy()
+    while missing > 0 and (result < room).any():
+        odds = np.where(result < room, result, 0).astype(float)
+        if not odds.any():  # whoever may have children has as many as there is room for
+            odds = (result < room).astype(float)
+        more = rng.multinomial(missing, odds / odds.sum())
+        result = np.minimum(result + more, room)
+        missing = total - int(result.sum())
+    return result
 
 
 def draw_table(
@@ -135,7 +163,7 @@ def draw_table(
     references, found = draft.references(columns, np.arange(rows.n), {})
     columns |= references
     places |= found
-    columns |= {name: pa.nulls(rows.n, arrow_type(table.column(name))) for name in later}
+    columns |= {name: pa.nulls(rows.n, table.column(name).arrow_type) for name in later}
     columns |= _fresh(table, columns, rows.n)
     draft.settle([rule for rule in rules if not references.keys().isdisjoint(rule.columns)], columns, places)
     key_rules = [rule for rule in table.dependencies if rule not in limits.dependencies]

@@ -6,7 +6,8 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from privbench_core.spec.fields import MAX_COUNT, Node, as_name, as_number
+from privbench_core.schema.types.numeric import as_number
+from privbench_core.spec.fields import MAX_COUNT, Node, as_name
 from privbench_core.spec.refresh import DecayingRefreshes, EqualRefreshes, RefreshPolicy
 
 if TYPE_CHECKING:

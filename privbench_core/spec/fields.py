@@ -6,13 +6,13 @@ mistake in it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from reprlib import repr as short_repr
 from typing import Any
 
 from privbench_core.errors import did_you_mean
+from privbench_core.schema.types.numeric import as_integer, as_number
 
 MAX_COUNT = 2**31 - 1
 """The largest count a spec may declare (of children, cells or characters): the largest 32-bit integer."""
@@ -37,27 +37,6 @@ class Problems:
         """Report one mistake."""
         self.lines.append(f"{where}: {found}; {todo}")
         self.broken.add(where)
-
-
-def as_integer(value: object) -> int | None:
-    """Return an integer written as a number or as numeric text (``1e6`` too); None for anything else."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    number = as_number(value)
-    if isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
-        return int(value)  # exact beyond 2^53, unlike a float
-    return int(number) if number is not None and number.is_integer() else None
-
-
-def as_number(value: object) -> float | None:
-    """Return a finite number written as a number or as numeric text; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
 
 
 def as_name(value: object) -> str | None:

@@ -10,7 +10,6 @@ from privbench_core.schema.columns import ColumnType, EnumType, Generated
 from privbench_core.schema.constraints import Check, Dependency, Index
 from privbench_core.schema.tables import Table
 from privbench_core.spec.fields import Node, Problems
-from privbench_core.spec.scalars import canonical_scalar
 
 _UNIQUE = "write a list of lists of column names, like [[a, b], [c]]"
 _CHECKS = "write a list like [{name: .., expression: 'low <= high'}]"
@@ -110,7 +109,7 @@ def parse_enums(node: Node) -> tuple[EnumType, ...]:
     listed = node.mapping("enums", _ENUMS)
     enums = []
     for name, raw in listed.fields.items() if listed else ():
-        values = [canonical_scalar(ColumnType.CATEGORY, item) for item in raw] if isinstance(raw, list) else []
+        values = [ColumnType.CATEGORY.logical.parse(item) for item in raw] if isinstance(raw, list) else []
         if not values or None in values or len(set(values)) < len(values):
             Node("enums", {name: raw}, node.problems).wrong(name, "list its values, each once and in their order")
         else:

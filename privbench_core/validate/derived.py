@@ -1,4 +1,4 @@
-"""What one synthetic table's rows cannot show by themselves, worked out as extra columns for the integrity suite.
+"""Derive what one synthetic table's rows cannot show by themselves, as extra columns for the integrity suite.
 
 Does the referenced parent exist, how many rows share it, does a column have its Arrow type, is text what it should be:
 joins, types and forms are settled here, and `expectations` only has to look at columns.
@@ -6,7 +6,6 @@ joins, types and forms are settled here, and `expectations` only has to look at 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -19,21 +18,19 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.opaque import length_limit
 from privbench_core.columns.systematic import group_counts
-from privbench_core.schema.arrow_types import arrow_type
-from privbench_core.schema.columns import Column, ColumnType, Pattern
+from privbench_core.schema.columns import Column, Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.references import NO_PARENT, parent_rows, unit_rows
 
 BETWEEN, IN_SET, LENGTHS = "between", "in set", "lengths"
-_LENGTHS = frozenset({ColumnType.TEXT, ColumnType.JSON})
 _BLOCK = 1 << 20  # rows looked at together
 
 
 def integrity_frame(
     schema: Schema, table: Table, tables: Mapping[str, pa.Table], wanted: Collection[str] | None = None
 ) -> pd.DataFrame:
-    """The rows of ``table`` as a frame, with the derived columns that `integrity_suite` asks for.
+    """Return the rows of ``table`` as a frame, with the derived columns that `integrity_suite` asks for.
 
     Decimals become floats: rounding keeps the order, so a value inside of its range stays inside. Timestamps with a
     zone become those of UTC without one, intervals their microseconds.
@@ -51,7 +48,7 @@ def integrity_frame(
     frame = _frame(rows if wanted is None else rows.select([name for name in rows.column_names if name in wanted]))
     compared = table.key_columns.union(*table.unique)
     for column in table.columns:
-        opaque = column.type in _LENGTHS and column.name not in compared
+        opaque = has_characters(column) and column.name not in compared
         if opaque and column.name in frame and _has_its_type(column, rows):
             frame[column.name] = _of_same_length(rows[column.name])
     shown = _derived(schema, table, tables, wanted)
@@ -62,7 +59,7 @@ def integrity_frame(
 def witness_frame(
     schema: Schema, table: Table, tables: Mapping[str, pa.Table], asked: Mapping[str, Collection[str]]
 ) -> pd.DataFrame:
-    """A few values of each column, so chosen that what is asked of the column holds for all its values if for these.
+    """Return a few values of each column: if what is asked of the column holds for these, it holds for all.
 
     Its rows are none of the table's: each column has witnesses of its own, the last one repeated to make them equally
     many. NULL is among them where the column has one. Columns of another type than they should have are left out.
@@ -86,7 +83,7 @@ def witness_frame(
 
 
 def row_hashes(rows: pa.Table, number: int) -> NDArray[np.unsignedinteger[Any]]:
-    """A number below ``number`` for each row, the same for rows that are equal in all columns; shape (rows,)."""
+    """Return a number below ``number`` for each row, the same for rows that are equal in all columns; shape (rows,)."""
     hashes = np.empty(rows.num_rows, np.min_scalar_type(number))
     for start in range(0, rows.num_rows, _BLOCK):
         block = _frame(rows.slice(start, _BLOCK))
@@ -116,7 +113,7 @@ def _witnesses(values: pa.ChunkedArray, asked: Collection[str]) -> pa.Array:
 def _derived(
     schema: Schema, table: Table, tables: Mapping[str, pa.Table], wanted: Collection[str] | None
 ) -> dict[str, Any]:
-    """The derived columns among ``wanted`` (None for all): a value for each row, or one for all."""
+    """Return the derived columns among ``wanted`` (None for all): a value for each row, or one for all."""
     rows = tables[table.name]
     derived: dict[str, Any] = {}
     for column in table.columns:
@@ -134,11 +131,11 @@ def _derived(
 
 
 def _has_its_type(column: Column, rows: pa.Table) -> bool:
-    return column.name in rows.column_names and _fits(rows.schema.field(column.name).type, arrow_type(column))
+    return column.name in rows.column_names and _fits(rows.schema.field(column.name).type, column.arrow_type)
 
 
 def _of_same_length(texts: pa.ChunkedArray) -> NDArray[np.object_]:
-    """One text for all of the same length, None for NULL."""
+    """Return one text for all of the same length, None for NULL."""
     found = pc.utf8_length(texts).combine_chunks().dictionary_encode()
     shared = np.array([*("x" * length for length in found.dictionary.to_pylist()), None], dtype=object)
     same: NDArray[np.object_] = shared[found.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
@@ -146,7 +143,7 @@ def _of_same_length(texts: pa.ChunkedArray) -> NDArray[np.object_]:
 
 
 def _references(schema: Schema, key: ForeignKey, tables: Mapping[str, pa.Table]) -> dict[str, NDArray[Any]]:
-    """The derived columns of a foreign key."""
+    """Return the derived columns of a foreign key."""
     rows, parent = tables[key.child], tables[key.parent]
     parents = parent_rows(parent, rows, key)
     missing = np.zeros(rows.num_rows, bool)
@@ -165,7 +162,7 @@ def _references(schema: Schema, key: ForeignKey, tables: Mapping[str, pa.Table])
 
 
 def tables_to_check(schema: Schema, table: Table) -> tuple[str, ...]:
-    """Names of the tables that `integrity_frame` needs: the table, its parents, and whoever decides about units."""
+    """Names of the tables that `integrity_frame` needs: the table, its parents, and those that decide about units."""
     names = [table.name, *sorted({key.parent for key in table.foreign_keys})]
     for key in table.foreign_keys:
         if key.same_unit:
@@ -174,33 +171,37 @@ def tables_to_check(schema: Schema, table: Table) -> tuple[str, ...]:
 
 
 def type_column(column: Column) -> str:
-    """Name of the derived column that says whether ``column`` has its Arrow type."""
+    """Return the name of the derived column that says whether ``column`` has its Arrow type."""
     return f"{column.name} has its type"
 
 
 def has_form(column: Column) -> bool:
-    """Whether values of ``column`` have a form that their Arrow type does not show: UUIDs, JSON, bytes, patterns."""
-    formed = {ColumnType.UUID, ColumnType.JSON, ColumnType.BYTES}
-    return column.type in formed or (isinstance(column.domain, Pattern) and column.domain.regex is not None)
+    """Return whether values of ``column`` have a form that their Arrow type does not show: UUIDs, JSON, patterns."""
+    return column.logical.has_form or (isinstance(column.domain, Pattern) and column.domain.regex is not None)
+
+
+def has_characters(column: Column) -> bool:
+    """Return whether ``column`` is opaque text of a bounded number of characters."""
+    return column.logical.length_unit == "characters"
 
 
 def form_column(column: Column) -> str:
-    """Name of the derived column that says whether a value of ``column`` is NULL or has its form."""
+    """Return the name of the derived column that says whether a value of ``column`` is NULL or has its form."""
     return f"{column.name} has its form"
 
 
 def reference_column(key: ForeignKey) -> str:
-    """Name of the derived column that says whether each row's key is NULL where it may be, or has a parent."""
+    """Return the name of the column that says whether each row's key is NULL where it may be, or has a parent."""
     return f"{','.join(key.columns)} refers to {key.parent}"
 
 
 def unit_column(key: ForeignKey) -> str:
-    """Name of the derived column that says whether each row's reference stays inside of its unit."""
+    """Return the name of the derived column that says whether each row's reference stays inside of its unit."""
     return f"{','.join(key.columns)} {key.parent} of the same unit"
 
 
 def siblings_column(key: ForeignKey) -> str:
-    """Name of the derived column that counts the rows with the same parent as this one."""
+    """Return the name of the derived column that counts the rows with the same parent as this one."""
     return f"{','.join(key.columns)} rows of the same {key.parent}"
 
 
@@ -215,7 +216,7 @@ def _frame(rows: pa.Table) -> pd.DataFrame:
 
 
 def _comparable(kind: pa.DataType) -> pa.DataType:
-    """The type in which values compare with the bounds of an expectation."""
+    """Return the type in which values compare with the bounds of an expectation."""
     if pa.types.is_decimal(kind):
         return pa.float64()
     if pa.types.is_duration(kind):
@@ -226,31 +227,21 @@ def _comparable(kind: pa.DataType) -> pa.DataType:
 
 
 def _formed(column: Column, values: pa.ChunkedArray) -> NDArray[np.bool_]:
-    if column.type is ColumnType.BYTES:
+    if pa.types.is_binary(values.type):
         right = pc.less_equal(pc.binary_length(values), length_limit(column))
         return np.asarray(right.fill_null(fill_value=True))
-    if column.type is ColumnType.UUID:
-        right = pc.match_substring_regex(values, r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+    if column.logical.form is not None:
+        right = pc.match_substring_regex(values, column.logical.form)
         return np.asarray(right.fill_null(fill_value=True))
-    pattern = re.compile(column.domain.regex or "" if isinstance(column.domain, Pattern) else "")
+    regex = column.domain.regex if isinstance(column.domain, Pattern) else None
+    matches = column.logical.is_value if regex is None else re.compile(regex).fullmatch
     formed = np.ones(len(values), bool)
     for start in range(0, len(values), _BLOCK):
         texts = values.slice(start, _BLOCK).combine_chunks().dictionary_encode()
-        right = [
-            _is_json(text) if column.type is ColumnType.JSON else pattern.fullmatch(text) is not None
-            for text in texts.dictionary.to_pylist()
-        ]
+        right = [bool(matches(text)) for text in texts.dictionary.to_pylist()]
         # -1, NULL, takes the last entry
         formed[start : start + _BLOCK] = np.array([*right, True], bool)[texts.indices.fill_null(-1).to_numpy()]
     return formed
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _fits(found: pa.DataType, expected: pa.DataType) -> bool:

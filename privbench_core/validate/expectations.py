@@ -7,12 +7,10 @@ built, and it is kept from showing progress bars and from reporting its use to a
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +18,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from privbench_core.columns.grid import Grid
 from privbench_core.columns.opaque import length_limit
-from privbench_core.schema.arrow_types import arrow_type
-from privbench_core.schema.columns import Column, ColumnType, Range, Scalar, Values
+from privbench_core.schema.columns import Column, Range, Values
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.derived import (
     BETWEEN,
     IN_SET,
     LENGTHS,
     form_column,
+    has_characters,
     has_form,
     integrity_frame,
     reference_column,
@@ -102,7 +99,7 @@ def check_table(
 def _hold_for_witnesses(
     schema: Schema, table: Table, tables: Mapping[str, pa.Table], suite: Sequence[Expectation]
 ) -> dict[int, ExpectationResult]:
-    """Results by place in the suite of what can be seen to hold from a few values of each column.
+    """Return the results by place in the suite of what can be seen to hold from a few values of each column.
 
     Whatever looks at values one by one holds for all if it holds for each of them: looking at millions of values that
     way takes minutes, and a frame with all of them gigabytes. What fails has still to be counted.
@@ -125,7 +122,7 @@ def _judge(
     suite: Sequence[Expectation],
     cells: int,
 ) -> list[ExpectationResult]:
-    """Results of ``suite``, whose expectations are all about ``columns``, or some of these if they have few ``cells``.
+    """Return the results of ``suite``, which is about ``columns``, from frames of at most ``cells`` values.
 
     Too many cells of the table's own columns stand in frames of some of the rows at a time: equal rows together, so
     that what holds of each part holds of the whole, uniqueness included.
@@ -144,14 +141,14 @@ def _judge(
 
 
 def _together(results: Sequence[ExpectationResult]) -> ExpectationResult:
-    """The result of one expectation on all rows, from those on their parts."""
+    """Return the result of one expectation on all rows, from those on their parts."""
     counts = [result.unexpected_count for result in results if result.unexpected_count is not None]
     success = all(result.success for result in results)
     return replace(results[0], success=success, unexpected_count=sum(counts) if counts else None)
 
 
 def integrity_suite(table: Table) -> list[Expectation]:
-    """What must hold of one synthetic table, for the frame that `integrity_frame` makes.
+    """Return what must hold of one synthetic table, for the frame that `integrity_frame` makes.
 
     Primary and other unique keys, NOT NULL, types, forms and declared domains (of private tables), references along
     every foreign key, inside of the unit where they have to stay there, and at most ``max_children`` rows per parent
@@ -176,7 +173,7 @@ def integrity_suite(table: Table) -> list[Expectation]:
 
 
 def fidelity_suite(metrics: pd.DataFrame) -> list[Expectation]:
-    """Upper limits on distances between the synthetic and the source database, for `fidelity_frame`'s frame.
+    """Return upper limits on distances between the synthetic and the source database, for `fidelity_frame`'s frame.
 
     Args:
         metrics: Columns ``table``, ``metric``, ``value`` and ``limit``, a row per measured distance.
@@ -190,7 +187,7 @@ def fidelity_suite(metrics: pd.DataFrame) -> list[Expectation]:
 
 
 def fidelity_frame(metrics: pd.DataFrame) -> pd.DataFrame:
-    """One row with a column ``table: metric`` for each row of ``metrics``."""
+    """Return one row with a column ``table: metric`` for each row of ``metrics``."""
     return pd.DataFrame([metrics["value"].to_numpy(np.float64)], columns=_metric_names(metrics))
 
 
@@ -273,31 +270,15 @@ def _true(gxe: ModuleType, column: str) -> Expectation:
 
 def _domain(gxe: ModuleType, column: Column) -> list[Expectation]:
     if isinstance(column.domain, Range):
-        low, high = (_bound(column, value) for value in (column.domain.low, column.domain.high))
+        low, high = (column.logical.bound(value) for value in (column.domain.low, column.domain.high))
         return [gxe.ExpectColumnValuesToBeBetween(column=column.name, min_value=low, max_value=high)]
     if isinstance(column.domain, Values):
-        values = [_bound(column, value) for value in column.domain.values]
+        values = [column.logical.bound(value) for value in column.domain.values]
         return [gxe.ExpectColumnValuesToBeInSet(column=column.name, value_set=values)]
-    if column.type in {ColumnType.TEXT, ColumnType.JSON}:
-        longest = max(length_limit(column), 2 if column.type is ColumnType.JSON else 0)  # an empty object
+    if has_characters(column):
+        longest = max(length_limit(column), column.logical.shortest)
         return [gxe.ExpectColumnValueLengthsToBeBetween(column=column.name, max_value=longest)]
     return []
-
-
-def _bound(column: Column, value: Scalar) -> Scalar | dt.datetime:
-    """A declared value as it compares with the values of the frame."""
-    if column.type in {ColumnType.DATE, ColumnType.TIMESTAMP}:
-        return dt.datetime.fromisoformat(str(value))
-    if column.type is ColumnType.TIMESTAMPTZ:  # in UTC, as the frame has it
-        utc = Grid.of(replace(column, type=ColumnType.TIMESTAMP))
-        return dt.datetime.fromisoformat(str(utc.scalar(Grid.of(column).number(value))))
-    if column.type is ColumnType.INTERVAL:
-        return Grid.of(column).number(value)
-    if column.type is ColumnType.DECIMAL:  # by way of Arrow, like the frame: its floats are not always the nearest ones
-        return float(pa.scalar(Decimal(str(value)), arrow_type(column)).cast(pa.float64()).as_py())
-    if column.type is ColumnType.FLOAT:
-        return float(value)
-    return str(value) if column.type is ColumnType.CATEGORY else value
 
 
 def _metric_names(metrics: pd.DataFrame) -> list[str]:

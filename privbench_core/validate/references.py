@@ -18,7 +18,7 @@ NO_PARENT = -1
 
 
 def parent_rows(parent: pa.Table, child: pa.Table, key: ForeignKey) -> NDArray[np.int64]:
-    """The row of the parent that each child refers to, `NO_PARENT` for NULL keys and keys without a match.
+    """Return the row of the parent that each child refers to, `NO_PARENT` for NULL keys and keys without a match.
 
     Key values are compared column by column in the parent's type. Parents must have unique keys.
 

@@ -7,8 +7,7 @@ column has that selectivity. All of this uses public text, released measurements
 post-processing: it costs nothing, and the guarantee stays as it is.
 
 What this carries over is the selectivity of each comparison. How comparisons and joins combine is as true as the
-synthetic database is. Profiles measure the rows of an owned table with weights (`row_weights`), so the synthetic
-rows get theirs here: like is compared with like.
+synthetic database is.
 
 ==============================  =====================================================================================
 comparison                      what becomes of it
@@ -37,19 +36,18 @@ import sqlglot
 from sqlglot import exp
 
 from privbench_core.errors import PublishError
-from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine
 from privbench_core.workload.literals import constant, literal
 from privbench_core.workload.naming import UnansweredError, Understood
-from privbench_core.workload.selectivity import RANGES, Distribution, ReleasedMarginal, row_weights
+from privbench_core.workload.selectivity import RANGES, Distribution, ReleasedMarginal
 from privbench_core.workload.statements import Statement, Workload
 
 Released = Mapping[str, Mapping[str, ReleasedMarginal]]
 """Released marginals by table and column."""
 
 _OPERATORS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
-_DATED = frozenset({ColumnType.DATE, ColumnType.TIMESTAMP, ColumnType.TIMESTAMPTZ})
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _TEXT_TESTS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between, exp.Like, exp.ILike,
                exp.SimilarTo, exp.RegexpLike, exp.RegexpILike)  # fmt: skip
@@ -131,7 +129,6 @@ class _Binder:
         self, schema: Schema, synthetic: Mapping[str, pa.Table], released: Released, rng: np.random.Generator
     ) -> None:
         self._schema, self._synthetic, self._released, self._rng = schema, synthetic, released, rng
-        self._weights = row_weights(schema, synthetic)
         self._constants = Engine({})
         self._distributions: dict[tuple[str, str], tuple[Distribution, Distribution]] = {}
 
@@ -164,7 +161,7 @@ class _Binder:
         there, here = self._distribution(table, column)
         try:
             # PostgreSQL reads quoted text in the type of the column that it is compared with.
-            typed = dt.datetime.fromisoformat(value) if column.type in _DATED and isinstance(value, str) else value
+            typed = dt.datetime.fromisoformat(value) if column.logical.calendar and isinstance(value, str) else value
             new = here.value_for(operator, there.share(operator, typed), typed)
         except (ValueError, TypeError, pa.ArrowException):
             return value  # a constant of another kind than the column: the database's business
@@ -186,7 +183,7 @@ class _Binder:
         if place not in self._distributions:
             rows = self._synthetic[table.name][column.name]
             released = self._released[table.name][column.name].distribution(self._rng)
-            self._distributions[place] = released, Distribution.of(rows, self._weights[table.name])
+            self._distributions[place] = released, Distribution.of(rows)
         return self._distributions[place]
 
     def _refuse_text(self, test: exp.Expr, of_alias: Mapping[str, set[str]]) -> None:

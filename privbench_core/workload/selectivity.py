@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +13,6 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.schema.tables import Schema
-from privbench_core.validate.references import NO_PARENT, parent_rows
 
 Floats = NDArray[np.float64]
 RANGES = ("<", "<=", ">", ">=")
@@ -134,25 +131,6 @@ class Distribution:
 
     def _share_of(self, position: int | None) -> float:
         return 0.0 if position is None or not self.total else float(self.weights[position]) / self.total
-
-
-def row_weights(schema: Schema, tables: Mapping[str, pa.Table]) -> dict[str, Floats]:
-    """For every private table, the weight of each row in a profile: 1 / product of the group sizes along its path.
-
-    A group is the rows with the same owner, and the path leads from owner to owner up to the privacy unit; it ends
-    where a row has no owner.
-    """
-    weights = {}
-    for table in schema.private_tables:
-        row = np.arange(tables[table.name].num_rows)
-        product = np.ones(len(row))
-        for key in schema.ownership_path(table.name):
-            owners = parent_rows(tables[key.parent], tables[key.child], key)
-            sizes = np.bincount(owners[owners != NO_PARENT], minlength=tables[key.parent].num_rows)
-            row = np.append(owners, NO_PARENT)[row]  # NO_PARENT takes the last entry, and stays there
-            product *= np.append(np.maximum(sizes, 1), 1)[row]
-        weights[table.name] = 1 / product
-    return weights
 
 
 def _number(value: Any) -> float:

@@ -1,4 +1,4 @@
-"""What is survived. ``docs/faults.md`` has a row for each test here, and a test holds the two together.
+"""Failure modes and recovery. ``docs/faults.md`` has a row for each test here, and a test holds the two together.
 
 After every fault: nothing was looked at that the ledger does not count, the lifetime budget holds, there is a whole
 bundle or none, and what had been released is not paid for again.
@@ -22,8 +22,10 @@ import numpy as np
 import pytest
 
 import privbench_core.privacy.ledger.ledger as ledger_module
+from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.errors import LedgerError, ReleaseError
 from privbench_core.locks import exclusive
+from privbench_core.pipeline.places import database_folder
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.ledger.ledger import Ledger
@@ -183,29 +185,26 @@ def test_the_ledgers_connection_breaks(postgres: str, tmp_path: Path, monkeypatc
 
 
 @pytest.mark.slow
-def test_the_database_is_gone_and_comes_back(tmp_path: Path) -> None:
-    pgserver = pytest.importorskip("pgserver", reason="there is no wheel of PostgreSQL for this Python")
-    data = tmp_path / "pg"
-    server = pgserver.get_server(data, cleanup_mode="stop")
-    ledger = Ledger(server.get_uri(), "d", "u", Budget(10.0))
-    ledger.reserve("r", "s", "run", Price(Measure.PURE, 4.0))
-    pgserver.pg_ctl(["-m", "immediate", "stop"], pgdata=data, user=server.system_user)
-    with pytest.raises(LedgerError, match="cannot be used"):
-        Ledger(server.get_uri(), "d", "u", Budget(10.0))  # who begins now is told at once
-    with ThreadPool(1) as pool:
-        waiting = pool.apply_async(ledger.reserve, ("r", "s", "run", Price(Measure.PURE, 5.0)))  # who is at work waits
-        server.ensure_postgres_running()
-        assert waiting.get(90) > 1  # a crash skips numbers, and never goes back
-    assert ledger.balance().spent == 9.0
-    ledger.close()
-    server.cleanup()
+def test_the_database_is_gone_and_comes_back() -> None:
+    with temporary_postgres() as server:
+        ledger = Ledger(server.url, "d", "u", Budget(10.0))
+        ledger.reserve("r", "s", "run", Price(Measure.PURE, 4.0))
+        server.stop("immediate")
+        with pytest.raises(LedgerError, match="cannot be used"):
+            Ledger(server.url, "d", "u", Budget(10.0))  # who begins now is told at once
+        with ThreadPool(1) as pool:  # who is at work waits
+            waiting = pool.apply_async(ledger.reserve, ("r", "s", "run", Price(Measure.PURE, 5.0)))
+            server.start()
+            assert waiting.get(90) > 1  # a crash skips numbers, and never goes back
+        assert ledger.balance().spent == 9.0
+        ledger.close()
 
 
 @IN_POSTGRESQL_SLOWLY
 def test_a_stored_release_is_damaged(new_town: NewTown) -> None:
     town = new_town()
     assert town.run().startswith("done")
-    booked, stored = town.booked(), sorted((town.spec.parent / ".privbench" / "releases").rglob("*.bin"))
+    booked, stored = town.booked(), sorted((database_folder(load_spec(town.spec)) / "releases").rglob("*.bin"))
     assert len(stored) == 9
     endings = []
     for path in stored:
@@ -261,7 +260,7 @@ def test_another_process_never_ends(new_town: NewTown) -> None:
     assert "more than 0.2 s" in ended
     assert town.booked("released") == Counter(dict.fromkeys(PAID, 1))
     assert town.run() == "done paid=0"
-    state = town.spec.parent / ".privbench"
+    state = database_folder(load_spec(town.spec))
     made = [path.stem for path in (state / "releases").rglob("*.bin")]
     shutil.rmtree(state / "releases")
     with ExitStack() as hanging:

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.models.one_way import OneWay
+from privbench_core.models.profile import Profile
+from privbench_core.models.row_count import RowCount
 from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget, Measure, Price
@@ -25,7 +27,6 @@ from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity
 from privbench_core.privacy.relations import PrivateDatabase
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import CodedView
-from privbench_core.schema.arrow_types import arrow_schema
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -109,6 +110,11 @@ def counted(table: Table, rows: pa.Table, weights: NDArray[np.float64] | None = 
         for name, discretizer in coders_of(table).items()
     }
     return OneWay.alike(counts, 1e-6, max(1.0, float(rows.num_rows if weights is None else weights.sum())))
+
+
+def profile_of(table: Table, rows: pa.Table, rows_per_unit: int = 1) -> Profile:
+    """A profile of exact counts of all rows."""
+    return Profile(coders_of(table), counted(table, rows), RowCount(rows.num_rows, 1e-6, rows_per_unit))
 
 
 @dataclass(frozen=True)
@@ -223,7 +229,7 @@ def codes_of(column: pa.ChunkedArray) -> NDArray[np.int64]:
 
 def rows_of(table: Table, **columns: Any) -> pa.Table:
     """Arrow rows of a table, cast to its types."""
-    types = arrow_schema(table)
+    types = table.arrow_schema
     arrays = [columns[f.name] if isinstance(columns[f.name], pa.Array) else pa.array(columns[f.name]) for f in types]
     return pa.table([a.cast(f.type) for a, f in zip(arrays, types, strict=True)], names=types.names)
 

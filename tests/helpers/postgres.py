@@ -24,6 +24,11 @@ def new_database(server: str, name: str, script: str = "") -> str:
     return url
 
 
+def as_role(url: str, role: str) -> str:
+    """The same database, as another role."""
+    return make_url(url).set(username=role).render_as_string(hide_password=False)
+
+
 def execute(url: str, script: str) -> None:
     """Run statements that return nothing."""
     with psycopg.connect(url) as connection:

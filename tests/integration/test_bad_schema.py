@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from privbench_core.cli import app
 from privbench_core.publish.bundle import read_bundle
-from tests.helpers.postgres import execute, new_database
+from tests.helpers.postgres import as_role, execute, new_database
 
 HEAD = """
 database: d
@@ -134,7 +134,7 @@ def guarded(postgres: str) -> tuple[str, str]:
         CREATE ROLE visitor LOGIN; GRANT SELECT (id, n) ON a TO visitor; GRANT SELECT ON b TO visitor;
         """,
     )
-    return url, url.replace("postgres:@", "visitor:@")
+    return url, as_role(url, "visitor")
 
 
 def test_a_database_that_may_be_read_in_part(guarded: tuple[str, str], tmp_path: Path) -> None:

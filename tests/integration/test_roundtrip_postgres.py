@@ -20,12 +20,11 @@ from privbench_core.draft.draft import reflect
 from privbench_core.errors import PublishError, SourceError
 from privbench_core.publish.bundle import read_bundle, write_bundle
 from privbench_core.publish.load import load_bundle
-from privbench_core.schema.arrow_types import arrow_schema
 from privbench_core.schema.checks import unparsed_checks
 from privbench_core.schema.columns import ColumnType, Pattern, Range, Values
 from privbench_core.schema.constraints import Check, Index
 from privbench_core.schema.tables import Schema
-from tests.helpers.postgres import execute, new_database, rows
+from tests.helpers.postgres import as_role, execute, new_database, rows
 from tests.helpers.specs import load
 
 LONG = "a_column_with_a_name_of_sixty_three_characters_0123456789_abcde"
@@ -127,7 +126,7 @@ def decided(draft: str) -> str:
 
 
 def filled(schema: Schema) -> dict[str, pa.Table]:
-    return {table.name: pa.table(ROWS[table.name], schema=arrow_schema(table)) for table in schema.tables}
+    return {table.name: pa.table(ROWS[table.name], schema=table.arrow_schema) for table in schema.tables}
 
 
 @pytest.fixture(scope="module")
@@ -304,7 +303,7 @@ def test_a_database_that_may_only_be_read_in_part(postgres: str) -> None:
         GRANT SELECT ON visit TO guest; GRANT SELECT (id, age) ON person TO guest;
         """,
     )
-    as_guest = url.replace("postgres:@", "guest:@")
+    as_guest = as_role(url, "guest")
     draft = reflect(as_guest)
     assert "  # left out: secret may not be read by this login; grant SELECT on it\n" in draft
     assert "      # left out: salary (integer) may not be read by this login; grant SELECT on it" in draft

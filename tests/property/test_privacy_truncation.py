@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from itertools import pairwise, product
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privbench_core.errors import InternalError
 from privbench_core.privacy.relations import WEIGHT_SCALE, PrivateDatabase, stability
 from privbench_core.privacy.views import OwnFanout, ViewSpec, build_view
 from privbench_core.schema.columns import Column, ColumnType
@@ -62,11 +65,11 @@ def forests(draw: st.DrawFn) -> Database:
     return Database(schema, arrow)
 
 
-def measure_of(database: Database, name: str) -> dict[int, int]:
+def measure_of(database: Database, name: str, rows_per_unit: tuple[int, ...] = (1,)) -> dict[int, int]:
     """Weight of each kept row, by primary key."""
     private = database.private()
     keys = database.tables[name].column("id").to_pylist()
-    weights = private.weights(name)
+    weights = private.weights(name, rows_per_unit)
     return {k: int(w) for k, w, keep in zip(keys, weights, private.kept(name), strict=True) if keep}
 
 
@@ -98,14 +101,18 @@ def test_at_most_tau_are_kept_and_as_many_as_possible(database: Database) -> Non
         assert np.bincount(parents[kept], minlength=len(alive)).tolist() == want.tolist()
 
 
+COUNTED = st.sampled_from([(1,), (2,), (8,), (16,), (1, 2, 4), (1, 4, 16), (2, 8)])
+"""What weights may be shares of: released numbers of rows per unit."""
+
+
 @EXAMPLES
-@given(forests())
-def test_a_unit_weighs_at_most_one(database: Database) -> None:
+@given(forests(), COUNTED)
+def test_a_unit_weighs_at_most_one(database: Database, counted: tuple[int, ...]) -> None:
     for name in ("child", "leaf"):
         owners = owner_of(database, name)
         totals: dict[int, int] = {}
         rows: dict[int, int] = {}
-        for row, weight in measure_of(database, name).items():
+        for row, weight in measure_of(database, name, counted).items():
             assert weight > 0
             totals[owners[row]] = totals.get(owners[row], 0) + weight
             rows[owners[row]] = rows.get(owners[row], 0) + 1
@@ -121,20 +128,44 @@ def test_a_unit_weighs_at_most_one_however_large_its_groups_are() -> None:
     rows = {name: pa.table({"id": np.arange(size), "up": np.zeros(size, np.int64)}) for name, size in sizes.items()}
     private = Database(schema, rows | {"unit": rows["unit"].drop_columns("up")}).private()
     assert private.kept("leaf").all()
-    assert private.divisors("leaf").min() > WEIGHT_SCALE  # what tuples of permutation views are weighed by
+    assert private.divisors("leaf", (1,)).min() > WEIGHT_SCALE  # what tuples of permutation views are weighed by
     assert np.abs(private.weights("leaf")).sum() <= WEIGHT_SCALE
     assert private.weights("a").sum() == WEIGHT_SCALE
 
 
 @EXAMPLES
-@given(forests(), st.data())
-def test_removing_a_unit_changes_nothing_elsewhere(database: Database, data: st.DataObject) -> None:
+@given(forests(), COUNTED)
+def test_rows_of_units_with_up_to_so_many_count_in_full(database: Database, counted: tuple[int, ...]) -> None:
+    """In multiples of a share of the last number, a row counts as often as its unit's own number goes into that."""
+    for name in ("child", "leaf"):
+        owners = owner_of(database, name)
+        weights = measure_of(database, name, counted)
+        rows = Counter(owners[row] for row in weights)
+        for row, weight in weights.items():
+            most = next((number for number in counted if number >= rows[owners[row]]), rows[owners[row]])
+            assert weight == WEIGHT_SCALE // most
+
+
+@pytest.mark.parametrize("counted", [(), (0,), (3,), (2, 1), (2, 2), (True,), (2.0,), (1 << 21,)])
+def test_no_other_numbers_of_rows_are_counted(counted: tuple[int, ...]) -> None:
+    database = forum(0)
+    with pytest.raises(InternalError, match="no view can count"):
+        build_view(database.private(), ViewSpec("post", {}, counted))
+    with pytest.raises(InternalError, match="no view can count"):
+        build_view(database.private(), ViewSpec("user", {}, (2,)))
+
+
+@EXAMPLES
+@given(forests(), st.data(), COUNTED)
+def test_removing_a_unit_changes_nothing_elsewhere(
+    database: Database, data: st.DataObject, counted: tuple[int, ...]
+) -> None:
     gone = data.draw(st.sampled_from(database.units()))
     smaller = database.without(gone)
     for name in ("unit", "child", "leaf"):
         owners = owner_of(database, name)
-        before = {row: weight for row, weight in measure_of(database, name).items() if owners[row] != gone}
-        assert measure_of(smaller, name) == before
+        before = {row: weight for row, weight in measure_of(database, name, counted).items() if owners[row] != gone}
+        assert measure_of(smaller, name, counted) == before
 
 
 @EXAMPLES
@@ -156,9 +187,9 @@ def test_the_secret_decides_which_rows_not_how_many(database: Database, secret: 
         assert other.group_sizes(up).max(initial=0) <= (up.max_children or 0)
 
 
-def shift(database: Database, smaller: Database, name: str) -> float:
+def shift(database: Database, smaller: Database, name: str, rows_per_unit: tuple[int, ...] = (1,)) -> float:
     """L1 distance between the weighted row measures of two neighbours."""
-    one, other = measure_of(database, name), measure_of(smaller, name)
+    one, other = measure_of(database, name, rows_per_unit), measure_of(smaller, name, rows_per_unit)
     return sum(abs(one.get(row, 0) - other.get(row, 0)) for row in one.keys() | other.keys()) / WEIGHT_SCALE
 
 
@@ -170,7 +201,7 @@ def test_stability_covers_several_private_parents() -> None:
             smaller = database.without(unit)
             for name in ("user", "post", "vote"):
                 declared = stability(database.schema, name)
-                moved = shift(database, smaller, name)
+                moved = max(shift(database, smaller, name, counted) for counted in ((1,), (4,), (1, 2, 8)))
                 assert moved <= declared * (1 + 1e-9)
                 worst = max(worst, moved if name == "vote" else 0.0)
     assert worst > 2, "no unit reached into others: the test looks at nothing"

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from privbench_core.errors import InternalError, PublishError
+from privbench_core.publish import bundle as bundle_module
 from privbench_core.publish.bundle import file_name, read_bundle, write_bundle
 from privbench_core.publish.load import load_bundle
-from privbench_core.schema.arrow_types import arrow_schema
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -332,7 +332,7 @@ def test_a_table_is_asked_for_once_and_written_one_row_group_at_a_time(
         "home": pa.table({"id": range(25), "place": pa.array([None, *codes[1:]])}),
         "pet": pa.table({"nr": range(25), "home id": range(25), "name": pa.nulls(25, pa.string())}),
     }
-    monkeypatch.setattr("privbench_core.publish.bundle._ROW_GROUP", 10)
+    monkeypatch.setattr(bundle_module, "_ROW_GROUP", 10)
     asked = []
 
     class Rows(dict[str, pa.Table]):
@@ -345,6 +345,6 @@ def test_a_table_is_asked_for_once_and_written_one_row_group_at_a_time(
     for table in schema.tables:
         file, whole = out / "data" / f"{table.name}.parquet", tmp_path / f"{table.name}.parquet"
         assert pq.read_metadata(file).num_row_groups == 3
-        canonical = rows[table.name].cast(arrow_schema(table)).combine_chunks()
+        canonical = rows[table.name].cast(table.arrow_schema).combine_chunks()
         pq.write_table(canonical, whole, compression="zstd", row_group_size=10)
         assert file.read_bytes() == whole.read_bytes()

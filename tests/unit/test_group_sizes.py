@@ -4,7 +4,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.registry import codec_from_dict
@@ -61,41 +60,22 @@ def test_it_comes_back_from_its_description_inside_of_a_coder():
     assert discretizer.encode_numbers(np.zeros(0, dtype=np.int64)).shape == (0,)
 
 
-def test_a_merged_tail_is_drawn_as_a_heavy_tail_and_not_evenly():
-    codec = FanoutCodec(2000)
-    code_of = tuple(min(cell, 10) for cell in range(codec.size))
-    even = Binning(code_of, tuple(1 / code_of.count(code) for code in code_of), 11)
-    binning = codec.decaying(even, np.full(codec.size, 10.0), 10.0)
-    tail = Discretizer(codec, binning).decode(np.full(20_000, 10, dtype=np.int32), np.random.default_rng(0)).to_numpy()
-    expected = np.log(2000 / 10) / (1 / 10 - 1 / 2000)  # mean of a density ~ 1/x² between 10 and 2000
-    assert tail.min() == 10
-    assert tail.mean() == pytest.approx(expected, rel=0.1)
-    np.testing.assert_allclose(np.asarray(binning.weights[:10]), 1.0)
-    assert codec.decaying(even, np.full(codec.size, 100.0), 10.0) == even  # counts that speak are believed
+@pytest.mark.parametrize("bound", [3, 40, 1000])
+@pytest.mark.parametrize("most", [2, 21, np.inf])
+def test_expected_numbers_are_those_that_are_drawn(bound, most):
+    codec = FanoutCodec(bound)
+    cells = np.repeat(np.arange(codec.size, dtype=np.int32), 4000)
+    drawn = np.minimum(codec.decode(cells, np.random.default_rng(0)).to_numpy(), most)
+    np.testing.assert_allclose(codec.means(most), drawn.reshape(-1, 4000).mean(axis=1), rtol=0.01)
 
 
-def test_sizes_that_only_noise_speaks_for_are_not_believed() -> None:
-    """Of ten thousand owners none has more than ten children, and each count has noise of 20."""
-    codec = FanoutCodec(10_000)
-    true = np.zeros(codec.size)
-    true[:11] = 10_000 / 11
-    for seed in range(20):
-        noisy = true + np.random.default_rng(seed).normal(0, 20, codec.size)
-        held = codec.held(noisy, 20.0, 4.0)
-        np.testing.assert_array_equal(held[:11], noisy[:11])
-        assert held[codec.starts > 1000].sum() < 1.5
+def test_a_cell_begins_after_every_power_of_two():
+    starts = FanoutCodec(5000).starts
+    assert {2**power + 1 for power in range(13)} <= set(starts.tolist())
 
 
-def test_a_few_very_large_groups_are_believed_where_noise_is_small() -> None:
-    codec = FanoutCodec(10_000)
-    true = np.zeros(codec.size)
-    true[[0, 1, 30]] = 1000.0, 500.0, 40.0
-    noisy = true + np.random.default_rng(0).normal(0, 2, codec.size)
-    held = codec.held(noisy, 2.0, 4.0)
-    np.testing.assert_array_equal(held[:31], noisy[:31])
-    assert held[31:].sum() < 2 * np.sqrt(codec.size)
-
-
-def test_counts_of_nothing_but_noise_are_left_as_they_are() -> None:
-    noisy = np.array([1.0, -2.0, 0.5, 1.0])
-    np.testing.assert_array_equal(FanoutCodec(3).held(noisy, 5.0, 4.0), noisy)
+def test_each_octave_holds_fewer_rows_than_the_one_before_where_nothing_is_known():
+    codec = FanoutCodec(1 << 14)
+    octave = np.ceil(np.log2(np.maximum(codec.starts, 1)))
+    rows = np.bincount(octave.astype(int), codec.prior * codec.means())
+    np.testing.assert_allclose(rows[6:-1] / rows[5:-2], 2**-0.5, rtol=0.05)

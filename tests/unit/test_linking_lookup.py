@@ -15,11 +15,11 @@ from tests.helpers.planted import (
     category,
     coders_of,
     codes_of,
-    counted,
     door_of,
     draw_exactly,
     integer,
     owner_key,
+    profile_of,
     rows_of,
     texts,
 )
@@ -76,7 +76,7 @@ def test_a_required_reference_is_never_null_whatever_the_noise():
     schema, tables, _, _, _ = at_places(30, units=5)
     place, unit = schema.tables
     for shift in range(20):
-        own = (coders_of(unit), counted(unit, tables["unit"]))
+        own = profile_of(unit, tables["unit"])
         lookup = fit_lookup(door_of(schema, tables), unit.foreign_keys[0], own, np.arange(30), PLENTY, LookupFit(), 1)
         rows = Rows(50)
         rows.add("a", coders_of(unit)["a"].size, np.zeros(50, dtype=np.int32))
@@ -155,7 +155,7 @@ def test_a_required_reference_to_a_parent_without_attributes_is_to_any_row():
 def test_a_lookup_comes_back_from_a_stored_artifact():
     schema, tables, _, _ = visits(optional=True)
     doctor, visit = schema.tables[1:]
-    own = (coders_of(visit), counted(visit, tables["visit"]))
+    own = profile_of(visit, tables["visit"], rows_per_unit=4)
     for parent in (coders_of(doctor), {}):
         lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, parent, PLENTY, LookupFit(), 4)
         stored = Artifact({"link": lookup.to_dict()}).to_bytes()
@@ -168,7 +168,7 @@ def test_only_null_or_not_is_kept_of_a_parent_without_attributes():
     """The order of private rows must not be measured, not even which row is first."""
     schema, tables, _, _ = visits(optional=True, attributes=False)
     visit = schema.tables[2]
-    own = (coders_of(visit), counted(visit, tables["visit"]))
+    own = profile_of(visit, tables["visit"], rows_per_unit=4)
     lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, {}, PLENTY, LookupFit(), 4)
     (discretizer,) = lookup.targets.values()
     assert discretizer.size == 2

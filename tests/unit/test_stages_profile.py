@@ -22,7 +22,7 @@ from tests.helpers.planted import PLENTY, door_of, draw_exactly, integer, owner_
 def profiled(column: Column, values: pa.Array, price: Price = PLENTY) -> Profile:
     table = Table("t", (integer("id"), column), ("id",))
     rows = rows_of(table, id=np.arange(len(values)), **{column.name: values})
-    return profile_table(door_of(Schema("s", (table,), "t"), {"t": rows}, price), table, price).profile()
+    return profile_table(door_of(Schema("s", (table,), "t"), {"t": rows}, price), table, 1, price)[1]
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,16 @@ def test_a_declared_column_has_the_codec_of_its_declaration_and_exact_counts_wit
     assert back.total == profile.total
 
 
-def test_the_counts_of_an_owned_table_are_of_units():
+def test_the_counts_of_an_owned_table_are_of_rows():
     schema, tables = planted_pair(500)
     session = door_of(schema, tables)
-    profile = profile_table(session, schema.table("child"), PLENTY).profile()
-    with_children = len(set(tables["child"].column("parent_id").to_pylist()))
-    assert profile.total == pytest.approx(with_children, rel=1e-3)
+    _, profile = profile_table(session, schema.table("child"), schema.max_rows_per_unit("child"), PLENTY)
+    assert profile.size.in_full
+    assert profile.size.rows == pytest.approx(tables["child"].num_rows, rel=1e-3)
+    assert profile.total == pytest.approx(tables["child"].num_rows, rel=1e-3)
+    back = Profile.from_dict(Artifact.from_bytes(Artifact({"p": profile.to_dict()}).to_bytes()).data["p"])
+    assert back.size.classes == profile.size.classes
+    assert back.size.rows_of.tolist() == profile.size.rows_of.tolist()
 
 
 def test_a_profile_spends_its_price_whatever_is_learned():
@@ -79,7 +83,7 @@ def test_a_profile_spends_its_price_whatever_is_learned():
     for measure in Measure:
         price = Price(measure, 1.0)
         session = door_of(Schema("s", (table,), "t"), {"t": rows}, price)
-        profile_table(session, table, price)
+        profile_table(session, table, 1, price)
         assert session._filter.spent.amount == pytest.approx(1.0)
 
 

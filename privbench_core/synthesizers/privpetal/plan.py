@@ -2,7 +2,7 @@
 
 Algorithm 4 of the paper goes through the private foreign keys in topological order and runs Algorithm 1 for each. Here
 a table has one ownership key, along which its rows are drawn as groups; rows refer to further parents, private or
-public, by what is measured between their attributes, matched to rows that are drawn already (`linking.lookup`).
+public, by what is measured between their attributes, matched to rows that are drawn already (`models.lookup`).
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ def sizes_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
     """The step that measures how many children owners have, given their attributes."""
 
     def run(context: StepContext) -> Artifact:
-        above = Profile.from_dict(context.inputs["profile", key.parent].data["profile"])
-        fanout = fit_sizes(context.opened(), key, (above.discretizers, above.one_way), price, FanoutFit())
+        own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
+        fanout = fit_sizes(context.opened(), key, above, own.size, price, FanoutFit())
         summary = {"attributes that depend on the number of children": len(fanout.fanout_tables)}
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 
@@ -153,4 +153,4 @@ def groups_step(schema: Schema, key: ForeignKey, price: Price, fit: GroupFit) ->
     reads = deciding_tables(schema, key.child, key.parent)
     parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": stability(schema, key.child)}
     inputs = (*profiles, fanout_key(key))
-    return Step(("model", key.child), StepKind.MODEL, key.child, inputs, reads, price, run, parameters, version="3")
+    return Step(("model", key.child), StepKind.MODEL, key.child, inputs, reads, price, run, parameters, version="4")

@@ -113,7 +113,7 @@ def _metrics(
         return _no_columns(session, table, price, profile)
     sizes = {name: feature_size(*how) for name, how in columns.items()}
     integers = None if sample.weights is None else np.rint(sample.weights * _WEIGHT).astype(np.int64)
-    view = session.view(ViewSpec(table.name, columns), "fidelity")
+    view = session.view(ViewSpec(table.name, columns, (profile.size.rows_per_unit,)), "fidelity")
     metrics = []
     for name, sets in wanted.items():
         references = [{cols: _reference(codes, sizes, cols, integers, profile.total) for cols in sets}]
@@ -142,7 +142,8 @@ def _clamping(discretizer: Discretizer) -> Discretizer:
 
 def _no_columns(session: PrivateSession, table: Table, price: Price, profile: Profile) -> list[FidelityFigure]:
     """A table of keys alone: its number of rows is all there is to compare."""
-    again = session.view(ViewSpec(table.name, {}), "fidelity").measure("rows", [Marginal(())], price)
+    view = session.view(ViewSpec(table.name, {}, (profile.size.rows_per_unit,)), "fidelity")
+    again = view.measure("rows", [Marginal(())], price)
     off = abs(float(again.values[0]) - profile.total)
     return [FidelityFigure.of((table.name, SIZE), (off, None), again.sigma, max(profile.total, 1.0))]
 

@@ -54,7 +54,7 @@ def link_step(
     moves = [stability(schema, child.name), reference_moves(schema, key)]
     parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
-    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version="3")
+    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version="4")
 
 
 def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LookupFit) -> Step:
@@ -62,7 +62,6 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LookupFit) -
 
     def run(context: StepContext) -> Artifact:
         profile = Profile.from_dict(context.inputs["profile", key.child].data["profile"])
-        own = (profile.discretizers, profile.one_way)
         parent: Mapping[str, Discretizer] | NDArray[np.int64] | None
         if schema.table(key.parent).public:
             attributes = tuple(column.name for column in schema.table(key.parent).attributes)
@@ -72,7 +71,7 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LookupFit) -
         else:
             parent = Profile.from_dict(context.inputs["profile", key.parent].data["profile"]).discretizers
         most = schema.max_rows_per_unit(key.child)
-        lookup = fit_lookup(context.opened(), key, own, parent, price, fit, most)
+        lookup = fit_lookup(context.opened(), key, profile, parent, price, fit, most)
         return Artifact({"link": lookup.to_dict(), "summary": {"pair_tables": len(lookup.pair_tables)}})
 
     return link_step(schema, key, price, run, fit)

@@ -29,8 +29,7 @@ def profile_step(schema: Schema, table: Table, price: Price) -> Step:
     """The step that profiles a private table for ``price``, and nothing more."""
 
     def run(context: StepContext) -> Artifact:
-        cells = profile_table(context.opened(), table, price)
-        profile = cells.profile()
+        cells, profile = profile_table(context.opened(), table, schema.max_rows_per_unit(table.name), price)
         return Artifact({"profile": profile.to_dict(), "summary": summary_of(table, profile, cells)})
 
     return measured_step(schema, table, price, run, {})
@@ -61,7 +60,7 @@ def measured_step(
         "stability": stability(schema, table.name),
     }
     key = ("profile", table.name)
-    return Step(key, StepKind.PROFILE, table.name, (), reads, price, run, {**own, **parameters}, version="4")
+    return Step(key, StepKind.PROFILE, table.name, (), reads, price, run, {**own, **parameters}, version="5")
 
 
 def summary_of(table: Table, profile: Profile, cells: Cells) -> dict[str, Any]:
@@ -74,7 +73,9 @@ def summary_of(table: Table, profile: Profile, cells: Cells) -> dict[str, Any]:
             clamped[f"{table.name}.{name}"] = round(outside)
         bars[name] = _bars(codec, counts)
     summary: dict[str, Any] = {
-        "rows (noisy, weighted by unit)": round(profile.total),
+        "rows (estimated)": round(profile.size.rows),
+        "rows, off by about (σ)": round(profile.size.sigma, 1),
+        "rows of a unit that are counted in full": profile.size.rows_per_unit,
         "noise per count (σ, largest)": round(max(cells.sigmas.values(), default=cells.rows[1]), 3),
         "codes": sum(discretizer.size for discretizer in profile.discretizers.values()),
         "bars": bars,

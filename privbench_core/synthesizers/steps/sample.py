@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.columns.systematic import group_counts
+from privbench_core.columns.systematic import group_counts, narrow
 from privbench_core.errors import InternalError
 from privbench_core.models.fanout import Fanout
 from privbench_core.models.lookup import Lookup
 from privbench_core.models.profile import Profile
 from privbench_core.models.registry import model_from_dict
+from privbench_core.models.row_count import UNIT_SIZE, size_classes
 from privbench_core.privacy.budget import Price
 from privbench_core.sampling.constraints import ignored_checks
 from privbench_core.sampling.deferred_keys import complete_table
@@ -40,9 +41,10 @@ class Sample:
     Attributes:
         table: Its rows.
         parents: Foreign key name -> row number of each row's parent, -1 for NULL.
-        weights: Weight of each row in the measure of its model, 1/(product of group sizes); None where all count alike.
+        weights: How much each row counts in the measure of its model: less than 1 for rows of units that have more than
+            are counted in full; None where all count alike.
         dropped: Why rows were dropped while sampling -> how many.
-        units: Number of the unit of each row, None where no key asks for it (`Schema.tables_of_units`).
+        units: Number of the unit of each row of a private table.
     """
 
     table: pa.Table
@@ -130,7 +132,7 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
         free,
         run,
         parameters,
-        version="2",
+        version="3",
         depends=("seed", "scale"),
     )
 
@@ -206,6 +208,11 @@ def draw_sample(
     else:
         rows, owners = draw_children(Fanout.from_dict(links[owner.name]), parents[owner.parent], rng, table, scale)
     units = _units(schema, table, rows.n, owners, above)
+    rows.weights = row_weights(units, profile.size.rows_per_unit)
+    if profile.by_size:
+        classes = profile.size.classes
+        rows.add(UNIT_SIZE, len(classes), narrow(size_classes(_rows_of_unit(units), classes), len(classes)))
+        rows.links = {**rows.links, **{(UNIT_SIZE, name): joint for name, joint in profile.by_size.items()}}
     drawn = draw_table(
         table, rows, model, profile.discretizers, owners, parents, lookups, rng, schema.deferred_keys, units
     )
@@ -214,21 +221,31 @@ def draw_sample(
         return Sample(drawn.table, drawn.parents, None, drawn.dropped, units)
     del rows  # as large as what the finished rows now get
     places = drawn.parents[owner.name]
-    weights = above[owner.parent].weights
-    siblings = group_counts(places, above[owner.parent].table.num_rows)
-    inherited = np.ones(len(siblings)) if weights is None else weights
-    share = np.append(inherited / np.maximum(siblings, 1), 1.0)  # a row without an owner stands for a unit of its own
-    shares = share[places]
-    return Sample(drawn.table, drawn.parents, shares, drawn.dropped, _units(schema, table, len(places), places, above))
+    units = _units(schema, table, len(places), places, above)
+    weights = row_weights(units, profile.size.rows_per_unit)
+    return Sample(drawn.table, drawn.parents, weights, drawn.dropped, units)
+
+
+def row_weights(units: NDArray[np.int64], rows_per_unit: int) -> NDArray[np.float64] | None:
+    """How much each row counts where units with more than ``rows_per_unit`` rows count as so many; None for 1 each.
+
+    >>> row_weights(np.array([7, 2, 7, 7]), 2).round(2).tolist()
+    [0.67, 1.0, 0.67, 0.67]
+    """
+    weights: NDArray[np.float64] = np.minimum(1.0, rows_per_unit / _rows_of_unit(units))
+    return weights if weights.min(initial=1.0) < 1 else None
+
+
+def _rows_of_unit(units: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many rows have the same number, for each row; shape (rows,)."""
+    return group_counts(units, int(units.max(initial=0)) + 1)[units]
 
 
 def _units(
     schema: Schema, table: Table, rows: int, owners: NDArray[np.int64] | None, above: Mapping[str, Sample]
-) -> NDArray[np.int64] | None:
-    """Number of the unit of each row, None where no key asks for it."""
+) -> NDArray[np.int64]:
+    """Number of the unit of each row."""
     key = table.owner_key
-    if table.name not in schema.tables_of_units:
-        return None
     if key is None or owners is None:
         return unit_numbers(schema, table.name, rows, None)
     units = above[key.parent].units

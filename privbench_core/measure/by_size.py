@@ -1,0 +1,77 @@
+"""How a table's columns follow the number of rows of their unit: one-way marginals, class of sizes by class of sizes.
+
+Units with many rows have other habits than units with few, and most rows. A unit is in one class of sizes, so that a
+marginal over (class, column) counts the rows of units with up to T rows at a noise of T, for each class its own, and
+all of them for the price of one. Classes that are too small to tell lean on their neighbours (`class_shapes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.estimate.random_walk import class_shapes
+from privbench_core.measure.row_count import distance_by_noise
+from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.views import Feature, Own, UnitRows, ViewSpec
+
+Array = NDArray[np.float64]
+_SHRUNK = 3.0  # how much further classes are apart than shapes that lean on each other; chosen on a made-up chain
+
+
+def measure_by_size(
+    session: PrivateSession, table: str, discretizers: Mapping[str, Discretizer], size: RowCount, price: Price
+) -> dict[str, Array]:
+    """Distributions of a table's columns in each class of sizes, shapes (classes, codes).
+
+    Args:
+        session: Open for the step.
+        table: The table.
+        discretizers: Of its columns.
+        size: Of the table: its classes, and how many rows are in each.
+        price: Of everything here.
+    """
+    several = {name: discretizer for name, discretizer in discretizers.items() if discretizer.size > 1}
+    of_unit = class_coder(FanoutCodec(size.bound), size.classes)
+    features: dict[str, tuple[Feature, Discretizer]] = {
+        name: (Own(name), discretizer) for name, discretizer in several.items()
+    }
+    view = session.view(ViewSpec(table, {UNIT_SIZE: (UnitRows(), of_unit), **features}, size.classes), "by size")
+    measured = view.measure("one-way by size", [Marginal((UNIT_SIZE, name)) for name in several], price)
+    in_rows = np.array(size.classes) / size.classes[-1]  # of a count: those of the last class are of rows
+    return {
+        name: class_shapes(noisy * in_rows[:, None], measured.sigma * in_rows, size.rows_of)
+        for name, noisy in zip(several, measured.values, strict=True)
+    }
+
+
+def best_counted(curator: Curator, shapes: Mapping[str, Array], size: RowCount, price: Price) -> int:
+    """T: up to how many rows of a unit to count in full, for the least expected error of distributions over rows.
+
+    Args:
+        curator: Of a view that counts every unit once.
+        shapes: Distributions of columns by class of sizes: how far counting T rows of larger units moves them.
+        size: Of the table.
+        price: Of all columns' marginals.
+    """
+    sigma = curator.sigma([Marginal(())], price.share(1 / max(1, len(shapes))))
+    codes = np.array([shape.shape[1] for shape in shapes.values()], dtype=float)
+
+    def error(most: int) -> float:
+        counted = size.counted(most)
+        moved = sum(_distance(counted @ shape, size.rows_of @ shape) for shape in shapes.values())
+        return _SHRUNK * moved + float(distance_by_noise(codes, most * sigma, max(1.0, float(counted.sum()))).sum())
+
+    return min(size.classes, key=error)
+
+
+def _distance(one: Array, other: Array) -> float:
+    return float(np.abs(one / max(float(one.sum()), 1.0) - other / max(float(other.sum()), 1.0)).sum() / 2)

@@ -1,0 +1,85 @@
+"""How many rows an owned table has, and how many of them a unit: as released."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.binning import Binning
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.privacy.relations import WEIGHT_SCALE
+
+Array = NDArray[np.float64]
+UNIT_SIZE = "#rows of unit"
+
+
+@dataclass(frozen=True)
+class RowCount:
+    """Released: the size of a table.
+
+    Attributes:
+        rows: Estimated number of rows.
+        sigma: Standard deviation of what it may be off by.
+        rows_per_unit: T, up to how many rows a unit's are counted in full, here and in all that is asked of the table.
+        classes: Of units by their number of rows: the most rows in each, powers of two.
+        rows_of: Estimated number of rows of each class, shape (classes,).
+        units_of: Estimated number of units of each class, shape (classes,).
+        bound: Declared: most rows of a unit.
+        units: Noisy number of units by class of their number of rows up to the declared bound, all powers of two, shape
+            (powers,); none where no unit has more than one row.
+        noise: Standard deviation of these.
+    """
+
+    rows: float
+    sigma: float
+    rows_per_unit: int = 1
+    classes: tuple[int, ...] = (1,)
+    rows_of: Array = field(default_factory=lambda: np.ones(1))
+    units_of: Array = field(default_factory=lambda: np.ones(1))
+    bound: int = 1
+    units: Array | None = None
+    noise: float = 0.0
+
+    def counted(self, most: int) -> Array:
+        """Number of rows of each class where those of units with more than ``most`` count as so many."""
+        return np.where(np.array(self.classes) <= most, self.rows_of, np.minimum(self.rows_of, most * self.units_of))
+
+    @property
+    def in_full(self) -> bool:
+        """Whether all rows are counted, of whatever unit."""
+        return self.rows_per_unit >= self.classes[-1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A description that `Artifact` can store."""
+        return {**vars(self), "classes": list(self.classes)}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> RowCount:
+        """The inverse of `to_dict`."""
+        return cls(**{**stored, "classes": tuple(stored["classes"])})
+
+
+def size_classes(numbers: NDArray[np.integer], classes: Sequence[int]) -> NDArray[np.int64]:
+    """The class of each number of rows; numbers beyond the last class are in it.
+
+    >>> size_classes(np.array([1, 2, 3, 4, 99]), (1, 2, 4)).tolist()
+    [0, 1, 2, 2, 2]
+    """
+    return np.minimum(np.searchsorted(classes, numbers), len(classes) - 1)
+
+
+def class_coder(codec: FanoutCodec, classes: Sequence[int]) -> Discretizer:
+    """A discretizer of numbers of rows by class, for classes that begin where a cell does."""
+    class_of = size_classes(codec.starts, classes)
+    cells = np.bincount(class_of)
+    return Discretizer(codec, Binning(tuple(class_of.tolist()), tuple((1 / cells[class_of]).tolist()), len(cells)))
+
+
+def powers_up_to(bound: int) -> list[int]:
+    """Powers of two, up to the first that no unit has more rows than."""
+    return [1 << power for power in range(min((bound - 1).bit_length(), WEIGHT_SCALE.bit_length() - 1) + 1)]

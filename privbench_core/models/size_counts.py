@@ -1,0 +1,206 @@
+"""How many groups there are of each size, from noisy counts of sizes and a noisy number of rows.
+
+A histogram of sizes says little about rows where the tail is heavy: noise of one group of 5,000 is noise of 5,000 rows.
+A number of rows says nothing else. Both are fitted together, by least squares in units of their noise, and no size is
+dropped because noise hides it: what the number of rows asks for stays, only how it spreads over sizes follows a prior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from privbench_core.columns.binning import Binning
+from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.estimate.segmentation import SIGNIFICANT
+
+Array = NDArray[np.float64]
+_EXACT = 1e-6  # noise of what is known exactly: what is divided by it stays finite
+_TILT = 1.0  # standard deviation of the prior's exponent
+_TILTS = np.linspace(-30.0, 30.0, 601)  # exponents tried
+_NOTHING = 1e-300
+_UNKNOWN = 0.6  # of the rows beyond what is counted in full: what is not known of them
+
+
+@dataclass(frozen=True)
+class NoisySum:
+    """A noisy sum of group sizes, sizes above ``most`` counted as ``most``."""
+
+    value: float
+    sigma: float
+    most: float = np.inf
+
+
+@dataclass(frozen=True)
+class SizeCounts:
+    """An estimate.
+
+    Attributes:
+        codec: Of sizes.
+        binning: Its cells merged into codes, and how groups of a code spread over its cells.
+        counts: Number of groups of each code, shape (codes,), none negative.
+        sigmas: Standard deviations of the noise that these were measured with, shape (codes,).
+    """
+
+    codec: FanoutCodec
+    binning: Binning
+    counts: Array
+    sigmas: Array
+
+    @property
+    def groups(self) -> float:
+        """Number of groups."""
+        return float(self.counts.sum())
+
+    def rows(self, most: float = np.inf) -> float:
+        """Number of rows, those of larger groups counted as ``most``."""
+        return float(self.counts @ mean_sizes(self.codec, self.binning, most))
+
+    def rows_up_to(self, classes: Sequence[int], most: float = np.inf) -> Array:
+        """`rows` by class of sizes: up to the first number, from there to the second, and so on; shape (classes,)."""
+        code_of = np.asarray(self.binning.code_of)
+        rows = self.counts[code_of] * np.asarray(self.binning.weights) * self.codec.means(most)
+        place = np.minimum(np.searchsorted(classes, self.codec.starts), len(classes) - 1)
+        return np.bincount(place, rows, len(classes)).astype(np.float64)
+
+    def unknown_beyond(self, most: float) -> float:
+        """Standard deviation of what is known of the rows that `rows` leaves out, and of what they may differ by."""
+        beyond = mean_sizes(self.codec, self.binning) - mean_sizes(self.codec, self.binning, most)
+        return float(np.hypot(_UNKNOWN * self.counts @ beyond, np.sqrt((self.sigmas**2) @ (beyond**2))))
+
+
+def estimate_bands(
+    codec: FanoutCodec,
+    classes: Sequence[int],
+    noisy: Array,
+    sigma: float,
+    bar: float,
+    groups: NoisySum | None = None,
+    rows: NoisySum | None = None,
+) -> SizeCounts:
+    """Numbers of groups by class of sizes that agree with all that was measured, as far as noise lets them.
+
+    Args:
+        codec: Of sizes.
+        classes: Largest size of each class; the last one holds all that is larger.
+        noisy: Released number of groups of each class, shape (classes,).
+        sigma: Standard deviation of their noise.
+        bar: Standard deviations that noise alone does not reach in any class.
+        groups: Released number of groups.
+        rows: Released sum of their sizes.
+    """
+    band = np.minimum(np.searchsorted(classes, codec.starts), len(classes) - 1)
+    prior = np.where((codec.starts > 0) | (classes[0] == 0), codec.prior, 0.0)
+    if rows is not None:
+        prior = prior * _tilt(codec, band, prior, np.maximum(noisy, 0.0), sigma, rows)
+    mass = np.bincount(band, prior).astype(np.float64)
+    binning = Binning(tuple(band.tolist()), tuple((prior / mass[band]).tolist()), len(mass))
+    return _counts(codec, binning, *held(noisy, sigma, bar, mass), groups, rows)
+
+
+def _tilt(
+    codec: FanoutCodec, band: NDArray[np.int64], prior: Array, counts: Array, sigma: float, rows: NoisySum
+) -> Array:
+    """Factors x^θ on the prior of each size, so that sizes within their classes add up to the measured number of rows.
+
+    Classes say little of where in them sizes are: the exponent of the prior is the one number that a number of rows can
+    tell. θ is the maximum a posteriori under a normal prior, found on a grid; shape (cells,).
+    """
+    means = codec.means(rows.most)
+
+    def within(theta: float) -> Array:
+        shape = prior * np.maximum(codec.starts, 1.0) ** theta
+        mass = np.maximum(np.bincount(band, shape), _NOTHING)
+        return np.asarray(np.bincount(band, shape * means) / mass)
+
+    def loss(theta: float) -> float:
+        expected = within(theta)
+        spread = np.hypot(rows.sigma, sigma * np.sqrt((expected**2).sum()))
+        return float(((rows.value - counts @ expected) / max(spread, _EXACT)) ** 2 + (theta / _TILT) ** 2)
+
+    return np.asarray(np.maximum(codec.starts, 1.0) ** min(_TILTS, key=loss))
+
+
+def refine_bands(
+    bands: SizeCounts, noisy: Array, sigma: float, groups: NoisySum | None = None, rows: NoisySum | None = None
+) -> SizeCounts:
+    """The same by code of sizes, with noisy counts of the cells of each class where these are told from noise.
+
+    Args:
+        bands: Classes of sizes.
+        noisy: Released number of groups of each cell, shape (cells,).
+        sigma: Standard deviation of their noise.
+        groups: Released number of groups.
+        rows: Released sum of their sizes.
+    """
+    codec, band, whole = bands.codec, np.asarray(bands.binning.code_of), bands.counts
+    cells = np.bincount(band)
+    told = (whole > SIGNIFICANT * sigma * cells)[band]
+    even = noisy + ((whole - bands.binning.sums(noisy)) / cells)[band]
+    weights = np.where(told, 1.0, np.asarray(bands.binning.weights) * (whole > 0)[band])
+    begins = told | np.append(True, band[1:] != band[:-1]) & (whole > 0)[band]
+    begins[0] = True
+    code_of = np.cumsum(begins) - 1
+    weights[np.bincount(code_of, weights)[code_of] <= 0] = 1.0
+    weights /= np.bincount(code_of, weights)[code_of]
+    binning = Binning(tuple(code_of.tolist()), tuple(weights.tolist()), int(code_of[-1]) + 1)
+    counts = np.where(told, even, whole[band] * np.asarray(bands.binning.weights))
+    sigmas = np.where(told, sigma, (bands.sigmas / np.sqrt(cells))[band])
+    return _counts(codec, binning, binning.sums(counts), np.sqrt(binning.sums(sigmas**2)), groups, rows)
+
+
+def held(noisy: Array, sigma: float, bar: float, prior: Array) -> tuple[Array, Array]:
+    """Counts of sizes without the noise on those that nothing speaks for.
+
+    An accident of noise at 5,000 children is as many rows as a small database has. The largest size that is spoken for
+    is the last cell that stands out of the noise, by itself or with all cells above it. The sum above that is shrunk as
+    far as noise explains it (James and Stein 1961, positive part), and spread as the prior says.
+
+    Args:
+        noisy: Released count of each cell.
+        sigma: Standard deviation of their noise.
+        bar: Standard deviations that noise alone does not reach.
+        prior: What cells hold in proportion where nothing is told.
+
+    Returns:
+        Counts, and standard deviations of their noise; both of the shape of ``noisy``.
+
+    >>> held(np.array([60.0, 30.0, -2.0, 4.0, 4.0]), 2.0, 4.0, np.array([4.0, 3.0, 2.0, 1.0, 1.0]))[0].tolist()
+    [60.0, 30.0, 2.0, 1.0, 1.0]
+    """
+    above = np.cumsum(noisy[::-1])[::-1]
+    spread = sigma * np.sqrt(np.arange(len(noisy), 0, -1))
+    told = np.flatnonzero((noisy > bar * sigma) | (above > bar * spread))
+    if not len(told) or told[-1] == len(noisy) - 1:
+        return noisy, np.full(len(noisy), sigma)
+    first = int(told[-1]) + 1
+    share = max(0.0, 1 - (spread[first] / above[first]) ** 2) if above[first] > 0 else 0.0
+    shape = prior[first:] / prior[first:].sum()
+    counts = np.append(noisy[:first], share * above[first] * shape)
+    return counts, np.append(np.full(first, sigma), spread[first] * shape)
+
+
+def _counts(
+    codec: FanoutCodec, binning: Binning, noisy: Array, sigmas: Array, groups: NoisySum | None, rows: NoisySum | None
+) -> SizeCounts:
+    sums = [] if groups is None else [(np.ones(binning.size), groups)]
+    sums += [] if rows is None else [(mean_sizes(codec, binning, rows.most), rows)]
+    return SizeCounts(codec, binning, _fitted(noisy, sigmas, sums), sigmas)
+
+
+def _fitted(noisy: Array, sigmas: Array, sums: Sequence[tuple[Array, NoisySum]]) -> Array:
+    """Non-negative least squares in units of noise: the counts, and weighted sums of them; shape of the counts."""
+    matrix, right = [np.diag(1 / np.maximum(sigmas, _EXACT))], [noisy / np.maximum(sigmas, _EXACT)]
+    for weights, measured in sums:
+        matrix.append(weights[None, :] / max(measured.sigma, _EXACT))
+        right.append(np.array([measured.value / max(measured.sigma, _EXACT)]))
+    return np.asarray(nnls(np.vstack(matrix), np.concatenate(right))[0], dtype=float)
+
+
+def mean_sizes(codec: FanoutCodec, binning: Binning, most: float = np.inf) -> Array:
+    """Expected size of the groups of each code, larger ones counted as ``most``, shape (codes,)."""
+    return binning.sums(np.asarray(binning.weights) * codec.means(most))
