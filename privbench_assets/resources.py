@@ -57,12 +57,25 @@ class Session:
             key: The step.
             chosen: All steps of the run: what they still have to pay for must be affordable as a whole.
         """
-        executor = self._executor(epsilon, chosen)
+        executor = self.executor(epsilon, chosen)
         step = self.plans[epsilon].step(key)
         releases = self.workspace.releases
         made = executor.step(key, {before: load_made(self.spec, releases, before, epsilon) for before in step.inputs})
         write_manifest(self.spec, key, epsilon, made.manifest)
         return made
+
+    def executor(self, epsilon: str, chosen: Collection[Key]) -> Executor:
+        """The executor of one ε partition, always the same within a session."""
+        if epsilon not in self._executors:
+            plan, spec = self.plans[epsilon], self.spec
+            bundle, workload = bundle_folder(spec, epsilon), public_workload(spec)
+            run = Run(run_name(plan.budget.epsilon), self.seed, self.scale, bundle, workload)
+            others = [step.key for step in plan.steps if step.key not in chosen]
+            found = {other: read_manifest(spec, other, epsilon) for other in others}
+            made = {other: manifest.digest for other, manifest in found.items() if manifest is not None}
+            runner = Runner(self.workspace, plan, run)
+            self._executors[epsilon] = Executor(runner, chosen, made, f"this refresh at ε={epsilon}")
+        return self._executors[epsilon]
 
     def newly_observed(self) -> dict[str, str]:
         """Fingerprints of the tables that the steps have looked at since this was last asked."""
@@ -89,19 +102,6 @@ class Session:
         """Close the ledger, if it was opened."""
         if "workspace" in self.__dict__:
             self.workspace.close()
-
-    def _executor(self, epsilon: str, chosen: Collection[Key]) -> Executor:
-        """The executor of one ε partition, always the same within a session."""
-        if epsilon not in self._executors:
-            plan, spec = self.plans[epsilon], self.spec
-            bundle, workload = bundle_folder(spec, epsilon), public_workload(spec)
-            run = Run(run_name(plan.budget.epsilon), self.seed, self.scale, bundle, workload)
-            others = [step.key for step in plan.steps if step.key not in chosen]
-            found = {other: read_manifest(spec, other, epsilon) for other in others}
-            made = {other: manifest.digest for other, manifest in found.items() if manifest is not None}
-            runner = Runner(self.workspace, plan, run)
-            self._executors[epsilon] = Executor(runner, chosen, made, f"this refresh at ε={epsilon}")
-        return self._executors[epsilon]
 
 
 def session_key(spec: Spec) -> str:

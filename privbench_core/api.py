@@ -6,7 +6,7 @@ from pathlib import Path
 
 from privbench_core.backends.loading import Loaded
 from privbench_core.evaluate.evaluation import Evaluation, evaluate_bundle
-from privbench_core.evaluate.subjects import keep_apart
+from privbench_core.evaluate.inputs import refuse_inside_bundle
 from privbench_core.pipeline.executor import Progress
 from privbench_core.pipeline.rehearsal import rehearsal_of
 from privbench_core.pipeline.run import RunResult, plan_for, run_spec
@@ -91,7 +91,7 @@ def evaluate(
         SourceError: The source or the workload cannot be read.
     """
     if out is not None:
-        keep_apart(out)  # before the work: internal figures must not be given away with a bundle
+        refuse_inside_bundle(out)  # before the work: internal figures must not be given away with a bundle
     attacked = rehearsal_of(spec, bundle)
     evaluation = evaluate_bundle(spec, bundle, workload=workload, run_time=run_time, rehearse=attacked)
     if out is not None:

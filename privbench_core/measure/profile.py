@@ -158,6 +158,9 @@ def over_rows(session: PrivateSession, table: Table, cells: Cells, price: Price)
 
     The first look has found which codes there are, at little noise. How much the distributions of units with many rows
     differ decides up to how many rows of a unit are worth being counted in full.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
     profile = cells.profile()
     if price.amount <= 0:

@@ -18,6 +18,7 @@ Numbers = NDArray[np.int64]
 _SINGLES = 64  # most popular parents, assigned one by one
 _GROWTH = 1.1  # of the runs of ranks assigned together after them
 _SWAPS = 4  # of degrees, per kind, in the end
+_SPREADS = tuple(quarter / 4 for quarter in range(17))  # of the logarithms of weights within a group
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,34 @@ class ByRank:
             lacking -= np.bincount(kind, assigned, minlength=kinds)
             room, next_of = room - given, next_of + given
         _balance(result, parents, lacking)
+        return result
+
+    def weights_inside(self, of_parent: Numbers, of_row: Numbers, rng: np.random.Generator) -> Array:
+        """Return the relative frequency of each parent, if rows choose among the parents of their own group.
+
+        The number of rows of a group is given, so degrees cannot be assigned. Within groups weights are log-normal, of
+        the spread with which degrees come closest to the released ones.
+
+        Args:
+            of_parent: Group of each parent, -1 for one that is never chosen.
+            of_row: Group of each row.
+            rng: Sampling only.
+        """
+        possible = np.flatnonzero(of_parent >= 0)
+        group = of_parent[possible]
+        rows = np.bincount(of_row[np.isin(of_row, group)], minlength=int(group.max(initial=0)) + 1)
+        wanted = np.sort(self.degrees(len(of_parent), int(rows.sum())))[::-1][: len(possible)]
+        luck = rng.normal(size=len(possible))
+
+        def shares(spread: float) -> Array:
+            weights = np.exp(spread * luck)
+            return np.asarray(weights / np.bincount(group, weights)[group])
+
+        def misfit(spread: float) -> float:
+            return float(np.abs(np.sort(np.rint(rows[group] * shares(spread)))[::-1] - wanted).sum())
+
+        result = np.zeros(len(of_parent))
+        result[possible] = shares(min(_SPREADS, key=misfit))
         return result
 
     def to_dict(self) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Observation:
 
     Attributes:
         fingerprint: Keyed; another one after a change.
-        at: When the table was looked at.
+        at: When the table was first seen like that.
     """
 
     fingerprint: str
@@ -62,8 +62,11 @@ def record_observations(spec: Spec, fingerprints: Mapping[str, str]) -> None:
     Raises:
         ReleaseError: It cannot be written.
     """
+    known = {table: seen.fingerprint for table, seen in last_observed(spec).items()}
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    rows = [(table, fingerprint, at) for table, fingerprint in fingerprints.items()]
+    rows = [(table, found, at) for table, found in fingerprints.items() if known.get(table) != found]
+    if not rows:
+        return
     record.write(spec, "insert or replace into observed(source, fingerprint, at) values (?, ?, ?)", rows)
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from privbench_core.errors import BudgetError, InternalError, SpecError
+from privbench_core.evaluate.inputs import summarize_bundle
 from privbench_core.evaluate.membership import RunOnRows
-from privbench_core.evaluate.subjects import subject_of
 from privbench_core.pipeline.executor import Executor
 from privbench_core.pipeline.run import plan_for
 from privbench_core.pipeline.runner import GivenRows, Run, Runner
@@ -35,12 +35,12 @@ def rehearsal_of(spec: Spec, bundle: Path) -> RunOnRows | None:
     """
     if not is_bundle(bundle):
         return None
-    about = subject_of(bundle.name, read_bundle(bundle).manifest)
-    if about.promise is None or about.synthesizer is None:
+    summary = summarize_bundle(bundle.name, read_bundle(bundle).manifest)
+    if summary.guarantee is None or summary.synthesizer is None:
         return None
-    epsilon, delta = about.promise
+    epsilon, delta = summary.guarantee
     try:
-        plan = plan_for(spec, epsilon, delta=delta, synthesizer=about.synthesizer)
+        plan = plan_for(spec, epsilon, delta=delta, synthesizer=summary.synthesizer)
     except (SpecError, BudgetError):
         return None
 

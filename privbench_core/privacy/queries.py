@@ -37,28 +37,17 @@ class Query(Protocol):
         ...
 
 
-class _DisjointSums:
-    """A query whose answer sums each row's weight in at most one entry, or moves by no more than such sums."""
-
-    def moves(self, view: CodedView) -> tuple[float, float]:
-        """Return the bound: L1 ≤ s; L2 ≤ L1."""
-        return float(view.stability), float(view.stability) ** 2
-
-    def scale(self, view: CodedView) -> int:
-        """Return the weight scale."""
-        return view.unit
-
-
 @dataclass(frozen=True)
-class Marginal(_DisjointSums):
+class Marginal:
     """Weighted counts over all combinations of ``columns``, or of *released* groups of their codes.
 
-    One unit moves ``s`` in L1 and at most ``s`` in L2. A group is a function of the code only, so merged cells are
-    sums of disjoint sets of cells, and by the triangle inequality they move by no more than these.
+    With a unit, cells lose a total of b and gain one of a, b + a = ``s`` (`CodedView.shifts`): L1 is at most s, and L2²
+    at most b² + a², as neither is negative in any cell. A group is a function of the code only, so merged cells are
+    sums of disjoint sets of cells, and they lose and gain no more than these.
 
     Attributes:
         columns: The columns.
-        groups: Per column, the group of each code, dense from 0, shape (size,); () makes every code a cell.
+        groups: Of each column the group of each code, dense from 0, shape (size,); none: every code is a cell.
     """
 
     columns: tuple[str, ...]
@@ -73,6 +62,14 @@ class Marginal(_DisjointSums):
             return merge_codes(counts, self.groups)
         low, high = (merge_codes(word, self.groups) for word in words(counts, HALF))
         return joined(low, high, HALF)
+
+    def moves(self, view: CodedView) -> tuple[float, float]:
+        """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²."""
+        return _moves(*view.shifts)
+
+    def scale(self, view: CodedView) -> int:
+        """Return the weight scale."""
+        return view.unit
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,7 @@ class CentreSums:
     def evaluate(self, view: CodedView) -> Counts:
         """Return weights and sums, shape (clusters, 1 + coordinates), times the weight scale and GRID."""
         assigned = self.centres.assign(view.codes)
-        weights = _weights(view)
+        weights = np.ones(view.rows, dtype=np.int64) if view.weights is None else view.weights.astype(np.int64)
         clusters = len(self.centres.points)
         columns = [self.GRID * weighted_sums(assigned, weights, clusters)]
         for name, kind in self.centres.columns:
@@ -156,11 +153,10 @@ class CentreSums:
 
 
 @dataclass(frozen=True)
-class ParentCounts(_DisjointSums):
+class ParentCounts:
     """Weight of the references to each group of rows of a *public* parent, and of those to none (the last cell).
 
-    A marginal: each row is in one cell, that of the row it refers to. One unit moves ``s`` in L1, and at most that in
-    L2.
+    A marginal: each row is in one cell, that of the row it refers to. It moves as far as any.
 
     Attributes:
         group_of: Group of each parent row, dense from 0, shape (parents,); groups of one row count that row.
@@ -180,17 +176,28 @@ class ParentCounts(_DisjointSums):
             raise InternalError("references are counted by parent row only for a public parent, with a group per row")
         groups = int(self.group_of.max(initial=-1)) + 1
         cells = np.append(self.group_of, groups)[references.rows]
-        return weighted_sums(cells, _weights(view), groups + 1)
+        weights = np.ones(view.rows, dtype=np.int64) if view.weights is None else view.weights
+        return weighted_sums(cells, weights, groups + 1)
+
+    def moves(self, view: CodedView) -> tuple[float, float]:
+        """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²."""
+        return _moves(*view.shifts)
+
+    def scale(self, view: CodedView) -> int:
+        """Return the weight scale."""
+        return view.unit
 
 
 @dataclass(frozen=True)
-class RankSums(_DisjointSums):
+class RankSums:
     """Weight of the references to the most popular parent, to the next, and so on, in blocks of ranks.
 
     The unattributed histogram of Hay et al. 2010, "Boosting the accuracy of differentially private histograms through
     consistency", section 3. Sorting is a contraction: two vectors of weights per parent are no nearer to each other in
-    L1 than the same vectors sorted. One unit therefore moves ``s`` in L1, and at most that in L2, whichever parents
-    come or go (they weigh 0 in the other database). Sums over disjoint blocks of ranks move by no more.
+    L1 than the same vectors sorted; and a vector that is nowhere larger than another is not after sorting either, so
+    sorted vectors lose and gain no more than unsorted ones (see `Marginal`), whichever parents come or go (they weigh 0
+    in the other database). Rows that refer to none are in no cell: those that only lose their reference leave, and come
+    nowhere. Sums over disjoint blocks of ranks lose and gain no more.
 
     Attributes:
         ends: One past the last rank of each block, ascending; parents beyond the last are left out.
@@ -201,15 +208,26 @@ class RankSums(_DisjointSums):
     def evaluate(self, view: CodedView) -> Counts:
         """Return weights, shape (blocks,)."""
         references = _references(view)
+        weights = np.ones(view.rows, dtype=np.int64) if view.weights is None else view.weights
         present = references.rows >= 0
         rows = references.rows[present]
-        totals = weighted_sums(rows, _weights(view)[present], int(rows.max(initial=-1)) + 1)
+        totals = weighted_sums(rows, weights[present], int(rows.max(initial=-1)) + 1)
         summed = np.append(0, np.cumsum(np.sort(totals)[::-1]))
         return np.diff(summed[np.minimum(self.ends, len(totals))], prepend=0)
 
+    def moves(self, view: CodedView) -> tuple[float, float]:
+        """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²; rows that lose their reference are not in a."""
+        lost, gained = view.shifts
+        return _moves(lost, gained - view.lost)
 
-def _weights(view: CodedView) -> Counts:
-    return np.ones(view.rows, dtype=np.int64) if view.weights is None else view.weights.astype(np.int64, copy=False)
+    def scale(self, view: CodedView) -> int:
+        """Return the weight scale."""
+        return view.unit
+
+
+def _moves(lost: float, gained: float) -> tuple[float, float]:
+    """Return (L1, L2²) by which cells move that lose and gain this much in total."""
+    return lost + gained, lost**2 + gained**2
 
 
 def _references(view: CodedView) -> References:

@@ -1,7 +1,7 @@
-"""Derive what one synthetic table's rows cannot show by themselves, as extra columns for the integrity suite.
+"""Data frames for the integrity suite: a synthetic table's columns, and derived columns for checks beyond one column.
 
-Does the referenced parent exist, how many rows share it, does a column have its Arrow type, is text what it should be:
-joins, types and forms are settled here, and `expectations` only has to look at columns.
+Derived columns say whether the referenced parent exists, how many rows share it, whether a column has its Arrow type,
+and whether text is well formed. Then every expectation is about columns.
 """
 
 from __future__ import annotations
@@ -24,24 +24,22 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.references import NO_PARENT, parent_rows, unit_rows
 
 BETWEEN, IN_SET, LENGTHS = "between", "in set", "lengths"
-_BLOCK = 1 << 20  # rows looked at together
+_BLOCK = 1 << 20  # rows per pass, to bound memory; chosen by hand
 
 
 def integrity_frame(
     schema: Schema, table: Table, tables: Mapping[str, pa.Table], wanted: Collection[str] | None = None
 ) -> pd.DataFrame:
-    """Return the rows of ``table`` as a frame, with the derived columns that `integrity_suite` asks for.
+    """Return the rows of ``table`` as a frame, with the derived columns of `integrity_suite`.
 
-    Decimals become floats: rounding keeps the order, so a value inside of its range stays inside. Timestamps with a
-    zone become those of UTC without one, intervals their microseconds.
-
-    Opaque text that is in no key becomes text of the same length, because nothing else is asked of it: millions of
-    different texts take gigabytes as Python objects.
+    Decimals become floats: rounding keeps the order, so a value inside its range stays inside. Timestamps with a zone
+    become UTC without one, intervals their microseconds. Opaque text outside keys becomes text of the same length,
+    which is all that is checked: millions of different texts take gigabytes as Python objects.
 
     Args:
         schema: The database.
-        table: The table whose rows are looked at.
-        tables: Its rows, those of its parents, and of all `tables_to_check`.
+        table: The table to check.
+        tables: Rows of all `tables_to_check`.
         wanted: Columns of the frame, derived ones included; None for all.
     """
     rows = tables[table.name]
@@ -52,23 +50,23 @@ def integrity_frame(
         if opaque and column.name in frame and _has_its_type(column, rows):
             frame[column.name] = _of_same_length(rows[column.name])
     shown = _derived(schema, table, tables, wanted)
-    # All at once: pandas copies the frame for each column that is added alone.
+    # At once: pandas copies the whole frame for each column that is added.
     return pd.concat([frame, pd.DataFrame(shown, index=pd.RangeIndex(rows.num_rows))], axis=1)
 
 
 def witness_frame(
     schema: Schema, table: Table, tables: Mapping[str, pa.Table], asked: Mapping[str, Collection[str]]
 ) -> pd.DataFrame:
-    """Return a few values of each column: if what is asked of the column holds for these, it holds for all.
+    """Return witnesses for each column: a few values for which a check holds exactly if it holds for all values.
 
-    Its rows are none of the table's: each column has witnesses of its own, the last one repeated to make them equally
-    many. NULL is among them where the column has one. Columns of another type than they should have are left out.
+    Each column has its own witnesses, so the rows are not the table's; the last witness is repeated to make columns
+    equally long. NULL is a witness where it occurs. Columns of a wrong type are left out.
 
     Args:
         schema: The database.
         table: The table.
         tables: As for `integrity_frame`.
-        asked: Per column of `integrity_frame`, what its values have to be: any of `BETWEEN`, `IN_SET` and `LENGTHS`.
+        asked: The checks of each column of `integrity_frame`: any of `BETWEEN`, `IN_SET` and `LENGTHS`.
     """
     rows = tables[table.name]
     sound = [column.name for column in table.columns if column.name in asked and _has_its_type(column, rows)]
@@ -83,7 +81,7 @@ def witness_frame(
 
 
 def row_hashes(rows: pa.Table, number: int) -> NDArray[np.unsignedinteger[Any]]:
-    """Return a number below ``number`` for each row, the same for rows that are equal in all columns; shape (rows,)."""
+    """Return a hash below ``number`` for each row, equal for equal rows; shape (rows,)."""
     hashes = np.empty(rows.num_rows, np.min_scalar_type(number))
     for start in range(0, rows.num_rows, _BLOCK):
         block = _frame(rows.slice(start, _BLOCK))
@@ -123,8 +121,8 @@ def _derived(
         if has_form(column) and not table.public and (wanted is None or form in wanted):
             derived[form] = _formed(column, rows[column.name]) if fits else False
     for key in table.foreign_keys:
-        names = {reference_column(key), siblings_column(key), unit_column(key)}
-        # Without its columns the type expectation already fails, and the one on the reference will too.
+        names = {reference_column(key), fanout_column(key), unit_column(key)}
+        # If columns are missing, the expectations on types and references fail anyway.
         if set(key.columns) <= set(rows.column_names) and (wanted is None or not names.isdisjoint(wanted)):
             derived |= _references(schema, key, tables)
     return {name: values for name, values in derived.items() if wanted is None or name in wanted}
@@ -135,7 +133,7 @@ def _has_its_type(column: Column, rows: pa.Table) -> bool:
 
 
 def _of_same_length(texts: pa.ChunkedArray) -> NDArray[np.object_]:
-    """Return one text for all of the same length, None for NULL."""
+    """Return texts of the same lengths, one object per length; None for NULL."""
     found = pc.utf8_length(texts).combine_chunks().dictionary_encode()
     shared = np.array([*("x" * length for length in found.dictionary.to_pylist()), None], dtype=object)
     same: NDArray[np.object_] = shared[found.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
@@ -150,10 +148,10 @@ def _references(schema: Schema, key: ForeignKey, tables: Mapping[str, pa.Table])
     if key.optional:
         for name in key.columns:
             missing |= np.asarray(rows[name].is_null(nan_is_null=True))
-    siblings = group_counts(parents, parent.num_rows + 1)  # the last entry is that of `NO_PARENT`: none
+    fanout = group_counts(parents, parent.num_rows + 1)  # `NO_PARENT` takes the last entry, 0
     derived = {
         reference_column(key): (parents != NO_PARENT) | missing,
-        siblings_column(key): siblings[parents],
+        fanout_column(key): fanout[parents],
     }
     if key.same_unit:
         mine, theirs = unit_rows(schema, key.child, tables), unit_rows(schema, key.parent, tables)
@@ -162,7 +160,7 @@ def _references(schema: Schema, key: ForeignKey, tables: Mapping[str, pa.Table])
 
 
 def tables_to_check(schema: Schema, table: Table) -> tuple[str, ...]:
-    """Names of the tables that `integrity_frame` needs: the table, its parents, and those that decide about units."""
+    """Return the tables `integrity_frame` needs: the table, its parents, and those that determine privacy units."""
     names = [table.name, *sorted({key.parent for key in table.foreign_keys})]
     for key in table.foreign_keys:
         if key.same_unit:
@@ -171,7 +169,7 @@ def tables_to_check(schema: Schema, table: Table) -> tuple[str, ...]:
 
 
 def type_column(column: Column) -> str:
-    """Return the name of the derived column that says whether ``column`` has its Arrow type."""
+    """Return the name of the derived column: whether ``column`` has its Arrow type."""
     return f"{column.name} has its type"
 
 
@@ -186,27 +184,27 @@ def has_characters(column: Column) -> bool:
 
 
 def form_column(column: Column) -> str:
-    """Return the name of the derived column that says whether a value of ``column`` is NULL or has its form."""
+    """Return the name of the derived column: whether a value of ``column`` is NULL or well formed."""
     return f"{column.name} has its form"
 
 
 def reference_column(key: ForeignKey) -> str:
-    """Return the name of the column that says whether each row's key is NULL where it may be, or has a parent."""
+    """Return the name of the derived column: whether a row's key has a parent, or is NULL where allowed."""
     return f"{','.join(key.columns)} refers to {key.parent}"
 
 
 def unit_column(key: ForeignKey) -> str:
-    """Return the name of the derived column that says whether each row's reference stays inside of its unit."""
+    """Return the name of the derived column: whether a row's reference stays inside its privacy unit."""
     return f"{','.join(key.columns)} {key.parent} of the same unit"
 
 
-def siblings_column(key: ForeignKey) -> str:
-    """Return the name of the derived column that counts the rows with the same parent as this one."""
+def fanout_column(key: ForeignKey) -> str:
+    """Return the name of the derived column: the fanout of the row's parent."""
     return f"{','.join(key.columns)} rows of the same {key.parent}"
 
 
 def _frame(rows: pa.Table) -> pd.DataFrame:
-    """Rows as pandas keeps NULL apart from numbers: nullable integers and booleans, datetimes, floats for decimals."""
+    """Return rows with pandas types that keep NULL: nullable integers and booleans, datetimes, floats for decimals."""
     for position, field in enumerate(rows.schema):
         plain = _comparable(field.type)
         if plain != field.type:
@@ -216,7 +214,7 @@ def _frame(rows: pa.Table) -> pd.DataFrame:
 
 
 def _comparable(kind: pa.DataType) -> pa.DataType:
-    """Return the type in which values compare with the bounds of an expectation."""
+    """Return the type in which values are compared with the bounds of an expectation."""
     if pa.types.is_decimal(kind):
         return pa.float64()
     if pa.types.is_duration(kind):

@@ -16,11 +16,11 @@ _STATEMENTS = (" has its type", " has its form", " refers to ", " of the same un
 
 
 def expectation_in_words(name: str, column: str | None, suite: str = "integrity") -> str:
-    """What an expectation says.
+    """Return an expectation as a sentence.
 
     Args:
-        name: Of the expectation, as `ExpectationResult` has it.
-        column: Column or columns it is about, derived ones included.
+        name: Name of the expectation, as in `ExpectationResult`.
+        column: Its column or columns, derived ones included.
         suite: "integrity" or "fidelity".
 
     >>> expectation_in_words("expect_column_values_to_not_be_null", "age")

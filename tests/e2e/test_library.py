@@ -16,8 +16,8 @@ import privbench_core as privbench
 from privbench_core.backends.folder.read import FolderSource
 from privbench_core.commands.demo import find_example
 from privbench_core.evaluate.comparison import compare
-from privbench_core.evaluate.subjects import read_both
-from privbench_core.evaluate.table_figures import BRIEF
+from privbench_core.evaluate.inputs import read_bundle_and_source
+from privbench_core.evaluate.metric import BRIEF
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import OpenDPNoise
 from privbench_core.privacy.relations import PrivateDatabase
@@ -77,11 +77,14 @@ def _check_the_synthesizer(folder: Path, names: dict[str, Any]) -> None:
     spec = names["spec"]
     again = privbench.run(spec, epsilon=3.2, synthesizer=MODULE, out=folder / MODULE, seed=1)
     assert again.paid == 0
-    found = compare(read_both(spec, folder / MODULE).pair, BRIEF)
+    found = compare(read_bundle_and_source(spec, folder / MODULE).pair, BRIEF)
     one_way = {name: found.tables[name].tvd(1) for name in ("household", "person")}
     assert max(one_way.values()) < 0.06, one_way
     join = found.keys["person.household_id"].join
-    assert join.joint < join.shuffled
+    joint, shuffled = join.metrics["joint"], join.metrics["shuffled"]
+    assert joint is not None
+    assert shuffled is not None
+    assert joint < shuffled
     household = found.tables["household"]
     assert household.tvd(2) == pytest.approx(household.shuffled, rel=0.3)
 

@@ -96,7 +96,7 @@ def test_what_is_in_a_bundle(bundle, tables):
 def test_the_readme_speaks_to_its_consumers(bundle):
     text = (bundle / "README.md").read_text(encoding="utf-8")
     assert "| a unit is replaced by another | 1.6 | 2e-09 |" in text
-    assert "The unit of protection is one row of home." in text
+    assert "The privacy unit is one row of home." in text
     assert "| pet | 4 | nr, home id, name | home id, nr |" in text
     assert "declared them public: place." in text
     # Rows go in between the tables and their keys, so their order does not matter.
@@ -125,7 +125,7 @@ def test_a_bundle_is_replaced_and_anything_else_is_not(tmp_path, bundle, schema,
     thesis.mkdir()
     (thesis / "MANIFEST.json").write_text('{"format": "mine"}', encoding="utf-8")
     for taken in (thesis, thesis / "MANIFEST.json"):
-        with pytest.raises(PublishError, match="is there already and is not a bundle"):
+        with pytest.raises(PublishError, match="exists already and is not a bundle"):
             write_bundle(taken, schema, tables, RECEIPT)
     assert content(thesis) == {"MANIFEST.json": b'{"format": "mine"}'}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "out", "thesis"]
@@ -180,7 +180,7 @@ def test_bugs_of_the_caller_leave_nothing_behind(tmp_path, schema, tables):
     for given, receipt, message in wrong:
         with pytest.raises(InternalError, match=message):
             write_bundle(tmp_path / "out", schema, given, receipt)
-    with pytest.raises(PublishError, match="cannot be the name of a file"):
+    with pytest.raises(PublishError, match="cannot be a file name"):
         write_bundle(tmp_path / "out", schema, tables, RECEIPT, {"../q": "SELECT 1"})
     assert list(tmp_path.iterdir()) == []
 

@@ -16,7 +16,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.privbench import PrivBench
-from privbench_core.validate.derived import integrity_frame, reference_column, siblings_column
+from privbench_core.validate.derived import fanout_column, integrity_frame, reference_column
 from tests.helpers.planted import (
     category,
     draw_exactly,
@@ -67,7 +67,7 @@ def assert_sound(schema: Schema, made: dict[str, pa.Table]) -> None:
         for key in table.foreign_keys:
             assert frame[reference_column(key)].all(), key.name
             if key.owner:
-                assert (frame[siblings_column(key)] <= (key.max_children or 1)).all()
+                assert (frame[fanout_column(key)] <= (key.max_children or 1)).all()
 
 
 def test_composite_keys_are_copied_as_a_whole_and_numbered_within_the_owner():

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from privbench_core.pipeline.manifest import Manifest, definition_of, read_manifest, step_name, write_manifest
-from privbench_core.pipeline.places import claim_folder
+from privbench_core.pipeline.observe import last_observed
+from privbench_core.pipeline.places import claim_folder, record_file
 from privbench_core.pipeline.run import plans_for
 from privbench_core.pipeline.staleness import ReleaseState, staleness
 from privbench_core.spec.load import load_spec
@@ -89,3 +90,12 @@ def test_what_failed_its_validation_blocks_the_bundle_until_it_is_made_again(spe
     assert pending(spec) == []
     assert "validate/all: 2 expectations do not hold" in state(spec).why()
     assert pending(spec, SEEN | {"person": "p2"}) == [*LINE_OF_PERSON, *END]
+
+
+def test_a_record_that_was_only_begun_holds_nothing(spec: Spec) -> None:
+    record_file(spec).write_bytes(b"")
+    assert read_manifest(spec, ("model", "person"), "0.8") is None
+    assert last_observed(spec) == {}
+    edited = Manifest("r", "d", {}, {})
+    write_manifest(spec, ("model", "person"), "0.8", edited)
+    assert read_manifest(spec, ("model", "person"), "0.8") == edited
