@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codec, Codes
 from privbench_core.columns.systematic import distribute, group_counts, narrow, systematic_counts
 from privbench_core.errors import InternalError
-from privbench_core.estimate.segmentation import SIGNIFICANT, alike, merge_smallest, segment_sums
+from privbench_core.estimate.segmentation import SIGNIFICANT, merge_smallest, segment_and_smooth, segment_sums
 
 Floats = NDArray[np.float64]
 
@@ -152,7 +152,7 @@ def _merge_list(noisy: Floats, sigma: float, max_codes: int) -> tuple[NDArray[np
 
 def _merge_ordered(noisy: Floats, sigma: float, max_codes: int, widths: Floats) -> tuple[NDArray[np.int64], Floats]:
     """Codes and unnormalised weights of interval cells: groups of neighbours, in order."""
-    starts, weights = alike(noisy, sigma, widths)
+    starts, weights = segment_and_smooth(noisy, sigma, widths)
     final = starts[merge_smallest(segment_sums(noisy, starts), max_codes)]
     code_of = np.repeat(np.arange(len(final)), np.diff(np.append(final, len(noisy))))
     empty = np.bincount(code_of, weights) <= 0

@@ -1,4 +1,4 @@
-"""``privbench demo``: the bundled example through the full pipeline, in a folder of its own."""
+"""``privbench demo``: run the bundled example through the full pipeline, in its own folder."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from privbench_core.evaluate.inputs import read_bundle_and_source
 from privbench_core.evaluate.metric import BRIEF
 from privbench_core.spec.load import load_spec
 
-EPSILON = 0.8
+EPSILON = 0.8  # the smallest of the example's spec
 _FILES = ("spec.yaml", "household.parquet", "person.parquet", "LICENSE.activitysim.txt", "README.md")
 
 
 def run_demo(folder: Path) -> None:
-    """Copy the example to ``folder``, run it at ε = 0.8, and say where the bundle is and what it cost.
+    """Copy the example to ``folder``, run it at ε = 0.8, and report where the bundle is and what it cost.
 
-    Files that are there already are kept, so that the example can be edited and run again; a second run pays nothing.
+    Existing files are kept, so that the example can be edited and run again; a second run costs nothing.
 
     Raises:
-        PublishError: ``folder`` holds something else.
+        PublishError: ``folder`` holds other files.
     """
     example = find_example()
     if folder.exists() and not (folder.is_dir() and ((folder / "spec.yaml").exists() or not any(folder.iterdir()))):
-        raise PublishError(f"{folder}: holds something else than the demo; choose another place with --dir")
+        raise PublishError(f"{folder}: holds other files than the demo; choose another folder with --dir")
     folder.mkdir(parents=True, exist_ok=True)
     for name in _FILES:
         if not (folder / name).exists():
@@ -48,10 +48,10 @@ def run_demo(folder: Path) -> None:
 
 
 def find_example() -> Path:
-    """The folder of the example: beside the package in a clone, inside of it when installed from a wheel.
+    """Return the folder of the example: beside the package in a clone, inside of it if installed from a wheel.
 
     Raises:
-        SourceError: Neither is there.
+        SourceError: Neither exists.
     """
     package = Path(privbench_core.__file__).parent
     for folder in (package.parent / "examples" / "households", package / "examples" / "households"):

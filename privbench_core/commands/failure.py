@@ -1,4 +1,4 @@
-"""How a command fails: one clear message on standard error, exit code 1, no traceback.
+"""Report the failure of a command: one clear message on standard error, exit code 1, no traceback.
 
 Only this module prints ``private_detail``, because it prints on the owner's terminal.
 """
@@ -15,14 +15,14 @@ import typer
 from privbench_core.errors import InternalError, PrivbenchError, SpecError
 
 DEBUG = "PRIVBENCH_DEBUG"
-"""Environment variable: set to 1, a failure shows its traceback."""
+"""Environment variable: if set to 1, failures show a traceback."""
 
-_REPORT = f"this is a bug of ours: please report it, with what {DEBUG}=1 shows after removing anything private"
+_REPORT = f"this is a bug in privbench: please report it, with the output of {DEBUG}=1 without anything private"
 
 
 @contextmanager
 def one_clear_line() -> Iterator[None]:
-    """Turn whatever goes wrong inside into a message and exit code 1."""
+    """Turn any exception inside into a message and exit code 1."""
     try:
         yield
     except typer.Exit:
@@ -44,11 +44,11 @@ def _message(error: BaseException) -> str:
         detail = f"\nowner only: {error.private_detail}" if error.private_detail else ""
         return f"privbench: {error}{detail}"
     if isinstance(error, KeyboardInterrupt):
-        return "privbench: stopped; what was released is kept"
+        return "privbench: stopped; releases so far are kept"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"privbench: {where}{error.strerror or type(error).__name__}"
     if isinstance(error, MemoryError):
-        return "privbench: not enough memory; what was released is kept"
-    # The text of a foreign exception may quote rows, so only its kind is named.
+        return "privbench: not enough memory; releases so far are kept"
+    # The text of an exception of another library may quote rows, so only its type is named.
     return f"privbench: unexpected {type(error).__name__}; {_REPORT}"

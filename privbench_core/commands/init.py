@@ -1,4 +1,4 @@
-"""``privbench init``: a source's catalogue as a spec to edit."""
+"""``privbench init``: draft a spec from a source's catalogue."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def write_spec(source: str, out: Path, sample_dir: Path | None = None) -> None:
     with out.open("x", encoding="utf-8") as file:
         file.write(text)
     read = "the catalogue and the public example data" if sample_dir else "the catalogue"
-    say(f"Wrote {out}. Nothing was read but {read}.")
+    say(f"Wrote {out}. Read only {read}.")
     for line in _summary(text):
         say(line)
-    say("Decide what is marked '# decide', then look at the prices:")
+    say("Decide the lines marked '# decide', then check the prices:")
     say(f"  privbench plan {out}")
 
 
 def _summary(text: str) -> Iterator[str]:
-    """What waits for the owner in a draft."""
+    """Count the decisions that a draft leaves to the owner."""
     counts = {
         "decisions are marked '# decide'": "decide: ",
         "parts of the source are left out, each with its reason": "# left out: ",

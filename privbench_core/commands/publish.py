@@ -1,4 +1,4 @@
-"""``privbench publish``: a bundle into a database."""
+"""``privbench publish``: load a bundle into a database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def load(bundle: Path, target: str, *, replace: bool, as_json: bool) -> None:
     """Load ``bundle`` into ``target`` and print the rows per table.
 
     Raises:
-        PublishError: The bundle is damaged, or the target refuses; the target is then as it was.
+        PublishError: The bundle is damaged, or the target refuses; the target is unchanged.
     """
     loaded = load_bundle(bundle, target, replace=replace)
     if as_json:

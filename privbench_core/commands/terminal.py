@@ -1,4 +1,4 @@
-"""How commands print: tables and lines for people, JSON for scripts."""
+"""Print tables and lines for people, and JSON for scripts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-_WIDTH_OF_A_FILE = 120  # where there is no terminal, nothing need be folded at 80 columns
+_WIDTH_WITHOUT_TERMINAL = 120  # chosen by hand: files and pipes need no folding at 80 columns
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that prints text as it is: no markup, no emoji, no guessing at what to colour."""
+    """Return a console that prints text as it is: without markup, emoji and automatic highlighting."""
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else _WIDTH_OF_A_FILE
+    width = None if stream.isatty() else _WIDTH_WITHOUT_TERMINAL
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False, width=width)
 
 
@@ -29,7 +29,7 @@ def say(line: str = "", style: str | None = None) -> None:
 
 
 def show(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], *, footer: Sequence[str] = ()) -> None:
-    """Print a table; headers that start with ``>`` are those of right-aligned columns."""
+    """Print a table; a header that starts with ``>`` makes its column right-aligned."""
     say(title, style="bold")
     grid = Grid(box=SIMPLE_HEAD, pad_edge=False, show_footer=bool(footer))
     for position, header in enumerate(headers):
@@ -42,12 +42,12 @@ def show(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], *, f
 
 
 def print_json(data: Mapping[str, Any]) -> None:
-    """Print ``data`` as JSON, on standard output and nothing else there."""
+    """Print ``data`` as JSON, as the only text on standard output."""
     sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def finite(value: float) -> float | None:
-    """``value``, or None where it has no JSON form.
+    """Return ``value``, or None if it has no JSON form.
 
     >>> finite(0.5), finite(float("inf"))
     (0.5, None)

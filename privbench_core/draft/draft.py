@@ -1,8 +1,8 @@
-"""A first spec for a source, drafted from its catalogue.
+"""Draft a first spec for a source from its catalogue.
 
-The catalogue says names, types and keys; it does not say what is private, how many children a parent may have or which
-values may be told. Those lines carry a ``# decide:``, and where any value would be a guess they hold ``CHOOSE``, which
-`load_spec` refuses.
+The catalogue lists names, types and keys; it does not say what is private, how many children a parent may have or which
+values are public. Such lines carry a ``# decide:``, and ``CHOOSE`` where any value would be a guess, which `load_spec`
+refuses.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from privbench_core.spec.yaml_io import flow_yaml
 _PASSWORD = "PRIVBENCH_PASSWORD"  # noqa: S105 - the name of an environment variable
 _INTRODUCTION = """\
 # Drafted from the catalogue of the source; no row {looked}.
-# Everything in this file is public: whoever receives the benchmark may know all of it. So take domains and bounds from
-# a codebook or from common sense, never from looking at the rows. Lines with "decide:" are yours to decide.
+# Everything in this file is public: assume that every recipient of the benchmark knows it. So take domains and bounds
+# from a codebook or from general knowledge, never from the rows. Lines with "decide:" are for you to decide.
 """
 
 
@@ -36,10 +36,10 @@ def reflect(source: str, name: str | None = None, sample_dir: Path | None = None
             connect and kept as written).
         name: Name of the database; by default that of the folder, file, schema or database.
         sample_dir: Folder of *public* example data, one Parquet or CSV file per table, to propose domains from. Its
-            rows are read, and what they show ends in the draft.
+            rows are read, and their values appear in the draft.
 
     Returns:
-        YAML text with comments, to be edited: `load_spec` lists what is still to be decided.
+        YAML text with comments, to be edited: `load_spec` lists what is still undecided.
 
     Raises:
         SourceError: The source or the samples cannot be opened, or hold no table.
@@ -69,7 +69,7 @@ def reflect(source: str, name: str | None = None, sample_dir: Path | None = None
 
 
 def _written(source: str) -> str:
-    """Return how the source stands in the file: paths absolute, a password replaced by an environment variable."""
+    """Return the source as the spec writes it: paths absolute, a password replaced by an environment variable."""
     if "${" in source:
         return source
     if not is_url(expand(source)):
@@ -77,7 +77,7 @@ def _written(source: str) -> str:
     url = parse_url(source)
     if not url.password:
         return source
-    # Rendering escapes braces, so a plain word stands in for the variable first.
+    # Rendering escapes braces, so the variable is rendered as a plain word first.
     return url.set(password=_PASSWORD).render_as_string(hide_password=False).replace(_PASSWORD, f"${{{_PASSWORD}}}", 1)
 
 
@@ -90,10 +90,10 @@ def _privacy(unit: str) -> Iterator[str]:
 
 
 def _likely_unit(catalogue: Catalogue) -> str:
-    """Return the table that most others lead to through foreign keys.
+    """Return the table that most other tables reach through foreign keys, if that is clear.
 
-    Undecided on a draw, without keys, and where another table looks more like one of persons: many schemas hang from a
-    list of languages or countries.
+    Undecided on a tie, without keys, and if another table looks more like one of persons: in many schemas most tables
+    refer to a list of languages or countries.
     """
     readable: list[FoundTable] = [table for table in catalogue.tables if not table.unreadable]
     if len(readable) == 1:

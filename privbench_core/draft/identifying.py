@@ -1,6 +1,6 @@
-"""Which columns probably say who somebody is, told by name and type alone.
+"""Guess which columns identify persons, from their names and types only.
 
-A guess, for a draft that its owner edits: a miss is what the owner's own look at the draft is for.
+The guess is for a draft that the owner reviews, so a miss is acceptable.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from privbench_core.backends.catalogue import FoundColumn, FoundTable
 from privbench_core.schema.columns import Domain, Pattern
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_LONG = 200  # from here on, text is prose rather than a name of something
+_LONG = 200  # characters from which a text column is probably free text; chosen by hand
 
 
 @dataclass(frozen=True)
 class Guess:
-    """What a column probably holds.
+    """Probable content of a column.
 
     Attributes:
         what: In words.
-        domain: The public rule to make new values by; None for text of which only the length is kept.
+        domain: The public rule to generate new values by; None for text of which only the length is kept.
     """
 
     what: str
@@ -32,7 +32,7 @@ def _fake(what: str, provider: str) -> Guess:
     return Guess(what, Pattern(provider=provider))
 
 
-# Words of a name, joined by blanks, with the most telling first.
+# Patterns of a name's words, joined by blanks; the first match counts.
 _NAMES = (
     (r"\be ?mail(s|address)?\b|\bmail\b", _fake("e-mail addresses", "email")),
     (r"\b(phone|mobile|cell|fax|tel|telephone|msisdn)\b", _fake("phone numbers", "phone_number")),
@@ -63,11 +63,11 @@ _TYPES = {"inet": "ipv4", "macaddr": "mac_address"}
 
 
 def guess_identifying(column: FoundColumn, table: str, length: int | None) -> Guess | None:
-    """Return what a column of text probably tells about a person; None if nothing.
+    """Return the identifying content that a text column probably has, None if it has none.
 
     Args:
         column: The column.
-        table: Name of its table: a name is a person's in some, and a product's in others.
+        table: Name of its table: ``name`` is a person's in some tables and a product's in others.
         length: The most characters it may hold, None if there is no bound.
 
     >>> from privbench_core.schema.columns import ColumnType
@@ -92,6 +92,6 @@ def guess_identifying(column: FoundColumn, table: str, length: int | None) -> Gu
 
 
 def describes_persons(table: FoundTable) -> bool:
-    """Return whether a table has names, addresses or numbers of somebody."""
+    """Return whether a table has names, addresses or numbers of persons."""
     guesses = (guess_identifying(column, table.name, None) for column in table.columns)
     return any(guess is not None and guess.domain is not None for guess in guesses)

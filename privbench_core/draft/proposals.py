@@ -1,4 +1,4 @@
-"""Propose domains that a source already declares: the ranges and lists of its CHECK constraints."""
+"""Propose domains from the ranges and lists of a source's CHECK constraints."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What the checks of a table say about one column.
+    """The domain of one column as far as checks imply it.
 
     Attributes:
-        low, high: Ends of the range, None where no check gives one.
-        values: A list of values, empty where no check gives one.
-        checks: Names of the checks that it follows from.
+        low, high: Ends of the range, None if no check gives one.
+        values: A list of values, empty if no check gives one.
+        checks: Names of the checks it follows from.
     """
 
     low: Scalar | None = None
@@ -32,14 +32,14 @@ class Proposal:
 
     @property
     def domain(self) -> Range | Values | None:
-        """The whole domain, None if the checks leave an end open."""
+        """Return the domain, None if the checks leave an end open."""
         if self.values:
             return Values(self.values)
         return None if self.low is None or self.high is None else Range(self.low, self.high)
 
 
 def propose_domain(column: str, kind: ColumnType, checks: Iterable[Check]) -> Proposal:
-    """Return the domain that the checks of its table imply for a column; conditions on several columns are ignored.
+    """Return the domain of a column that the checks of its table imply; conditions on several columns are ignored.
 
     >>> checks = [Check("stars", "rating >= 1 AND rating < 6")]
     >>> propose_domain("rating", ColumnType.INTEGER, checks).domain
@@ -89,19 +89,19 @@ def _bounds(part: Expr, kind: ColumnType) -> tuple[Scalar | None, Scalar | None,
         return None, None, ()
     if isinstance(part, exp.Between) and isinstance(left, exp.Column):
         return _scalar(part.args["low"], kind), _scalar(part.args["high"], kind), ()
-    turned = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
-    shape = type(part)
-    if shape not in turned:
+    mirrored = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
+    operator = type(part)
+    if operator not in mirrored:
         return None, None, ()
     right = part.expression.unnest()
     if isinstance(right, exp.Column):
-        left, right, shape = right, left, turned[shape]
+        left, right, operator = right, left, mirrored[operator]
     value = _scalar(right, kind) if isinstance(left, exp.Column) and right is not None else None
     if value is None:
         return None, None, ()
-    if kind is ColumnType.INTEGER and shape in {exp.GT, exp.LT}:  # the only type where "above" has a first value
-        value = int(value) + (1 if shape is exp.GT else -1)
-    return (value, None, ()) if shape in {exp.GT, exp.GTE} else (None, value, ())
+    if kind is ColumnType.INTEGER and operator in {exp.GT, exp.LT}:  # the only type with a next value
+        value = int(value) + (1 if operator is exp.GT else -1)
+    return (value, None, ()) if operator in {exp.GT, exp.GTE} else (None, value, ())
 
 
 def _listed(part: Expr, kind: ColumnType) -> tuple[Scalar, ...]:

@@ -1,4 +1,4 @@
-"""Domains proposed from public example data: a folder of files like the source's, whose rows anybody may see."""
+"""Propose domains from public example data: a folder of files like the source's, whose rows are public."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from privbench_core.schema.columns import ColumnType, Domain, Range, Values
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_MAX_VALUES = 50  # a longer list is for the owner to write, or to be learned
+_MAX_VALUES = 50  # longer lists are left for the owner to write, or to be learned; chosen by hand
 
 
 @dataclass(frozen=True)
 class SampleColumn:
-    """What the example rows show of a column: its type, and a domain that holds them."""
+    """The type of a column in the example rows, and a domain that contains their values."""
 
     type: ColumnType | None
     domain: Domain | None

@@ -1,4 +1,4 @@
-"""One block of a drafted spec per table: keys, constraints and indexes around the lines of its columns."""
+"""Draft one block of a spec per table: keys, constraints and indexes around the lines of its columns."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from privbench_core.spec.yaml_io import flow_yaml
 def draft_table(
     table: FoundTable, catalogue: Catalogue, unit: str, samples: Mapping[str, SampleColumn]
 ) -> Iterator[str]:
-    """The lines of a table.
+    """Yield the lines of a table.
 
     Args:
-        table: What the catalogue says of it.
+        table: Its entry in the catalogue.
         catalogue: All tables.
         unit: The likely privacy unit, or CHOOSE.
-        samples: What public example rows show, by column; empty without any.
+        samples: Types and domains in public example rows, by column; empty without any.
     """
     kept = {column.name for column in table.columns if column.type is not None}
     keys, implied, notes = _foreign_keys(table, catalogue, kept)
@@ -51,7 +51,7 @@ def draft_table(
             yield from _foreign_key(table, key)
             if key in inside:
                 todo = f"same_unit: true if not the owner key, and always to a row of the same {unit}"
-                yield one_line(f"        # decide: {todo} (rows that break it are not looked at)")
+                yield one_line(f"        # decide: {todo} (rows that break it are ignored)")
         yield from (f"      - {_key_fields(table, key)} # follows from another key on these columns" for key in implied)
     yield from _unique(table, primary, kept)
     yield from _checks(table, kept)
@@ -71,7 +71,7 @@ def draft_table(
 
 
 def _unique(table: FoundTable, primary: tuple[str, ...], kept: set[str]) -> Iterator[str]:
-    """The unique sets, and the names of the keys that have some of their own."""
+    """Yield the unique sets, and the names of keys."""
     unique = [group for group in table.unique if kept.issuperset(group)]
     if unique:
         yield f"    unique: {flow_yaml([list(group) for group in unique])}"
@@ -81,7 +81,7 @@ def _unique(table: FoundTable, primary: tuple[str, ...], kept: set[str]) -> Iter
 
 
 def dependants(catalogue: Catalogue, root: str) -> set[str]:
-    """The tables whose foreign keys lead to ``root``, over others or not; without ``root`` itself."""
+    """Return the tables whose foreign keys lead to ``root``, directly or not; without ``root`` itself."""
     parents = {table.name: {key.parent for key in table.foreign_keys} for table in catalogue.tables}
     found = {root}
     while more := {name for name, above in parents.items() if above & found} - found:
@@ -90,7 +90,7 @@ def dependants(catalogue: Catalogue, root: str) -> set[str]:
 
 
 def _maybe_inside(table: FoundTable, catalogue: Catalogue, unit: str, keys: list[FoundKey]) -> list[FoundKey]:
-    """The keys that may stay inside of one unit: both ends have owners, and another key can be the owner's."""
+    """Return the keys that may stay within one unit: both ends have owners, and another key can be the owner key."""
     private = dependants(catalogue, unit) | {unit}
     leading = [key for key in keys if key.parent in private]
     if table.name == unit:
@@ -99,11 +99,11 @@ def _maybe_inside(table: FoundTable, catalogue: Catalogue, unit: str, keys: list
 
 
 def _path(table: FoundTable, catalogue: Catalogue, unit: str, keys: list[FoundKey]) -> Iterator[str]:
-    """What is to be decided about a table that no key connects with the unit."""
+    """Yield the decision about a table that no key connects with the unit."""
     if len(catalogue.tables) > 1 and not any(other.foreign_keys for other in catalogue.tables):
         yield "    # decide: foreign_keys: [{columns: .., references: .., max_children: ..}], or public: true"
     elif unit not in (UNDECIDED, table.name) and table.name not in dependants(catalogue, unit):
-        todo = "public: true if everybody may see its rows" + ("" if keys else ", else a foreign key that leads there")
+        todo = "public: true if its rows are public" + ("" if keys else ", otherwise a foreign key that leads there")
         yield f"    # decide: no key leads from here to {unit}; {todo}"
 
 
@@ -116,7 +116,7 @@ def _likely_key(table: FoundTable) -> tuple[str, ...]:
 def _foreign_keys(
     table: FoundTable, catalogue: Catalogue, kept: set[str]
 ) -> tuple[list[FoundKey], list[FoundKey], list[str]]:
-    """The keys that can stand in a spec, those that follow from them, and notes about the others."""
+    """Return the keys that a spec can declare, those that they imply, and notes about the others."""
     usable = {
         other.name: {column.name for column in other.columns if column.type is not None}
         for other in catalogue.tables
@@ -146,7 +146,7 @@ def _foreign_keys(
 
 
 def _generated(table: FoundTable, kept: set[str]) -> tuple[list[Generated], list[str]]:
-    """The computed columns, and notes on those that are computed from something left out."""
+    """Return the computed columns, and notes on those computed from a column that is left out."""
     generated, notes = [], []
     for column, made_of in table.generated:
         if kept.issuperset(made_of):
@@ -200,7 +200,7 @@ def _checks(table: FoundTable, kept: set[str]) -> Iterator[str]:
 
 
 def _indexes(table: FoundTable, kept: set[str], *, has_keys: bool) -> Iterator[str]:
-    """The indexes; an empty list where the default, one per foreign key, would make some that the source lacks."""
+    """Yield the indexes; an empty list if the default, one per foreign key, would add some that the source lacks."""
     lines = []
     for index in table.indexes:
         missing = set(index.columns) - kept

@@ -1,1 +1,1 @@
-"""Pure arithmetic on released numbers: no rows, no noise, no curator."""
+"""Estimators on released numbers: post-processing, without rows, noise or a curator."""

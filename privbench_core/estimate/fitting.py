@@ -1,4 +1,4 @@
-"""Small estimators on released counts: projection, fitting to margins, dependence. Post-processing only."""
+"""Small estimators on released counts: fitting to marginals, mutual information, averaging. Post-processing only."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-_NOTHING = 1e-300  # a margin below this is empty, and stays so
-_MOST = 1e9  # by which one round may raise a cell
+# Of iterative proportional fitting; both only keep divisions finite.
+EMPTY = 1e-300
+"""A margin up to this is empty, and stays empty."""
+MAX_RAISE = 1e9
+"""Factor by which one round may raise a cell."""
+RAKING_ROUNDS = 10
+"""Rounds of fitting a table to its two margins; chosen by hand, changes are small from there on."""
 
 
 def fit_margins(joint: Array, margins: Sequence[tuple[tuple[int, ...], Array]], rounds: int) -> Array:
-    """Iterative proportional fitting of ``joint`` to the given marginals.
+    """Fit ``joint`` to the given marginals by iterative proportional fitting; return the fitted table.
 
     Args:
         joint: Starting point, any shape; its zeros stay.
@@ -27,13 +32,13 @@ def fit_margins(joint: Array, margins: Sequence[tuple[tuple[int, ...], Array]], 
     for _ in range(rounds):
         for target, others in zip(targets, summed, strict=True):
             current = np.add.reduce(fitted, axis=others, keepdims=True)
-            ratio = np.divide(target, current, out=np.zeros(target.shape), where=current > _NOTHING)
-            fitted *= np.minimum(ratio, _MOST, out=ratio)
+            ratio = np.divide(target, current, out=np.zeros(target.shape), where=current > EMPTY)
+            fitted *= np.minimum(ratio, MAX_RAISE, out=ratio)
     return fitted
 
 
 def mutual_information(joint: Array) -> float:
-    """Mutual information of a two-way table of probabilities, in nats."""
+    """Return the mutual information of a two-way table of probabilities, in nats."""
     joint = joint / joint.sum()
     product = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
     seen = joint > 0
@@ -43,7 +48,7 @@ def mutual_information(joint: Array) -> float:
 def combine(
     first: Array, sigma_first: Array | float, second: Array, sigma_second: Array | float
 ) -> tuple[Array, Array]:
-    """Inverse-variance average of two noisy measurements of the same counts, and its standard deviations."""
+    """Return the inverse-variance average of two noisy measurements of the same counts, and its standard deviations."""
     a, b = np.broadcast_to(sigma_first, first.shape) ** 2, np.broadcast_to(sigma_second, second.shape) ** 2
     both = a + b
     share = np.divide(b, both, out=np.ones(first.shape), where=both > 0)  # of the first: all of it if both are exact

@@ -1,4 +1,4 @@
-"""Counts over groups of codes."""
+"""Sum counts over groups of codes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ Number = TypeVar("Number", np.int64, np.float64)
 
 
 def merge_codes(counts: NDArray[Number], groups: Sequence[NDArray[np.int64]]) -> NDArray[Number]:
-    """Counts over groups of codes: of each axis of ``counts``, the group of each code, dense from 0.
+    """Return counts over groups of codes. Integers must add up to less than 2⁶³.
 
-    InternalError if that is not one group for each code of each axis. Integers must add up to less than 2⁶³.
+    Args:
+        counts: Any shape.
+        groups: Per axis, the group of each code, dense from 0.
+
+    Raises:
+        InternalError: Not one group for each code of each axis.
 
     >>> merge_codes(np.array([[1, 2, 3], [4, 5, 6]]), [np.array([0, 1]), np.array([0, 1, 0])])
     array([[ 4,  2],

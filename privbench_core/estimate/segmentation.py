@@ -1,4 +1,4 @@
-"""Which neighbouring cells belong together, on released counts: segments, smoothing inside of them, greedy merging."""
+"""Segmentation of noisy counts: segments of equal density, smoothing within them, greedy merging. Post-processing."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from privbench_core.estimate.simplex import onto_simplex
 Floats = NDArray[np.float64]
 Starts = NDArray[np.int64]
 SIGNIFICANT = 3.0
-"""A cell is told apart from noise where its noisy count exceeds this many standard deviations."""
+"""A cell is significant if its noisy count exceeds this many standard deviations; the usual three sigma."""
 
 PENALTY = 5.0
 """Noise variances that a cut must save; chosen on Adult among 2 to 8, where results differ little."""
 
-_ACCIDENTS = 0.5  # of all cuts: those that noise is taken to have made, which saved the penalty and nothing more
-_BANDWIDTH = 0.15  # of a segment's length; with a piecewise constant density (0) errors are up to a third larger
-_REACH = 4.0  # widths of the Gaussian that count
-_POSSIBLE = 0.3  # standard deviations that an estimate is at least: a noisy count below zero does not rule a cell out
+_SPURIOUS = 0.5  # share of cuts taken to come from noise, which saved the penalty and no more; chosen by hand
+_BANDWIDTH = 0.15  # of a segment's length, by benchmark: a piecewise constant density (0) errs up to a third more
+_REACH = 4.0  # standard deviations at which the Gaussian kernel is cut off
+_FLOOR_DEVIATIONS = 0.3  # standard deviations that every estimate keeps, so that none is ruled out; chosen by hand
 
 
 def segments(counts: Floats, sigma: float, widths: Floats | None = None, penalty: float = PENALTY) -> Starts:
-    """Cut the cells into segments whose counts may all be equal, but for noise.
+    """Cut the cells into segments of constant density, up to noise.
 
-    The least sum of squared distances to the segments' means plus ``penalty`` * sigma² per segment, by dynamic
-    programming: a cell that stands out stays alone, a smooth stretch becomes as few segments as its noise can tell
+    Minimizes the sum of squared distances to the segments' means plus ``penalty`` * sigma² per segment, by dynamic
+    programming: a significant cell becomes a segment of its own, a smooth run as few segments as noise allows to tell
     apart.
 
     Args:
         counts: Noisy counts in order, shape (n,), n > 0.
         sigma: Standard deviation of their noise; 0 makes every cell a segment.
-        widths: What counts are proportional to where nothing stands out, shape (n,); None for equal cells.
+        widths: What counts of a segment are proportional to, shape (n,); None for equal cells.
         penalty: Noise variances that a cut must save.
 
     Returns:
@@ -63,22 +63,22 @@ def segments(counts: Floats, sigma: float, widths: Floats | None = None, penalty
     return np.array(cuts[::-1], np.int64)
 
 
-def alike(counts: Floats, sigma: float, widths: Floats) -> tuple[Starts, Floats]:
-    """Cells that belong together, and estimated counts of all cells, none below zero.
+def segment_and_smooth(counts: Floats, sigma: float, widths: Floats) -> tuple[Starts, Floats]:
+    """Return groups of cells, and estimated counts of all cells, none below zero.
 
-    Two views compete: counts that change smoothly inside of segments, and cells that have nothing to do with their
-    neighbours, of which only those that noise hides are put together. Which of the two is nearer to the truth is told
-    by the noisy counts themselves (Stein's unbiased risk; a cut was looked for, so what it saved may be chance).
+    Of two estimates, the one with the smaller estimated risk is used (Stein's unbiased risk estimate, with an allowance
+    for cuts that fit noise): counts that change smoothly within segments, or cells that are unrelated to their
+    neighbours, where only insignificant neighbours are grouped.
 
     Args:
         counts: Noisy counts in order, shape (n,), n > 0.
         sigma: Standard deviation of the noise.
-        widths: What counts are proportional to where nothing stands out, shape (n,), all positive.
+        widths: What counts of a segment are proportional to, shape (n,), all positive.
 
     Returns:
         First cell of each group, ascending; estimates of shape (n,).
 
-    >>> starts, found = alike(np.array([8.0, 12.0, 8.0, 12.0, 90.0]), 3.0, np.ones(5))
+    >>> starts, found = segment_and_smooth(np.array([8.0, 12.0, 8.0, 12.0, 90.0]), 3.0, np.ones(5))
     >>> starts.tolist(), found.tolist()
     ([0, 4], [10.0, 10.0, 10.0, 10.0, 90.0])
     """
@@ -86,28 +86,27 @@ def alike(counts: Floats, sigma: float, widths: Floats) -> tuple[Starts, Floats]
     smooth, freedom = _smoothed(counts, starts, sigma, widths)
     if sigma <= 0:
         return starts, smooth
-    alone = onto_simplex(counts, max(float(counts.sum()), sigma))
-    risk_smooth = ((smooth - counts) ** 2).sum() + sigma**2 * (2 * freedom + _ACCIDENTS * (PENALTY - 2) * len(starts))
-    risk_alone = ((alone - counts) ** 2).sum() + 2 * sigma**2 * (alone > 0).sum()
-    if risk_smooth <= risk_alone:
+    separate = onto_simplex(counts, max(float(counts.sum()), sigma))
+    risk_smooth = ((smooth - counts) ** 2).sum() + sigma**2 * (2 * freedom + _SPURIOUS * (PENALTY - 2) * len(starts))
+    risk_separate = ((separate - counts) ** 2).sum() + 2 * sigma**2 * (separate > 0).sum()
+    if risk_smooth <= risk_separate:
         return starts, smooth
     hidden = counts <= SIGNIFICANT * sigma
     begins = np.append(True, ~(hidden[1:] & hidden[:-1]))
-    return np.flatnonzero(begins), np.maximum(alone, _POSSIBLE * sigma)
+    return np.flatnonzero(begins), np.maximum(separate, _FLOOR_DEVIATIONS * sigma)
 
 
 def _smoothed(counts: Floats, starts: Starts, sigma: float, widths: Floats) -> tuple[Floats, float]:
-    """Smooth counts, none below zero, and their degrees of freedom: `alike`.
+    """Return smooth counts, none below zero, and their degrees of freedom; see `segment_and_smooth`.
 
-    A constant density per segment would put steps into what is mostly smooth. So densities are averaged over
-    neighbouring cells by a Gaussian whose width is `_BANDWIDTH` of the segment's (fine where counts change fast),
-    unless noise alone would make as much of a shape; and of what the cells have beside that shape, the share is kept
-    that noise does not explain. Cells that are segments of their own keep their count and lend nothing to their
-    neighbours: they stood out.
+    A constant density per segment would put steps into a smooth curve. So densities are averaged over neighbouring
+    cells by a Gaussian kernel of `_BANDWIDTH` of the segment's width (narrow where counts change fast), unless noise
+    explains the shape that results; of the residuals, the share that noise does not explain is kept. Segments of one
+    cell are significant: they keep their count and do not enter the averages of their neighbours.
     """
     n = len(counts)
     ends = np.append(starts[1:], n)
-    lends = np.repeat(ends - starts > 1, ends - starts)
+    averaged = np.repeat(ends - starts > 1, ends - starts)
     centres = np.cumsum(widths) - widths / 2
     result = counts.astype(np.float64)
     freedom = float((ends - starts == 1).sum())
@@ -117,7 +116,7 @@ def _smoothed(counts: Floats, starts: Starts, sigma: float, widths: Floats) -> t
             bandwidth = _BANDWIDTH * float(widths[here].sum())
             reach = [centres[start] - _REACH * bandwidth, centres[end - 1] + _REACH * bandwidth]
             near = np.arange(*np.searchsorted(centres, reach))
-            near = near[lends[near]]
+            near = near[averaged[near]]
             kernel = np.exp(-0.5 * ((centres[here, None] - centres[near]) / bandwidth) ** 2)
             kernel *= (widths[here] / (kernel @ widths[near]))[:, None]
             own = kernel[:, np.searchsorted(near, start) :]
@@ -130,12 +129,12 @@ def _smoothed(counts: Floats, starts: Starts, sigma: float, widths: Floats) -> t
 def _estimated(
     counts: Floats, shape: Floats, variances: Floats, own: Floats, sigma: float, widths: Floats
 ) -> tuple[Floats, float]:
-    """Return the cells of one segment, and their degrees of freedom: `_smoothed`.
+    """Return the counts of one segment's cells, and their degrees of freedom; see `_smoothed`.
 
     Args:
         counts: Noisy counts.
-        shape: The same, averaged.
-        variances: Of the averages, in those of a count.
+        shape: Their averages.
+        variances: Of the averages, relative to that of a count.
         own: Weights of the segment's cells in the averages; more columns may follow.
         sigma: Standard deviation of the noise.
         widths: Of the cells.
@@ -146,10 +145,10 @@ def _estimated(
     if ((shape - level) ** 2).sum() <= sigma**2 * variances.sum():
         shape, variances = level, widths * weight
         shaped = 1.0
-    beside, freedom = counts - shape, len(counts) - shaped
-    spread = float((beside**2).sum()) / max(freedom, 1.0)
+    residuals, freedom = counts - shape, len(counts) - shaped
+    spread = float((residuals**2).sum()) / max(freedom, 1.0)
     kept = max(0.0, 1 - sigma**2 / spread) if spread > 0 else 0.0
-    found = np.maximum(shape + kept * beside, _POSSIBLE * sigma * np.sqrt(variances))
+    found = np.maximum(shape + kept * residuals, _FLOOR_DEVIATIONS * sigma * np.sqrt(variances))
     return np.asarray(found), shaped + kept * freedom
 
 
@@ -157,7 +156,7 @@ def merge_smallest(counts: Floats, at_most: int) -> Starts:
     """Merge the pair of neighbours with the smallest sum until no more than ``at_most`` groups are left.
 
     Returns:
-        Position of the first count of each group, ascending.
+        Index of the first count of each group, ascending.
     """
     groups = _Groups(counts)
     pairs = [(float(counts[i] + counts[i + 1]), i, i + 1) for i in range(len(counts) - 1)]
@@ -175,12 +174,12 @@ def merge_smallest(counts: Floats, at_most: int) -> Starts:
 
 
 def segment_sums(values: Floats, starts: Starts) -> Floats:
-    """Sums of ``values`` over the groups that begin at ``starts``."""
+    """Return sums of ``values`` over the groups that begin at ``starts``."""
     return np.add.reduceat(values, starts)
 
 
 class _Groups:
-    """Runs of neighbouring cells, each known by its first cell."""
+    """Runs of neighbouring cells, each identified by its first cell."""
 
     def __init__(self, counts: Floats) -> None:
         n = len(counts)
@@ -194,7 +193,7 @@ class _Groups:
         return [other for other in (self._previous[group], self._next[group]) if other >= 0]
 
     def join(self, one: int, other: int) -> int:
-        """Merge two neighbours; returns the group they became."""
+        """Merge two neighbours and return the merged group."""
         first, second = min(one, other), max(one, other)
         self.count[first] += self.count[second]
         self.alive[second] = False
@@ -205,5 +204,5 @@ class _Groups:
         return first
 
     def starts(self) -> Starts:
-        """First cell of each group, ascending."""
+        """Return the first cell of each group, ascending."""
         return np.flatnonzero(self.alive)

@@ -1,4 +1,4 @@
-"""The nearest counts without negative ones. Post-processing only."""
+"""Projection of noisy counts onto the simplex. Post-processing only."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ Array = NDArray[np.float64]
 
 
 def onto_simplex(noisy: Array, total: float, variances: Array | None = None) -> Array:
-    """The nearest array of non-negative numbers that add up to ``total``, same shape.
+    """Return the nearest array of non-negative numbers that add up to ``total``, same shape.
 
     Args:
         noisy: Any shape.
-        total: What to add up to.
-        variances: Of the noise, same shape, all positive: squared distances are divided by them. None for all alike.
+        total: The sum of the result.
+        variances: Of the noise, same shape, all positive: squared distances are divided by them. None for equal ones.
 
     >>> onto_simplex(np.array([3.0, -1.0, 1.0]), 2.0)
     array([2., 0., 0.])

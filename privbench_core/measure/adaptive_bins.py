@@ -98,6 +98,9 @@ def refine_bins(
 
     What no closer look can use counts all columns once more. Rows count as in the first look: those of a unit
     with up to ``full`` of them in full.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
     found, left = dict(looks), price
     for levels in range(_LEVELS, 0, -1):

@@ -32,6 +32,9 @@ def measure_by_size(
 ) -> dict[str, Array]:
     """Distributions of a table's columns in each class of sizes, shapes (classes, codes).
 
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
+
     Args:
         session: Open for the step.
         table: The table.

@@ -78,6 +78,9 @@ def fit_fanout(
 ) -> Fanout:
     """Measure the link along an ownership key, for at most ``price``.
 
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
+
     Args:
         session: Open for the step.
         key: The ownership key.
@@ -96,6 +99,9 @@ def fit_sizes(
     session: PrivateSession, key: ForeignKey, parent: Profile, children: RowCount, price: Price, fit: FanoutFit
 ) -> Fanout:
     """Measure how many children parents have, and nothing else of the link, for at most ``price``.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
 
     Args:
         session: Open for the step.

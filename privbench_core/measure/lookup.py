@@ -63,6 +63,9 @@ def fit_lookup(
 ) -> Lookup:
     """Measure the link along a key, for at most ``price``.
 
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 9.
+
     Args:
         session: Open for the step.
         key: Not on the ownership path.

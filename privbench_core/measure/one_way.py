@@ -75,7 +75,11 @@ def _power(measure: Measure) -> float:
 
 
 def remeasure(curator: Curator, one_way: OneWay, price: Price) -> OneWay:
-    """Some one-way marginals measured once more, for ``price`` in all, and averaged with what is known."""
+    """Some one-way marginals measured once more, for ``price`` in all, and averaged with what is known.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+    """
     counts, sigmas = dict(one_way.counts), dict(one_way.sigmas)
     for name, share in choose_remeasurement(curator, one_way, price).shares.items():
         again = curator.measure(f"one-way again, {name}", [Marginal((name,))], price.share(share))

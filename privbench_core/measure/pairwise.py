@@ -67,7 +67,11 @@ class PairwiseFit:
         }
 
     def fit(self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]) -> MeasuredLeaf:
-        """A leaf over the columns of ``one_way``, for at most ``price``; see `find`."""
+        """A leaf over the columns of ``one_way``, for at most ``price``; see `find`.
+
+        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
+        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
+        """
         found = self.find(curator, one_way, price, ordered)
         return MeasuredLeaf(remeasure(curator, one_way, found)) if isinstance(found, Price) else found
 
@@ -76,6 +80,9 @@ class PairwiseFit:
 
         What the scores leave of the price goes partly to joints and partly to the one-way marginals again, in the
         proportion that promises the smallest total error over all pairs.
+
+        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
+        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
 
         Args:
             curator: Of a view with these columns.
@@ -158,6 +165,9 @@ class PairwiseFit:
     ) -> dict[Pair, Array]:
         """Joint probabilities of those ``pairs`` that are worth their noise; {} spends the score share only.
 
+        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
+        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
+
         Args:
             curator: Of a view with all columns of the pairs.
             clean: Released counts of each column, all with the same total.
@@ -212,7 +222,11 @@ class PairwiseFit:
         return {pair: joint / total for pair, joint in estimated_joints(measured, clean).items()}
 
     def measure(self, curator: Curator, tables: Sequence[PairTable], price: Price) -> dict[Pair, NoisyTable]:
-        """Measure the joints of some pairs, for ``price`` in all: the noisier ones get more of it."""
+        """Measure the joints of some pairs, for ``price`` in all: the noisier ones get more of it.
+
+        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
+        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+        """
         weights = np.array([table.cells for table in tables]) ** (2 / 3)  # least sum of expected L1 errors
         measured = {}
         for table, share in zip(tables, (weights / weights.sum()).tolist(), strict=True):
@@ -261,6 +275,9 @@ def pair_scores(curator: Curator, clean: Mapping[str, Array], candidates: Sequen
 
     The best of many noisy scores is best in part by its noise. Half of what the largest draw is expected to be is taken
     off all of them, so that a table of independent columns is not modelled as a table of accidents.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 2 and 4.
     """
     groups = tuple((((a, b), np.outer(clean[a], clean[b]) / max(1.0, clean[a].sum())),) for a, b in candidates)
     noisy = curator.measure("dependence scores", [Distances(groups)], price)

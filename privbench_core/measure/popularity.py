@@ -36,6 +36,9 @@ _CLEAR = 4  # standard deviations of noise that a group of average popularity ha
 def rank_popularity(session: PrivateSession, key: ForeignKey, size: RowCount, present: float, price: Price) -> ByRank:
     """References to the most popular row of a private parent, the next, and so on, for at most ``price``.
 
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
+
     Args:
         session: Open for the step.
         key: Refers to a private table.
@@ -54,6 +57,9 @@ def row_popularity(
     session: PrivateSession, key: ForeignKey, size: RowCount, place: Numbers, price: Price
 ) -> tuple[ByRow, float]:
     """References to each row of a public parent, and to none, for at most ``price``.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
 
     Args:
         session: Open for the step.

@@ -67,7 +67,11 @@ class PairwiseSPN:
         }
 
     def build(self, curator: Curator, one_way: OneWay, price: Price, depth: int = 0) -> Measured:
-        """The network over the columns of ``one_way``, for at most ``price``, below so many splits."""
+        """The network over the columns of ``one_way``, for at most ``price``, below so many splits.
+
+        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
+        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
+        """
         found = self.find(curator, one_way, price, depth)
         return MeasuredLeaf(remeasure(curator, one_way, found)) if isinstance(found, Price) else found
 
@@ -135,7 +139,11 @@ class HistogramSPN:
         }
 
     def build(self, curator: Curator, one_way: OneWay, price: Price, rng: np.random.Generator) -> Measured:
-        """The network over the columns of ``one_way``, for at most ``price`` (Algorithm 2)."""
+        """The network over the columns of ``one_way``, for at most ``price`` (Algorithm 2).
+
+        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
+        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1 to 5, 7 and 8.
+        """
         names = tuple(one_way.counts)
         if len(names) == 1:
             return self._leaf(curator, one_way, price)
@@ -213,7 +221,11 @@ class HistogramSPN:
 
 
 def measure_one_way(curator: Curator, names: list[str] | tuple[str, ...], price: Price) -> OneWay:
-    """All one-way marginals at once."""
+    """All one-way marginals at once.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
+    """
     noisy = curator.measure("one-way", [Marginal((name,)) for name in names], price)
     return OneWay.alike(dict(zip(names, noisy.values, strict=True)), noisy.sigma)
 

@@ -86,7 +86,11 @@ class Cells:
         return Profile(discretizers, one_way, self.size or RowCount(total, sigma))
 
     def again(self, session: PrivateSession, table: Table, price: Price) -> Cells:
-        """The same cells counted once more where that leaves the least noise, for ``price``, and averaged."""
+        """The same cells counted once more where that leaves the least noise, for ``price``, and averaged.
+
+        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
+        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+        """
         if not self.looks:
             return self
         counts = {name: look.counts for name, look in self.looks.items()}
@@ -103,6 +107,10 @@ class Cells:
 
 def profile_table(session: PrivateSession, table: Table, bound: int, price: Price) -> tuple[Cells, Profile]:
     """All that a profile measures, for ``price``.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise, δ-approximate where a list of values is
+    learned, at the price given, for adding or removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1,
+    4, 6 and 7.
 
     Args:
         session: Open for the step.
@@ -122,6 +130,10 @@ def profile_table(session: PrivateSession, table: Table, bound: int, price: Pric
 
 def learned_codecs(session: PrivateSession, table: Table, price: Price) -> tuple[dict[str, Codec], Price]:
     """The codec of every attribute, and what learning domains has left of the price.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise, δ-approximate where a list of values is
+    learned, at the price given, for adding or removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1,
+    4, 6 and 7.
 
     Raises:
         UnsupportedBudgetError: A list of values is to be learned without a δ.
@@ -146,6 +158,9 @@ def over_rows(session: PrivateSession, table: Table, cells: Cells, price: Price)
 
     The first look has found which codes there are, at little noise. How much the distributions of units with many rows
     differ decides up to how many rows of a unit are worth being counted in full.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
     profile = cells.profile()
     if price.amount <= 0:
@@ -178,7 +193,11 @@ def over_rows(session: PrivateSession, table: Table, cells: Cells, price: Price)
 def measure_cells(
     session: PrivateSession, table: Table, codecs: Mapping[str, Codec], size: RowCount | None, price: Price
 ) -> Cells:
-    """All cells counted for ``price``, heavy ones more closely; of rows, where the table's ``size`` says how many."""
+    """All cells counted for ``price``, heavy ones more closely; of rows, where the table's ``size`` says how many.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+    """
     full = 1 if size is None else size.rows_per_unit
     telling = {name: codec for name, codec in codecs.items() if codec.size > 1}
     view = session.view(

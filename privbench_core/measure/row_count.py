@@ -57,6 +57,9 @@ def measure_row_count(
 ) -> tuple[RowCount | None, Price]:
     """The size of an owned table, and what is left of ``price``; None, for nothing, if no unit has more than one row.
 
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+
     Args:
         session: Open for the step.
         table: The table.

@@ -34,7 +34,11 @@ class LloydSplit:
     iterations: int = 2
 
     def rule(self, curator: Curator, columns: Sequence[str], price: Price, rng: np.random.Generator) -> Centres:
-        """Release two centres for ``price``; the start is drawn without looking at any row."""
+        """Release two centres for ``price``; the start is drawn without looking at any row.
+
+        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
+        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 3, 4 and 7.
+        """
         sizes = [curator.sizes[name] for name in columns]
         kinds = [(name, "ordered" if name in self.ordered else "list") for name in columns]
         points = [

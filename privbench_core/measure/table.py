@@ -54,6 +54,10 @@ def learn_table(
     Under pure privacy two looks at a marginal are worth less than one for the price of both (Laplace noise does not
     average as prices add up), so the number of rows comes first: it tells whether to look for anything else. Gaussian
     noise loses nothing, so there the first look itself tells.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise, δ-approximate where a list of values is
+    learned, at the price given, for adding or removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1,
+    2, 4, 6, 7 and 8, and *Learning a table*.
     """
     codecs, rest = learned_codecs(session, table, price)
     sizes = [codec.size for codec in codecs.values() if codec.size > 1]

@@ -1,4 +1,4 @@
-"""A split of rows by one attribute into halves, chosen on released numbers."""
+"""Split rows by one attribute into two halves, chosen on released numbers."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class AttributeSplit:
-    """Two parts by the value of one attribute: the one that depends on most others by the released scores.
+    """Split by the attribute with the strongest dependence on others, by released scores.
 
     Attributes:
-        ordered: Names of columns whose codes are ordered and are cut at their median; lists of values are halved by
-            count.
+        ordered: Columns with ordered codes, which are cut at their median; lists of values are halved by count.
     """
 
     ordered: frozenset[str]
 
     def rule(self, scores: Mapping[tuple[str, str], float], clean: Mapping[str, Array]) -> ByValue | None:
-        """The rule, from released scores and one-way counts; None if no attribute can be cut in two."""
+        """Return the rule, from released scores and one-way counts; None if no attribute can be split in two."""
         strength = {name: sum(max(v, 0.0) for pair, v in scores.items() if name in pair) for name in clean}
         for name in sorted(clean, key=lambda n: -strength[n]):
             part_of = self._halves(name, clean[name])

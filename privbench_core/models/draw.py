@@ -1,4 +1,4 @@
-"""Low-variance draws: the numbers drawn follow the expected counts as closely as whole rows can, groups in one pass."""
+"""Low-variance draws by systematic sampling: counts of codes are the expected ones, rounded; all groups in one pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from privbench_core.columns.systematic import distribute, group_counts, narrow, 
 def draw_grouped(
     conditionals: NDArray[np.float64], groups: NDArray[np.integer[Any]], rng: np.random.Generator
 ) -> Codes:
-    """One code per row from the distribution of the row's group, by systematic sampling within each group.
+    """Draw one code per row from the distribution of the row's group, by systematic sampling within each group.
 
     In a group of m rows a code of probability p is drawn ⌊mp⌋ or ⌈mp⌉ times, and every row's code has the right
     distribution.
@@ -22,7 +22,7 @@ def draw_grouped(
     Args:
         conditionals: Non-negative weights, shape (groups, codes); a group without weight is drawn uniformly.
         groups: Group of each row, shape (n,).
-        rng: Source of the order and the offsets.
+        rng: Sampling only.
     """
     n, size = len(groups), conditionals.shape[1]
     if n == 0:

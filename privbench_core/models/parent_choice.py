@@ -1,8 +1,8 @@
-"""Which of the synthetic parents a row refers to, where it may not be just any of them.
+"""Choose a synthetic parent for each row, under constraints.
 
-A row may have to choose inside of a group (an overlapping key fixes some of the parent's columns already), and rows
-may have to choose differently from each other (a unique reference, the pairs of a junction table). Rows ask for the
-attributes their parent should have, the most telling first, and get the parent that has most of them.
+A row may be limited to a group of parents (an overlapping key fixes some of the parent's columns already), and rows may
+need different parents (a unique reference, the pairs of a junction table). Rows ask for the attributes that their
+parent should have, the most informative first, and get a parent that has as many of them as possible.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.int64]
 Level = tuple[Numbers, Numbers]
-_TRIES = 3  # per level of preferences, where choices must differ
-_LAST_TRIES = 6
-_LEAST = 1e-6  # of the mean weight: a parent that nobody refers to is still chosen where there is no other
-_MOST_PAIRS = 10_000_000  # rows times parents that may be gone through one by one for what is left
+# Chosen by hand, for time and for few rows without a parent.
+_ROUNDS = 3  # per level of preferences, where choices must differ
+_LAST_ROUNDS = 6  # the same for the last level, any parent
+_MIN_WEIGHT = 1e-6  # of the mean weight: even a parent of popularity 0 is chosen where there is no other
+_MAX_PAIRS = 10_000_000  # rows times parents that the greedy assignment may go through
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,13 @@ class Distinct:
 
 @dataclass(frozen=True)
 class ParentChoice:
-    """What rows may choose from.
+    """The parents that rows may choose from.
 
     Attributes:
         of_row: Group of each row, shape (rows,).
         of_parent: Group of each parent, shape (parents,): rows choose inside their group, and group -1 is never chosen.
         distinct: Rules on choices of different rows.
-        weights: How often each parent is to be chosen, relative to the others, shape (parents,); None for all alike.
+        weights: Relative frequency of each parent, shape (parents,); None for equal ones.
     """
 
     of_row: Numbers
@@ -52,11 +53,11 @@ class ParentChoice:
 
     @classmethod
     def free(cls, rows: int, parents: int) -> ParentChoice:
-        """Every row may refer to every parent."""
+        """Return the choice in which every row may refer to every parent."""
         return cls(np.zeros(rows, dtype=np.int64), np.zeros(parents, dtype=np.int64))
 
     def inside(self, of_row: Numbers, of_parent: Numbers) -> ParentChoice:
-        """The same choice, for each row only among the parents with its number.
+        """Return the same choice, limited for each row to the parents with its number.
 
         >>> choice = ParentChoice.free(3, 2).inside(np.array([7, 7, 9]), np.array([9, 7]))
         >>> choice.of_row.tolist(), choice.of_parent.tolist()
@@ -69,7 +70,7 @@ class ParentChoice:
         return replace(self, of_row=dense[: len(of_row)], of_parent=dense[len(of_row) :])
 
     def take(self, index: Numbers) -> ParentChoice:
-        """The choice of some rows, among themselves."""
+        """Return the choice of some rows, with rules among these only."""
         rules = tuple(Distinct(rule.scope[index], rule.identity) for rule in self.distinct)
         return replace(self, of_row=self.of_row[index], distinct=rules)
 
@@ -77,37 +78,37 @@ class ParentChoice:
 def pick_parents(
     preferences: Sequence[Level], wanting: NDArray[np.bool_], choice: ParentChoice, rng: np.random.Generator
 ) -> Numbers:
-    """A parent for each row that wants one, -1 where there is none left that it may have; shape (rows,).
+    """Return a parent for each row that wants one, -1 if none is left that it may have; shape (rows,).
 
     Args:
         preferences: (code of each parent, code that each row wants), coarsest first; a row gets a parent of the
-            finest preference that can be fulfilled, and any parent of its group if none can.
-        wanting: Which rows want a parent at all.
+            finest preference that can be met, and any parent of its group if none can.
+        wanting: Which rows refer to a parent.
         choice: What they may choose from.
         rng: Sampling only.
     """
     result = np.full(len(wanting), -1, dtype=np.int64)
     taken = [np.zeros(0, dtype=np.int64) for _ in choice.distinct]
     pending = np.flatnonzero(wanting)
-    anything = (np.zeros(len(choice.of_parent), dtype=np.int64), np.zeros(len(wanting), dtype=np.int64))
-    levels = [anything, *preferences]
+    any_parent = (np.zeros(len(choice.of_parent), dtype=np.int64), np.zeros(len(wanting), dtype=np.int64))
+    levels = [any_parent, *preferences]
     for depth in range(len(levels) - 1, -1, -1):
-        index_of_candidates = _CandidateIndex(levels[depth], choice, rng)
-        tries = 1 if not choice.distinct else _TRIES if depth else _LAST_TRIES
-        for attempt in range(tries):
+        index = _CandidateIndex(levels[depth], choice, rng)
+        rounds = 1 if not choice.distinct else _ROUNDS if depth else _LAST_ROUNDS
+        for attempt in range(rounds):
             if not len(pending):
                 return result
-            # Rows that must differ take turns in the end: neighbours in the index cannot collide.
+            # Rows that must differ are assigned round-robin in the end: neighbours in the index cannot collide.
             scope = choice.distinct[0].scope[pending] if choice.distinct else None
-            if scope is not None and attempt > 0 and attempt >= tries // 2:
-                places = index_of_candidates.in_turn(pending, scope, rng)
+            if scope is not None and attempt > 0 and attempt >= rounds // 2:
+                chosen = index.round_robin(pending, scope, rng)
             else:
-                places = index_of_candidates.shared_out(pending, scope, rng)
-            given = places >= 0
-            given[given] = _accept(pending[given], places[given], choice, taken)
-            result[pending[given]] = places[given]
+                chosen = index.systematic(pending, scope, rng)
+            given = chosen >= 0
+            given[given] = _accept(pending[given], chosen[given], choice, taken)
+            result[pending[given]] = chosen[given]
             pending = pending[~given]
-    if _one_each(choice):
+    if _is_one_to_one(choice):
         _assign_remaining(pending, choice, taken[0], result, rng)
     elif choice.distinct:
         _assign_greedily(pending, choice, taken, result, rng)
@@ -115,7 +116,7 @@ def pick_parents(
 
 
 class _CandidateIndex:
-    """The parents in random order, sorted by what rows may ask for."""
+    """The parents, in random order within each group of parents that the same rows ask for."""
 
     def __init__(self, level: Level, choice: ParentChoice, rng: np.random.Generator) -> None:
         have, want = level
@@ -128,24 +129,24 @@ class _CandidateIndex:
         self._starts = np.searchsorted(labels, asked, side="left")
         self._sizes = np.searchsorted(labels, asked, side="right") - self._starts
         weights = np.ones(len(allowed)) if choice.weights is None else choice.weights[self._parents]
-        least = _LEAST * weights.mean() if weights.any() else 1.0
+        least = _MIN_WEIGHT * weights.mean() if weights.any() else 1.0
         self._cumulated = np.append(0.0, np.cumsum(np.maximum(weights, least)))
 
-    def shared_out(self, rows: Numbers, scope: Numbers | None, rng: np.random.Generator) -> Numbers:
-        """A parent for each of ``rows``, -1 where there is none.
+    def systematic(self, rows: Numbers, scope: Numbers | None, rng: np.random.Generator) -> Numbers:
+        """Return a parent for each of ``rows`` by systematic sampling, -1 where there is none.
 
-        Systematic sampling: of the rows that ask for the same, each parent gets its share, rounded up or down.
-        Parents get them in a row, and rows stand in rounds, one of each scope: so a parent is not given twice to a
-        scope unless it has more rows than a round.
+        Of the rows that ask for the same, each parent gets its share, rounded up or down, as a run of rows. Rows are
+        ordered in rounds with one row of each scope: so a scope gets a parent twice only if the parent has more rows
+        than a round.
         """
-        places = np.full(len(rows), -1, dtype=np.int64)
+        result = np.full(len(rows), -1, dtype=np.int64)
         possible = np.flatnonzero(self._sizes[rows] > 0)
         order = rng.permutation(possible)
         starts = self._starts[rows]
         if scope is not None:
-            turn = _in_random_order(scope, rng)
-            order = order[np.lexsort((turn[order], starts[order]))]
-            order = order[np.lexsort((turn[order], _ranks(starts[order], turn[order]), starts[order]))]
+            shuffled = _in_random_order(scope, rng)
+            order = order[np.lexsort((shuffled[order], starts[order]))]
+            order = order[np.lexsort((shuffled[order], _ranks(starts[order], shuffled[order]), starts[order]))]
         else:
             order = order[np.argsort(starts[order], kind="stable")]
         first = starts[order]
@@ -156,11 +157,11 @@ class _CandidateIndex:
         points = (rank + np.repeat(rng.random(len(begins)), lengths)) / np.repeat(lengths, lengths)
         low, high = self._cumulated[first], self._cumulated[last + 1]
         found = np.searchsorted(self._cumulated, low + points * (high - low), side="right") - 1
-        places[order] = self._parents[np.clip(found, first, last)]
-        return places
+        result[order] = self._parents[np.clip(found, first, last)]
+        return result
 
-    def in_turn(self, rows: Numbers, scope: Numbers, rng: np.random.Generator) -> Numbers:
-        """A parent for each of ``rows``, -1 where there is none: one after the other inside of a scope."""
+    def round_robin(self, rows: Numbers, scope: Numbers, rng: np.random.Generator) -> Numbers:
+        """Return a parent for each of ``rows``, one after the other within a scope, -1 where there is none."""
         starts, sizes = self._starts[rows], self._sizes[rows]
         offset = (rng.random(len(rows)) * sizes).astype(np.int64)
         order = np.lexsort((rng.random(len(rows)), starts, scope))
@@ -169,13 +170,13 @@ class _CandidateIndex:
         begin[order] = offset[order][np.arange(len(rows)) - rank[order]]
         possible = (sizes > 0) & ((rank < sizes) | (scope < 0))
         offset = np.where(possible, (begin + rank) % np.maximum(sizes, 1), 0)
-        places = np.full(len(rows), -1, dtype=np.int64)
-        places[possible] = self._parents[starts[possible] + offset[possible]]
-        return places
+        result = np.full(len(rows), -1, dtype=np.int64)
+        result[possible] = self._parents[starts[possible] + offset[possible]]
+        return result
 
 
 def _ranks(*sorted_by: Numbers) -> Numbers:
-    """Number of each element within its run of equal ones, from 0, shape (n,)."""
+    """Return the number of each element within its run of equal ones, from 0, shape (n,)."""
     n = len(sorted_by[0])
     new = np.zeros(n, dtype=bool)
     for values in sorted_by:
@@ -185,35 +186,35 @@ def _ranks(*sorted_by: Numbers) -> Numbers:
 
 
 def _in_random_order(scope: Numbers, rng: np.random.Generator) -> Numbers:
-    """Numbers of scopes in random order; rows that no rule holds for (-1) are scopes of their own."""
+    """Return numbers of scopes in random order; each row of scope -1 (no rule) is a scope of its own."""
     dense = np.unique(np.where(scope >= 0, scope, -1 - np.arange(len(scope))), return_inverse=True)[1]
     return np.asarray(rng.permutation(int(dense.max(initial=0)) + 1)[dense], dtype=np.int64)
 
 
-def _accept(rows: Numbers, places: Numbers, choice: ParentChoice, taken: list[Numbers]) -> NDArray[np.bool_]:
-    """Which of some choices break no rule; they are entered into ``taken``."""
-    fine = np.ones(len(rows), dtype=bool)
-    pairs = [_pairs(rule, rows, places) for rule in choice.distinct]
+def _accept(rows: Numbers, parents: Numbers, choice: ParentChoice, taken: list[Numbers]) -> NDArray[np.bool_]:
+    """Return which of some choices break no rule, and add these to ``taken``."""
+    accepted = np.ones(len(rows), dtype=bool)
+    pairs = [_pairs(rule, rows, parents) for rule in choice.distinct]
     for pair, before in zip(pairs, taken, strict=True):
-        fine &= (pair < 0) | ~np.isin(pair, before)
+        accepted &= (pair < 0) | ~np.isin(pair, before)
     for pair in pairs:
-        among = np.flatnonzero(fine & (pair >= 0))
+        among = np.flatnonzero(accepted & (pair >= 0))
         first = np.unique(pair[among], return_index=True)[1]
-        fine[np.delete(among, first)] = False
+        accepted[np.delete(among, first)] = False
     for number, pair in enumerate(pairs):
-        taken[number] = np.concatenate([taken[number], pair[fine & (pair >= 0)]])
-    return fine
+        taken[number] = np.concatenate([taken[number], pair[accepted & (pair >= 0)]])
+    return accepted
 
 
-def _pairs(rule: Distinct, rows: Numbers, places: Numbers) -> Numbers:
-    """A number per (scope, identity), -1 where the rule does not hold."""
-    scope, identity = rule.scope[rows], rule.identity[places]
+def _pairs(rule: Distinct, rows: Numbers, parents: Numbers) -> Numbers:
+    """Return a number per (scope, identity), -1 where the rule does not apply."""
+    scope, identity = rule.scope[rows], rule.identity[parents]
     span = int(rule.identity.max(initial=0)) + 1
     return np.where((scope >= 0) & (identity >= 0), scope * span + identity, -1)
 
 
-def _one_each(choice: ParentChoice) -> bool:
-    """Whether all that rows have to keep to is that no two of them get the same parent."""
+def _is_one_to_one(choice: ParentChoice) -> bool:
+    """Return whether the only rule is that no two rows get the same parent."""
     if len(choice.distinct) != 1 or choice.distinct[0].scope.any():
         return False
     identity = choice.distinct[0].identity[choice.of_parent >= 0]
@@ -223,36 +224,37 @@ def _one_each(choice: ParentChoice) -> bool:
 def _assign_remaining(
     pending: Numbers, choice: ParentChoice, taken: Numbers, result: Numbers, rng: np.random.Generator
 ) -> None:
-    """Deal the parents that no row has out to the rows that are left, group by group; see `_one_each`."""
-    got = np.isin(choice.distinct[0].identity, taken)
-    free = rng.permutation(np.flatnonzero((choice.of_parent >= 0) & ~got))
+    """Assign unused parents to the pending rows, group by group, if the choice `_is_one_to_one`."""
+    used = np.isin(choice.distinct[0].identity, taken)
+    free = rng.permutation(np.flatnonzero((choice.of_parent >= 0) & ~used))
     rows = rng.permutation(pending[choice.of_row[pending] >= 0])
     free = free[np.argsort(choice.of_parent[free], kind="stable")]
     rows = rows[np.argsort(choice.of_row[rows], kind="stable")]
     have, want = choice.of_parent[free], choice.of_row[rows]
-    places = np.searchsorted(have, want, side="left") + np.arange(len(rows)) - np.searchsorted(want, want, side="left")
-    given = places < np.searchsorted(have, want, side="right")
-    result[rows[given]] = free[places[given]]
+    rank = np.arange(len(rows)) - np.searchsorted(want, want, side="left")
+    position = np.searchsorted(have, want, side="left") + rank
+    given = position < np.searchsorted(have, want, side="right")
+    result[rows[given]] = free[position[given]]
 
 
 def _assign_greedily(
     pending: Numbers, choice: ParentChoice, taken: list[Numbers], result: Numbers, rng: np.random.Generator
 ) -> None:
-    """Give each row that is left any parent that is still free for it, unless there are too many to go through."""
+    """Give each pending row any parent that is still free for it, unless that would take more than `_MAX_PAIRS`."""
     by_group = np.argsort(choice.of_parent, kind="stable")
     groups, wanted = choice.of_parent[by_group], choice.of_row[pending]
     starts, ends = (np.searchsorted(groups, wanted, side=side) for side in ("left", "right"))
     possible = (wanted >= 0) & (starts < ends)
-    if not possible.any() or int((ends - starts)[possible].sum()) > _MOST_PAIRS:
+    if not possible.any() or int((ends - starts)[possible].sum()) > _MAX_PAIRS:
         return
     used = [set(before.tolist()) for before in taken]
     for row, start, end in zip(*(numbers[possible].tolist() for numbers in (pending, starts, ends)), strict=True):
         candidates = rng.permutation(by_group[start:end])
         pairs = [_pairs(rule, np.full(len(candidates), row), candidates) for rule in choice.distinct]
-        for position, place in enumerate(candidates.tolist()):
+        for position, parent in enumerate(candidates.tolist()):
             numbers = [int(pair[position]) for pair in pairs]
             if not any(number in before for number, before in zip(numbers, used, strict=True)):
-                result[row] = place
+                result[row] = parent
                 for number, before in zip(numbers, used, strict=True):
                     if number >= 0:
                         before.add(number)

@@ -1,4 +1,4 @@
-"""How often the parents along a key are referred to: released, and what synthetic references are shared out by."""
+"""Popularity of parents: how often the parents along a key are referred to, as released, to draw references by."""
 
 from __future__ import annotations
 
@@ -14,34 +14,35 @@ from privbench_core.estimate.popularity import rank_sums
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-_SINGLES = 64  # most popular parents that are handed out one by one
+# Of assigning degrees to kinds of parents, chosen by hand for fit and time.
+_SINGLES = 64  # most popular parents, assigned one by one
+_GROWTH = 1.1  # of the runs of ranks assigned together after them
 _SWAPS = 4  # of degrees, per kind, in the end
-_GROWTH = 1.1  # of the runs of ranks that are handed out together
-_SPREADS = tuple(quarter / 4 for quarter in range(17))  # of the logarithms of weights inside of a group
+_SPREADS = tuple(quarter / 4 for quarter in range(17))  # of the logarithms of weights within a group
 
 
 @dataclass(frozen=True)
 class ByRow:
-    """Of a public parent: expected references to each of its rows, shape (parents,)."""
+    """Popularity of a public parent's rows: expected references to each, shape (parents,)."""
 
     counts: Array
 
     def at_scale(self, _scale: float) -> ByRow:
-        """The same: a public table has as many rows at every scale."""
+        """Return the same: a public table has as many rows at every scale."""
         return self
 
     def weights(self, _parents: Numbers, _wanted: Numbers, _rng: np.random.Generator) -> Array:
-        """How often each parent is to be referred to, relative to the others."""
+        """Return the relative frequency with which each parent is to be referred to."""
         return self.counts
 
     def to_dict(self) -> dict[str, Any]:
-        """A description that `Artifact` can store."""
+        """Return a description that `Artifact` can store."""
         return {"counts": self.counts}
 
 
 @dataclass(frozen=True)
 class ByRank:
-    """Of a private parent, whose synthetic rows are nobody: references to the most popular one, the next, and so on.
+    """Popularity of a private parent's rows by rank, as synthetic rows correspond to no real ones.
 
     Attributes:
         ends: One past the last rank of each block, ascending.
@@ -58,22 +59,23 @@ class ByRank:
     scale: float = 1.0
 
     def at_scale(self, scale: float) -> ByRank:
-        """For so many synthetic parents per parent."""
+        """Return the popularity for ``scale`` synthetic parents per parent."""
         return replace(self, scale=scale)
 
     def degrees(self, parents: int, references: int) -> Array:
-        """References to each of so many synthetic parents, whole and in about descending order, shape (parents,)."""
-        there = self.references if self.references > self.sigma else references / self.scale  # noise hides all
-        sums = rank_sums(self.noisy, self.ends, self.sigma, max(1.0, there), max(1, round(parents / self.scale)))
+        """Return the references to each synthetic parent, whole and in about descending order, shape (parents,)."""
+        significant = self.references > self.sigma
+        total = max(1.0, self.references if significant else references / self.scale)
+        sums = rank_sums(self.noisy, self.ends, self.sigma, total, max(1, round(parents / self.scale)))
         whole = np.interp(np.arange(parents + 1) / self.scale, np.append(0, self.ends), np.append(0.0, np.cumsum(sums)))
         shares = whole / whole[-1] if whole[-1] > 0 else np.arange(parents + 1) / max(parents, 1)
         return np.diff(np.rint(shares * references))
 
     def weights(self, parents: Numbers, wanted: Numbers, rng: np.random.Generator) -> Array:
-        """How often each parent is to be referred to, relative to the others.
+        """Return the relative frequency with which each parent is to be referred to.
 
-        The degrees are handed out from the largest down, each run of them to kinds of parents in proportion to the
-        references that these still lack: so kinds get the references that rows ask for, and degrees stay as released.
+        Degrees are assigned in descending order, each run of them to kinds of parents in proportion to the references
+        that these still lack: so each kind gets the references that rows ask for, and degrees stay as released.
 
         Args:
             parents: Kind of each parent.
@@ -89,21 +91,21 @@ class ByRank:
         next_of = np.cumsum(room) - room
         result = np.zeros(len(parents))
         for start, end in _runs(len(parents)):
-            given = _shared(end - start, lacking, room, rng)
+            given = _allocate(end - start, lacking, room, rng)
             kind = np.repeat(np.arange(kinds), given)
             within = np.arange(end - start) - np.repeat(np.cumsum(given) - given, given)
-            handed = rng.permutation(degrees[start:end])
-            result[of_kind[next_of[kind] + within]] = handed
-            lacking -= np.bincount(kind, handed, minlength=kinds)
+            assigned = rng.permutation(degrees[start:end])
+            result[of_kind[next_of[kind] + within]] = assigned
+            lacking -= np.bincount(kind, assigned, minlength=kinds)
             room, next_of = room - given, next_of + given
         _balance(result, parents, lacking)
         return result
 
     def weights_inside(self, of_parent: Numbers, of_row: Numbers, rng: np.random.Generator) -> Array:
-        """How often each parent is to be referred to, where rows choose among the parents of their own group.
+        """Return the relative frequency of each parent, if rows choose among the parents of their own group.
 
-        How many rows a group has is given, so degrees cannot be handed out. Inside of groups weights are log-normal, of
-        that spread with which the degrees come closest to those released.
+        The number of rows of a group is given, so degrees cannot be assigned. Within groups weights are log-normal, of
+        the spread with which degrees come closest to the released ones.
 
         Args:
             of_parent: Group of each parent, -1 for one that is never chosen.
@@ -128,7 +130,7 @@ class ByRank:
         return result
 
     def to_dict(self) -> dict[str, Any]:
-        """A description that `Artifact` can store."""
+        """Return a description that `Artifact` can store."""
         return {"ends": self.ends, "noisy": self.noisy, "sigma": self.sigma, "references": self.references}
 
 
@@ -136,7 +138,7 @@ Popularity = ByRow | ByRank
 
 
 def popularity_from_dict(stored: Mapping[str, Any]) -> Popularity:
-    """The inverse of their `to_dict`."""
+    """Return the popularity that its `to_dict` has described."""
     return ByRow(stored["counts"]) if "counts" in stored else ByRank(**stored)
 
 
@@ -148,16 +150,16 @@ def _runs(parents: int) -> list[tuple[int, int]]:
 
 
 def _balance(degrees: Array, kinds: Numbers, lacking: Array) -> None:
-    """Swap degrees between kinds until each has about the references that it lacks; both arrays change."""
+    """Swap degrees between kinds until each has about the references that it lacks; changes both arrays."""
     order = np.argsort(kinds, kind="stable")
-    places = np.split(order, np.searchsorted(kinds[order], np.arange(1, len(lacking))))
+    members = np.split(order, np.searchsorted(kinds[order], np.arange(1, len(lacking))))
     for _ in range(_SWAPS * len(lacking)):
         poor, rich = int(np.argmax(lacking)), int(np.argmin(lacking))
         wanted = min(lacking[poor], -lacking[rich])
-        if wanted < 1 or not len(places[poor]) or not len(places[rich]):
+        if wanted < 1 or not len(members[poor]) or not len(members[rich]):
             return
-        small = places[poor][np.argsort(degrees[places[poor]])]
-        large = places[rich][np.argsort(degrees[places[rich]])]
+        small = members[poor][np.argsort(degrees[members[poor]])]
+        large = members[rich][np.argsort(degrees[members[rich]])]
         partner = np.searchsorted(degrees[large], degrees[small] + wanted, side="right") - 1
         gained = np.where(partner >= 0, degrees[large[partner]] - degrees[small], 0)
         best = int(np.argmax(gained))
@@ -169,8 +171,8 @@ def _balance(degrees: Array, kinds: Numbers, lacking: Array) -> None:
         lacking[rich] += gained[best]
 
 
-def _shared(number: int, lacking: Array, room: Numbers, rng: np.random.Generator) -> Numbers:
-    """So many parents, shared out to kinds as they lack references, no kind more than it has room for."""
+def _allocate(number: int, lacking: Array, room: Numbers, rng: np.random.Generator) -> Numbers:
+    """Allocate ``number`` parents to kinds in proportion to the references they lack, none beyond its room."""
     given = np.zeros(len(room), dtype=np.int64)
     while given.sum() < number:
         free = room - given
@@ -180,7 +182,7 @@ def _shared(number: int, lacking: Array, room: Numbers, rng: np.random.Generator
         left = number - int(given.sum())
         cumulated = np.cumsum(need) / need.sum() * left
         cumulated[-1] = left
-        dealt = np.diff(np.floor(cumulated + rng.random()).astype(np.int64), prepend=0)
-        dealt[-1] += left - dealt.sum()
-        given += np.clip(dealt, 0, free)
+        sampled = np.diff(np.floor(cumulated + rng.random()).astype(np.int64), prepend=0)
+        sampled[-1] += left - sampled.sum()
+        given += np.clip(sampled, 0, free)
     return given

@@ -1,7 +1,7 @@
-"""Exchanges between rows: two of them swap their values of a column where that brings tables closer to what is wanted.
+"""Record swapping: pairs of synthetic rows swap their values of a column if that brings tables closer to targets.
 
-An exchange leaves the column's own distribution as it is. In the spirit of GUM (PrivSyn, section 4.3), which overwrites
-values. Post-processing: only released tables and synthetic rows are looked at.
+Swaps keep the column's own distribution. Similar to GUM (PrivSyn, section 4.3), which overwrites values instead.
+Post-processing: uses released tables and synthetic rows only.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from privbench_core.columns.systematic import stable_order
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.integer[Any]]
-_SHARE = 0.4  # of the rows are proposed in a sweep: those that disagree most with the tables
-_BATCHES = 16  # per column and sweep: between two, gaps are brought up to date
-_MOST = 100_000  # rows are looked at per column and sweep: chance does little to more rows than that
+# Chosen by hand, for fit and time on the benchmark data sets.
+_SHARE = 0.4  # share of the rows proposed in a sweep: those that fit the tables worst
+_BATCHES = 16  # per column and sweep; gaps are updated after each
+_MAX_ROWS = 100_000  # drawn per column and sweep: tables of more rows have little sampling error
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A table that rows are to have.
+class TargetTable:
+    """A target for the two-way table of the rows.
 
     Attributes:
         first, second: Its columns.
-        counts: What each cell is to weigh, shape (size of the first, size of the second).
-        weight: Of this table beside others.
+        counts: Target weight of each cell, shape (size of the first, size of the second).
+        weight: Relative to other tables.
     """
 
     first: str
@@ -40,34 +41,34 @@ class Wanted:
 
 
 class RecordSwapping:
-    """Rows, and how far they are from the tables that they are to have.
+    """Rows, and their gaps to target tables.
 
-    All tables lie one after the other in one flat array. From the side of a column, a cell of a table is
-    code * stride + other column's code * step + where the table begins.
+    All tables are concatenated in one flat array. Seen from a column, a cell of a table is at
+    code * stride + other column's code * step + begin of the table.
     """
 
-    def __init__(self, codes: Mapping[str, Codes], tables: Sequence[Wanted], weights: Array) -> None:
+    def __init__(self, codes: Mapping[str, Codes], tables: Sequence[TargetTable], weights: Array) -> None:
         """Compare the rows with all ``tables``.
 
         Args:
-            codes: Of all columns of the tables, each of shape (n,); exchanged in place.
+            codes: Of all columns of the tables, each of shape (n,); swapped in place.
             tables: All of positive size.
-            weights: How much a row counts, shape (n,).
+            weights: Weight of each row, shape (n,).
         """
         self._codes, self._weights = codes, weights
         self._sides: dict[str, list[_Side]] = {}
-        missing = []
+        gaps = []
         begin = 0
         for table in tables:
             size = table.counts.shape[1]
             cells = codes[table.first].astype(np.int64) * size + codes[table.second]
-            missing.append(table.counts.ravel() - np.bincount(cells, weights, table.counts.size))
+            gaps.append(table.counts.ravel() - np.bincount(cells, weights, table.counts.size))
             self._sides.setdefault(table.first, []).append(_Side(table.second, size, 1, begin))
             self._sides.setdefault(table.second, []).append(_Side(table.first, 1, size, begin))
             begin += table.counts.size
-        self._missing = np.concatenate([np.zeros(0), *missing])
-        self._together = np.zeros(begin)  # what many exchanges would do to a cell; zero in between
-        # Of a squared gap: one over the variance that chance would give it.
+        self._gaps = np.concatenate([np.zeros(0), *gaps])
+        self._joint_change = np.zeros(begin)  # workspace of `_share`, zero between calls
+        # Weight of a squared gap: the inverse of its sampling variance.
         self._importance = np.concatenate([np.zeros(0), *(t.weight / (t.counts.ravel() + 1) for t in tables)])
 
     def sweep(
@@ -76,9 +77,9 @@ class RecordSwapping:
         """Bring the rows closer to the tables, one column after the other.
 
         Args:
-            columns: Those that may change.
-            rng: Decides who meets whom.
-            within: Column -> what only rows that are alike in it may exchange; None if all may.
+            columns: The columns that may change.
+            rng: Sampling only: pairs rows.
+            within: Column -> codes, shape (n,): only rows with equal codes swap; None if all rows may.
         """
         for name in columns:
             if name in self._sides:
@@ -87,16 +88,16 @@ class RecordSwapping:
     def _sweep(self, name: str, rng: np.random.Generator, within: Codes | None) -> None:
         codes, sides = self._codes[name], self._sides[name]
         n = len(codes)
-        rows = np.arange(n) if n <= _MOST else np.sort(rng.choice(n, _MOST, replace=False, shuffle=False))
-        beside = np.empty((len(sides), len(rows)), dtype=np.int32)
+        rows = np.arange(n) if n <= _MAX_ROWS else np.sort(rng.choice(n, _MAX_ROWS, replace=False, shuffle=False))
+        offsets = np.empty((len(sides), len(rows)), dtype=np.int32)
         own = codes[rows].astype(np.int32)
         cost = np.zeros(len(rows))
-        pull = self._importance * self._missing
+        pull = self._importance * self._gaps
         for number, side in enumerate(sides):
-            beside[number] = self._codes[side.other][rows]
-            beside[number] *= side.step
-            beside[number] += side.begin
-            cost += pull[beside[number] + own * side.stride]
+            offsets[number] = self._codes[side.other][rows]
+            offsets[number] *= side.step
+            offsets[number] += side.begin
+            cost += pull[offsets[number] + own * side.stride]
         proposed = int(len(rows) * _SHARE)
         worst = rng.permutation(np.argpartition(cost, proposed)[:proposed])
         left, right = _partners(worst, None if within is None else within[rows])
@@ -109,8 +110,8 @@ class RecordSwapping:
                 rng,
                 own[here] * strides,
                 own[there] * strides,
-                beside[:, here],
-                beside[:, there],
+                offsets[:, here],
+                offsets[:, there],
                 self._weights[rows[here]],
                 self._weights[rows[there]],
             )
@@ -125,44 +126,44 @@ class RecordSwapping:
         b: Numbers,
         left: Numbers,
         right: Numbers,
-        heavy: Array,
-        light: Array,
+        left_weights: Array,
+        right_weights: Array,
     ) -> Numbers:
-        """Which pairs of rows exchange their codes: those where that lowers the weighted sum of squared gaps.
+        """Return the pairs of rows that swap their codes: those for which the weighted sum of squared gaps decreases.
 
         Args:
-            rng: Decides which of too many.
+            rng: Sampling only: selects among too many swaps.
             a: What the codes of the left rows add to their cells, shape (tables, pairs).
             b: The same for the right rows.
-            left: What is beside the codes of the left rows, same shape.
+            left: The rest of the cells of the left rows (other column's code and begin of the table), same shape.
             right: The same for the right rows.
-            heavy: Weights of the left rows, shape (pairs,).
-            light: Weights of the right rows.
+            left_weights: Weights of the left rows, shape (pairs,).
+            right_weights: Weights of the right rows.
         """
-        # Out of the left row's cell and into its new one, out of the right row's and into its new one.
+        # The left row's old and new cell, the right row's old and new cell.
         cells = np.stack([a + left, b + left, b + right, a + right])
         curve = self._importance[cells]
-        slope = 2 * curve * self._missing[cells]
-        effect = heavy * (slope[0] - slope[1] + heavy * (curve[0] + curve[1]))
-        effect += light * (slope[2] - slope[3] + light * (curve[2] + curve[3]))
+        slope = 2 * curve * self._gaps[cells]
+        effect = left_weights * (slope[0] - slope[1] + left_weights * (curve[0] + curve[1]))
+        effect += right_weights * (slope[2] - slope[3] + right_weights * (curve[2] + curve[3]))
         better = np.flatnonzero(effect.sum(axis=0, where=left != right) < 0)
-        better = better[
-            rng.random(len(better)) < self._share(cells[:, :, better], _freed(heavy[better], light[better]))
-        ]
-        np.add.at(self._missing, cells[:, :, better], _freed(heavy[better], light[better]))
+        changes = _gap_changes(left_weights[better], right_weights[better])
+        swapped = rng.random(len(better)) < self._share(cells[:, :, better], changes)
+        better = better[swapped]
+        np.add.at(self._gaps, cells[:, :, better], changes[:, :, swapped])
         return better
 
-    def _share(self, cells: Numbers, freed: Array) -> float:
-        """Which share of some exchanges is best: each pays alone, but all of them may be too many.
+    def _share(self, cells: Numbers, changes: Array) -> float:
+        """Return the best share of some swaps: each one improves the fit, but all together may overshoot.
 
-        The sum of squared gaps is a parabola in the share; cells that many exchanges touch count once for each of them.
+        The sum of squared gaps is a parabola in the share; a cell counts once for each swap that changes it.
         """
-        np.add.at(self._together, cells, freed)
-        curve = self._importance[cells] * freed
-        bend = float((curve * self._together[cells]).sum())
-        fall = float((curve * self._missing[cells]).sum())
-        self._together[cells] = 0.0
-        return -fall / bend if bend > 0 else 1.0
+        np.add.at(self._joint_change, cells, changes)
+        curve = self._importance[cells] * changes
+        quadratic = float((curve * self._joint_change[cells]).sum())
+        linear = float((curve * self._gaps[cells]).sum())
+        self._joint_change[cells] = 0.0
+        return -linear / quadratic if quadratic > 0 else 1.0
 
 
 @dataclass(frozen=True)
@@ -173,17 +174,17 @@ class _Side:
     begin: int
 
 
-def _freed(heavy: Array, light: Array) -> Array:
-    """Weights that exchanges take out of and put into the cells of `RecordSwapping._better`, shape (4, 1, pairs)."""
-    return np.stack([heavy, -heavy, light, -light])[:, None, :]
+def _gap_changes(left: Array, right: Array) -> Array:
+    """Return what swaps of rows with these weights add to the gaps of the cells of `_better`, shape (4, 1, pairs)."""
+    return np.stack([left, -left, right, -right])[:, None, :]
 
 
 def _partners(rows: Numbers, within: Codes | None) -> tuple[Numbers, Numbers]:
-    """Rows two by two, each at most once."""
+    """Return disjoint pairs of rows."""
     if within is None:
         half = len(rows) // 2
         return rows[:half], rows[half : 2 * half]
     rows = rows[stable_order(within[rows])]
     left, right = rows[: len(rows) // 2 * 2 : 2], rows[1::2]
-    alike = within[left] == within[right]
-    return left[alike], right[alike]
+    equal = within[left] == within[right]
+    return left[equal], right[equal]

@@ -1,4 +1,4 @@
-"""Sum-product networks, released: the tree of PrivBench section 3.1, with leaves over one or several columns.
+"""Released sum-product networks: the tree of PrivBench section 3.1, with leaves over one or several columns.
 
 A `Sum` node is a mixture over disjoint sets of rows, a `Product` node joins independent sets of columns, a `Leaf`
 holds the marginal of one column (the paper's leaf) or the marginals of several columns and the joints of those pairs
@@ -19,12 +19,13 @@ from privbench_core.estimate.implied_pairs import implied_pairs
 from privbench_core.models.calibration import swap_to_fit
 from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.draw import draw_grouped
+from privbench_core.models.registry import register_model
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.split_rules import ByValue, Centres, Rule
 
-_FLOOR = 1e-9
-_MOST_TABLES = 150  # of pairs that were not measured and of those that were: each takes its time
-REGION = "#region"  # name under which link tables pair table the parts of a root sum node to context columns
+_FLOOR = 1e-9  # keeps weights and divisors positive
+_MAX_TABLES = 150  # measured and implied pair tables of a leaf; chosen by hand, each takes time to fit
+REGION = "#region"  # column name of the part of a root sum node in released joints with context columns
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,11 @@ class Leaf:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns it models."""
+        """Return the columns it models."""
         return tuple(self.marginals)
 
     def marginal(self, column: str) -> NDArray[np.float64]:
-        """Probabilities of a column's codes."""
+        """Return the probabilities of a column's codes."""
         return self.marginals[column]
 
     def draw(self, rows: Rows, rng: np.random.Generator) -> None:
@@ -64,17 +65,17 @@ class Leaf:
 
         while waiting:
             known = set(rows.codes)
-            ties_known = {column: pull(column, known) for column in waiting}
-            if max(ties_known.values()) > 0:
-                column = max(waiting, key=lambda c: ties_known[c])
+            to_known = {column: pull(column, known) for column in waiting}
+            if max(to_known.values()) > 0:
+                column = max(waiting, key=lambda c: to_known[c])
             else:
                 column = max(waiting, key=lambda c: pull(c, set(self.marginals)))
             waiting.remove(column)
             marginal = self.marginals[column]
             rows.add(column, len(marginal), draw_column(rows, marginal, self._pair_tables(column, rows), rng))
         context = {(c, t): table for (c, t), table in rows.links.items() if t in self.marginals and c in rows.codes}
-        # Below a context, columns that no pair pair tables may still depend on each other by way of that.
-        others = 0 if context else max(_MOST_TABLES - len(self.pairs), 0)
+        # Given a context, columns without a measured pair may depend on each other through it: imply nothing then.
+        others = 0 if context else max(_MAX_TABLES - len(self.pairs), 0)
         implied = implied_pairs(self.pairs, self.marginals, others)
         swap_to_fit(rows, self.columns, {**context, **self.pairs}, rng, implied)
 
@@ -98,48 +99,48 @@ class Product:
 
     @property
     def total(self) -> float:
-        """Released number of rows: the parts' average."""
+        """Return the released number of rows: the parts' average."""
         return float(np.mean([part.total for part in self.parts]))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns it models."""
+        """Return the columns it models."""
         return tuple(name for part in self.parts for name in part.columns)
 
     def marginal(self, column: str) -> NDArray[np.float64]:
-        """Probabilities of a column's codes."""
+        """Return the probabilities of a column's codes."""
         return next(part.marginal(column) for part in self.parts if column in part.columns)
 
     def draw(self, rows: Rows, rng: np.random.Generator) -> None:
-        """Draw each part; they share nothing but the context."""
+        """Draw each part; the parts share only the context."""
         for part in self.parts:
             part.draw(rows, rng)
 
 
 @dataclass(frozen=True)
 class Sum:
-    """A mixture: the rows that a released rule sends to each part."""
+    """A mixture: a released rule assigns rows to its parts."""
 
     rule: Rule
     parts: tuple[Node, ...]
 
     @property
     def total(self) -> float:
-        """Released number of rows."""
+        """Return the released number of rows."""
         return sum(part.total for part in self.parts)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns it models."""
+        """Return the columns it models."""
         return self.parts[0].columns
 
     def marginal(self, column: str) -> NDArray[np.float64]:
-        """Probabilities of a column's codes."""
+        """Return the probabilities of a column's codes."""
         counts = self._counts(column)
         return np.asarray(counts.sum(axis=1) / counts.sum(), dtype=float)
 
     def draw(self, rows: Rows, rng: np.random.Generator) -> None:
-        """Send each row to a part (given the context where link tables say how), and draw the parts."""
+        """Assign each row to a part (given the context, if link tables relate them), and draw the parts."""
         weights = np.maximum([part.total for part in self.parts], _FLOOR)
         pair_tables = [
             PairMarginal(c, table.T) for (c, t), table in rows.links.items() if t == REGION and c in rows.codes
@@ -157,18 +158,17 @@ class Sum:
             rows.put(members, inside)
 
     def _region_tables(self, rows: Rows) -> list[PairMarginal]:
-        """Ties of context columns to the parts, where none were released: by way of the column that tells most.
+        """Return joints of parts and context columns where none were released, implied by the most informative column.
 
-        A column's table with the context says how likely each of its codes is, and a code how likely each part is.
-        Without this, rows below the root would go to parts at random, and their parts would overrule the context.
+        A column's joint with the context gives the probability of each code, and a code that of each part. Without
+        these joints, rows below the root would get random parts, which would override the context.
         """
         best: dict[str, tuple[float, NDArray[np.float64]]] = {}
         for (context, column), joint in rows.links.items():
             if context in rows.codes and column in self.columns:
                 counts = self._counts(column)
-                inside = (
-                    counts / np.maximum(joint.sum(axis=0), _FLOOR)[:, None]
-                )  # the pair table holds for other parts too
+                # The joint covers rows outside of these parts too: relate counts to its own marginal.
+                inside = counts / np.maximum(joint.sum(axis=0), _FLOOR)[:, None]
                 regions = joint @ (inside / counts.sum())
                 known = mutual_information(regions)
                 if context not in best or known > best[context][0]:
@@ -176,7 +176,7 @@ class Sum:
         return [PairMarginal(context, regions.T) for context, (_, regions) in best.items()]
 
     def _counts(self, column: str) -> NDArray[np.float64]:
-        """Released counts of a column's codes in each part, shape (codes, parts), never exactly zero."""
+        """Return released counts of a column's codes in each part, shape (codes, parts), all positive."""
         return np.stack([part.total * part.marginal(column) for part in self.parts], axis=1) + _FLOOR
 
 
@@ -184,7 +184,7 @@ Node = Leaf | Product | Sum
 
 
 def count_nodes(node: Node) -> dict[str, int]:
-    """Numbers of sum nodes, product nodes, leaves and measured pairs."""
+    """Count sum nodes, product nodes, leaves and measured pairs."""
     own = {"sum": 0, "product": 0, "leaf": 0, "pairs": 0}
     if isinstance(node, Leaf):
         own["leaf"], own["pairs"] = 1, len(node.pairs)
@@ -197,7 +197,7 @@ def count_nodes(node: Node) -> dict[str, int]:
 
 
 def node_to_dict(node: Node) -> dict[str, Any]:
-    """A description that `Artifact` can store."""
+    """Return a description that `Artifact` can store."""
     if isinstance(node, Leaf):
         pairs = [{"columns": list(pair), "joint": table} for pair, table in node.pairs.items()]
         return {
@@ -213,7 +213,7 @@ def node_to_dict(node: Node) -> dict[str, Any]:
 
 
 def node_from_dict(stored: Mapping[str, Any]) -> Node:
-    """The inverse of `node_to_dict`."""
+    """Return the node that `node_to_dict` has described."""
     if stored["kind"] == "leaf":
         pairs = {(pair["columns"][0], pair["columns"][1]): pair["joint"] for pair in stored["pairs"]}
         return Leaf(stored["total"], dict(stored["marginals"]), pairs)
@@ -221,8 +221,11 @@ def node_from_dict(stored: Mapping[str, Any]) -> Node:
     return Product(parts) if stored["kind"] == "product" else Sum(rule_from_dict(stored["rule"]), parts)
 
 
+register_model(node_from_dict, "leaf", "product", "sum")
+
+
 def rule_to_dict(rule: Rule) -> dict[str, Any]:
-    """A JSON-able description of a released rule."""
+    """Return a JSON-able description of a released rule."""
     if isinstance(rule, ByValue):
         return {"kind": "by value", "column": rule.column, "part_of": list(rule.part_of)}
     assert isinstance(rule, Centres)  # noqa: S101 - the only other rule there is
@@ -230,7 +233,7 @@ def rule_to_dict(rule: Rule) -> dict[str, Any]:
 
 
 def rule_from_dict(stored: Mapping[str, Any]) -> Rule:
-    """The inverse of `rule_to_dict`."""
+    """Return the rule that `rule_to_dict` has described."""
     if stored["kind"] == "by value":
         return ByValue(stored["column"], tuple(stored["part_of"]))
     points = tuple(tuple(tuple(table) for table in tables) for tables in stored["points"])

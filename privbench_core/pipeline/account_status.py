@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from privbench_core.errors import BudgetExhaustedError
 from privbench_core.pipeline.run import run_name
 from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for, zero
-from privbench_core.privacy.ledger.ledger import Balance, Entry, Ledger, Neighbour
+from privbench_core.privacy.ledger.ledger import Balance, Entry, Ledger, OtherDatabase
 from privbench_core.privacy.ledger.refresh_limits import Purchase, RefreshLimits
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
@@ -42,7 +42,7 @@ class AccountStatus:
     epsilon: float
     left: int
     refusal: str | None
-    neighbours: tuple[Neighbour, ...]
+    neighbours: tuple[OtherDatabase, ...]
 
     def in_words(self) -> list[str]:
         """What a refresh costs, and how many more there can be: a warning where that is the last one, or none."""

@@ -48,7 +48,7 @@ class Workspace:
         self.ledger = open_ledger(spec)
         try:
             self._require_all_known(anew=new_state)
-            self.ledger.claim(self.keyed("state folder"), anew=new_state)
+            self.ledger.claim(self.keyed("state folder"), replace=new_state)
         except BaseException:
             self.ledger.close()
             raise

@@ -1,1 +1,1 @@
-"""The only place where private rows are looked at, noise is drawn and budget is spent. See ``docs/privacy.md``."""
+"""The only package that reads private rows, draws noise and spends budget. See ``docs/privacy.md``."""

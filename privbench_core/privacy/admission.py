@@ -1,8 +1,8 @@
-"""What the session and the curator accept: exact types, down to the arrays inside, in the shapes that proofs are about.
+"""Check what the session and the curator accept: exact types, down to the arrays inside, in the shapes of the proofs.
 
 A subclass may override what a proof relies on, an array of another shape is broadcast so that rows count several times,
-and a foreign key that the schema does not declare has no stability. All of this is checked on public values alone,
-before anything is charged or looked at.
+and a foreign key that the schema does not declare has no stability. These checks use public values only and run before
+anything is charged or read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 
-# Exactly these, no subclasses: each has a proof of its sensitivity, or of its independence of other rows.
+# Closed lists, no subclasses: each entry has a proof of its sensitivity, or of its independence of other rows.
 _QUERIES = (Marginal, Distances, CentreSums, ParentCounts, RankSums)
 _RULES = (ByValue, Centres)
 _FEATURES = (Own, OfParent, ParentRow, OwnerFanout, OwnFanout, CoMember, UnitRows)
@@ -43,7 +43,7 @@ Sizes = Mapping[str, int]
 
 
 def admit_price(site: str, price: Price) -> None:
-    """Refuse what is not exactly a `Price`: a subclass could add up to less than it buys."""
+    """Refuse anything but an exact `Price`: a subclass could add up to less than it buys."""
     if type(price) is not Price:
         raise InternalError(f"{site}: a price must be a Price, not {type(price).__name__}")
 
@@ -78,9 +78,9 @@ def admit_queries(site: str, queries: Sequence[Query], sizes: Sizes) -> tuple[Qu
 
 
 def admit_rule(site: str, rule: Rule, sizes: Sizes) -> None:
-    """Refuse a rule of another kind, and one that does not give every code of its columns a part.
+    """Refuse a rule of another kind, and one that leaves a code of its columns without a part.
 
-    A code without an entry would stop the run only where some row has it.
+    Such a code would stop the run only if some row has it, which would reveal that row.
     """
     if type(rule) is ByValue:
         _admit_columns(site, (rule.column,), sizes)
@@ -108,17 +108,16 @@ def admit_view(schema: Schema, spec: ViewSpec) -> ViewSpec:
     """Return ``spec`` with the schema's own foreign keys in place of equal ones.
 
     Raises:
-        InternalError: A feature, a discretizer or a key of a type that is not known; a key that the schema does not
-            declare exactly so; a column that is part of a key, or may be NULL where its discretizer has no code for
-            that. Only of the others is it known that a row's code follows from the row's own value, and that a unit
-            moves no more than the view's stability.
+        InternalError: A feature, discretizer or key of an unknown type; a key that the schema does not declare exactly
+            so; a column that is part of a key; a nullable column whose discretizer has no code for NULL. The proof of
+            the view's stability covers none of these.
     """
     features = {name: _admitted(schema, spec.table, name, *how) for name, how in spec.features.items()}
     return ViewSpec(spec.table, features, tuple(spec.rows_per_unit))
 
 
 def admit_key(schema: Schema, key: ForeignKey) -> ForeignKey:
-    """Return the key of the schema that ``key`` is equal to, in all that it declares, or raise InternalError."""
+    """Return the schema's own key that equals ``key`` in every field, or raise InternalError."""
     declared = (k for table in schema.tables for k in table.foreign_keys if type(key) is ForeignKey and k == key)
     found = next(declared, None)
     if found is None:
@@ -127,16 +126,19 @@ def admit_key(schema: Schema, key: ForeignKey) -> ForeignKey:
 
 
 def admit_discovery(schema: Schema, table: str, column: str) -> None:
-    """Refuse all columns but categories that are not part of a key."""
+    """Refuse any column that is not a category, or is part of a key."""
     if _attribute(schema, table, column).type is not ColumnType.CATEGORY:
-        raise InternalError(f"{table}.{column}: a list of values is learned of category columns only")
+        raise InternalError(f"{table}.{column}: a list of values is learned for category columns only")
 
 
 def _attribute(schema: Schema, table: str, name: str) -> Column:
-    """Return a modelled column: the value of a key that becomes NULL changes while its row stays."""
+    """Return a column that is not part of a key.
+
+    Key columns are refused: when a unit is removed, a key may become NULL in rows that stay.
+    """
     found = next((column for column in schema.table(table).attributes if column.name == name), None)
     if found is None:
-        raise InternalError(f"{table}.{name}: only columns that are not part of a key may be looked at")
+        raise InternalError(f"{table}.{name}: only columns that are not part of a key may be measured")
     return found
 
 

@@ -1,9 +1,9 @@
-"""Budgets and prices, in the two currencies we use: pure ε and zero-concentrated ρ.
+"""Budgets and prices, in two privacy measures: pure ε-DP and ρ-zCDP.
 
-A `Budget` is what an owner says: (ε, δ). A `Price` is what a mechanism costs: ε for a pure one, ρ for a zCDP one, and
-beside it the δ that a stability threshold may fail with. Conversion between ρ and (ε, δ) follows Canonne, Kamath and
-Steinke, "The Discrete Gaussian for Differential Privacy" (2020), Corollary 13, evaluated on a grid of orders: any order
-gives a valid bound, so a grid can only overstate what is spent.
+A `Budget` is an owner's (ε, δ). A `Price` is the cost of a mechanism: ε or ρ, plus the δ with which a stability
+threshold may fail. The conversion between ρ and (ε, δ) follows Canonne, Kamath and Steinke, "The Discrete Gaussian for
+Differential Privacy" (2020), Corollary 13, evaluated on a grid of orders: every order gives a valid bound, so the grid
+can only overstate the privacy loss.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ import numpy as np
 
 from privbench_core.errors import InternalError, UnsupportedBudgetError
 
-_THRESHOLD_SHARE = 0.01  # of a budget's δ, for learning lists of values by stability thresholds; the rest pays for ρ
+# Share of a budget's δ for learning lists of values by stability thresholds; the rest pays for ρ. Chosen by hand: ρ and
+# the threshold both depend on log(1/δ) only.
+_THRESHOLD_SHARE = 0.01
+ROUNDING_SLACK = 1 + 1e-9
+"""Factor by which a sum of prices may exceed a limit: far above the rounding error of adding floats."""
 
 
 class Measure(StrEnum):
-    """The currency of a price."""
+    """The privacy measure that a price is in."""
 
     PURE = "pure"
     ZCDP = "zcdp"
@@ -29,12 +33,12 @@ class Measure(StrEnum):
 
 @dataclass(frozen=True)
 class Price:
-    """The cost of a mechanism, known before it looks at anything.
+    """The cost of a mechanism, known before it reads private rows.
 
     Attributes:
         measure: Pure ε-DP or ρ-zCDP.
         amount: ε or ρ.
-        delta: Failure probability of stability thresholds, on top.
+        delta: Failure probability of stability thresholds, in addition.
 
     >>> Price(Measure.PURE, 1.0).share(0.25) + Price(Measure.PURE, 0.5)
     Price(measure=<Measure.PURE: 'pure'>, amount=0.75, delta=0.0)
@@ -49,11 +53,11 @@ class Price:
             raise InternalError(f"a price must be finite and not negative: {self.amount}, {self.delta}")
 
     def share(self, fraction: float) -> Price:
-        """``fraction`` of the amount; thresholds' δ is not shared out, it is given to the step that needs it."""
+        """Return ``fraction`` of the amount, without δ: `with_delta` gives that to the step that needs it."""
         return Price(self.measure, self.amount * fraction)
 
     def with_delta(self, delta: float) -> Price:
-        """The same amount with a δ for thresholds."""
+        """Return the same amount with a δ for thresholds."""
         return Price(self.measure, self.amount, delta)
 
     def __add__(self, other: Price) -> Price:
@@ -63,14 +67,14 @@ class Price:
 
     @property
     def rho(self) -> float:
-        """Cost in zCDP: ε-DP implies ε²/2-zCDP (Bun and Steinke 2016, Proposition 1.4)."""
+        """Return the cost in zCDP: ε-DP implies ε²/2-zCDP (Bun and Steinke 2016, Proposition 1.4)."""
         return self.amount if self.measure is Measure.ZCDP else self.amount**2 / 2
 
     def fits(self, limit: Price) -> bool:
-        """Whether this is at most ``limit``, up to the rounding error of adding floats."""
-        slack = 1 + 1e-9
+        """Return whether this is at most ``limit``, up to `ROUNDING_SLACK`."""
         same = self.measure is limit.measure
-        return same and self.amount <= limit.amount * slack and self.delta <= limit.delta * slack
+        within = self.amount <= limit.amount * ROUNDING_SLACK and self.delta <= limit.delta * ROUNDING_SLACK
+        return same and within
 
     def __str__(self) -> str:
         symbol = "ε" if self.measure is Measure.PURE else "ρ"
@@ -78,7 +82,7 @@ class Price:
 
 
 def zero(measure: Measure) -> Price:
-    """Nothing, in the given currency."""
+    """Return a price of zero in the given measure."""
     return Price(measure, 0.0)
 
 
@@ -97,55 +101,57 @@ class Budget:
 
     @property
     def measure(self) -> Measure:
-        """Pure for δ = 0, zCDP otherwise."""
+        """Return pure ε-DP for δ = 0, zCDP otherwise."""
         return Measure.PURE if self.delta == 0 else Measure.ZCDP
 
     @property
     def threshold_delta(self) -> float:
-        """The part of δ set aside for stability thresholds; the same whether a spec needs them or not."""
+        """Return the part of δ reserved for stability thresholds, the same whether a spec needs them or not."""
         return self.delta * _THRESHOLD_SHARE
 
     def total(self) -> Price:
-        """All there is to spend: ε, or the ρ for which ρ-zCDP implies (ε, δ minus the thresholds' part)-DP."""
+        """Return the whole budget as a price: ε, or the ρ with which ρ-zCDP implies (ε, δ - `threshold_delta`)-DP."""
         if self.measure is Measure.PURE:
             return Price(Measure.PURE, self.epsilon)
         return Price(Measure.ZCDP, rho_for(self.epsilon, self.delta - self.threshold_delta), self.threshold_delta)
 
     def replace_one(self) -> Budget:
-        """The guarantee when neighbours replace one unit: a removal and an addition, by group privacy.
+        """Return the guarantee for neighbours that replace one unit: a removal and an addition, by group privacy.
 
         For δ > 0 the δ of the pair is δ(1 + e^ε) (Vadhan 2017, Lemma 2.2).
         """
         return Budget(2 * self.epsilon, min(self.delta * (1 + math.exp(min(self.epsilon, 700))), 1 - 1e-16))
 
 
+# Orders of the bound, chosen by hand: dense where the best order lies for ε and δ in use; any grid is valid.
 _ORDERS = np.concatenate([1 + np.geomspace(1e-3, 4, 1500), np.geomspace(5.01, 1e6, 3000)])
+_BISECTIONS = 100  # halvings: more than a float has bits
 
 
 def delta_for(rho: float, epsilon: float) -> float:
-    """The smallest δ (on our grid of orders) such that ρ-zCDP implies (ε, δ)-DP."""
+    """Return the smallest δ (on the grid of orders) such that ρ-zCDP implies (ε, δ)-DP."""
     log_delta = (_ORDERS - 1) * (_ORDERS * rho - epsilon) + _ORDERS * np.log1p(-1 / _ORDERS) - np.log(_ORDERS - 1)
     return float(math.exp(min(0.0, float(np.min(log_delta)))))
 
 
 @lru_cache(maxsize=256)
 def rho_for(epsilon: float, delta: float) -> float:
-    """The largest ρ such that ρ-zCDP implies (ε, δ)-DP, rounded down.
+    """Return the largest ρ such that ρ-zCDP implies (ε, δ)-DP, rounded down.
 
     >>> 0.01 < rho_for(1.0, 1e-9) < 0.02
     True
     """
     low, high = 0.0, epsilon + 1.0
-    for _ in range(100):
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         low, high = (middle, high) if delta_for(middle, epsilon) <= delta else (low, middle)
     return low
 
 
 def epsilon_for(rho: float, delta: float) -> float:
-    """The smallest ε such that ρ-zCDP implies (ε, δ)-DP, rounded up."""
+    """Return the smallest ε such that ρ-zCDP implies (ε, δ)-DP, rounded up."""
     low, high = 0.0, rho + 2 * math.sqrt(rho * math.log(1 / delta)) + 1e-9
-    for _ in range(100):
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         low, high = (low, middle) if delta_for(rho, middle) <= delta else (middle, high)
     return high

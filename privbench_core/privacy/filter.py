@@ -1,4 +1,4 @@
-"""What a step may still spend: charged before anything is looked at, parallel composition included."""
+"""A privacy filter for one step: charged before rows are read, parallel composition included."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ Record = Callable[[str, Price], None]
 
 @dataclass
 class _ParallelFilters:
-    """Accounts over disjoint rows: one unit is in one of them, so the dearest of them is what all cost together."""
+    """Filters over disjoint rows; together they cost what the most expensive of them costs (parallel composition)."""
 
     charged: Price
 
 
 @dataclass
 class PrivacyFilter:
-    """A limit, what has been charged against it, and where each charge is written down.
+    """A limit, what has been charged against it, and where each charge is recorded.
 
     Attributes:
         limit: The most that may be charged.
-        record: Called with (label, price) before each look at private rows; writes to the ledger.
+        record: Called with (label, price) before each measurement of private rows; writes to the ledger.
     """
 
     limit: Price
@@ -37,13 +37,13 @@ class PrivacyFilter:
         self.spent = zero(self.limit.measure)
 
     def charge(self, label: str, price: Price) -> None:
-        """Book ``price``; BudgetExhaustedError, and nothing booked, if it does not fit here or above."""
+        """Charge ``price``; raise BudgetExhaustedError, and charge nothing, if it does not fit here or in a parent."""
         self._check(label, price)
         self._book(price)
         self.record(label, price)
 
     def split(self, parts: int) -> tuple[PrivacyFilter, ...]:
-        """Accounts for ``parts`` disjoint sets of rows (parallel composition under add/remove)."""
+        """Return filters for ``parts`` disjoint sets of rows (parallel composition under add/remove)."""
         shared = _ParallelFilters(zero(self.limit.measure))
         children = tuple(PrivacyFilter(self.limit, self.record) for _ in range(parts))
         for child in children:
@@ -51,7 +51,7 @@ class PrivacyFilter:
         return children
 
     def _rise(self, price: Price) -> Price:
-        """By how much the parent's account rises when ``price`` is booked here."""
+        """Return by how much the charge of the parent rises when ``price`` is charged here."""
         if self._siblings is None:
             return price
         after, before = self.spent + price, self._siblings.charged
@@ -60,7 +60,7 @@ class PrivacyFilter:
     def _check(self, label: str, price: Price) -> None:
         if not (self.spent + price).fits(self.limit):
             left = self.limit.amount - self.spent.amount
-            message = f"{label}: costs {price}, of {self.limit} only {left:.4g} is left; nothing was looked at"
+            message = f"{label}: costs {price}, of {self.limit} only {left:.4g} is left; no row was read"
             raise BudgetExhaustedError(message)
         if self._parent is not None:
             self._parent._check(label, self._rise(price))

@@ -1,7 +1,7 @@
-"""The only place where privacy noise is drawn.
+"""The only module that draws privacy noise.
 
-Every draw goes through a `NoiseSource`, which is handed the exact integer vector, its declared sensitivity and the
-price; it calibrates the noise itself, so no caller can get a scale wrong. Production uses `OpenDPNoise` (discrete
+Every draw goes through a `NoiseSource`, which gets the exact integer vector, its declared sensitivity and the price,
+and calibrates the noise itself, so that no caller can get a scale wrong. Production uses `OpenDPNoise` (discrete
 Laplace, discrete Gaussian, and the exponential mechanism as permute-and-flip or Gumbel noise, all exact). OpenDP
 cannot be seeded; tests inject a source of their own, which a durable ledger refuses (`session.open_session`).
 """
@@ -19,19 +19,19 @@ from privbench_core.errors import InternalError, UnsupportedBudgetError
 from privbench_core.privacy.budget import Measure, Price
 
 Counts = NDArray[np.int64]
-_ROUND_UP = 1 + 1e-9  # scales are rounded up, so that float rounding can only add noise
+_ROUND_UP = 1 + 1e-9  # factor on scales, far above a float's rounding error, so that rounding can only add noise
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far one unit can move a vector of integers, in L1 and in L2 norm."""
+    """The most that one unit can move a vector of integers, in L1 and in L2 norm."""
 
     l1: float
     l2: float
 
 
 class NoiseSource(Protocol):
-    """Where noise comes from.
+    """A source of privacy noise.
 
     Attributes:
         secure: Whether draws are cryptographically random; a durable ledger insists on it.
@@ -39,46 +39,47 @@ class NoiseSource(Protocol):
 
     @property
     def secure(self) -> bool:
-        """Whether a durable ledger may use it."""
+        """Return whether a durable ledger may use it."""
         ...
 
     def add(self, site: str, exact: Counts, sensitivity: Sensitivity, price: Price) -> Counts:
-        """``exact`` plus noise worth ``price``, same shape."""
+        """Return ``exact`` plus noise calibrated to ``price``, same shape."""
         ...
 
     def choose(self, site: str, scores: Counts, sensitivity: int, price: Price) -> int:
-        """Index of a noisily largest score; one unit moves each score by at most ``sensitivity``."""
+        """Return the index of a noisily largest score; one unit moves each score by at most ``sensitivity``."""
         ...
 
     def keep(
         self, site: str, exact: dict[str, int], sensitivity: Sensitivity, price: Price, touched: int
     ) -> dict[str, int]:
-        """Noisy counts of the keys that stand out of a threshold; one unit touches at most ``touched`` keys."""
+        """Return noisy counts of the keys above a stability threshold; one unit touches at most ``touched`` keys."""
         ...
 
 
 def noise_scale(sensitivity: Sensitivity, price: Price) -> float:
-    """Laplace scale b = L1/ε, or Gaussian σ = L2/√(2ρ).
+    """Return the Laplace scale b = L1/ε, or the Gaussian σ = L2/√(2ρ).
 
     Sources: Dwork and Roth 2014, Theorem 3.6; Canonne, Kamath and Steinke 2020, Theorem 4.
     """
     if price.amount <= 0:
-        raise InternalError("noise of no budget was asked for")
+        raise InternalError("noise needs a price above zero")
     if price.measure is Measure.PURE:
         return sensitivity.l1 / price.amount * _ROUND_UP
     return sensitivity.l2 / math.sqrt(2 * price.amount) * _ROUND_UP
 
 
 def noise_std(sensitivity: Sensitivity, price: Price) -> float:
-    """Standard deviation of one draw of that noise."""
+    """Return the standard deviation of one draw of the noise of `noise_scale`."""
     return noise_scale(sensitivity, price) * (math.sqrt(2) if price.measure is Measure.PURE else 1.0)
 
 
 def threshold(sensitivity: Sensitivity, price: Price, touched: int) -> float:
-    """Count above which a key may be named, failing with probability at most ``price.delta``.
+    """Return the count from which a key may be released; fails with probability at most ``price.delta``.
 
     A key that only one unit holds has a count of at most the L2 (= L∞ bound) sensitivity; each of the ``touched`` keys
-    of a unit may stand out with probability δ/touched. The discrete Gaussian is sub-Gaussian: P[X ≥ t] ≤ exp(-t²/2σ²).
+    of a unit may exceed the threshold with probability δ/touched. The discrete Gaussian is sub-Gaussian:
+    P[X ≥ t] ≤ exp(-t²/2σ²).
     """
     if price.measure is Measure.PURE or price.delta <= 0:
         message = (
@@ -95,7 +96,7 @@ class OpenDPNoise:
     secure = True
 
     def add(self, site: str, exact: Counts, sensitivity: Sensitivity, price: Price) -> Counts:
-        """See `NoiseSource.add`. One call draws the whole vector."""
+        """Add noise, see `NoiseSource.add`; one call draws the whole vector."""
         import opendp.prelude as dp
 
         dp.enable_features("contrib")
@@ -109,7 +110,7 @@ class OpenDPNoise:
         return np.asarray(noisy, dtype=np.int64).reshape(exact.shape)
 
     def choose(self, site: str, scores: Counts, sensitivity: int, price: Price) -> int:
-        """Exponential mechanism: ε-DP at scale 2Δ/ε, ε²/8-zCDP by bounded range (Cesar and Rogers 2021)."""
+        """Choose by the exponential mechanism: ε-DP at scale 2Δ/ε, ε²/8-zCDP by bounded range (Cesar, Rogers 2021)."""
         import opendp.prelude as dp
 
         dp.enable_features("contrib")
@@ -125,10 +126,10 @@ class OpenDPNoise:
     def keep(
         self, site: str, exact: dict[str, int], sensitivity: Sensitivity, price: Price, touched: int
     ) -> dict[str, int]:
-        """See `NoiseSource.keep`."""
-        bar = threshold(sensitivity, price, touched)
+        """Keep keys above the threshold, see `NoiseSource.keep`."""
+        least = threshold(sensitivity, price, touched)
         keys = sorted(exact)
         if not keys:
             return {}
         noisy = self.add(site, np.array([exact[k] for k in keys], dtype=np.int64), sensitivity, price)
-        return {key: int(count) for key, count in zip(keys, noisy, strict=True) if count >= bar}
+        return {key: int(count) for key, count in zip(keys, noisy, strict=True) if count >= least}

@@ -1,8 +1,8 @@
-"""What may be asked of a coded view: a closed list of integer-valued queries, each with a proven sensitivity.
+"""Queries on a coded view: a closed list, integer-valued, each with a proven sensitivity.
 
 A view's rows carry integer weights; adding or removing one unit moves a total weight of at most ``s`` (the view's
-stability, in units of 1/unit). Each query says how far its answer then moves in L1 and in L2; the proofs stand in
-``docs/privacy.md`` and the record-and-replay tests check them on every synthesizer.
+stability, times the weight scale). Each query states how far its answer then moves in L1 and in L2; the proofs are in
+``docs/privacy.md``, and the record-and-replay tests check them on every synthesizer.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from privbench_core.privacy.views import CodedView, References
 
 
 class Query(Protocol):
-    """A question with a known sensitivity."""
+    """A query with a known sensitivity."""
 
     def evaluate(self, view: CodedView) -> Counts:
-        """The exact answer: private."""
+        """Return the exact answer: private."""
         ...
 
     def moves(self, view: CodedView) -> tuple[float, float]:
-        """(L1, L2²) by which one unit moves the answer, in integer units of the answer."""
+        """Return (L1, L2²): the most that one unit moves the answer."""
         ...
 
     def scale(self, view: CodedView) -> int:
-        """The integer that stands for a count of 1."""
+        """Return the integer that represents a count of 1."""
         ...
 
 
@@ -42,7 +42,7 @@ class Marginal:
     """Weighted counts over all combinations of ``columns``, or of *released* groups of their codes.
 
     With a unit, cells lose a total of b and gain one of a, b + a = ``s`` (`CodedView.shifts`): L1 is at most s, and L2²
-    at most b² + a², as neither is negative in any cell. A group is a function of the code alone, so merged cells are
+    at most b² + a², as neither is negative in any cell. A group is a function of the code only, so merged cells are
     sums of disjoint sets of cells, and they lose and gain no more than these.
 
     Attributes:
@@ -54,7 +54,7 @@ class Marginal:
     groups: tuple[NDArray[np.int64], ...] = ()
 
     def evaluate(self, view: CodedView) -> Counts:
-        """Counts, shape (numbers of codes or groups)."""
+        """Return counts, shape (numbers of codes or groups)."""
         counts = view.counts(self.columns)
         if not self.groups:
             return counts
@@ -64,11 +64,11 @@ class Marginal:
         return joined(low, high, HALF)
 
     def moves(self, view: CodedView) -> tuple[float, float]:
-        """L1 ≤ b + a; L2² ≤ b² + a²."""
+        """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²."""
         return _moves(*view.shifts)
 
     def scale(self, view: CodedView) -> int:
-        """The weight unit."""
+        """Return the weight scale."""
         return view.unit
 
 
@@ -79,8 +79,8 @@ class Distances:
     ``groups[g]`` lists (columns, reference); the answer's entry ``g`` is Σ over the group of ‖marginal - reference‖₁.
     By the triangle inequality one unit moves each distance by at most ``s``, whatever the reference: the R-score of
     PrivMRF and PrivPetal against released one-way marginals has sensitivity s instead of the 2s (up to a constant) of
-    the score against exact ones, and no dependence on n. References and answers stop at 2⁶² weight units, so that
-    nothing wraps around: the first is post-processing, and the second moves two answers no further apart.
+    the score against exact ones, and no dependence on n. References and answers are clipped at 2⁶² (after scaling), so
+    that nothing overflows: clipping references is post-processing, and clipping answers moves no two further apart.
 
     Attributes:
         groups: The references in counts, of the shape that the marginal has.
@@ -89,23 +89,23 @@ class Distances:
     groups: tuple[tuple[tuple[tuple[str, ...], NDArray[np.float64]], ...], ...]
 
     def evaluate(self, view: CodedView) -> Counts:
-        """One sum of distances per group, shape (groups,)."""
+        """Return one sum of distances per group, shape (groups,)."""
         sums = (sum(_distance(view, columns, reference) for columns, reference in group) for group in self.groups)
         return np.array([min(each, LARGEST) for each in sums], dtype=np.int64)
 
     def moves(self, view: CodedView) -> tuple[float, float]:
-        """Entry g moves by at most s·|group g|."""
+        """Return the bound: entry g moves by at most s·|group g|."""
         lengths = [len(group) for group in self.groups]
         s = float(view.stability)
         return s * sum(lengths), s**2 * sum(k * k for k in lengths)
 
     def scale(self, view: CodedView) -> int:
-        """The weight unit."""
+        """Return the weight scale."""
         return view.unit
 
 
 def _distance(view: CodedView, columns: tuple[str, ...], reference: NDArray[np.float64]) -> int:
-    """‖marginal - reference‖₁ in weight units, exactly."""
+    """Return ‖marginal - reference‖₁, times the weight scale, exactly."""
     most = LARGEST / view.unit
     public = np.rint(np.clip(reference, -most, most) * view.unit).astype(np.int64)
     return total(np.abs(view.counts(columns) - public))
@@ -113,7 +113,7 @@ def _distance(view: CodedView, columns: tuple[str, ...], reference: NDArray[np.f
 
 @dataclass(frozen=True)
 class CentreSums:
-    """Per cluster of released centres: its weight, and the sum of its points minus ½ (DPLloyd's question).
+    """Weight of each cluster of released centres, and the sum of its points minus ½ (the query of DPLloyd).
 
     Coordinates are in [0, 1] on a grid of 1/`GRID`; ordered columns give one coordinate x - ½ in [-½, ½], lists of
     values one 0/1 coordinate per value, of which exactly one is 1. A row of weight 1 therefore contributes at most
@@ -121,10 +121,10 @@ class CentreSums:
     """
 
     centres: Centres
-    GRID = 256
+    GRID = 256  # chosen by hand: rounding to 1/256 is far below the noise of a sum
 
     def evaluate(self, view: CodedView) -> Counts:
-        """Shape (clusters, 1 + coordinates), scaled by unit·GRID."""
+        """Return weights and sums, shape (clusters, 1 + coordinates), times the weight scale and GRID."""
         assigned = self.centres.assign(view.codes)
         weights = np.ones(view.rows, dtype=np.int64) if view.weights is None else view.weights.astype(np.int64)
         clusters = len(self.centres.points)
@@ -141,14 +141,14 @@ class CentreSums:
         return np.stack(columns, axis=1)
 
     def moves(self, view: CodedView) -> tuple[float, float]:
-        """See the class; times s·GRID."""
+        """Return the bound of the class, times s·GRID."""
         ordered = sum(kind == "ordered" for _, kind in self.centres.columns)
         lists = len(self.centres.columns) - ordered
         s = float(view.stability) * self.GRID
         return s * (1 + ordered / 2 + lists), s**2 * (1 + ordered / 4 + lists)
 
     def scale(self, view: CodedView) -> int:
-        """The weight unit times the grid."""
+        """Return the weight scale times the grid."""
         return view.unit * self.GRID
 
 
@@ -159,32 +159,32 @@ class ParentCounts:
     A marginal: each row is in one cell, that of the row it refers to. It moves as far as any.
 
     Attributes:
-        group_of: Group of each parent row, dense from 0, shape (parents,); rows of their own groups are counted singly.
+        group_of: Group of each parent row, dense from 0, shape (parents,); groups of one row count that row.
     """
 
     group_of: NDArray[np.int64]
 
     def evaluate(self, view: CodedView) -> Counts:
-        """Shape (groups + 1,).
+        """Return weights, shape (groups + 1,).
 
         Raises:
-            InternalError: Not a view of references to a public parent with so many rows: where a private row stands
-                depends on the rows before it.
+            InternalError: The view does not hold references to a public parent with this many rows. The position of a
+                private row depends on the rows before it.
         """
         references = _references(view)
         if references.parents is None or references.parents != len(self.group_of):
-            raise InternalError("references are counted by parent row only where the parent is public, all rows named")
+            raise InternalError("references are counted by parent row only for a public parent, with a group per row")
         groups = int(self.group_of.max(initial=-1)) + 1
         cells = np.append(self.group_of, groups)[references.rows]
         weights = np.ones(view.rows, dtype=np.int64) if view.weights is None else view.weights
         return weighted_sums(cells, weights, groups + 1)
 
     def moves(self, view: CodedView) -> tuple[float, float]:
-        """L1 ≤ b + a; L2² ≤ b² + a²."""
+        """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²."""
         return _moves(*view.shifts)
 
     def scale(self, view: CodedView) -> int:
-        """The weight unit."""
+        """Return the weight scale."""
         return view.unit
 
 
@@ -206,31 +206,31 @@ class RankSums:
     ends: tuple[int, ...]
 
     def evaluate(self, view: CodedView) -> Counts:
-        """Shape (blocks,)."""
+        """Return weights, shape (blocks,)."""
         references = _references(view)
         weights = np.ones(view.rows, dtype=np.int64) if view.weights is None else view.weights
-        there = references.rows >= 0
-        rows = references.rows[there]
-        totals = weighted_sums(rows, weights[there], int(rows.max(initial=-1)) + 1)
+        present = references.rows >= 0
+        rows = references.rows[present]
+        totals = weighted_sums(rows, weights[present], int(rows.max(initial=-1)) + 1)
         summed = np.append(0, np.cumsum(np.sort(totals)[::-1]))
         return np.diff(summed[np.minimum(self.ends, len(totals))], prepend=0)
 
     def moves(self, view: CodedView) -> tuple[float, float]:
-        """L1 ≤ b + a; L2² ≤ b² + a²; what loses its reference is not in a."""
+        """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²; rows that lose their reference are not in a."""
         lost, gained = view.shifts
         return _moves(lost, gained - view.lost)
 
     def scale(self, view: CodedView) -> int:
-        """The weight unit."""
+        """Return the weight scale."""
         return view.unit
 
 
 def _moves(lost: float, gained: float) -> tuple[float, float]:
-    """(L1, L2²) by which cells move that lose and gain so much in total."""
+    """Return (L1, L2²) by which cells move that lose and gain this much in total."""
     return lost + gained, lost**2 + gained**2
 
 
 def _references(view: CodedView) -> References:
     if view.references is None:
-        raise InternalError("only views of references can tell how often parents are referred to")
+        raise InternalError("only a view of references can count references to parents")
     return view.references

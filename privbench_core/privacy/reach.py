@@ -1,4 +1,4 @@
-"""What one unit moves beyond its own rows, in words: where noise is scaled up, by how much, and along which keys."""
+"""Describe what one unit moves beyond its own rows: where noise is scaled up, by how much, and along which keys."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Reach:
 
     Attributes:
         subject: The table, or `ForeignKey.name`.
-        stability: Of its views: what all noise on them is multiplied by.
-        why: What one unit does to the rows of others.
+        stability: Stability of its views: the factor on all their noise.
+        why: What removing a unit does to rows of other units.
     """
 
     subject: str
@@ -31,7 +31,7 @@ class Reach:
 
 
 def find_reaches(schema: Schema) -> tuple[Reach, ...]:
-    """Every private table, then every key, whose noise is scaled up."""
+    """Return every private table, then every key, whose noise is scaled up."""
     found = [_of_table(schema, table.name) for table in schema.private_tables]
     found += [_along(schema, key) for table in schema.private_tables for key in table.foreign_keys]
     return tuple(reach for reach in found if reach is not None)

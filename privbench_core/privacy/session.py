@@ -1,4 +1,4 @@
-"""The session to private rows: opened for one step, with that step's price reserved in the ledger."""
+"""The private session: opened for one step, with that step's price reserved in the ledger."""
 
 from __future__ import annotations
 
@@ -18,37 +18,39 @@ from privbench_core.schema.constraints import ForeignKey
 
 @dataclass(frozen=True)
 class Discovered:
-    """Values that many units share, with noisy counts: released."""
+    """Released values that many units share, with noisy counts."""
 
     counts: dict[str, float]
     sigma: float
 
 
 class PrivateSession:
-    """What a step that may look at private rows is given. Made by `open_session` only."""
+    """Access to private rows for one step. Only `open_session` makes one."""
 
-    def __init__(self, database: PrivateDatabase, account: PrivacyFilter, noise: NoiseSource, label: str) -> None:
+    def __init__(
+        self, database: PrivateDatabase, privacy_filter: PrivacyFilter, noise: NoiseSource, label: str
+    ) -> None:
         self._database = database
-        self._account = account
+        self._filter = privacy_filter
         self._noise = noise
         self._label = label
 
     @property
     def budget(self) -> Price:
-        """The step's whole price."""
-        return self._account.limit
+        """Return the step's whole price."""
+        return self._filter.limit
 
     def view(self, spec: ViewSpec, name: str = "view") -> Curator:
-        """A curator of the coded view that ``spec`` describes. Free: looking costs, having does not.
+        """Return a curator of the coded view that ``spec`` describes. Free: only measurements cost.
 
         Raises:
-            InternalError: A feature, discretizer or key that is not of the closed lists, see `admit_view`.
+            InternalError: A feature, discretizer or key that is not on the closed lists, see `admit_view`.
         """
         admitted = admit_view(self._database.schema, spec)
-        return Curator(build_view(self._database, admitted), self._account, self._noise, f"{self._label}/{name}")
+        return Curator(build_view(self._database, admitted), self._filter, self._noise, f"{self._label}/{name}")
 
     def references(self, key: ForeignKey, most: int, name: str) -> Curator:
-        """A curator of the rows that refer to parents along ``key``, for `ParentCounts` and `RankSums`. Free.
+        """Return a curator of the rows that refer to parents along ``key``, for `ParentCounts` and `RankSums`. Free.
 
         Args:
             key: One of the schema's own.
@@ -59,18 +61,18 @@ class PrivateSession:
         if type(most) is not int or most < 1:
             raise InternalError(f"{declared.name}: the rows of a unit that count in full are a whole number from 1")
         view = build_references(self._database, declared, most)
-        return Curator(view, self._account, self._noise, f"{self._label}/{name}")
+        return Curator(view, self._filter, self._noise, f"{self._label}/{name}")
 
     def discover(self, table: str, column: str, price: Price) -> Discovered:
-        """The texts of a column that stand out of a stability threshold, with noisy counts.
+        """Return the values of a column above a stability threshold, with noisy counts.
 
         Formal guarantee: satisfies δ-approximate ρ-zCDP (discrete Gaussian noise and a stability threshold), for adding
         or removing one unit; ``docs/privacy.md``, section 5, mechanism 6.
 
         Args:
             table: Private table.
-            column: Category column to learn the list of values of; none of a key.
-            price: Must carry a δ; charged before the look.
+            column: Category column whose list of values is learned; not part of a key.
+            price: Must carry a δ; charged before any row is read.
 
         Raises:
             InternalError: A column of a key or of another type; nothing was charged.
@@ -82,7 +84,7 @@ class PrivateSession:
         if price.delta <= 0:
             message = f"{table}.{column}: learning a list of values needs delta > 0; declare domain: {{values: [...]}}"
             raise UnsupportedBudgetError(message)
-        self._account.charge(site, price)
+        self._filter.charge(site, price)
         exact, view = distinct_weights(self._database, table, column)
         sensitivity = Sensitivity(float(view.stability), float(view.stability))
         kept = self._noise.keep(site, exact, sensitivity, price, view.touched)
@@ -107,8 +109,8 @@ def open_session(
         The session and the reservation's id.
 
     Raises:
-        BudgetExhaustedError: The lifetime budget cannot pay; nothing was looked at.
-        InternalError: Noise that is not secure, with a ledger that is kept.
+        BudgetExhaustedError: The lifetime budget cannot pay; no row was read.
+        InternalError: The ledger is durable, and the noise is not secure.
     """
     if ledger.durable and type(noise) is not OpenDPNoise:
         raise InternalError("only OpenDP noise may be used with a durable ledger")

@@ -1,7 +1,7 @@
-"""Released rules that send a row to a part by its own values alone, so that parts are disjoint for every database.
+"""Released rules that assign a row to a part by the row's own values only, so that parts are disjoint.
 
-Splitting by such a rule composes in parallel under add/remove neighbours: a unit's rows go where they go whatever the
-other units hold. (PrivBench's RowSplit, Algorithm 3, does not have this: its centres are exact averages over all rows.)
+Splitting by such a rule composes in parallel under add/remove neighbours: other units never change the part of a row.
+(PrivBench's RowSplit, Algorithm 3, lacks this property: its centres are exact averages over all rows.)
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ class Rule(Protocol):
 
     @property
     def parts(self) -> int:
-        """Number of parts."""
+        """Return the number of parts."""
         ...
 
     def assign(self, codes: Mapping[str, Codes]) -> NDArray[np.int64]:
-        """Part of each row, shape (n,), from the row's own codes."""
+        """Return the part of each row, shape (n,), from the row's own codes."""
         ...
 
 
 @dataclass(frozen=True)
 class ByValue:
-    """Part of a row by the code of one column: ``part_of[code]``."""
+    """Assign a row by the code of one column: ``part_of[code]``."""
 
     column: str
     part_of: tuple[int, ...]
 
     @property
     def parts(self) -> int:
-        """Number of parts."""
+        """Return the number of parts."""
         return max(self.part_of) + 1
 
     def assign(self, codes: Mapping[str, Codes]) -> NDArray[np.int64]:
-        """See `Rule.assign`."""
+        """Assign by the code of one column, see `Rule.assign`."""
         return np.asarray(self.part_of, dtype=np.int64)[codes[self.column]]
 
 
 @dataclass(frozen=True)
 class Centres:
-    """Nearest of some released centres in L1, ordered columns scaled to [0, 1], lists of values one-hot.
+    """Assign a row to the nearest released centre in L1, ordered columns scaled to [0, 1], lists of values one-hot.
 
     Attributes:
         columns: (name, "ordered" or "list") per column.
@@ -62,11 +62,11 @@ class Centres:
 
     @property
     def parts(self) -> int:
-        """Number of clusters."""
+        """Return the number of clusters."""
         return len(self.points)
 
     def assign(self, codes: Mapping[str, Codes]) -> NDArray[np.int64]:
-        """See `Rule.assign`; pair tables go to the lower cluster."""
+        """Assign to the nearest centre, see `Rule.assign`; of equally near ones, to the lower index."""
         distances = [
             sum(np.asarray(table)[codes[name]] for (name, _), table in zip(self.columns, tables, strict=True))
             for tables in self.points

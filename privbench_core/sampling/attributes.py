@@ -1,8 +1,8 @@
-"""Attributes of synthetic rows: drawn from the model, and drawn again where they break a constraint.
+"""Draw attributes of synthetic rows from the model, and redraw where they break a constraint.
 
-Rows that break a check are drawn again as a whole, so that what is left follows the model given that the check holds.
-Rows that repeat a unique value get another value of the same code first, another code if that does not help, and in the
-end one that is still free beside the other columns of the unique set.
+Rows that break a check are redrawn as a whole (rejection sampling), so that rows follow the model given that the check
+holds. Rows that repeat a unique value first get another value of the same code, then another code, and in the end a
+value that is unused in combination with the other columns of the unique set.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from privbench_core.sampling.within_bins import allocate_within_bins
 from privbench_core.schema.constraints import Dependency
 from privbench_core.schema.tables import Table
 
-_ROUNDS = 24
-_WITHIN_CODES = 6  # rounds in which repeated values are drawn again inside of their codes
+# Chosen by hand: few rows are left to repair after them.
+_ROUNDS = 24  # of redrawing
+_WITHIN_CODES = 6  # the first of them, in which repeated values keep their codes
 
 
 @dataclass(frozen=True)
 class RowLimits:
-    """The constraints that can be judged when the attributes are drawn.
+    """The constraints that can be checked once the attributes are drawn.
 
     Attributes:
         rules: Checks.
-        unique: Sets of columns without repetition, each with at least one attribute.
+        unique: Unique sets of columns, each with at least one attribute.
         dependencies: Functional dependencies, attributes on attributes.
     """
 
@@ -45,7 +46,7 @@ class RowLimits:
 
     @classmethod
     def among(cls, table: Table, rules: Sequence[RowRule], fixed: frozenset[str]) -> RowLimits:
-        """Those over the attributes of ``table`` and the columns of ``fixed``."""
+        """Return the constraints over the attributes of ``table`` and the columns of ``fixed``."""
         attributes = {column.name for column in table.attributes}
         known = attributes | fixed
         return cls(
@@ -63,14 +64,14 @@ def draw_attributes(
     fixed: Mapping[str, pa.Array],
     rng: np.random.Generator,
 ) -> tuple[dict[str, Codes], dict[str, pa.Array]]:
-    """Codes and values of all attributes; rows that still break a limit in the end are for the caller to drop.
+    """Draw the codes and values of all attributes; the caller drops rows that still break a limit.
 
     Args:
-        rows: With their context drawn; left as they are.
+        rows: With their context drawn; not changed.
         model: Released.
         discretizers: Of the attributes.
-        limits: What must hold.
-        fixed: Columns that are there already and stay.
+        limits: Constraints to keep.
+        fixed: Columns that are drawn already and stay.
         rng: Sampling only.
     """
     draft = _RowDraft(rows, model, discretizers, limits, fixed, rng)
@@ -101,7 +102,7 @@ class _RowDraft:
         fixed: Mapping[str, pa.Array],
         rng: np.random.Generator,
     ) -> None:
-        self._rows, self._model, self._coders, self._limits = rows, model, discretizers, limits
+        self._rows, self._model, self._discretizers, self._limits = rows, model, discretizers, limits
         self._fixed, self._rng = fixed, rng
         self.codes = self._drawn(replace(rows, codes=dict(rows.codes), sizes=dict(rows.sizes)))
         cells = allocate_within_bins(self.codes, discretizers, rng)
@@ -109,14 +110,14 @@ class _RowDraft:
         self.depend()
 
     def broken(self) -> NDArray[np.bool_]:
-        """Which rows break a check."""
+        """Return which rows break a check."""
         result = np.zeros(self._rows.n, dtype=bool)
         for rule in self._limits.rules:
             result |= rule.broken({**self._fixed, **self.values})
         return result
 
     def repeated(self) -> NDArray[np.bool_]:
-        """Which rows repeat a unique value."""
+        """Return which rows repeat a unique value."""
         columns = {**self._fixed, **self.values}
         result = np.zeros(self._rows.n, dtype=bool)
         for unique in self._limits.unique:
@@ -124,26 +125,26 @@ class _RowDraft:
         return result
 
     def decode_again(self, which: NDArray[np.bool_]) -> None:
-        """Other values of the same codes, for the unique columns of some rows."""
+        """Draw other values of the same codes, for the unique columns of some rows."""
         names = {name for unique in self._limits.unique for name in unique} & self.values.keys()
         self._put({name: self.codes[name][which] for name in sorted(names)}, which)
 
     def draw_again(self, which: NDArray[np.bool_]) -> None:
-        """Other codes and values for some rows, given the same context."""
+        """Draw other codes and values for some rows, given the same context."""
         codes = self._drawn(self._rows.take(np.flatnonzero(which)))
         for name, drawn in codes.items():
             self.codes[name][which] = drawn
         self._put(codes, which)
 
     def depend(self) -> None:
-        """Make functional dependencies hold."""
+        """Enforce functional dependencies."""
         free = frozenset(self.values)
         self._replace(made_dependent(self._limits.dependencies, {**self._fixed, **self.values}, free))
 
     def free_values(self) -> None:
-        """Give rows that still repeat a unique set of several columns a value of its last attribute that is free there.
+        """Give rows that still repeat a unique set of several columns an unused value of its last attribute.
 
-        The seasons of a player who has most of them would hardly ever be found by drawing them again.
+        Redrawing would hardly ever find the unused ones (the last seasons of a player who has almost all of them).
         """
         free = self._undetermined()
         for unique in self._limits.unique:
@@ -156,7 +157,7 @@ class _RowDraft:
                 self._replace({name: free_values(columns[name], scope, again, self._rng)})
 
     def repair(self) -> None:
-        """Put right what drawing again did not."""
+        """Repair checks that redrawing left broken."""
         free = self._undetermined()
         for rule in self._limits.rules:
             columns = {**self._fixed, **self.values}
@@ -165,25 +166,25 @@ class _RowDraft:
                 self._replace(repaired(rule, columns, broken, free))
 
     def _undetermined(self) -> frozenset[str]:
-        """The attributes in no functional dependency, which may change by themselves."""
+        """Return the attributes in no functional dependency, which may change independently."""
         determined = {name for rule in self._limits.dependencies for name in (*rule.determinant, *rule.dependent)}
         return frozenset(self.values.keys() - determined)
 
     def _drawn(self, part: Rows) -> dict[str, Codes]:
         self._model.draw(part, self._rng)
-        return {name: part.codes[name] for name in self._coders}
+        return {name: part.codes[name] for name in self._discretizers}
 
     def _put(self, codes: Mapping[str, Codes], which: NDArray[np.bool_]) -> None:
         index = np.flatnonzero(which)
         take = np.arange(self._rows.n)
         take[index] = self._rows.n + np.arange(len(index))
         for name, drawn in codes.items():
-            values = self._coders[name].decode(drawn, self._rng)
+            values = self._discretizers[name].decode(drawn, self._rng)
             self.values[name] = pa.concat_arrays([self.values[name], values]).take(pa.array(take))
 
     def _replace(self, changed: Mapping[str, pa.Array]) -> None:
-        """Values that did not come from their codes: the codes follow."""
+        """Replace values, and encode them again."""
         for name, values in changed.items():
             if not values.equals(self.values[name]):
                 self.values[name] = values
-                self.codes[name] = self._coders[name].encode(pa.chunked_array([values]))
+                self.codes[name] = self._discretizers[name].encode(pa.chunked_array([values]))

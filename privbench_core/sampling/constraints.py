@@ -1,8 +1,8 @@
-"""CHECK constraints over one row and functional dependencies, kept while sampling.
+"""CHECK constraints over one row and functional dependencies, enforced while sampling.
 
-A check is evaluated by DuckDB over the Arrow columns it names, if it is made of nothing but comparisons, arithmetic,
-logic, NULL tests, lists, ranges and a few functions of text and numbers. As in SQL, a check that comes out NULL holds.
-All of it looks at synthetic rows only.
+DuckDB evaluates a check over the Arrow columns it names, if it consists of comparisons, arithmetic, logic, NULL tests,
+lists, ranges and a few functions of text and numbers only. As in SQL, a check that evaluates to NULL holds. Uses
+synthetic rows only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NODES = frozenset(
     }
 )
 # fmt: on
-_TURNED = {"GT": "LT", "GTE": "LTE", "LT": "GT", "LTE": "GTE"}
+_MIRRORED = {"GT": "LT", "GTE": "LTE", "LT": "GT", "LTE": "GTE"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class RowRule:
     """A check that can be evaluated.
 
     Attributes:
-        check: As the schema has it.
+        check: As declared in the schema.
         columns: The columns it names.
         sql: The condition in DuckDB's dialect.
     """
@@ -54,24 +54,24 @@ class RowRule:
     sql: str
 
     def broken(self, columns: Arrays) -> Mask:
-        """Which rows break it, shape (rows,); NULL does not."""
+        """Return which rows break the check, shape (rows,); NULL does not."""
         rows = pa.table({name: columns[name] for name in self.columns})
         return ~_evaluate(f"coalesce(CAST(({self.sql}) AS BOOLEAN), true)", rows)
 
 
 def row_rules(table: Table) -> tuple[RowRule, ...]:
-    """The checks of a table that sampling keeps."""
+    """Return the checks of a table that sampling enforces."""
     return tuple(rule for check in table.checks if (rule := _rule(table, check)) is not None)
 
 
 def ignored_checks(table: Table) -> tuple[str, ...]:
-    """Names of the checks that are kept in the DDL only."""
+    """Return the names of the checks that are in the DDL only."""
     return tuple(check.name for check in table.checks if _rule(table, check) is None)
 
 
 @lru_cache(maxsize=1024)
 def _rule(table: Table, check: Check) -> RowRule | None:
-    """The rule of a check; None if it is more than a simple condition over columns that exist."""
+    """Return the rule of a check; None if it is more than a simple condition over columns that exist."""
     tree = parse_check(check.expression)
     if tree is None or {type(node).__name__ for node in tree.walk()} - _NODES:
         return None
@@ -91,7 +91,7 @@ def _rule(table: Table, check: Check) -> RowRule | None:
 
 
 def _plain(node: Tree) -> Tree:
-    """Casts to types of the source's own (enums) left out: such values are text here."""
+    """Return the node without casts to user-defined types (enums): such values are text here."""
     from sqlglot import exp
 
     own = isinstance(node, exp.Cast) and node.to.this == exp.DataType.Type.USERDEFINED
@@ -108,12 +108,13 @@ def _evaluate(sql: str, rows: pa.Table) -> Mask:
 
 
 def repaired(rule: RowRule, columns: Arrays, rows: Mask, free: frozenset[str]) -> dict[str, pa.Array]:
-    """Columns with those values changed, in ``rows``, that a plain comparison says how to change.
+    """Return columns in which ``rows`` meet the simple comparisons of a check.
 
-    Two columns in the wrong order are swapped, a value beyond a literal bound becomes the bound. Anything else stays.
+    Two columns in the wrong order are swapped, and a value beyond a literal bound becomes the bound. Other conditions
+    are not repaired.
 
     Args:
-        rule: What the rows break.
+        rule: The check that the rows break.
         columns: All columns drawn so far.
         rows: Which rows to change, shape (n,).
         free: Columns that may be changed.
@@ -127,7 +128,7 @@ def repaired(rule: RowRule, columns: Arrays, rows: Mask, free: frozenset[str]) -
 
 
 def _orders(tree: Tree) -> list[tuple[Tree, Tree, bool]]:
-    """(smaller, larger, strictly) of the comparisons that all must hold."""
+    """Return (smaller side, larger side, whether strictly) of all comparisons that must hold."""
     tree = tree.unnest()
     kind = type(tree).__name__
     if kind == "And":
@@ -137,7 +138,7 @@ def _orders(tree: Tree) -> list[tuple[Tree, Tree, bool]]:
         return [(tree.args["low"].unnest(), here, False), (here, tree.args["high"].unnest(), False)]
     if kind in {"LT", "LTE"}:
         return [(tree.left.unnest(), tree.right.unnest(), kind == "LT")]
-    if kind in _TURNED:
+    if kind in _MIRRORED:
         return [(tree.right.unnest(), tree.left.unnest(), kind == "GT")]
     return []
 
@@ -145,7 +146,7 @@ def _orders(tree: Tree) -> list[tuple[Tree, Tree, bool]]:
 def _ordered(
     low: Tree, high: Tree, columns: Arrays, rows: Mask, free: frozenset[str], *, strict: bool
 ) -> dict[str, pa.Array]:
-    """The columns of one comparison, put right where that is possible."""
+    """Return the columns of one comparison, repaired where possible."""
     from sqlglot import exp
 
     names = [next(iter(columns_of(side))) if isinstance(side, exp.Column) else None for side in (low, high)]
@@ -169,7 +170,7 @@ def _ordered(
 
 
 def _literal(sql: str, type_: pa.DataType) -> pa.Scalar | None:
-    """The value of a constant expression in a column's type, None if it has none there."""
+    """Return the value of a constant expression in a column's type, None if it has none."""
     import duckdb
 
     try:
@@ -185,10 +186,10 @@ def _truth(values: pa.Array) -> Mask:
 
 
 def made_dependent(dependencies: Sequence[Dependency], columns: Arrays, free: frozenset[str]) -> dict[str, pa.Array]:
-    """Dependent columns of functional dependencies: each determinant's most frequent drawn value of them.
+    """Return the dependent columns of functional dependencies, with each determinant's most frequent drawn values.
 
     Args:
-        dependencies: Those whose columns are all drawn; one may depend on what another determines.
+        dependencies: Dependencies whose columns are all drawn; one may depend on what another determines.
         columns: All columns drawn so far.
         free: Columns that may be changed.
     """
@@ -208,17 +209,17 @@ def made_dependent(dependencies: Sequence[Dependency], columns: Arrays, free: fr
 
 
 def _comparable(values: pa.Array) -> pa.Array:
-    """Values as numbers that count NULL as a value: a determinant may determine NULL."""
+    """Return values as numbers, NULL as one more value: a determinant may determine NULL."""
     return pc.fill_null(values.dictionary_encode().indices, -1)
 
 
 def _example_of_most(given: NDArray[np.int64], drawn: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each row one that has the most frequent ``drawn`` among the rows of its ``given``; itself for -1."""
+    """Return, per row, a row with the most frequent ``drawn`` among the rows of its ``given``; itself for -1."""
     rows = np.arange(len(given))
     pairs, first, which, counts = np.unique(
         np.stack([given, drawn], axis=1), axis=0, return_index=True, return_inverse=True, return_counts=True
     )
-    best = np.lexsort((-counts, pairs[:, 0]))  # of equals the first in the order of the values' first rows
+    best = np.lexsort((-counts, pairs[:, 0]))  # ties go to the value with the earliest row
     leads = best[np.unique(pairs[best, 0], return_index=True)[1]]
     group = np.unique(pairs[:, 0], return_inverse=True)[1][which.ravel()]
     return np.where(given >= 0, first[leads][group], rows)

@@ -1,4 +1,4 @@
-"""The second pass over a table: its deferred keys (self-references, keys that open a cycle), once parents are there."""
+"""The second pass over a table: its deferred keys (self-references, keys that open a cycle), once parents are drawn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from privbench_core.schema.tables import Table
 
 Places = NDArray[np.int64]
 Columns = dict[str, pa.Array]
-_ROUNDS = 8
+_ROUNDS = 8  # of redrawing references that break a check; chosen by hand
 
 
 def complete_table(
@@ -34,14 +34,14 @@ def complete_table(
     rng: np.random.Generator,
     units: Places | None = None,
 ) -> tuple[pa.Table, dict[str, Places]]:
-    """Fill the deferred keys of a table that is drawn but for them; no row comes or goes.
+    """Fill the deferred keys of a table whose other columns are drawn; its rows stay the same.
 
-    A reference that breaks a check is drawn again, and left NULL if that does not help.
+    A reference that breaks a check is redrawn, and left NULL if that does not help.
 
     Args:
         table: The table.
         keys: Its deferred keys.
-        made: Its rows, with NULL in these keys.
+        made: Its rows, with NULL in the deferred keys.
         discretizers: Of its attributes.
         weights: Of its rows.
         parents: The parents of ``keys``, by table name.
@@ -103,7 +103,7 @@ def _drawn(
 def _broken(
     key: ForeignKey, places: Places, parent: pa.Table, columns: Columns, rules: Sequence[RowRule]
 ) -> NDArray[np.bool_]:
-    """Which rows break a check that names the key."""
+    """Return which rows break a check that names the key."""
     filled = {**columns, **copied_columns(key, places, parent, columns)}
     result = np.zeros(len(places), dtype=bool)
     for rule in rules:

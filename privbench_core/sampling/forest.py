@@ -1,6 +1,6 @@
-"""Self-references as forests: a table that refers to itself (employee.manager) must not run in circles.
+"""Self-references as forests: references of a table to itself (employee.manager) must not form cycles.
 
-A recursive query over a circle never ends, and hierarchies are what self-references are used for.
+Self-references usually represent hierarchies, and a recursive query over a cycle never ends.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ Places = NDArray[np.int64]
 
 
 def without_cycles(places: Places, choice: ParentChoice, rng: np.random.Generator) -> Places:
-    """References of a table to itself with every circle opened, shape (n,).
+    """Return references of a table to itself with every cycle opened, shape (n,).
 
-    One row of each circle refers to a random row outside of what depends on it instead, or to none where there is no
-    such row. References drawn at random have about ln(n)/2 circles, so hardly any row is touched.
+    One row of each cycle refers to a random row that does not depend on it instead, or to none if there is no such row.
+    References drawn at random have about ln(n)/2 cycles, so few rows change.
 
     Args:
         places: Row that each row refers to, -1 for none.
@@ -25,7 +25,7 @@ def without_cycles(places: Places, choice: ParentChoice, rng: np.random.Generato
         rng: Sampling only.
     """
     result = places.copy()
-    cuts = _one_of_each_circle(places)
+    cuts = _one_of_each_cycle(places)
     result[cuts] = -1
     roots = _roots(result)
     for row in rng.permutation(cuts).tolist():
@@ -37,24 +37,24 @@ def without_cycles(places: Places, choice: ParentChoice, rng: np.random.Generato
     return result
 
 
-def _one_of_each_circle(places: Places) -> Places:
-    """The smallest row number of every circle."""
+def _one_of_each_cycle(places: Places) -> Places:
+    """Return the smallest row number of every cycle."""
     n = len(places)
-    steps = np.append(places, n)  # row n stands for "none", and stays there
+    steps = np.append(places, n)  # row n represents "none" and refers to itself
     steps[steps < 0] = n
     least = np.arange(n + 1)
     for _ in range(max(1, n.bit_length())):  # after k rounds each step is 2^k references long
         least = np.minimum(least, least[steps])
         steps = steps[steps]
-    on_circle = np.zeros(n + 1, dtype=bool)
-    on_circle[steps] = True
-    on_circle[n] = False
-    rows = np.flatnonzero(on_circle)
+    on_cycle = np.zeros(n + 1, dtype=bool)
+    on_cycle[steps] = True
+    on_cycle[n] = False
+    rows = np.flatnonzero(on_cycle)
     return np.asarray(rows[least[rows] == rows], dtype=np.int64)
 
 
 def _roots(places: Places) -> Places:
-    """The last row that each row leads to, in references without circles."""
+    """Return the root of each row, in references without cycles."""
     roots = np.where(places < 0, np.arange(len(places)), places)
     for _ in range(max(1, len(places).bit_length())):
         roots = roots[roots]

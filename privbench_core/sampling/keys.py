@@ -1,4 +1,4 @@
-"""Surrogate keys for synthetic rows: numbered, so a key of the source can only recur by being a small number."""
+"""Surrogate keys for synthetic rows: numbered, so a key of the source can recur only if it is a small number."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from privbench_core.columns.surrogates import random_uuids
 from privbench_core.errors import InternalError, PublishError
 from privbench_core.schema.columns import Column
 
-_DIGITS = 6
-_SIGNS = np.frombuffer(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", np.uint8)
+# The form of keys, chosen by hand.
+_DIGITS = 6  # at least, in a text key
+_SIGNS = np.frombuffer(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", np.uint8)  # of numbers in base 36
 
 
 def surrogate_key(column: Column, n: int, *, prefix: str) -> pa.Array:
@@ -28,9 +29,9 @@ def surrogate_key(column: Column, n: int, *, prefix: str) -> pa.Array:
         prefix: Usually the table's name; text keys begin with it.
 
     Returns:
-        Integers and decimals 1 to n; text ``prefix-000001`` and so on, with less of the prefix where the column is
-        short, and numbers in base 36 where it is shorter still; dates and timestamps consecutive days and seconds from
-        2000-01-01; UUIDs that look random and follow from the names of table and column.
+        Integers and decimals 1 to n; text ``prefix-000001`` and so on, with the prefix truncated if the column is
+        short, and numbers in base 36 if it is shorter still; consecutive dates and timestamps (by the second) from
+        2000-01-01; UUIDs from a generator seeded with the names of table and column.
 
     Raises:
         PublishError: The type has fewer than ``n`` values.

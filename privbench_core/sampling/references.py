@@ -1,8 +1,8 @@
-"""Foreign keys of synthetic rows: who refers to whom, so that composite, overlapping and unique keys hold.
+"""Foreign keys of synthetic rows, such that composite, overlapping and unique keys hold.
 
-Keys are resolved one after the other: the owner key, then those that must refer to some row, those of more columns
-first, then those that need not. A key whose columns are partly filled already chooses among the parents that agree
-with them; a key that completes a unique set of columns is chosen so that no two rows get the same.
+Keys are resolved one after the other: the owner key, then required keys, those with more columns first, then optional
+ones. A key with columns that are filled already chooses among the parents that agree with these; a key that completes a
+unique set of columns is chosen so that no two rows get the same.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Parent:
-    """A synthetic parent table, as its children need it.
+    """A synthetic parent table, for drawing references to it.
 
     Attributes:
         table: Its rows, decoded.
         codes: Codes of its attributes, {} for a public table.
         sizes: Number of codes of each.
-        weights: Weight of each of its rows in the measure of its model, None where all count alike.
-        units: Number of the unit of each of its rows (`counts.units`), None where no key asks for it.
+        weights: Weight of each of its rows in the measure of its model, None for equal weights.
+        units: Number of the privacy unit of each of its rows, None if no key needs it.
     """
 
     table: pa.Table
@@ -46,15 +46,15 @@ class Parent:
 
 
 def lookup_order(table: Table, deferred: Collection[str] = ()) -> tuple[ForeignKey, ...]:
-    """The keys off the ownership path, deferred ones apart, in the order in which they are resolved."""
+    """Return the keys off the ownership path, without deferred ones, in the order in which they are resolved."""
     keys = (key for key in table.foreign_keys if not key.owner and key.name not in deferred)
     return tuple(sorted(keys, key=lambda key: (key.optional, -len(key.columns))))
 
 
 def room_for_children(table: Table, parent: pa.Table) -> Places:
-    """The most rows of ``table`` that each row of its owner may have, shape (parents,).
+    """Return the most rows of ``table`` that each row of its owner may have, shape (parents,).
 
-    None where the referenced columns are NULL, one where the owner key is unique (a primary key that is a foreign key).
+    0 where the referenced columns are NULL, 1 where the owner key is unique (a primary key that is a foreign key).
     """
     key = table.owner_key
     if key is None:
@@ -73,7 +73,7 @@ def choice_of(
     n: int,
     units: Places | None = None,
 ) -> ParentChoice:
-    """What the rows of ``table`` may refer to along ``key``, given the columns that are filled already.
+    """Return the parents that rows of ``table`` may refer to along ``key``, given the columns that are filled already.
 
     Args:
         table: The referring table.
@@ -81,23 +81,23 @@ def choice_of(
         columns: Attributes and key columns drawn so far, each of n values.
         parent: The referenced rows.
         n: Number of rows.
-        units: Number of the unit of each of them, for a key that stays inside of it.
+        units: Number of the privacy unit of each row, for a key that stays within the unit.
     """
     referred = dict(zip(key.columns, key.parent_columns, strict=True))
     fixed = [name for name in key.columns if name in columns]
-    there = parent.table
-    complete = group_numbers([there.column(name) for name in key.parent_columns], there.num_rows)
-    of_row, of_parent = np.zeros(n, dtype=np.int64), np.zeros(there.num_rows, dtype=np.int64)
+    target = parent.table
+    complete = group_numbers([target.column(name) for name in key.parent_columns], target.num_rows)
+    of_row, of_parent = np.zeros(n, dtype=np.int64), np.zeros(target.num_rows, dtype=np.int64)
     if fixed:
-        agree = [there.column(referred[name]) for name in fixed]
-        of_parent, of_row = common_numbers(agree, [columns[name] for name in fixed], (there.num_rows, n))
+        agree = [target.column(referred[name]) for name in fixed]
+        of_parent, of_row = common_numbers(agree, [columns[name] for name in fixed], (target.num_rows, n))
     of_parent = np.where((complete >= 0) & ~repeated(complete), of_parent, -1)
     rules = []
     for unique in (table.primary_key, *table.unique):
-        mine = [name for name in unique if name in referred and name not in fixed]
-        others = [name for name in unique if name not in mine]
-        if mine and all(name in columns for name in others):
-            identity = group_numbers([there.column(referred[name]) for name in mine], there.num_rows)
+        open_columns = [name for name in unique if name in referred and name not in fixed]
+        others = [name for name in unique if name not in open_columns]
+        if open_columns and all(name in columns for name in others):
+            identity = group_numbers([target.column(referred[name]) for name in open_columns], target.num_rows)
             rules.append(Distinct(group_numbers([columns[name] for name in others], n), identity))
     choice = ParentChoice(of_row, of_parent, tuple(rules))
     if not key.same_unit:
@@ -118,7 +118,7 @@ def draw_reference(
     units: Places | None = None,
     drawn: Places | None = None,
 ) -> Places:
-    """The parent row of each row along ``key``, -1 for none, shape (n,).
+    """Draw the parent row of each row along ``key``, -1 for none, shape (n,).
 
     ``units`` as in `choice_of`, ``drawn`` as in `Lookup.draw`.
     """
@@ -127,7 +127,7 @@ def draw_reference(
 
 
 def copied_columns(key: ForeignKey, places: Places, parent: pa.Table, columns: Collection[str]) -> dict[str, pa.Array]:
-    """The key's columns that are not filled yet, copied from the parents' rows; NULL where there is none.
+    """Return the key's columns that are not filled yet, copied from the parents' rows; NULL where there is none.
 
     Args:
         key: The key.

@@ -1,4 +1,4 @@
-"""Rows that share values, as numbers: for keys, for UNIQUE, for functional dependencies."""
+"""Number rows by the values they share: for keys, UNIQUE constraints and functional dependencies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 
 
 def group_numbers(columns: Sequence[Column], n: int) -> Numbers:
-    """A number per row that rows share exactly if they share all values; -1 where any value is NULL; shape (n,).
+    """Return a number per row, equal for rows with equal values; -1 if any value is NULL; shape (n,).
 
     >>> group_numbers([pa.array(["a", "b", "a", None]), pa.array([1, 1, 1, 1])], 4).tolist()
     [0, 1, 0, -1]
@@ -34,11 +34,11 @@ def group_numbers(columns: Sequence[Column], n: int) -> Numbers:
 
 
 def common_numbers(left: Sequence[Column], right: Sequence[Column], sizes: tuple[int, int]) -> tuple[Numbers, Numbers]:
-    """`group_numbers` of the rows of two tables, so that equal values have equal numbers in both.
+    """Return `group_numbers` of the rows of two tables, such that equal values have equal numbers in both.
 
     Args:
-        left: Columns of the one table.
-        right: The columns of the other that they are compared with, of the same types.
+        left: Columns of one table.
+        right: Corresponding columns of the other, of the same types.
         sizes: Numbers of rows of the two.
     """
     both = [
@@ -50,7 +50,7 @@ def common_numbers(left: Sequence[Column], right: Sequence[Column], sizes: tuple
 
 
 def repeated(numbers: Numbers) -> NDArray[np.bool_]:
-    """Whether an earlier row has the same number; rows of number -1 are all different.
+    """Return whether an earlier row has the same number; rows of number -1 are all different.
 
     >>> repeated(np.array([4, 2, 4, -1, -1])).tolist()
     [False, False, True, False, False]

@@ -1,4 +1,4 @@
-"""Values that are still free in a unique set of columns: for rows that drawing again could not tell apart."""
+"""Values that are unused in a unique set of columns, for rows that redrawing could not make unique."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-_MOST_PAIRS = 1 << 22  # scopes times values that are looked through at a time
+_BLOCK = 1 << 22  # scopes times values at a time, to bound memory
 
 
 def free_values(
     values: pa.Array, scope: NDArray[np.int64], again: NDArray[np.bool_], rng: np.random.Generator
 ) -> pa.Array:
-    """The column, with other values in the rows of ``again``: such as no row of the same scope has.
+    """Return the column with values in the rows of ``again`` that no other row of the same scope has.
 
-    They are drawn without replacement from the values that the column has in other scopes, by how often it has them. A
-    row for which none is left keeps its value.
+    They are drawn without replacement from the values of the column in other scopes, by frequency. A row keeps its
+    value if none is left.
 
     Args:
         values: The column, without NULL where ``again``; shape (n,).
-        scope: Number of what the other columns of the unique set are, shape (n,).
+        scope: Number of the combination of the other columns of the unique set, shape (n,).
         again: The rows that repeat an earlier one, shape (n,).
         rng: Sampling only.
     """
@@ -31,11 +31,11 @@ def free_values(
     rows = np.flatnonzero(again)
     inside = np.flatnonzero(np.isin(scope, crowded) & (codes < size))
     where = np.searchsorted(crowded, scope[inside])
-    step = max(1, _MOST_PAIRS // max(size, 1))
+    step = max(1, _BLOCK // max(size, 1))
     for start in range(0, len(crowded), step):
         here = (where >= start) & (where < start + step)
         wanting = np.flatnonzero((place >= start) & (place < start + step))
-        keys = likely + rng.gumbel(size=(min(step, len(crowded) - start), size))  # the largest are drawn first
+        keys = likely + rng.gumbel(size=(min(step, len(crowded) - start), size))  # Gumbel-max: the largest come first
         keys[where[here] - start, codes[inside[here]]] = -np.inf
         order = np.argsort(-keys, axis=1)
         wanting = wanting[np.argsort(place[wanting], kind="stable")]

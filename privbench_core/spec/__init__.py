@@ -1,1 +1,1 @@
-"""The spec file: parse, check and write what the owner decides."""
+"""The spec file: parse, check and write the owner's decisions."""

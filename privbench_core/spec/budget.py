@@ -1,4 +1,4 @@
-"""The budget in a spec file: what may be spent on each release, on each refresh, and on all that there will ever be."""
+"""The budget in a spec file: of each release, of each refresh, and of the lifetime of the database."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TIMES = "write how many refreshes there may be, the first release counted"
 
 
 def parse_budget(node: Node) -> dict[str, Any] | None:
-    """Return the fields of `Spec` under ``privacy`` but the unit, or None if one of them is missing or wrong."""
+    """Return the fields of `Spec` under ``privacy`` except the unit, or None if one of them is missing or wrong."""
     node.only("unit", "delta", "epsilons", "lifetime", "refresh", "cohort", "ledger")
     delta = _delta(node, "write 0 for pure differential privacy, or a small number like 1.0e-9")
     epsilons = _epsilons(node)
@@ -123,7 +123,7 @@ def _epsilons(node: Node) -> tuple[float, ...]:
 
 
 def dump_budget(spec: Spec) -> dict[str, Any]:
-    """Return what `parse_budget` reads, with the unit."""
+    """Return the mapping that `parse_budget` reads, with the unit."""
     privacy: dict[str, Any] = {
         "unit": spec.schema.unit,
         "delta": spec.delta,

@@ -1,4 +1,4 @@
-"""The ``change`` part of a table in a spec: how its content is compared with what it was."""
+"""The ``change`` part of a table in a spec: how a change of its content is detected."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def parse_change(node: Node, *, public: bool) -> Change:
 
     Args:
         node: The table.
-        public: Whether it is a public table. Those are published row by row, so nothing may be missed in them.
+        public: Whether it is a public table. These are published row by row, so no change may be missed.
     """
     raw = node.fields.get("change")
-    if raw in (None, "content"):  # no set: what stands there may have no hash
+    if raw in (None, "content"):  # not a set: the value may be unhashable
         return Content()
     if not isinstance(raw, dict) or len(raw) != 1:
         node.wrong("change", _CHOICES)
@@ -37,7 +37,7 @@ def parse_change(node: Node, *, public: bool) -> Change:
 
 
 def dump_change(change: Change) -> Mapping[str, Any]:
-    """Return what a table's mapping holds about it; nothing for `Content`."""
+    """Return the part of a table's mapping; empty for `Content`."""
     match change:
         case Content():
             return {}

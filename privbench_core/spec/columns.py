@@ -1,4 +1,4 @@
-"""One column of a spec: its type, its declared domain and what belongs to the type."""
+"""One column of a spec: its type, its declared domain and the fields of the type."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def parse_column(
 ) -> Column:
     """Read one column: a mapping, or just the name of its type.
 
-    A column of a wrong type is reported and read as text, so that keys may still refer to it.
+    A column of unknown type is reported and read as text, so that keys can still refer to it.
 
     Args:
         table: Name of its table.
         name: Name of the column.
         raw: Its value in the spec.
-        problems: Collects the mistakes.
+        problems: Collects mistakes.
         enums: The enums of the spec by name, for ``sql_type``.
     """
     node = Node(f"{table}.{name}", raw if isinstance(raw, dict) else {"type": raw}, problems)
@@ -80,7 +80,7 @@ def _sequence(node: Node) -> IdentitySequence | None:
 
 
 def _max_length(node: Node, kind: ColumnType, sql_type: str | None) -> int:
-    """Return the declared bound; by default the model's, or that of the SQL type if it is lower."""
+    """Return the declared bound; by default that of `Column`, or of the SQL type if it is shorter."""
     declared = node.count("max_length", 1, MAX_COUNT, "write a positive number of characters or bytes")
     stored = parse_sql_type(sql_type) if sql_type and kind.logical.length_unit else None
     room = stored.length if stored else None

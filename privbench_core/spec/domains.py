@@ -48,7 +48,6 @@ def _pattern(node: Node) -> Pattern | None:
         return None
     regex = node.fields["pattern"]
     try:
-        # YAML reads an unquoted number as a number, which is not an expression.
         compiled = re.compile(regex) if isinstance(regex, str) and regex else None
     except (re.error, RecursionError, OverflowError):
         compiled = None

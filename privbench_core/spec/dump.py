@@ -1,4 +1,4 @@
-"""Tables as the mappings that a spec file and a bundle's manifest hold; `parse` reads them back."""
+"""Write tables as the mappings of a spec file and of a bundle's manifest; `spec.parse` reads them back."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from privbench_core.spec.change import dump_change
 
 
 def dump_enums(schema: Schema) -> dict[str, list[str]]:
-    """The ``enums`` part."""
+    """Return the ``enums`` part."""
     return {enum.name: list(enum.values) for enum in schema.enums}
 
 
 def dump_tables(
     schema: Schema, orphans: Mapping[str, str] | None = None, changes: Mapping[str, Change] | None = None
 ) -> dict[str, Any]:
-    """The ``tables`` part.
+    """Return the ``tables`` part.
 
     Args:
         schema: The database.
-        orphans: ``refuse`` or ``drop`` per `ForeignKey.name`; refuse where none is named.
-        changes: How a change is noticed; by content where no table is named.
+        orphans: ``refuse`` or ``drop`` per `ForeignKey.name`; the default is refuse.
+        changes: How a change is detected, per table; the default is by content.
     """
-    noticed = {table.name: dump_change((changes or {}).get(table.name, Content())) for table in schema.tables}
-    return {table.name: {**noticed[table.name], **_table(table, schema, orphans or {})} for table in schema.tables}
+    detected = {table.name: dump_change((changes or {}).get(table.name, Content())) for table in schema.tables}
+    return {table.name: {**detected[table.name], **_table(table, schema, orphans or {})} for table in schema.tables}
 
 
 def _table(table: Table, schema: Schema, orphans: Mapping[str, str]) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _table(table: Table, schema: Schema, orphans: Mapping[str, str]) -> dict[str
     enums = {enum.name: enum for enum in schema.enums}
     if table.generated:
         content["generated"] = {column.name: dump_generated(column) for column in table.generated}
-    # The values of an enum follow from its name, but not in a key: there a domain says that it is no number.
+    # An enum implies its values, except in a primary key, where the domain declares that the column is modelled.
     content["columns"] = {c.name: _column(c, {} if c.name in table.primary_key else enums) for c in table.columns}
     return content
 
@@ -107,7 +107,7 @@ def _column(column: Column, enums: Mapping[str, EnumType]) -> str | dict[str, An
 
 
 def dump_domain(domain: Domain) -> str | dict[str, Any]:
-    """A ``domain`` as a spec writes it."""
+    """Return a ``domain`` as a spec writes it."""
     match domain:
         case Learn():
             return "learn"
@@ -121,24 +121,24 @@ def dump_domain(domain: Domain) -> str | dict[str, Any]:
 
 
 def dump_sequence(sequence: IdentitySequence) -> dict[str, Any]:
-    """A ``sequence`` as a spec writes it: what is not as usual."""
-    usual, found = asdict(IdentitySequence()), asdict(sequence)
-    return {name: value for name, value in found.items() if value != usual[name]}
+    """Return a ``sequence`` as a spec writes it, without default values."""
+    defaults, found = asdict(IdentitySequence()), asdict(sequence)
+    return {name: value for name, value in found.items() if value != defaults[name]}
 
 
 def dump_index(index: Index) -> dict[str, Any]:
-    """An item of ``indexes``."""
+    """Return an item of ``indexes``."""
     content: dict[str, Any] = {"name": index.name, "columns": one_or_list(index.columns)}
     return content if index.using is None else content | {"using": index.using}
 
 
 def dump_generated(column: Generated) -> dict[str, Any]:
-    """A value of ``generated``."""
+    """Return a value of ``generated``."""
     content: dict[str, Any] = {"sql_type": column.sql_type, "expression": column.expression}
     content |= {} if column.nullable else {"nullable": False}
     return content if column.comment is None else content | {"comment": column.comment}
 
 
 def one_or_list(names: tuple[str, ...]) -> str | list[str]:
-    """Names as a spec writes them: a single one without brackets."""
+    """Return names as a spec writes them: a single one without brackets."""
     return names[0] if len(names) == 1 else list(names)

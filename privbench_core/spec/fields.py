@@ -1,7 +1,7 @@
-"""Reading the fields of a mapping while collecting what is wrong with them.
+"""Read the fields of a mapping and collect their problems.
 
-Nothing here raises: a field that cannot be used is reported once and read as None, so that one pass over a spec file
-finds every mistake in it.
+Nothing here raises: an invalid field is reported once and read as None, so that one pass over a spec file finds every
+mistake in it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from privbench_core.errors import did_you_mean
 from privbench_core.schema.types.numeric import as_integer, as_number
 
 MAX_COUNT = 2**31 - 1
-"""The largest count a spec may declare: of children, cells or characters."""
+"""The largest count a spec may declare (of children, cells or characters): the largest 32-bit integer."""
 
 UNDECIDED = "CHOOSE"
-"""What `privbench init` writes where only the owner can decide."""
+"""Placeholder that `privbench init` writes where the owner must decide."""
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Problems:
 
     Attributes:
         lines: One sentence per mistake: where, what was found, what to do.
-        broken: Places (``table`` or ``table.column``) already reported; later checks stay quiet about them.
+        broken: Places (``table`` or ``table.column``) already reported; later checks skip them.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Problems:
 
 
 def as_name(value: object) -> str | None:
-    """Return a name: text, or a number that stands for text; None for anything else."""
+    """Return a name: text, or an integer read as text; None for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     usable = isinstance(value, str) and value.strip() and "\0" not in value and value != UNDECIDED
@@ -52,9 +52,9 @@ class Node:
     """One mapping of the spec file.
 
     Attributes:
-        where: How messages call it: ``privacy``, ``person``, ``person.age``.
+        where: Its name in messages: ``privacy``, ``person``, ``person.age``.
         fields: Its keys and values.
-        problems: Where mistakes go.
+        problems: Collects mistakes.
     """
 
     where: str
@@ -62,20 +62,20 @@ class Node:
     problems: Problems
 
     def wrong(self, key: str, todo: str) -> None:
-        """Report the value of ``key``, or that there is none."""
+        """Report the value of ``key``, or that it is missing."""
         value = self.fields.get(key)
         unread = {None: "is missing", UNDECIDED: "is not decided yet"}
         found = unread.get(value) if isinstance(value, str | None) else None
         self.problems.add(self.where, f"{key} {found or f'is {short_repr(value)}'}", todo)
 
     def only(self, *known: str) -> None:
-        """Report every key that is not known."""
+        """Report every unknown key."""
         for key in self.fields:
             if key not in known:
                 self.problems.add(self.where, f"unknown key {key!r}", did_you_mean(key, known))
 
     def has(self, key: str) -> bool:
-        """Return whether the key is there with a value."""
+        """Return whether the key has a value."""
         return self.fields.get(key) is not None
 
     def name(self, key: str, todo: str) -> str | None:
@@ -131,7 +131,7 @@ class Node:
         return None
 
     def items(self, key: str, todo: str) -> list[Node]:
-        """Return an optional list of mappings, called as this one in messages; empty if absent or wrong."""
+        """Return an optional list of mappings, with this node's name in messages; empty if absent or wrong."""
         value = self.fields.get(key) or []
         if isinstance(value, list) and all(isinstance(item, dict) for item in value):
             return [Node(self.where, item, self.problems) for item in value]
@@ -139,7 +139,7 @@ class Node:
         return []
 
     def mapping(self, key: str, todo: str) -> Node | None:
-        """Return a required mapping, called by its key in messages."""
+        """Return a required mapping, with its key as name in messages."""
         value = self.fields.get(key)
         if not isinstance(value, dict) or not value:
             self.wrong(key, todo)

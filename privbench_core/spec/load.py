@@ -1,7 +1,6 @@
-"""The spec file: everything the owner decides, and with it everything that is public.
+"""Load and dump the spec file, which holds all decisions of the owner and all public information.
 
-`load_spec` reads it and `dump_spec` writes it. Both go through the same frozen `Spec`, so a spec made by a program is
-as good as one written by hand.
+`load_spec` reads it and `dump_spec` writes it. Both use the same frozen `Spec`, so a program can make a spec as well.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
     enums = parse_enums(node)
     parsed = parse_tables(tables, enums)
     schema = infer_keys(Schema(database or "database", parsed.tables, unit or "", enums))
-    # A broken delta is reported already: assume one that allows everything.
+    # A wrong budget is reported already: assume the δ that allows everything.
     delta = budget["delta"] if budget else 1.0
     node.problems.lines += find_problems(schema, delta=delta, broken=frozenset(node.problems.broken))
     if source is None or state is None or budget is None:
@@ -151,7 +150,7 @@ def _workload(node: Node, folder: Path) -> Path | None:
 
 
 def dump_spec(spec: Spec) -> str:
-    """Return the spec as YAML; `load_spec` of it, saved at ``spec.path``, gives an equal spec."""
+    """Return the spec as YAML; `load_spec` of it, saved at ``spec.path``, returns an equal spec."""
     folder = spec.path.parent
     named = {"name": spec.synthesizer, "options": dict(spec.options)}
     content: dict[str, Any] = {"database": spec.schema.name, "source": relative(spec.source, folder)}

@@ -1,4 +1,4 @@
-"""Where a source is: a path, or a URL whose secrets stay out of files and messages."""
+"""Locations of sources: paths, and URLs whose secrets stay out of files and messages."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 _LOGIN = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*@")
-# Bare schemes of PostgreSQL leave the driver to SQLAlchemy's default of the day; we say which one we install.
+# Without a driver in the scheme, SQLAlchemy's default applies, which changes; we name the one that we install.
 _POSTGRES = frozenset({"postgres", "postgresql"})
-_CONNECT_SECONDS = 15
+_CONNECT_SECONDS = 15  # chosen by hand
 
 
 def is_url(source: str) -> bool:
@@ -27,28 +27,28 @@ def is_url(source: str) -> bool:
 
 
 def resolve(source: str, folder: Path) -> str:
-    """A relative path made absolute from ``folder``; URLs and text with ``${VARIABLE}`` are kept for `expand`."""
+    """Make a path absolute, relative to ``folder``; URLs and text with ``${VARIABLE}`` are kept for `expand`."""
     if is_url(source) or _VARIABLE.search(source):
         return source
     return str((folder / home(source)).resolve())
 
 
 def home(source: str) -> Path:
-    """Return the path with ``~`` read as the user's home, where there is one."""
+    """Return the path with ``~`` expanded to the user's home, if there is one."""
     try:
         return Path(source).expanduser()
-    except RuntimeError:  # no such user: then it is a name like any other
+    except RuntimeError:  # no such user: an ordinary name
         return Path(source)
 
 
 def relative(location: str, folder: Path) -> str:
-    """Undo `resolve`: paths inside ``folder`` become relative, so that a project can be moved."""
+    """Return the inverse of `resolve`: paths inside ``folder`` become relative, so that a project can be moved."""
     path = Path(location)
     return str(path.relative_to(folder)) if path.is_absolute() and path.is_relative_to(folder) else location
 
 
 def expand(source: str, what: str = "source") -> str:
-    """``source`` with every ``${VARIABLE}`` replaced from the environment; ``what`` names it in messages.
+    """Return ``source`` with every ``${VARIABLE}`` replaced from the environment; ``what`` names it in messages.
 
     Raises:
         SourceError: A variable is not set.
@@ -58,7 +58,7 @@ def expand(source: str, what: str = "source") -> str:
         raise SourceError(f"{what}: the environment has no {', '.join(missing)}; set it before running privbench")
     login = _LOGIN.match(source)
     cut = login.end() if login else 0
-    # A password may hold "@" or "/": what stands before the host is quoted as in URLs, the rest is taken as it is.
+    # A password may contain "@" or "/": values before the host are URL-quoted, others are inserted as they are.
     head = _VARIABLE.sub(lambda match: quote(os.environ[match[1]], safe=""), source[:cut])
     return head + _VARIABLE.sub(lambda match: os.environ[match[1]], source[cut:])
 
@@ -66,10 +66,10 @@ def expand(source: str, what: str = "source") -> str:
 def parse_url(url: str, what: str = "source") -> URL:
     """Return the SQLAlchemy URL, with psycopg as the driver of PostgreSQL unless another is named.
 
-    For PostgreSQL, ``?schema=name`` chooses the schema; the server is told by its search path.
+    For PostgreSQL, ``?schema=name`` chooses the schema, by way of the search path.
 
     Raises:
-        SourceError: It is not a URL SQLAlchemy understands (the text is not repeated: it may hold a password).
+        SourceError: SQLAlchemy cannot parse it (the message does not repeat the text: it may hold a password).
     """
     import sqlalchemy as sa
 
@@ -86,7 +86,7 @@ def parse_url(url: str, what: str = "source") -> URL:
         return parsed
     others = {name: value for name, value in parsed.query.items() if name != "schema"}
     quoted = '"' + schema.replace('"', '""') + '"'
-    # Inside of "options", a backslash keeps blanks and itself from ending the argument.
+    # Inside of "options", a backslash escapes blanks and itself.
     option = "-csearch_path=" + re.sub(r"([\\\s])", r"\\\1", quoted)
     before = others.get("options")
     return parsed.set(query=others | {"options": f"{before} {option}" if isinstance(before, str) else option})
@@ -118,7 +118,7 @@ def open_engine(url: URL) -> Engine:
 
 
 def connection_parameters(url: URL) -> dict[str, Any]:
-    """Parameters for psycopg: apart, because libpq quotes parts of a URL that it cannot parse in its message."""
+    """Return separate parameters for psycopg: libpq's error messages quote parts of a URL that it cannot parse."""
     query = {key: value if isinstance(value, str) else ",".join(value) for key, value in url.query.items()}
     known = {"host": url.host, "port": url.port, "user": url.username, "password": url.password, "dbname": url.database}
     given = {key: value for key, value in known.items() if value is not None}
@@ -126,7 +126,7 @@ def connection_parameters(url: URL) -> dict[str, Any]:
 
 
 def reason_of(error: Exception, url: URL) -> str:
-    """Return the driver's first line about a failure, without anything that was secret in the URL."""
+    """Return the first line of the driver's error message, without secrets of the URL."""
     text = (str(getattr(error, "orig", None) or error).strip() or type(error).__name__).splitlines()[0]
     secrets = [url.password, *(v for k, v in url.query.items() if "pass" in k.lower())]
     for secret in secrets:

@@ -1,4 +1,4 @@
-"""A spec: everything the owner decides, and with it everything that is public."""
+"""The spec: all decisions of the owner, and all public information."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class Spec:
         schema: Tables, keys, declared domains and the privacy unit.
         source: Absolute path of a folder or file, or a URL as written (``${VARIABLE}`` not yet expanded).
         path: The spec file.
-        epsilons: ε of every release to make; all above 0.
-        delta: δ of each release; 0 asks for pure ε-DP.
-        lifetime_epsilon: Largest total ε of all releases there will ever be.
-        lifetime_delta: δ that goes with it.
+        epsilons: ε of every release; all above 0.
+        delta: δ of each release; 0 for pure ε-DP.
+        lifetime_epsilon: The most that all releases together may ever spend.
+        lifetime_delta: δ of the lifetime budget.
         synthesizer: Name of the synthesizer.
-        options: Its parameters; public, so never chosen by looking at the data.
+        options: Its parameters; public, so they must not depend on the data.
         state: Folder of the ledger and the releases.
         orphans: ``refuse`` or ``drop`` per `ForeignKey.name`.
         schedule: Cron expression of the refresh, or None.
-        observe: Cron expression of the looks for changes of the source, or None.
+        observe: Cron expression of the checks for changes of the source, or None.
         ledger: URL of the PostgreSQL database that holds the ledger, as written; None for a file in ``state``.
         workload: Absolute path of a file of queries to publish with the data, or None. The owner declares their text
             public.
-        refresh: How the lifetime budget is spread over refreshes; None spends it as it comes.
-        cohort: Name of these units, declared to be other people than those of every other cohort, with a lifetime
-            budget of their own; "" for a database that has one population.
-        owners: Who answers for the benchmark, as Dagster shows them: e-mail addresses, or ``team:name``.
-        changes: How a change of a table is noticed, where it is not by comparing its content.
+        refresh: How the lifetime budget is spread over refreshes; None sets no limit per refresh.
+        cohort: Name of this set of units, declared disjoint from every other cohort and with a lifetime budget of its
+            own; "" for a database with one population.
+        owners: Owners of the benchmark, as Dagster shows them: e-mail addresses, or ``team:name``.
+        changes: How a change of a table is detected, for tables whose content is not compared.
     """
 
     schema: Schema

@@ -1,6 +1,6 @@
-"""The ``tables`` part of a spec: mappings in, `Table` values out, every mistake reported.
+"""Parse the ``tables`` part of a spec into `Table` values, and report every mistake.
 
-What holds for one field is checked here; what holds between columns, keys and tables is checked in `validate`.
+Rules on one field are checked here; rules between columns, keys and tables in `spec.rules`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _ACTIONS = "write clauses like ON DELETE CASCADE or ON UPDATE RESTRICT DEFERRABL
 
 @dataclass(frozen=True)
 class ParsedTables:
-    """What the ``tables`` part says.
+    """The parsed ``tables`` part.
 
     Attributes:
-        tables: In spec order, without those too broken to stand.
+        tables: In spec order, without those that could not be parsed.
         orphans: ``refuse`` or ``drop`` per `ForeignKey.name`.
-        changes: How a change is noticed, for the tables whose content is not compared.
+        changes: How a change is detected, for the tables whose content is not compared.
     """
 
     tables: tuple[Table, ...]
@@ -47,7 +47,7 @@ class ParsedTables:
 
 
 def parse_tables(node: Node, enums: tuple[EnumType, ...] = ()) -> ParsedTables:
-    """Read all tables; foreign keys last, because they lean on the primary keys of their parents."""
+    """Read all tables; foreign keys last, because they need the primary keys of their parents."""
     named = {enum.name: enum for enum in enums}
     drafts = {name: _table(name, raw, node.problems, named) for name, raw in node.fields.items()}
     tables = {name: table for name, table in drafts.items() if table is not None}
@@ -59,8 +59,8 @@ def parse_tables(node: Node, enums: tuple[EnumType, ...] = ()) -> ParsedTables:
     required = {name: [key for key in found if not key.optional] for name, found in keys.items()}
     for table in tuple(tables.values()):
         kept, implied = without_implied(keys[table.name], lambda name: required.get(name, ()))
-        kept = _one_each(kept, node.problems)
-        _bare(implied, node.problems)
+        kept = _unique_keys(kept, node.problems)
+        _check_implied(implied, node.problems)
         tables[table.name] = _with_enums(_with_keys(table, tuple(kept), tuple(implied)), named)
     chosen = {
         name: parse_change(Node(name, node.fields[name], node.problems), public=table.public)
@@ -117,7 +117,7 @@ def _foreign_keys(
             problems.broken.add(f"{table.name}.foreign_keys")
             continue
         policy = item.get("on_orphan", "refuse")
-        if policy not in ("refuse", "drop"):  # no set: what stands there may have no hash
+        if policy not in ("refuse", "drop"):  # not a set: the value may be unhashable
             Node(key.name, item, problems).wrong("on_orphan", "write refuse or drop")
             policy = "refuse"
         # Of two keys on the same columns one follows from the other, and drops with it.
@@ -126,8 +126,8 @@ def _foreign_keys(
     return tuple(keys)
 
 
-def _one_each(keys: list[ForeignKey], problems: Problems) -> list[ForeignKey]:
-    """The first of several keys on the same columns; the others are reported."""
+def _unique_keys(keys: list[ForeignKey], problems: Problems) -> list[ForeignKey]:
+    """Return the first of several keys on the same columns; report the others."""
     kept: dict[frozenset[str], ForeignKey] = {}
     for key in keys:
         first = kept.setdefault(frozenset(key.columns), key)
@@ -138,8 +138,8 @@ def _one_each(keys: list[ForeignKey], problems: Problems) -> list[ForeignKey]:
     return list(kept.values())
 
 
-def _bare(implied: list[ForeignKey], problems: Problems) -> None:
-    """A key that follows from another has nothing to declare of its own."""
+def _check_implied(implied: list[ForeignKey], problems: Problems) -> None:
+    """Report implied keys with declarations, which belong on the key that implies them."""
     for key in implied:
         if key.owner or key.same_unit or key.on_unit_removed is not None or key.max_children is not None:
             found = f"the key to {key.parent} follows from the other one on the same columns"
@@ -168,7 +168,7 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
     node.only(*known)
     children = node.count("max_children", 1, MAX_COUNT, "declare the most rows one parent row may have, 1 or more")
     if node.has("max_children") and children is None:
-        children = 1  # reported already: `validate` need not find it missing as well
+        children = 1  # reported already, so not also as missing
     per_unit = node.count(
         "max_children_per_unit", 1, MAX_COUNT, "declare the most rows that refer to the rows of one unit, 1 or more"
     )
@@ -186,7 +186,7 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
         node.wrong("references", "name the parent table")
         return None
     if parent not in tables:
-        if parent not in node.problems.broken:  # else the table stands in the spec, and its own mistake is reported
+        if parent not in node.problems.broken:  # otherwise the parent is in the spec, and its own mistake is reported
             node.problems.add(name, f"references {parent!r}, which is no table", did_you_mean(parent, tables))
         return None
     key = tables[parent].primary_key
@@ -197,7 +197,7 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
         found = f"{len(columns)} column(s) refer to {len(wanted)} column(s) of {parent}"
         node.problems.add(name, found, f"list one column for each of ({', '.join(wanted)})")
         return None
-    # One order for everybody: that of the parent's own key, primary or unique.
+    # Canonical order: that of the parent's own key, primary or unique.
     order = next((group for group in (key, *tables[parent].unique) if set(group) == set(wanted)), wanted)
     pairs = sorted(zip(wanted, columns, strict=True), key=lambda pair: order.index(pair[0]))
     wanted, columns = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
@@ -217,7 +217,7 @@ def _on_unit_removed(node: Node) -> OnUnitRemoved | None:
 
 
 def _with_keys(table: Table, keys: tuple[ForeignKey, ...], implied: tuple[ForeignKey, ...]) -> Table:
-    """The table with its foreign keys; the columns of an optional one become nullable if none is declared so."""
+    """Return the table with its foreign keys; columns of an optional key become nullable if none is declared so."""
     fixed = set(table.primary_key).union(*(key.columns for key in keys if not key.optional))
     nullable = {column.name for column in table.columns if column.nullable}
     for key in keys:
@@ -228,7 +228,7 @@ def _with_keys(table: Table, keys: tuple[ForeignKey, ...], implied: tuple[Foreig
 
 
 def _with_enums(table: Table, enums: Mapping[str, EnumType]) -> Table:
-    """The table with the values of its enums as the domains of the categories that declare none."""
+    """Return the table with the values of its enums as the domains of categories without a declared one."""
     keys = table.key_columns
 
     def with_values(column: Column) -> Column:

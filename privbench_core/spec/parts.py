@@ -1,4 +1,4 @@
-"""What a spec says beside columns and foreign keys: unique sets, checks, indexes, dependencies, enums."""
+"""Parts of a spec other than columns and foreign keys: unique sets, checks, indexes, dependencies, enums."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEY_NAMES = "write a mapping like {orders_pk: id, one_each: [a, b]}"
 _GENERATED = "write a mapping like {total: {sql_type: integer, expression: a + b}}"
 _DEPENDENCIES = "write a list like [{determinant: city, dependent: state}]"
 _ENUMS = "write a mapping of names to lists of values, like {mood: [calm, cross]}"
-# Whatever the type is, it cannot end the definition of its column.
+# A type that matches cannot end the definition of its column in the DDL.
 _PLAIN_TYPE = re.compile(r"[a-z][a-z0-9_ ]*(\(\d+(,\d+)?\))?[a-z ]*(\[\])*")
 
 
@@ -47,7 +47,7 @@ def parse_checks(node: Node) -> tuple[Check, ...]:
 
 
 def parse_indexes(node: Node) -> tuple[Index, ...] | None:
-    """Return the indexes; None if the spec leaves them to us."""
+    """Return the indexes; None if the spec declares none and gets the default ones."""
     if not node.has("indexes"):
         return None
     indexes = []
@@ -62,7 +62,7 @@ def parse_indexes(node: Node) -> tuple[Index, ...] | None:
 
 
 def parse_key_names(node: Node) -> tuple[tuple[tuple[str, ...], str], ...]:
-    """Return the columns and names of the primary and unique keys that have names of their own."""
+    """Return columns and names of the named primary and unique keys."""
     if node.fields.get("key_names") in (None, {}):
         return ()
     listed = node.mapping("key_names", _KEY_NAMES)
@@ -118,7 +118,7 @@ def parse_enums(node: Node) -> tuple[EnumType, ...]:
 
 
 def known_columns(names: tuple[str, ...], table: Table, problems: Problems) -> bool:
-    """Return whether a table has all these columns; each unknown one is reported."""
+    """Return whether a table has all these columns, and report each unknown one."""
     known = [column.name for column in table.columns]
     unknown = [name for name in names if name not in known]
     for name in unknown:

@@ -1,7 +1,7 @@
-"""Rules between columns, keys and tables: what makes a schema one whose privacy unit is well defined.
+"""Rules between columns, keys and tables: a schema that meets them has a well-defined privacy unit.
 
-Every rule returns problems instead of raising, so that a spec is told all of them at once. `broken` holds the places
-(``table`` or ``table.column``) that parsing has already reported; nothing is said about those twice.
+Every rule returns problems instead of raising, so that all problems of a spec are reported at once. ``broken`` holds
+the places (``table`` or ``table.column``) that parsing has already reported; rules skip these.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.rules_of_keys import find_column, find_key_problems
 from privbench_core.spec.rules_of_sql import find_sql_problems
 
-_IDENTIFIER_BYTES = 63  # of PostgreSQL, which cuts off what comes after
+_IDENTIFIER_BYTES = 63  # PostgreSQL truncates longer identifiers
 
 
 def find_problems(schema: Schema, *, delta: float, broken: Collection[str] = ()) -> list[str]:
-    """All broken rules of a schema whose keys went through `validate_keys.infer_keys`.
+    """Return all broken rules of a schema whose keys went through `spec.rules_of_keys.infer_keys`.
 
     Args:
         schema: The schema; its foreign keys refer to tables and columns that exist.
@@ -62,7 +62,7 @@ def _cut(name: str) -> str:
 
 
 def _same(names: Iterable[str], seen_as: Callable[[str], str]) -> list[str]:
-    """Each group of names that are seen as one, as a list in words; equal names only where nothing else differs."""
+    """Return each group of names that ``seen_as`` maps to one, as a comma-separated list."""
     listed = list(names)
     groups = Counter(seen_as(name) for name in listed)
     found = [[name for name in listed if seen_as(name) == group] for group, count in groups.items() if count > 1]
@@ -102,12 +102,12 @@ def _primary_keys(schema: Schema) -> Iterator[str]:
 
 
 def _domain_in_a_key(table: Table, column: Column) -> Iterator[str]:
-    """Why a key column cannot be modelled like an attribute."""
+    """Yield why a key column cannot be modelled like an attribute."""
     where = f"{table.name}.{column.name}: a domain on a key column"
     if column.name in table.referring_columns:
-        yield f"{where} of a foreign key; remove it: references are made anew"
+        yield f"{where} of a foreign key; remove it: references are generated"
     elif len(table.primary_key) == 1:
-        yield f"{where} that is the whole primary key; remove it: keys are made anew"
+        yield f"{where} that is the whole primary key; remove it: keys are generated"
     elif column.type.opaque or isinstance(column.domain, Pattern):
         yield f"{where} of type {column.type}; remove it, or declare type: category and its values"
 

@@ -1,4 +1,4 @@
-"""Rules about foreign keys: what they may refer to, which cycles can be opened, and who owns whom."""
+"""Rules on foreign keys: what they may refer to, which cycles can be opened, and the ownership path."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from privbench_core.schema.tables import Schema, Table
 
 
 def infer_keys(schema: Schema) -> Schema:
-    """Fill in what follows from the keys alone; what does not is left to `find_key_problems`.
+    """Return the schema with the properties of keys that follow from others; `find_key_problems` reports the rest.
 
     A private table without a marked owner key gets the only possible one. A key whose columns are unique in its table
-    has at most one row per parent. What becomes of references to removed rows is as the source's ``ON DELETE`` has it.
+    has at most one row per parent. References to removed rows follow the source's ``ON DELETE``.
     """
     candidates = _candidates(schema)
 
@@ -33,10 +33,10 @@ def infer_keys(schema: Schema) -> Schema:
 
 
 def _with_cascades(schema: Schema) -> Schema:
-    """The schema in which optional keys of the source with ``ON DELETE CASCADE`` cascade, if nothing else is declared.
+    """Return the schema in which optional keys with ``ON DELETE CASCADE`` cascade, if nothing else is declared.
 
-    In spec order, and not where that would close a cycle of keys that cascade (a tree of comments, say): there the
-    reference becomes NULL.
+    Keys are handled in spec order. A key that would close a cycle of cascades (a tree of comments, say) becomes NULL
+    instead.
     """
     for table in schema.private_tables:
         for key in table.foreign_keys:
@@ -54,7 +54,7 @@ def _with_cascades(schema: Schema) -> Schema:
 
 
 def _carried_by(schema: Schema, table: str) -> frozenset[str]:
-    """``table`` and those whose rows can take rows of it away, along keys that cascade."""
+    """Return ``table`` and the tables whose removed rows can remove rows of it, along keys that cascade."""
     seen, waiting = set[str](), [table]
     while waiting:
         here = waiting.pop()
@@ -65,7 +65,7 @@ def _carried_by(schema: Schema, table: str) -> frozenset[str]:
 
 
 def find_key_problems(schema: Schema, broken: Collection[str] = ()) -> list[str]:
-    """One line per broken rule about foreign keys; nothing about ``broken`` places."""
+    """Return one line per broken rule on foreign keys, except at ``broken`` places."""
     problems = list(_cycles(schema))
     for table in schema.tables:
         for key in table.foreign_keys:
@@ -75,12 +75,12 @@ def find_key_problems(schema: Schema, broken: Collection[str] = ()) -> list[str]
 
 
 def find_column(table: Table, name: str) -> Column | None:
-    """The column of that name, None if it is a reported mistake."""
+    """Return the column of that name, None if there is none, which is reported elsewhere."""
     return next((column for column in table.columns if column.name == name), None)
 
 
 def _is_unique(table: Table, key: ForeignKey) -> bool:
-    """Whether at most one row of the table can have a value of the key."""
+    """Return whether at most one row of the table can have a value of the key."""
     return any(set(group) <= set(key.columns) for group in (table.primary_key, *table.unique) if group)
 
 
@@ -95,14 +95,14 @@ def _bound(table: Table, key: ForeignKey, schema: Schema) -> Iterator[str]:
     elif key.max_children_per_unit is not None and (key.owner or key.same_unit or parent.public):
         yield f"{key.name}: max_children_per_unit on a key that reaches into no other unit; remove it"
     elif key.max_children_per_unit is not None and parent.name == schema.unit:
-        yield f"{key.name}: max_children_per_unit, but each row of {parent.name} is a unit; declare max_children alone"
+        yield f"{key.name}: max_children_per_unit, but each row of {parent.name} is a unit; declare only max_children"
     elif (key.max_children or 1) > 1 and _is_unique(table, key):
         found = f"max_children is {key.max_children}, but the key is unique in {table.name}"
         yield f"{key.name}: {found}; write 1, or leave it out"
 
 
 def _same_unit(key: ForeignKey, schema: Schema) -> Iterator[str]:
-    """Where a key is said to stay inside of a unit though that means nothing, or could not be otherwise."""
+    """Yield where ``same_unit`` is meaningless or always true."""
     if not key.same_unit:
         return
     if schema.table(key.parent).public:
@@ -114,7 +114,7 @@ def _same_unit(key: ForeignKey, schema: Schema) -> Iterator[str]:
 
 
 def _on_unit_removed(key: ForeignKey, schema: Schema) -> Iterator[str]:
-    """Where ``on_unit_removed`` says what cannot be, or has nothing to say."""
+    """Yield where ``on_unit_removed`` is impossible or meaningless."""
     if key.on_unit_removed is None:
         return
     found = f"on_unit_removed: {key.on_unit_removed}"
@@ -153,19 +153,18 @@ def _reference(table: Table, key: ForeignKey, schema: Schema, broken: Collection
 
 
 def _stored_type(column: Column, schema: Schema) -> str:
-    """Return what must agree along a key."""
+    """Return the type that must agree along a key."""
     if column.sql_type in {enum.name for enum in schema.enums}:
         return f"enum {column.sql_type}"
     return column.logical.key_type
 
 
 def _cycles(schema: Schema) -> Iterator[str]:
-    """Cycles of keys that cascade, so that a row could go with itself, and none can be filled in later."""
-    firm = {table.name: [key for key in table.foreign_keys if key.cascades] for table in schema.private_tables}
-    waiting = dict(firm)
+    """Yield cycles of keys that cascade: a row could remove itself, and no key can be filled in later."""
+    waiting = {table.name: [key for key in table.foreign_keys if key.cascades] for table in schema.private_tables}
     while waiting:
         ready = [name for name, keys in waiting.items() if not any(key.parent in waiting for key in keys)]
-        if not ready:  # every table left has a parent that is left: walk up until one comes again
+        if not ready:  # every remaining table has a remaining parent: walk up until a table repeats
             path: list[ForeignKey] = []
             here = next(iter(waiting))
             while here not in [key.child for key in path]:
@@ -194,7 +193,7 @@ def _cycle(cycle: list[ForeignKey]) -> str:
 
 
 def _candidates(schema: Schema) -> dict[str, list[ForeignKey]]:
-    """Per private table, the keys that can be its step to the unit: their parent gets there without that table."""
+    """Return, per private table, the keys whose parent reaches the unit without that table."""
     children: dict[str, list[str]] = {table.name: [] for table in schema.tables}
     for table in schema.private_tables:
         for key in table.foreign_keys:
@@ -233,7 +232,7 @@ def _ownership(schema: Schema, broken: Collection[str]) -> Iterator[str]:
 
 
 def _path(schema: Schema, table: Table, marked: list[ForeignKey], candidates: list[ForeignKey]) -> Iterator[str]:
-    """That one path leads from a private table to the unit, and which."""
+    """Yield where not exactly one path leads from a private table to the unit."""
     names = ", ".join(key.name for key in candidates)
     if not candidates:
         todo = f"add a foreign key that leads to {schema.unit}, or declare public: true"

@@ -1,4 +1,4 @@
-"""Rules about what ends in the DDL: SQL types, enums, defaults, checks, indexes; and about dependencies."""
+"""Rules on what goes into the DDL (SQL types, enums, defaults, checks, indexes), and on dependencies."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from privbench_core.schema.types.numeric import as_integer
 from privbench_core.schema.types.sql import SqlType, default_sql_type, parse_sql_type
 
 _METHOD = re.compile(r"[a-z]+ ?\(")
-_OUTSIDE = "is no single expression; it must not leave its brackets or hold comments"
+_OUTSIDE = "is not one expression; it must not close brackets it did not open, or contain comments"
 
 
 def find_sql_problems(schema: Schema, broken: Collection[str] = ()) -> list[str]:
-    """One line per broken rule; nothing about ``broken`` places."""
+    """Return one line per broken rule, except at ``broken`` places."""
     enums = {enum.name: enum for enum in schema.enums}
     problems = [
         f"enums: {name} is also the name of a type of PostgreSQL; rename it" for name in enums if parse_sql_type(name)
     ]
     for table in schema.tables:
-        fresh = frozenset[str]() if table.public else table.key_columns - table.referring_columns
+        surrogates = frozenset[str]() if table.public else table.key_columns - table.referring_columns
         for column in table.columns:
             place = f"{table.name}.{column.name}"
             if place in broken:
                 continue
             if column.sql_type in enums:
-                found = _enum(column, enums[column.sql_type], made_anew=column.name in fresh)
+                found = _enum(column, enums[column.sql_type], is_surrogate=column.name in surrogates)
             else:
                 found = _sql_type(column, is_key=column.name in table.key_columns)
             problems += [f"{place}: {problem}" for problem in (*found, *_default(column))]
@@ -38,12 +38,12 @@ def find_sql_problems(schema: Schema, broken: Collection[str] = ()) -> list[str]
     return [*problems, *_index_names(schema)]
 
 
-def _enum(column: Column, enum: EnumType, *, made_anew: bool) -> Iterator[str]:
+def _enum(column: Column, enum: EnumType, *, is_surrogate: bool) -> Iterator[str]:
     if column.type is not ColumnType.CATEGORY:
         yield f"type {column.type}, but {enum.name} is an enum; declare type: category"
-    elif made_anew:
+    elif is_surrogate:
         todo = "choose another key, declare the table public, or in a key of several columns a domain"
-        yield f"a key of the enum {enum.name}; keys are made anew, so {todo}"
+        yield f"a key of the enum {enum.name}; keys are generated, so {todo}"
     elif isinstance(column.domain, Learn):
         yield f"domain: learn, but the enum {enum.name} lists the values; leave the domain out"
     elif isinstance(column.domain, Values):
@@ -63,16 +63,16 @@ def _sql_type(column: Column, *, is_key: bool) -> Iterator[str]:
         yield f"type {column.type}, but sql_type {stored} holds {fitting}; change one of them"
         return
     yield from _room(column, stored)
-    random = column.type.opaque and not isinstance(column.domain, Pattern) and not is_key
-    if random and not stored.facts.any_text:
-        yield f"text that is made up is no {stored}; declare domain: {{faker: ipv4}} or the like, or type: category"
+    opaque = column.type.opaque and not isinstance(column.domain, Pattern) and not is_key
+    if opaque and not stored.facts.any_text:
+        yield f"generated text is no valid {stored}; declare domain: {{faker: ipv4}} or similar, or type: category"
 
 
 def _room(column: Column, stored: SqlType) -> Iterator[str]:
-    """Declared values and lengths that the SQL type has no room for: they would only fail in the database."""
+    """Yield declared values and lengths that do not fit the SQL type: they would fail only in the database."""
     length, bounds = stored.length, stored.integers
     if column.logical.length_unit and length is not None and column.max_length > length:
-        yield f"max_length is {column.max_length}, but sql_type {stored} ends at {length}; write at most that"
+        yield f"max_length is {column.max_length}, but sql_type {stored} holds at most {length}; lower it to that"
     values: tuple[object, ...] = ()
     if isinstance(column.domain, Values):
         values = column.domain.values
@@ -115,7 +115,7 @@ def _computed(table: Table) -> Iterator[str]:
 
 
 def _expression(table: Table, place: str, expression: str) -> Iterator[str]:
-    """That an expression stays inside of its brackets, and names columns of its table."""
+    """Yield where an expression leaves its brackets, or names columns that its table does not have."""
     known = {column.name for column in table.columns}
     tree = parse_check(expression)
     if not is_contained(expression):
@@ -156,7 +156,7 @@ def _dependencies(table: Table) -> Iterator[str]:
         if set(rule.determinant) & set(rule.dependent):
             yield f"{place} has a column on both sides; remove it from one"
         for name in sorted(table.key_columns.intersection(rule.dependent)):
-            yield f"{place} decides the key column {name}; remove it: keys are made anew"
+            yield f"{place} decides the key column {name}; remove it: keys are generated"
 
 
 def _index_names(schema: Schema) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""YAML as a spec needs it: safe, strict about duplicate keys, and without YAML 1.1's surprises.
+"""Read and write YAML for specs: safe, strict about duplicate keys, and without YAML 1.1's implicit conversions.
 
 PyYAML follows YAML 1.1, where ``NO`` is false, ``012`` is ten and ``1e-9`` is text. Column names and category values
 are often exactly such words, so plain scalars are resolved by the core schema of YAML 1.2 (section 10.3) instead. Two
@@ -56,7 +56,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    """Text of several lines on one, with escapes: a line of its own would end the comment after it."""
+    """Represent text of several lines on one line, with escapes: a line break would end the comment after it."""
     style = '"' if len(text.splitlines()) > 1 or text.endswith(("\n", "\r")) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -96,12 +96,12 @@ def read_yaml(text: str) -> tuple[Any, list[str]]:
 
 
 def write_yaml(value: object) -> str:
-    """``value`` as block-style YAML with short lists inline, keys in their order."""
+    """Return ``value`` as block-style YAML with short lists inline, keys in their order."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110)
 
 
 def flow_yaml(value: object) -> str:
-    """``value`` on one line, as it stands inside of brackets: text is quoted only where it must be."""
+    """Return ``value`` on one line in flow style: text is quoted only where necessary."""
     dumped = yaml.dump(
         [value], Dumper=_Dumper, sort_keys=False, default_flow_style=True, allow_unicode=True, width=float("inf")
     )

@@ -110,7 +110,7 @@ acts = st.lists(
 def test_whoever_keeps_up_knows_what_a_newcomer_reads(
     acts: list[tuple[int, int, str]], lifetime: Budget, many: int, tmp_path: Path, place: Place
 ) -> None:
-    with patch.object(tally, "_AT_ONCE", many):
+    with patch.object(tally, "_BATCH", many):
         name = fresh_name()
         there = tmp_path / f"{name}.sqlite" if place == ":memory:" else place
         both = [Ledger(there, name, "u", lifetime) for _ in range(2)]

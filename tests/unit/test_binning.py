@@ -10,7 +10,7 @@ import pytest
 from privbench_core.columns.binning import Binning, merge_cells
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
-from privbench_core.estimate.segmentation import alike, merge_smallest, segments
+from privbench_core.estimate.segmentation import merge_smallest, segment_and_smooth, segments
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 
 
@@ -180,7 +180,7 @@ def mean_error(shape, sigma: float, estimate) -> float:
 @pytest.mark.parametrize("sigma", [20.0, 60.0])
 def test_rough_counts_are_not_smoothed_and_smooth_ones_are(sigma):
     def found(noisy):
-        return alike(noisy, sigma, np.ones(len(noisy)))[1]
+        return segment_and_smooth(noisy, sigma, np.ones(len(noisy)))[1]
 
     def plain(noisy):
         return np.maximum(noisy, 0)
@@ -192,5 +192,5 @@ def test_rough_counts_are_not_smoothed_and_smooth_ones_are(sigma):
 def test_cells_of_a_rough_column_stay_apart_unless_noise_hides_them():
     exact = np.array([500.0, 480.0, 2.0, 0.0, 1.0, 900.0, 60.0, 850.0, 300.0, 310.0, 30.0, 700.0])
     noisy = exact + np.random.default_rng(0).normal(0, 10, len(exact))
-    starts, _ = alike(noisy, 10.0, np.ones(len(exact)))
+    starts, _ = segment_and_smooth(noisy, 10.0, np.ones(len(exact)))
     assert starts.tolist() == [0, 1, 2, 5, 6, 7, 8, 9, 10, 11]

@@ -304,7 +304,7 @@ def test_private_detail_is_for_the_owner_and_stands_after_the_message(
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (KeyboardInterrupt(), "stopped; what was released is kept"),
+        (KeyboardInterrupt(), "stopped; releases so far are kept"),
         (OSError(28, "No space left on device", "part"), "part: No space left on device"),
         (MemoryError(), "not enough memory"),
         (LedgerError("the ledger cannot be used (disk I/O error)"), "the ledger cannot be used"),
@@ -485,7 +485,7 @@ def test_init_proposes_domains_from_public_examples_only(shop: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2], "age": [31, 47], "plan": ["gold", "silver"]}), examples / "customer.parquet")
     result = call("init", shop.parent, "-o", out, "--sample-dir", examples)
     assert result.exit_code == 0, result.stderr
-    assert "Nothing was read but the catalogue and the public example data" in result.stdout
+    assert "Read only the catalogue and the public example data." in result.stdout
     draft = out.read_text(encoding="utf-8")
     assert "gold" in draft
     assert "47" in draft

@@ -122,7 +122,7 @@ def test_distances_are_of_exact_types_and_shapes(name: str) -> None:
 
 def test_only_distances_are_selected_by() -> None:
     curator, labels = rooms()
-    with pytest.raises(InternalError, match="only the distances"):
+    with pytest.raises(InternalError, match="only candidates of the type"):
         curator.select("choose", Marginal(("rooms",)), PRICE)  # type: ignore[arg-type]
     assert labels == []
 

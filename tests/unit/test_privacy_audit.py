@@ -157,5 +157,5 @@ def test_two_draws_differ() -> None:
 
 
 def test_noise_of_no_budget_is_refused() -> None:
-    with pytest.raises(InternalError, match="no budget"):
+    with pytest.raises(InternalError, match="a price above zero"):
         NOISE.add("a", np.zeros(1, dtype=np.int64), Sensitivity(1.0, 1.0), Price(Measure.PURE, 0.0))

@@ -114,7 +114,7 @@ def test_asking_for_more_is_refused_before_the_look(looks: list[Marginal]) -> No
     curator = session.view(rooms_view())
     curator.measure("first", [Marginal(("rooms",))], limit.share(0.6))
     assert len(looks) == 1
-    with pytest.raises(BudgetExhaustedError, match="nothing was looked at"):
+    with pytest.raises(BudgetExhaustedError, match="no row was read"):
         curator.measure("second", [Marginal(("rooms",))], limit.share(0.6))
     assert len(looks) == 1
     assert labels == ["test/view/first"]
@@ -248,7 +248,7 @@ def test_a_door_spends_its_reservation_and_no_more(price: Price) -> None:
     curator = session.view(rooms_view())
     curator.measure("rooms", [Marginal(("rooms",))], price.share(1))
     for more in (price, price.share(0.01)):
-        with pytest.raises(BudgetExhaustedError, match="nothing was looked at"):
+        with pytest.raises(BudgetExhaustedError, match="no row was read"):
             curator.measure("again", [Marginal(("rooms",))], more)
     if price.delta:
         with pytest.raises(BudgetExhaustedError):

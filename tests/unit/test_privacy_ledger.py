@@ -396,8 +396,8 @@ def test_a_ledger_is_tied_to_one_state_folder(place: Place) -> None:
     ledger.claim("mine")
     with pytest.raises(ReleaseError, match="another state folder"):
         ledger.claim("other")
-    ledger.claim("other", anew=True)
-    ledger.claim("other", anew=True)
+    ledger.claim("other", replace=True)
+    ledger.claim("other", replace=True)
     with pytest.raises(ReleaseError, match="--new-state"):
         ledger.claim("mine")
     assert raw(place, "select mark from state_folder order by id") == [("mine",), ("other",)]

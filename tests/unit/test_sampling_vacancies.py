@@ -15,7 +15,7 @@ MANY = 1 << 22
 
 @pytest.mark.parametrize("at_a_time", [MANY, 1], ids=["all scopes at once", "one by one"])
 def test_every_repetition_goes_where_values_are_left(at_a_time: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vacancies, "_MOST_PAIRS", at_a_time)
+    monkeypatch.setattr(vacancies, "_BLOCK", at_a_time)
     rng = np.random.default_rng(0)
     scope = np.sort(rng.integers(0, 300, 1500))
     drawn = np.where(rng.random(1500) < 0.9, 7, rng.integers(0, 20, 1500))

@@ -84,7 +84,7 @@ def test_a_profile_spends_its_price_whatever_is_learned():
         price = Price(measure, 1.0)
         session = door_of(Schema("s", (table,), "t"), {"t": rows}, price)
         profile_table(session, table, 1, price)
-        assert session._account.spent.amount == pytest.approx(1.0)
+        assert session._filter.spent.amount == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-9])

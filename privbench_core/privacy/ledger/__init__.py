@@ -1,1 +1,1 @@
-"""The ledger: what has been spent, durably, and what may still be."""
+"""The ledger: a durable record of what has been spent, and the filter on what may still be."""

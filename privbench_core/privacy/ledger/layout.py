@@ -7,7 +7,7 @@ layout a ledger has: each version of privbench reads one, and refuses all others
 from __future__ import annotations
 
 LAYOUT = 2
-"""Raise it with any change of a table, and bring older ledgers to it in `Ledger`."""
+"""Raise it with any change of a table."""
 
 TABLES = ("ledger_layout", "lifetime", "reservation", "charge", "result", "state_folder")
 
@@ -38,7 +38,7 @@ _REFUSE = """create function refuse_change() returns trigger language plpgsql as
 
 
 def sqlite_statements() -> list[str]:
-    """What makes the tables in SQLite, where triggers stand guard row by row."""
+    """Return the statements that create the tables in SQLite, with a trigger per row against changes."""
     guards = [
         f"create trigger {table}_{verb} before {verb} on {table} begin select raise(abort, 'append only'); end"
         for table in TABLES
@@ -48,7 +48,7 @@ def sqlite_statements() -> list[str]:
 
 
 def postgres_statements() -> list[str]:
-    """What makes the tables in PostgreSQL; ``deploy/postgres/ledger.sql`` holds the same for an owner to run."""
+    """Return the statements that create the tables in PostgreSQL; ``deploy/postgres/ledger.sql`` holds the same."""
     guards = [
         f"""create trigger {table}_stays before update or delete or truncate on {table}
     for each statement execute function refuse_change()"""

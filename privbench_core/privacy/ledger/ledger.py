@@ -1,17 +1,16 @@
 """The durable, append-only record of what has been spent: a privacy filter over rows in SQLite or PostgreSQL.
 
-A step's whole price is *reserved* in one transaction before its rows are looked at. A crash leaves the reservation
-standing, and it counts as spent: the ledger can overstate what was spent, never understate it. The stores let in one
-such transaction at a time, and it sees all that was reserved before, so the check and the entry are one act: of two
-processes, on one machine or several, only one gets the last of the budget. Rows are only ever inserted (triggers refuse
-anything else, and in PostgreSQL the role need not be allowed anything else). Their order is that of their numbers; the
-clock's time is written down for people and decides nothing.
+A step's whole price is *reserved* in one transaction before any private row is read. After a crash the reservation
+stays and counts as spent: the ledger can overstate what was spent, never understate it. The stores serialize these
+transactions, and each sees all earlier reservations, so check and entry are atomic: of two processes, on one machine or
+several, only one gets the last of the budget. Rows are only ever inserted (triggers refuse anything else, and in
+PostgreSQL the role needs no other privilege). Rows are ordered by their numbers; timestamps are information only.
 
 Filter: a reservation is accepted if all entries of its account together satisfy Σρ ≤ ρ and Σδ ≤ δ' of the lifetime
 budget, split as `Budget.total` splits every budget, or if all are pure and Σε ≤ lifetime ε. Either sum is a valid
 filter for adaptively chosen mechanisms (Rogers et al. 2016; Feldman and Zrnic 2021; Whitehouse et al. 2023), and so is
-the disjunction (proof in ``docs/privacy.md``). Accounts are of disjoint sets of units, so together they cost what the
-dearest of them costs (parallel composition).
+the disjunction (proof in ``docs/privacy.md``). Accounts are for disjoint sets of units, so together they cost what the
+most expensive of them costs (parallel composition).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from privbench_core.errors import BudgetError, BudgetExhaustedError, LedgerError, ReleaseError
-from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for
+from privbench_core.privacy.budget import ROUNDING_SLACK, Budget, Measure, Price, epsilon_for
 from privbench_core.privacy.ledger.layout import LAYOUT
 from privbench_core.privacy.ledger.refresh_limits import AccountSpend, Purchase, RefreshLimits
 from privbench_core.privacy.ledger.sqlite import SqliteStore
@@ -31,14 +30,12 @@ from privbench_core.privacy.ledger.totals import RunningTotal
 from privbench_core.spec.location import is_url
 from privbench_core.spec.refresh import RefreshPolicy
 
-_SLACK = 1 + 1e-9
-_MARKER = "ledger_layout"
 _ADVICE_ON_REFRESH = "Change privacy.refresh, or publish what was released before."
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One reservation: what a step may spend, whether its result was stored, and which account it is charged to."""
+    """One reservation: what a step may spend, whether its result was stored, and which account pays."""
 
     id: int
     step: str
@@ -51,16 +48,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class Balance:
-    """What is spent and what is left of a lifetime budget.
+    """The spent and the remaining part of a lifetime budget.
 
     Attributes:
         lifetime: The declared budget.
         spent: The smallest ε (at ``delta``) that all entries are known to satisfy.
-        delta: The lifetime's δ; if that does not cover what was bought under a larger one, the last declared δ that
+        delta: The lifetime's δ; if that does not cover earlier purchases under a larger one, the last declared δ that
             does.
-        left: Lifetime ε minus ``spent``: an upper bound on the ε of one more pure release when all entries are pure,
-            and a fair indication otherwise (zCDP costs add up in ρ, not in ε). 0 where the lifetime's δ covers too
-            little.
+        left: Lifetime ε minus ``spent``: an upper bound on the ε of one more pure release if all entries are pure, an
+            approximation otherwise (zCDP costs add up in ρ, not in ε). 0 if the lifetime's δ is too small.
         rho_left: ρ still available for zCDP releases, 0 for a pure lifetime budget.
     """
 
@@ -72,13 +68,13 @@ class Balance:
 
 
 @dataclass(frozen=True)
-class Neighbour:
+class OtherDatabase:
     """Another database with accounts of its own in the same ledger.
 
     Attributes:
         database: Its name.
-        entries: How many reservations it has.
-        last: When one was made last, as its clock said.
+        entries: Number of its reservations.
+        last: Time of the last one, by the clock of the machine that made it.
     """
 
     database: str
@@ -89,19 +85,19 @@ class Neighbour:
 class Ledger:
     """The accounts of one database. Each may spend the whole lifetime budget, so the units of any two must be disjoint.
 
-    The account that nobody names, "", is that of a database whose units are all alike.
+    A database without cohorts has one account, named "".
 
     Args:
-        place: SQLite file, made if missing; a URL of PostgreSQL, whose tables are made if missing; ":memory:" for
+        place: SQLite file, created if missing; a URL of PostgreSQL, whose tables are created if missing; ":memory:" for
             tests, which makes the ledger not durable.
         database: Name of the database.
         unit: The privacy unit, in words; a database's unit never changes.
         lifetime: The most that may ever be spent. A changed declaration is appended, and the latest counts.
-        policy: How the lifetime budget is spread over refreshes; None spends it as it comes.
+        policy: How the lifetime budget is spread over refreshes; None sets no limit per refresh.
 
     Raises:
-        BudgetError: The ledger protects another unit, or the lifetime's δ is less than what was bought needs.
-        LedgerError: It cannot be used, or was made by a newer privbench. Every method may raise it.
+        BudgetError: The ledger protects another unit, or the lifetime's δ is too small for earlier purchases.
+        LedgerError: It cannot be used, or has the layout of another version. Every method may raise it.
     """
 
     def __init__(
@@ -111,34 +107,34 @@ class Ledger:
         self.lifetime = lifetime
         self.policy = policy
         self._store = _open(place)
-        self._tallies: dict[str, RunningTotal] = {}
+        self._totals: dict[str, RunningTotal] = {}
         self.durable = self._store.durable
         try:
-            self._lay_out()
+            self._create_tables()
             self._declare(unit)
         except BaseException:
             self._store.close()
             raise
 
     def close(self) -> None:
-        """Let go of the file, or of the connection."""
+        """Close the file or the connection."""
         self._store.close()
 
-    def claim(self, mark: str, *, anew: bool = False) -> None:
-        """Tie the ledger to one state folder, whose releases and secret it speaks of.
+    def claim(self, mark: str, *, replace: bool = False) -> None:
+        """Bind the ledger to one state folder, which holds its releases and secret.
 
         Args:
-            mark: Tells the folder from others and says nothing about it.
-            anew: Take this folder in place of the one before, which was lost. What it held is then paid for again.
+            mark: A pseudonym of the folder.
+            replace: Use this folder instead of the last one, which was lost. Its releases must be paid for again.
 
         Raises:
-            ReleaseError: The ledger is tied to another folder: its releases would be bought a second time.
+            ReleaseError: The ledger belongs to another folder: its releases would be bought a second time.
         """
-        if not anew and self._marks()[-1:] == [mark]:
+        if not replace and self._marks()[-1:] == [mark]:
             return
         with self._store.transaction():
             known = self._marks()
-            if known and known[-1] != mark and not anew:
+            if known and known[-1] != mark and not replace:
                 message = (
                     f"the ledger of {self.database} belongs to another state folder: what was released with that one"
                     " would be paid for again. Use that folder (machines share it), or, if it is lost, give it up:"
@@ -150,10 +146,10 @@ class Ledger:
                 self._store.query("insert into state_folder(database, mark, at) values (?, ?, ?)", row)
 
     def reserve(self, release: str, step: str, run: str, price: Price, account: str = "") -> int:
-        """Set ``price`` aside for a step, durably, and return the reservation's id.
+        """Reserve ``price`` for a step, durably, and return the reservation's id.
 
         Raises:
-            BudgetExhaustedError: The lifetime budget cannot pay it; nothing was entered.
+            BudgetExhaustedError: The lifetime budget cannot pay it; nothing was reserved.
         """
         price_row = (price.measure.value, price.amount, price.rho, price.delta)
         with self._store.transaction():
@@ -167,28 +163,28 @@ class Ledger:
         return int(number)
 
     def require(self, what: str, price: Price, account: str = "", purchases: Iterable[Purchase] = ()) -> None:
-        """Check that ``price`` could be paid now, without setting anything aside.
+        """Check that ``price`` could be paid now, without reserving it.
 
         Args:
-            what: What it is for, as the refusal calls it.
-            price: All of it.
+            what: The purpose, as the error message names it.
+            price: The total.
             account: Who pays.
-            purchases: The steps it is for, at which ε: decides which refresh they belong to.
+            purchases: The steps to buy, at which ε: they decide the refresh.
 
         Raises:
-            BudgetExhaustedError: It could not, because of the lifetime budget or of the refresh policy.
+            BudgetExhaustedError: The lifetime budget or the refresh policy does not allow it.
         """
-        purchases, tally = tuple(purchases), self._tally(account)
-        if not self._affordable(price, tally):
+        purchases, total = tuple(purchases), self._total(account)
+        if not self._affordable(price, total):
             raise BudgetExhaustedError(self._refusal(what, price, account))
         if self.policy is not None and purchases:
-            spent = tally.spent()
+            spent = total.spent()
             refusal = RefreshLimits(self.lifetime, self.policy).refusal(spent, spent.refresh_of(purchases), price)
             if refusal is not None:
                 raise BudgetExhaustedError(f"{what}: {refusal}. {_ADVICE_ON_REFRESH}")
 
     def charge(self, reservation: int, label: str, price: Price) -> None:
-        """Write down one verb's charge inside a reservation, before it looks."""
+        """Record the charge of one measurement inside a reservation, before it reads rows."""
         row = (reservation, label, price.amount, price.delta, _now())
         statement = "insert into charge(reservation, label, amount, delta, at) values (?, ?, ?, ?, ?)"
         with self._store.transaction():
@@ -201,7 +197,7 @@ class Ledger:
             self._store.query("insert into result(reservation, digest, at) values (?, ?, ?)", row)
 
     def released(self, release: str) -> frozenset[str]:
-        """Digests of an artifact that was bought before: several if processes bought it at the same time."""
+        """Return the digests of a release that was bought before; several if processes bought it at the same time."""
         rows = self._store.query(
             "select result.digest from result join reservation on reservation.id = result.reservation"
             " where reservation.database = ? and reservation.release = ?",
@@ -210,7 +206,7 @@ class Ledger:
         return frozenset(str(row[0]) for row in rows)
 
     def entries(self, account: str | None = None) -> list[Entry]:
-        """All reservations, oldest first; of one account if it is named."""
+        """Return all reservations, oldest first; of one account if ``account`` is given."""
         rows = self._store.query(
             "select id, step, run, measure, amount, delta, reservation.at,"
             " case when digest is null then 'reserved' else 'released' end, account"
@@ -221,48 +217,48 @@ class Ledger:
         return [entry for entry in entries if account in {None, entry.account}]
 
     def spent(self, account: str = "") -> AccountSpend:
-        """What an account has paid, and for how many refreshes."""
-        return self._tally(account).spent()
+        """Return what an account has spent, and on how many refreshes."""
+        return self._total(account).spent()
 
     def count(self) -> int:
-        """How many reservations there are, of all accounts."""
+        """Return the number of reservations of all accounts."""
         ((number,),) = self._store.query("select count(*) from reservation where database = ?", (self.database,))
         return int(number)
 
-    def others(self) -> list[Neighbour]:
-        """The other databases that something was reserved for, in the order in which that began."""
+    def others(self) -> list[OtherDatabase]:
+        """Return the other databases with reservations, by their first reservation."""
         rows = self._store.query(
             "select database, count(*), max(at) from reservation where database <> ?"
             " group by database order by min(id)",
             (self.database,),
         )
-        return [Neighbour(str(name), int(entries), str(last)) for name, entries, last in rows]
+        return [OtherDatabase(str(name), int(entries), str(last)) for name, entries, last in rows]
 
     def charges(self, reservation: int) -> list[tuple[str, float]]:
-        """(label, amount) of each verb inside a reservation, in order."""
+        """Return (label, amount) of each charge inside a reservation, in order."""
         query = "select label, amount from charge where reservation = ? order by id"
         return [(str(label), float(amount)) for label, amount in self._store.query(query, (reservation,))]
 
     def balance(self, account: str = "") -> Balance:
-        """What is spent and left of an account.
+        """Return the spent and the remaining part of an account.
 
         Raises:
-            LedgerError: No lifetime budget that was ever declared covers the entries: somebody else made some of them.
+            LedgerError: No lifetime budget that was ever declared covers the entries: the ledger was tampered with.
         """
-        tally, life = self._tally(account), self.lifetime
-        pure, delta = tally.pure and tally.delta == 0, life.delta
-        if not pure and not _covers(delta, tally.delta):
-            delta = self._last_covering(tally.delta)
-        spent = tally.epsilon
+        total, life = self._total(account), self.lifetime
+        pure, delta = total.pure and total.delta == 0, life.delta
+        if not pure and not _covers(delta, total.delta):
+            delta = self._last_covering(total.delta)
+        spent = total.epsilon
         if delta > 0:
-            in_rho = epsilon_for(tally.rho, delta - Budget(life.epsilon, delta).threshold_delta) if tally.rho else 0.0
+            in_rho = epsilon_for(total.rho, delta - Budget(life.epsilon, delta).threshold_delta) if total.rho else 0.0
             spent = min(spent, in_rho) if pure else in_rho
         left = max(0.0, life.epsilon - spent) if delta == life.delta else 0.0
-        rho_left = max(0.0, self._rho_cap() - tally.rho) if life.delta > 0 else 0.0
+        rho_left = max(0.0, self._rho_cap() - total.rho) if life.delta > 0 else 0.0
         return Balance(life, spent, delta, left, rho_left)
 
     def _last_covering(self, thresholds: float) -> float:
-        """The δ that was declared last of those that cover zCDP prices with ``thresholds`` in δ."""
+        """Return the last declared δ that covers zCDP prices with ``thresholds`` in δ."""
         query = "select delta from lifetime where database = ? order by id desc"
         declared = (float(delta) for (delta,) in self._store.query(query, (self.database,)))
         found = next((delta for delta in declared if _covers(delta, thresholds)), None)
@@ -274,8 +270,8 @@ class Ledger:
             raise LedgerError(message)
         return found
 
-    def _lay_out(self) -> None:
-        """Make the tables, where there are none.
+    def _create_tables(self) -> None:
+        """Create the tables if there are none.
 
         Raises:
             LedgerError: There are tables of another layout.
@@ -295,8 +291,8 @@ class Ledger:
             self._store.query("insert into ledger_layout(version, at) values (?, ?)", (LAYOUT, _now()))
 
     def _layout(self) -> int | None:
-        """Which layout is there, None for none."""
-        if self._store.has_tables(_MARKER):
+        """Return the layout of the tables, None if there are none."""
+        if self._store.has_tables("ledger_layout"):
             ((version,),) = self._store.query("select coalesce(max(version), 0) from ledger_layout")
             return int(version)
         return 0 if self._store.has_tables("reservation") else None
@@ -326,7 +322,7 @@ class Ledger:
                 )
 
     def _require_covered(self) -> None:
-        """Refuse a lifetime δ that what was bought contradicts."""
+        """Refuse a lifetime δ that is too small for earlier purchases."""
         query = "select account, max(measure), sum(delta) from reservation where database = ? group by account"
         for account, measure, thresholds in self._store.query(query, (self.database,)):
             delta = self.lifetime.delta
@@ -340,35 +336,29 @@ class Ledger:
                 raise BudgetError(message)
 
     def _declared(self) -> Row | None:
-        """(unit, ε, δ) as last declared."""
+        """Return (unit, ε, δ) as last declared."""
         rows = self._store.query(
             "select unit, epsilon, delta from lifetime where database = ? order by id desc limit 1", (self.database,)
         )
         return rows[0] if rows else None
 
-    def _tally(self, account: str) -> RunningTotal:
-        """What the account's reservations add up to now."""
+    def _total(self, account: str) -> RunningTotal:
+        """Return the account's totals, brought up to date."""
         while True:
             connection = self._store.connection
-            tally = self._tallies.pop(account, None)  # whoever is interrupted while reading begins anew
-            if tally is None or tally.connection != connection:
-                tally = RunningTotal(connection)
-            tally.read(self._store, self.database, account)
+            total = self._totals.pop(account, None)  # removed while reading: an interrupted read starts over
+            if total is None or total.connection != connection:
+                total = RunningTotal(connection)
+            total.read(self._store, self.database, account)
             if self._store.connection == connection:
-                self._tallies[account] = tally
-                return tally
+                self._totals[account] = total
+                return total
 
     def _rho_cap(self) -> float:
         return self.lifetime.total().amount
 
-    def _affordable(self, price: Price, tally: RunningTotal) -> bool:
-        pure = tally.pure and price.measure is Measure.PURE and tally.delta + price.delta == 0
-        if pure and tally.epsilon + price.amount <= self.lifetime.epsilon * _SLACK:
-            return True
-        if self.lifetime.delta == 0:
-            return False
-        within = tally.rho + price.rho <= self._rho_cap() * _SLACK
-        return within and tally.delta + price.delta <= self.lifetime.threshold_delta * _SLACK
+    def _affordable(self, price: Price, total: RunningTotal) -> bool:
+        return total.spent().plus([price]).within(self.lifetime)
 
     def _refusal(self, step: str, price: Price, account: str) -> str:
         balance = self.balance(account)
@@ -383,7 +373,7 @@ class Ledger:
         if life.delta == 0:
             short = price.amount - balance.left
             return f"{step}: costs {price}, {balance.left:.6g} of ε={life.epsilon:g} is left: short by {short:.6g}."
-        delta = self._tally(account).delta
+        delta = self._total(account).delta
         short = max(0.0, price.rho - balance.rho_left)
         lacking = (
             f"short by {short:.6g}"
@@ -400,8 +390,8 @@ class Ledger:
 
 
 def _covers(delta: float, thresholds: float) -> bool:
-    """Whether a lifetime δ covers zCDP prices, with so much δ spent on thresholds."""
-    return delta > 0 and thresholds <= Budget(1.0, delta).threshold_delta * _SLACK
+    """Return whether a lifetime δ covers zCDP prices that spend ``thresholds`` of δ on stability thresholds."""
+    return delta > 0 and thresholds <= Budget(1.0, delta).threshold_delta * ROUNDING_SLACK
 
 
 def _open(place: Path | str) -> LedgerStore:

@@ -1,4 +1,4 @@
-"""A ledger in PostgreSQL: for several machines, or where the server's backups are the better ones."""
+"""A ledger in PostgreSQL: for several machines, or to use the server's backups."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import psycopg
 
 from privbench_core.errors import LedgerError
 from privbench_core.privacy.ledger.layout import postgres_statements
-from privbench_core.privacy.ledger.store import Row
+from privbench_core.privacy.ledger.store import LOCK_TIMEOUT, Row
 from privbench_core.spec.location import connection_parameters, describe, parse_url, reason_of
 
-_PATIENCE = 60.0  # seconds
+_RECONNECT_SECONDS = 0.2  # chosen by hand
 _LOCK = int.from_bytes(blake2b(b"privbench ledger", digest_size=8).digest(), signed=True)
 # READ COMMITTED, whatever the server's default is: each statement then sees all that was committed before it began. A
-# stricter level would take its snapshot before it waits for the lock, and sum up what was spent before its turn.
-# The lock needs no privilege and ends with the transaction, however that ends. Whoever stops in the middle of one is
-# thrown out, so that the others can go on. A server that acknowledges before it has written would forget.
+# stricter level would take its snapshot before it waits for the lock, and miss what others spent in the meantime.
+# The lock needs no privilege and ends with the transaction. The server terminates a session that idles inside of one,
+# so that others can go on. Synchronous commit, because a server that acknowledges before it writes may lose entries.
 _BEGIN = f"""
 begin isolation level read committed read write;
-set local lock_timeout = '{_PATIENCE:.0f}s';
-set local idle_in_transaction_session_timeout = '{_PATIENCE / 2:.0f}s';
+set local lock_timeout = '{LOCK_TIMEOUT:.0f}s';
+set local idle_in_transaction_session_timeout = '{LOCK_TIMEOUT / 2:.0f}s';
 select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') in ('off', 'local');
 select pg_advisory_xact_lock({_LOCK});
 """
@@ -32,13 +32,13 @@ _COMMIT = ";\ncommit"
 
 
 class PostgresStore:
-    """A connection to PostgreSQL, made again if the server was gone for a while.
+    """A connection to PostgreSQL that reconnects if the server was away for a while.
 
     Args:
         url: ``postgresql://…``, secrets included. No message repeats it; ``?schema=`` names another schema.
 
     Raises:
-        LedgerError: No such database, or it does not let us in.
+        LedgerError: There is no such database, or it refuses the connection.
     """
 
     durable = True
@@ -57,10 +57,9 @@ class PostgresStore:
         self._db.close()
 
     def query(self, statement: str, parameters: Sequence[object] = (), *, last: bool = False) -> list[Row]:
-        """See `LedgerStore`. A server that is gone is waited for, but never once a transaction has begun.
+        """See `LedgerStore`. Reconnects to a server that is away, but never once a transaction has begun.
 
-        The beginning and the end are sent along with the first and the last statement: whoever holds the lock should
-        not have to wait for a turn of its own process.
+        ``begin`` and ``commit`` are sent with the first and the last statement, to hold the lock for fewer round trips.
         """
         whole = f"{self._begin}{statement}{_COMMIT if last else ''}"
         try:
@@ -86,21 +85,21 @@ class PostgresStore:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """See `LedgerStore`. It is never repeated."""
+        """See `LedgerStore`. A transaction is never repeated."""
         self._begin, self._inside = _BEGIN, True
         try:
             yield
             if self._inside and not self._begin:
                 self._run("commit")
         except BaseException:
-            with suppress(LedgerError):  # the server may be gone; then it has rolled back
+            with suppress(LedgerError):  # a server that is away has rolled back
                 self._run("rollback")
             raise
         finally:
             self._begin, self._inside = "", False
 
     def _run(self, statements: str, parameters: Sequence[object] = ()) -> list[Row]:
-        """Run statements, parameters quoted on this side; the rows of the last that has any."""
+        """Run statements with parameters quoted by the client; return the rows of the last one that has any."""
         try:
             cursor = self._db.execute(statements.replace("?", "%s").encode(), parameters or None)
             rows = cursor.fetchall() if cursor.description else []
@@ -118,20 +117,20 @@ class PostgresStore:
             raise self._refused(error) from None
 
     def _reconnect(self) -> None:
-        patience = monotonic() + _PATIENCE
+        deadline = monotonic() + LOCK_TIMEOUT
         while True:
             try:
                 self._db = self._connect()
                 self.connection += 1
             except LedgerError:
-                if monotonic() > patience:
+                if monotonic() > deadline:
                     raise
-                sleep(0.2)
+                sleep(_RECONNECT_SECONDS)
             else:
                 return
 
     def _refused(self, error: psycopg.Error) -> LedgerError:
-        """What anybody may read is the kind of the error; the rest is for the owner, and holds no password."""
+        """Return an error whose public text names the kind only; the owner's detail holds no password either."""
         detail = f"{describe(self._url)}: {reason_of(error, self._url)}"
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
             return LedgerError(

@@ -1,8 +1,8 @@
-"""Refreshes as the ledger sees them: which one a purchase belongs to, and how many more an account can pay for.
+"""Refreshes in the ledger: which one a purchase belongs to, and how many more an account can pay for.
 
 Refresh k begins when a step is bought for the k-th time at the same ε. Only steps whose result was stored count: a step
-that was killed and is tried again costs twice, but belongs to the same refresh. A policy is an upper limit beside the
-lifetime filter and never instead of it, so nothing in here carries the privacy guarantee.
+that was killed and is retried costs twice, but belongs to the same refresh. A policy is an upper limit in addition to
+the lifetime filter (`AccountSpend.within`) and never replaces it, so the privacy guarantee does not depend on policies.
 """
 
 from __future__ import annotations
@@ -10,21 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from privbench_core.privacy.budget import Budget, Measure, Price, rho_for
+from privbench_core.privacy.budget import ROUNDING_SLACK, Budget, Measure, Price, rho_for
 from privbench_core.spec.refresh import RefreshPolicy
 
-_SLACK = 1 + 1e-9
-_MANY = 10**9
+_MAX_REFRESHES = 10**9  # where the search ends; chosen by hand, more than anyone can run
 Purchase = tuple[str, str]
-"""(run, step): what a refresh buys once."""
+"""(run, step): each refresh buys it once."""
 
 
 @dataclass(frozen=True)
 class AccountSpend:
-    """What an account has paid, and for how many refreshes.
+    """What an account has spent, and on how many refreshes.
 
     Attributes:
-        pure: Whether all of it is pure ε-DP.
+        pure: Whether all prices are pure ε-DP.
         epsilon: Sum of the pure prices.
         rho: Sum of all prices in zCDP.
         delta: Sum of the thresholds' δ.
@@ -39,15 +38,15 @@ class AccountSpend:
 
     @property
     def refresh(self) -> int:
-        """Number of the last refresh that was begun; 0 before the first release."""
+        """Return the number of the last refresh that has begun; 0 before the first release."""
         return max(self.bought.values(), default=0)
 
     def refresh_of(self, purchases: Iterable[Purchase]) -> int:
-        """Number of the refresh that buying these would belong to."""
+        """Return the number of the refresh that these purchases would belong to."""
         return max(self.refresh, *(self.bought.get(purchase, 0) + 1 for purchase in purchases), 1)
 
     def plus(self, prices: Sequence[Price], times: int = 1) -> AccountSpend:
-        """After all of ``prices`` were paid, each ``times`` times."""
+        """Return the spend after paying each of ``prices`` ``times`` times."""
         pure = [price for price in prices if price.measure is Measure.PURE]
         delta = self.delta + times * sum(price.delta for price in prices)
         return replace(
@@ -58,6 +57,13 @@ class AccountSpend:
             delta=delta,
         )
 
+    def within(self, lifetime: Budget) -> bool:
+        """Return whether a lifetime budget covers this spend: the filter of the ledger, see `privacy.ledger.ledger`."""
+        if self.pure and self.epsilon <= lifetime.epsilon * ROUNDING_SLACK:
+            return True
+        rho_fits = lifetime.delta > 0 and self.rho <= lifetime.total().amount * ROUNDING_SLACK
+        return rho_fits and self.delta <= lifetime.threshold_delta * ROUNDING_SLACK
+
 
 @dataclass(frozen=True)
 class RefreshLimits:
@@ -67,7 +73,7 @@ class RefreshLimits:
     policy: RefreshPolicy | None = None
 
     def refusal(self, spent: AccountSpend, refresh: int, price: Price) -> str | None:
-        """Why the policy does not let ``price`` be paid in refresh number ``refresh``, with the exact shortfall."""
+        """Return why the policy refuses ``price`` in refresh ``refresh``, with the shortfall; None if it fits."""
         policy = self.policy
         if policy is None:
             return None
@@ -90,20 +96,20 @@ class RefreshLimits:
         )
 
     def affordable(self, spent: AccountSpend, first: int, prices: Sequence[Price]) -> int:
-        """How many more refreshes the account can pay for, one after the other.
+        """Return how many more refreshes the account can pay for.
+
+        Costs are linear in the number of refreshes and every limit is concave, so once a refresh is not affordable, no
+        later one is: the answer is found by bisection.
 
         Args:
             spent: What was paid so far.
-            first: Number of the first of them.
+            first: Number of the first further refresh.
             prices: Of all steps of one refresh.
-
-        The costs grow in a straight line and every limit is a concave function of the number of refreshes, so once one
-        cannot be paid, no later one can: the answer is found by bisection.
         """
         if not self._pays(spent, first, prices, 1):
             return 0
         low, high = 1, 2
-        while high < _MANY and self._pays(spent, first, prices, high):
+        while high < _MAX_REFRESHES and self._pays(spent, first, prices, high):
             low, high = high, 2 * high
         while high - low > 1:
             middle = (low + high) // 2
@@ -112,23 +118,15 @@ class RefreshLimits:
 
     def _pays(self, spent: AccountSpend, first: int, prices: Sequence[Price], times: int) -> bool:
         after, refresh = spent.plus(prices, times), first + times - 1
-        if not self._covers(after):
+        if not after.within(self.lifetime):
             return False
         policy = self.policy
         return policy is None or ((policy.times is None or refresh <= policy.times) and self._within(after, refresh))
 
-    def _covers(self, after: AccountSpend) -> bool:
-        """Whether the lifetime budget covers it: the filter of `Ledger`."""
-        life = self.lifetime
-        if after.pure and after.epsilon <= life.epsilon * _SLACK:
-            return True
-        within = life.delta > 0 and after.rho <= life.total().amount * _SLACK
-        return within and after.delta <= life.threshold_delta * _SLACK
-
     def _within(self, after: AccountSpend, refresh: int) -> bool:
-        if after.pure and after.epsilon <= self._upto(refresh, _itself) * _SLACK:
+        if after.pure and after.epsilon <= self._upto(refresh, _itself) * ROUNDING_SLACK:
             return True
-        return self.lifetime.delta > 0 and after.rho <= self._upto(refresh, self._rho) * _SLACK
+        return self.lifetime.delta > 0 and after.rho <= self._upto(refresh, self._rho) * ROUNDING_SLACK
 
     def _upto(self, refresh: int, worth: Callable[[float], float]) -> float:
         return self.policy.upto(refresh, self.lifetime.epsilon, worth) if self.policy else worth(self.lifetime.epsilon)

@@ -10,28 +10,28 @@ from time import monotonic, sleep
 
 from privbench_core.errors import LedgerError
 from privbench_core.privacy.ledger.layout import sqlite_statements
-from privbench_core.privacy.ledger.store import Row
+from privbench_core.privacy.ledger.store import LOCK_TIMEOUT, Row
 
 MEMORY = ":memory:"
-_PATIENCE = 60.0  # seconds
-_KIND = 0xFF  # of an error; the other bits say more about it
+_PRIMARY_CODE = 0xFF  # bits of SQLite's primary result code; the others hold the extended one
+_RETRY_SECONDS = 0.01  # chosen by hand
 
 
 class SqliteStore:
     """An SQLite file in WAL mode; `BEGIN IMMEDIATE` lets in one writer at a time.
 
     Args:
-        path: The file, made if missing; ":memory:" for tests, which makes the ledger not durable.
+        path: The file, created if missing; ":memory:" for tests, which makes the ledger not durable.
     """
 
-    connection = 1  # of a file there is never another one
+    connection = 1  # a file has only one
 
     def __init__(self, path: Path | str) -> None:
         self.durable = str(path) != MEMORY
         if self.durable:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         try:
-            self._db = sqlite3.connect(path, isolation_level=None, timeout=_PATIENCE)
+            self._db = sqlite3.connect(path, isolation_level=None, timeout=LOCK_TIMEOUT)
             self._use_wal()
             self._db.execute("pragma synchronous=full")
         except sqlite3.Error as error:
@@ -42,7 +42,7 @@ class SqliteStore:
         self._db.close()
 
     def query(self, statement: str, parameters: Sequence[object] = (), *, last: bool = False) -> list[Row]:
-        """See `LedgerStore`; the transaction ends with its block, whatever is said to be ``last``."""
+        """See `LedgerStore`; the transaction ends with its block, whatever ``last`` says."""
         try:
             return self._db.execute(statement, tuple(parameters)).fetchall()
         except sqlite3.Error as error:
@@ -69,15 +69,15 @@ class SqliteStore:
             raise
 
     def _use_wal(self) -> None:
-        """Another process that makes the same file may lock it, which SQLite's own timeout ignores here."""
-        patience = monotonic() + _PATIENCE
+        """Switch to WAL; wait while another process that creates the file locks it (SQLite's timeout does not)."""
+        deadline = monotonic() + LOCK_TIMEOUT
         while True:
             try:
                 self._db.execute("pragma journal_mode=wal")
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & _KIND != sqlite3.SQLITE_BUSY or monotonic() > patience:
+                if error.sqlite_errorcode & _PRIMARY_CODE != sqlite3.SQLITE_BUSY or monotonic() > deadline:
                     raise
-                sleep(0.01)
+                sleep(_RETRY_SECONDS)
             else:
                 return
 

@@ -1,4 +1,4 @@
-"""Where a ledger's rows are kept. All that differs between SQLite and PostgreSQL is in the two stores."""
+"""The store of a ledger's rows: all differences between SQLite and PostgreSQL are in its two implementations."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 Row = tuple[Any, ...]
+LOCK_TIMEOUT = 60.0
+"""Seconds to wait for another process's transaction or for a server; chosen by hand, far above one transaction."""
 
 
 class LedgerStore(Protocol):
-    """A connection to the tables of `ledger_layout`. Every method raises `LedgerError` where the database refuses.
+    """A connection to the tables of `privacy.ledger.layout`. Every method raises `LedgerError` if the database refuses.
 
     Attributes:
-        durable: Whether what is written outlives the process.
-        connection: Number of the connection that is used; another one may lead to another copy of the database.
+        durable: Whether rows outlive the process.
+        connection: Number of the current connection; another one may lead to another copy of the database.
     """
 
     durable: bool
     connection: int
 
     def transaction(self) -> AbstractContextManager[None]:
-        """All or nothing, on the disk when it ends, and one at a time over all processes and hosts.
+        """Open a transaction: atomic, durable, and serialized over all processes and hosts.
 
-        What is read inside of it is what the last such transaction left.
+        It reads what the last such transaction wrote.
         """
 
     def query(self, statement: str, parameters: Sequence[object] = (), *, last: bool = False) -> list[Row]:
@@ -32,17 +34,17 @@ class LedgerStore(Protocol):
         Args:
             statement: With ``?`` for each parameter.
             parameters: In that order.
-            last: Ends the transaction, so that a server need not be asked again while others wait.
+            last: Commits the transaction too, which saves a round trip to the server while others wait.
 
         Returns:
-            The rows that a ``select`` or a ``returning`` gives.
+            The rows of a ``select`` or a ``returning``.
         """
 
     def has_tables(self, name: str) -> bool:
-        """Whether there is a table of that name."""
+        """Return whether there is a table of that name."""
 
     def creation(self) -> list[str]:
-        """The statements that make the tables."""
+        """Return the statements that create the tables."""
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connection."""
