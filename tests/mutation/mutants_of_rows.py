@@ -77,7 +77,7 @@ TRUNCATION = [
         _RELATIONS,
         "crowded = np.flatnonzero(alive & np.append",
         "crowded = np.flatnonzero(np.append",
-        (_REFERENCES, _SAME_UNIT),
+        (_SAME_UNIT,),
     ),
     Mutant(
         "rows-without-owner-crowd",
