@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -58,12 +58,18 @@ def check_table(name: str, known: Iterable[str]) -> None:
         raise SourceError(f"{name}: the source has no such table; {did_you_mean(name, options)}")
 
 
-def check_columns(table: Table, known: Iterable[str]) -> None:
-    """Refuse a table that lacks declared columns (all of them in one message), or has one of them twice."""
+def check_columns(table: Table, known: Iterable[str], hint: Callable[[str, list[str]], str] = did_you_mean) -> None:
+    """Refuse a table that lacks declared columns (all of them in one message), or has one of them twice.
+
+    Args:
+        table: As declared.
+        known: Names of the source's columns.
+        hint: What to say of a name that is not among them.
+    """
     options = list(known)
     wanted = [column.name for column in table.columns]
     missing = [
-        f"{table.name}.{name}: the source has no such column; {did_you_mean(name, options)}"
+        f"{table.name}.{name}: the source has no such column; {hint(name, options)}"
         for name in wanted
         if name not in options
     ]

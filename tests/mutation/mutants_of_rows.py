@@ -12,6 +12,7 @@ _TRUNCATION = "tests/property/test_privacy_truncation.py"
 _REFERENCES = "tests/property/test_privacy_references.py"
 _SAME_UNIT = "tests/property/test_privacy_same_unit.py"
 _TUPLES = "tests/property/test_privacy_permutations.py"
+_FUZZ = "tests/property/test_privacy_fuzz.py"
 _POPULARITY = "tests/property/test_privacy_popularity.py"
 _REPLAY = "tests/property/test_record_replay.py"
 
@@ -77,7 +78,7 @@ TRUNCATION = [
         _RELATIONS,
         "crowded = np.flatnonzero(alive & np.append",
         "crowded = np.flatnonzero(np.append",
-        (_REFERENCES, _SAME_UNIT),
+        (_SAME_UNIT,),
     ),
     Mutant(
         "rows-without-owner-crowd",
@@ -197,7 +198,7 @@ WEIGHTS = [
         _VIEWS,
         "codes, sizes, weights, unit, int(np.ceil(moved * whole)), touched,",
         "codes, sizes, weights, unit, int(np.ceil(moved * unit)), touched,",
-        (_TRUNCATION,),
+        (_FUZZ,),
     ),
     Mutant(
         "groups-count-in-full",

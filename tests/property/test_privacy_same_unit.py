@@ -180,7 +180,7 @@ def _units(database: Database) -> list[tuple[str, int]]:
 
 
 def test_rows_that_leave_their_unit_take_no_slot() -> None:
-    """Of two visits, one per person is kept; whichever of them pays another person's bill, the other one stays."""
+    """One visit per person is kept; whichever pays another person's bill, it is one of the others."""
     schema = Schema(
         "clinic",
         (
@@ -201,6 +201,14 @@ def test_rows_that_leave_their_unit_take_no_slot() -> None:
             "visit": {"id": [0, 1], "person": [1, 1], "bill": bills},
         }
         assert set(measure(database_of(schema, rows), "visit")) == {stays}
+    for away in range(3):  # of three, so that there is one too many besides the one that leaves, wherever it ranks
+        rows = {
+            "person": {"id": [1, 2]},
+            "bill": {"id": [7, 8], "person": [1, 2]},
+            "visit": {"id": [0, 1, 2], "person": [1, 1, 1], "bill": [8 if visit == away else 7 for visit in range(3)]},
+        }
+        (stayed,) = measure(database_of(schema, rows), "visit")
+        assert stayed != away
 
 
 def test_rows_without_an_owner_are_units_of_their_own() -> None:

@@ -61,10 +61,11 @@ def test_distances_to_large_references_do_not_wrap_around(reference: float) -> N
     view = replace(weighty(6, PERMUTATION_SCALE), stability=PERMUTATION_SCALE)
     assert view.weights is not None
     smaller = view.take(np.arange(6) > 0)
-    for groups in ((((("a",), np.full(3, reference)),),), (((("a",), np.array([reference, 0.0, 1.0])),) * 3,)):
+    for groups in ((((("a",), np.full(3, reference)),),), (((("a",), np.array([reference, 0.0, 1.0])),) * 4,)):
         query = Distances(groups)
         one, other = (int(query.evaluate(each)[0]) for each in (view, smaller))
         assert abs(one - other) <= len(groups[0]) * view.stability
+        assert max(one, other) <= LARGEST
         assert one >= min(abs(reference) * view.unit, float(LARGEST)) * 0.99
 
 

@@ -121,6 +121,19 @@ def test_missing_tables_and_columns_are_named(tmp_path: Path, kind) -> None:
     ]
 
 
+def test_a_csv_file_without_a_header_is_an_error_without_its_first_row(tmp_path: Path) -> None:
+    place = Path(csv_folder(tmp_path))
+    file = next(place.glob("*.csv"))
+    file.write_text(file.read_text(encoding="utf-8").partition("\n")[2], encoding="utf-8")
+    with pytest.raises(SourceError) as caught:
+        open_source(spec(str(place))).read(EVENT)
+    assert str(caught.value).splitlines() == [
+        f"event.{column.name}: the source has no such column; the first line of the file must name the columns, with"
+        " commas between them"
+        for column in EVENT.columns
+    ]
+
+
 @pytest.mark.parametrize("kind", [parquet_folder, csv_folder, duckdb_file, sqlite_url])
 def test_a_misfit_is_an_error_without_the_value(tmp_path: Path, kind) -> None:
     source = open_source(spec(kind(tmp_path)))

@@ -6,6 +6,7 @@ import csv
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 from privbench_core.backends.base import check_columns, check_table
 from privbench_core.backends.cast import canonical_batches, canonical_table
 from privbench_core.backends.fingerprint import fingerprint_files, fingerprint_rows
-from privbench_core.errors import SourceError
+from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.tables import Table
 
@@ -97,7 +98,7 @@ def _read_parquet(table: Table, path: Path) -> pa.Table:
 
 
 def _csv_batches(table: Table, path: Path) -> Iterator[pa.Table]:
-    check_columns(table, _header(table, path))
+    check_columns(table, _header(table, path), _nearest)
     wanted = [column.name for column in table.columns]
     convert = pyarrow.csv.ConvertOptions(
         include_columns=wanted,
@@ -131,6 +132,13 @@ def _header(table: Table, path: Path) -> list[str]:
     if not header:
         raise SourceError(f"{table.name}: {path.name} is empty; it needs at least a line with the column names")
     return header
+
+
+def _nearest(name: str, header: list[str]) -> str:
+    """A hint that quotes no more of the first line than a name like ``name``: without a header, it is a private row."""
+    if get_close_matches(name, header, n=1):
+        return did_you_mean(name, header)
+    return "the first line of the file must name the columns, with commas between them"
 
 
 def _not_utf8(table: Table, path: Path) -> SourceError:
