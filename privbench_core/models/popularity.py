@@ -114,14 +114,14 @@ class ByRank:
         group = of_parent[possible]
         rows = np.bincount(of_row[np.isin(of_row, group)], minlength=int(group.max(initial=0)) + 1)
         wanted = np.sort(self.degrees(len(of_parent), int(rows.sum())))[::-1][: len(possible)]
-        luck = rng.normal(size=len(possible))
+        luck, rounding = rng.normal(size=len(possible)), rng.random(len(possible))
 
         def shares(spread: float) -> Array:
             weights = np.exp(spread * luck)
             return np.asarray(weights / np.bincount(group, weights)[group])
 
         def misfit(spread: float) -> float:
-            return float(np.abs(np.sort(np.rint(rows[group] * shares(spread)))[::-1] - wanted).sum())
+            return float(np.abs(np.sort(np.floor(rows[group] * shares(spread) + rounding))[::-1] - wanted).sum())
 
         result = np.zeros(len(of_parent))
         result[possible] = shares(min(_SPREADS, key=misfit))
