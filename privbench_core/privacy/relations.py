@@ -59,8 +59,8 @@ def reference_moves(schema: Schema, key: ForeignKey, rows_per_unit: int = 1) -> 
     """What one unit moves in a view that looks along ``key``, beyond the stability of the key's own table.
 
     Where a key does not cascade, removing a row sets references to it to NULL: each changes the value, not the weight,
-    of a row, which is at most 1/``rows_per_unit``. Along such a key with ``same_unit`` only units see a difference whose
-    own rows of the parent change: all rows of a unit weigh at most 1.
+    of a row, which is at most 1/``rows_per_unit``. Along such a key with ``same_unit`` only units see a difference
+    whose own rows of the parent change: all rows of a unit weigh at most 1.
 
     Args:
         schema: The database.
