@@ -29,6 +29,7 @@ from privbench_core.sampling.keys import ordinal_within, surrogate_key
 from privbench_core.sampling.references import Parent, copied_columns, draw_reference, lookup_order, room_for_children
 from privbench_core.sampling.row_groups import group_numbers, repeated
 from privbench_core.schema.arrow_types import arrow_type
+from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 
 Places = NDArray[np.signedinteger[Any]]
@@ -197,14 +198,13 @@ def _referred(
     places: Mapping[str, Places],
 ) -> Rows:
     """``rows`` with the attributes of what they refer to as more context."""
-    context = replace(rows, codes=dict(rows.codes), sizes=dict(rows.sizes), links=dict(rows.links))
+    context, links = replace(rows, codes=dict(rows.codes), sizes=dict(rows.sizes)), dict(rows.links)
     for key in keys:
         lookup = lookups[key.name]
         for name, codes in lookup.referred(parents[key.parent].codes, places[key.name]).items():
             context.add(f"{key.name}: {name}", len(lookup.marginals[name]), codes)
-        context.links |= {
-            (f"{key.name}: {name}", column): joint for (name, column), joint in lookup.pair_tables.items()
-        }
+        links |= {(f"{key.name}: {name}", column): joint for (name, column), joint in lookup.pair_tables.items()}
+    context.links = links
     return context
 
 
