@@ -208,7 +208,7 @@ class Lookup:
         joint = np.bincount(np.ravel_multi_index(of_parents, shape), minlength=shape[0] * shape[1]).reshape(shape)
         if shape[0] > self.targets[name].size:
             joint[-1, -1] = joint.sum()
-        return joint / joint.sum()
+        return np.asarray(joint / joint.sum())
 
     def _draw_target(
         self,
