@@ -9,7 +9,7 @@ key may be NULL. Among the parents that a row may refer to, some are more popula
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -184,7 +184,12 @@ class Lookup:
         }
         wanted = sorted((n for n in self.targets if information[n] > 0), key=lambda n: -information[n])[:_MAX_TARGETS]
         first = wanted[0] if wanted else next(iter(self.targets))
-        drawn = {name: self._draw_target(name, rows, rng) for name in wanted or [first]}
+        drawn: dict[str, Codes] = {}
+        context = Rows(rows.n, dict(rows.codes), dict(rows.sizes), rows.weights)
+        for name in wanted or [first]:
+            together = [PairMarginal(other, self._of_parents(name, other, parents)) for other in drawn]
+            drawn[name] = self._draw_target(name, context, rng, together=together)
+            context.add(name, len(self.marginals[name]), drawn[name])
         preferences = []
         for depth in range(1, len(wanted) + 1 if rows.codes else 1):
             shape = [self.targets[name].size + 1 for name in wanted[:depth]]
@@ -193,12 +198,32 @@ class Lookup:
             preferences.append((have.astype(np.int64), want.astype(np.int64)))
         return drawn[first] < self.targets[first].size, preferences
 
-    def _draw_target(self, name: str, rows: Rows, rng: np.random.Generator, marginal: Array | None = None) -> Codes:
+    def _of_parents(self, name: str, other: str, parents: Mapping[str, Codes]) -> Array:
+        """Joint of two targets among the synthetic parents, with as many again for "refers to none".
+
+        What rows want together is then there to be had, and parents of rare kinds are not asked for more than others.
+        """
+        shape = len(self.marginals[name]), len(self.marginals[other])
+        of_parents = [parents[target.removeprefix(_TARGET)] for target in (name, other)]
+        joint = np.bincount(np.ravel_multi_index(of_parents, shape), minlength=shape[0] * shape[1]).reshape(shape)
+        if shape[0] > self.targets[name].size:
+            joint[-1, -1] = joint.sum()
+        return np.asarray(joint / joint.sum())
+
+    def _draw_target(
+        self,
+        name: str,
+        rows: Rows,
+        rng: np.random.Generator,
+        marginal: Array | None = None,
+        together: Sequence[PairMarginal] = (),
+    ) -> Codes:
         pair_tables = [
             PairMarginal(column, joint)
             for (target, column), joint in self.pair_tables.items()
             if target == name and column in rows.codes
         ]
+        pair_tables += together
         return draw_column(rows, self.marginals[name] if marginal is None else marginal, pair_tables, rng)
 
 

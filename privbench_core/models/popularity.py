@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,9 @@ from privbench_core.estimate.popularity import rank_sums
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-# Of assigning degrees to kinds of parents, chosen by hand for fit and time.
-_SINGLES = 64  # most popular parents, assigned one by one
-_GROWTH = 1.1  # of the runs of ranks assigned together after them
 _SWAPS = 4  # of degrees, per kind, in the end
-_SPREADS = tuple(quarter / 4 for quarter in range(17))  # of the logarithms of weights within a group
+_SPREADS = tuple(quarter / 4 for quarter in range(17))  # of the logarithms of popularity
+_LEAST = 1e-6  # above zero
 
 
 @dataclass(frozen=True)
@@ -74,8 +71,9 @@ class ByRank:
     def weights(self, parents: Numbers, wanted: Numbers, rng: np.random.Generator) -> Array:
         """Return the relative frequency with which each parent is to be referred to.
 
-        Degrees are assigned in descending order, each run of them to kinds of parents in proportion to the references
-        that these still lack: so each kind gets the references that rows ask for, and degrees stay as released.
+        Degrees are handed out from the largest down, to parents in the order of the logarithm of the references that
+        their kind lacks per parent, plus normal luck of that spread with which kinds come closest to what they lack:
+        so kinds get the references that rows ask for, and degrees stay as released.
 
         Args:
             parents: Kind of each parent.
@@ -85,20 +83,20 @@ class ByRank:
         kinds = int(max(parents.max(initial=0), wanted.max(initial=0))) + 1
         room = np.bincount(parents, minlength=kinds)
         lacking: Array = np.where(room > 0, np.bincount(wanted, minlength=kinds), 0).astype(np.float64)
-        degrees = self.degrees(len(parents), int(lacking.sum()))
-        shuffled = rng.permutation(len(parents))
-        of_kind = shuffled[np.argsort(parents[shuffled], kind="stable")]
-        next_of = np.cumsum(room) - room
-        result = np.zeros(len(parents))
-        for start, end in _runs(len(parents)):
-            given = _allocate(end - start, lacking, room, rng)
-            kind = np.repeat(np.arange(kinds), given)
-            within = np.arange(end - start) - np.repeat(np.cumsum(given) - given, given)
-            assigned = rng.permutation(degrees[start:end])
-            result[of_kind[next_of[kind] + within]] = assigned
-            lacking -= np.bincount(kind, assigned, minlength=kinds)
-            room, next_of = room - given, next_of + given
-        _balance(result, parents, lacking)
+        degrees = np.sort(self.degrees(len(parents), int(lacking.sum())))[::-1]
+        usual = np.log(np.maximum(lacking, _LEAST) / np.maximum(room, 1))[parents]
+        luck = rng.normal(size=len(parents))
+
+        def handed(spread: float) -> Array:
+            result = np.empty(len(parents))
+            result[np.argsort(-usual - max(spread, _LEAST) * luck)] = degrees
+            return result
+
+        def misfit(spread: float) -> float:
+            return float(np.abs(lacking - np.bincount(parents, handed(spread), minlength=kinds)).sum())
+
+        result = handed(min(_SPREADS, key=misfit))
+        _balance(result, parents, lacking - np.bincount(parents, result, minlength=kinds))
         return result
 
     def weights_inside(self, of_parent: Numbers, of_row: Numbers, rng: np.random.Generator) -> Array:
@@ -116,14 +114,14 @@ class ByRank:
         group = of_parent[possible]
         rows = np.bincount(of_row[np.isin(of_row, group)], minlength=int(group.max(initial=0)) + 1)
         wanted = np.sort(self.degrees(len(of_parent), int(rows.sum())))[::-1][: len(possible)]
-        luck = rng.normal(size=len(possible))
+        luck, rounding = rng.normal(size=len(possible)), rng.random(len(possible))
 
         def shares(spread: float) -> Array:
             weights = np.exp(spread * luck)
             return np.asarray(weights / np.bincount(group, weights)[group])
 
         def misfit(spread: float) -> float:
-            return float(np.abs(np.sort(np.rint(rows[group] * shares(spread)))[::-1] - wanted).sum())
+            return float(np.abs(np.sort(np.floor(rows[group] * shares(spread) + rounding))[::-1] - wanted).sum())
 
         result = np.zeros(len(of_parent))
         result[possible] = shares(min(_SPREADS, key=misfit))
@@ -140,13 +138,6 @@ Popularity = ByRow | ByRank
 def popularity_from_dict(stored: Mapping[str, Any]) -> Popularity:
     """Return the popularity that its `to_dict` has described."""
     return ByRow(stored["counts"]) if "counts" in stored else ByRank(**stored)
-
-
-def _runs(parents: int) -> list[tuple[int, int]]:
-    starts = [0]
-    while starts[-1] < parents:
-        starts.append(min(parents, max(starts[-1] + 1, int(starts[-1] * _GROWTH) if starts[-1] > _SINGLES else 0)))
-    return list(pairwise(starts))
 
 
 def _balance(degrees: Array, kinds: Numbers, lacking: Array) -> None:
@@ -169,20 +160,3 @@ def _balance(degrees: Array, kinds: Numbers, lacking: Array) -> None:
         degrees[one], degrees[other] = degrees[other], degrees[one]
         lacking[poor] -= gained[best]
         lacking[rich] += gained[best]
-
-
-def _allocate(number: int, lacking: Array, room: Numbers, rng: np.random.Generator) -> Numbers:
-    """Allocate ``number`` parents to kinds in proportion to the references they lack, none beyond its room."""
-    given = np.zeros(len(room), dtype=np.int64)
-    while given.sum() < number:
-        free = room - given
-        need = np.where(free > 0, np.maximum(lacking, 0.0), 0.0)
-        if need.sum() <= 0:
-            need = free.astype(np.float64)
-        left = number - int(given.sum())
-        cumulated = np.cumsum(need) / need.sum() * left
-        cumulated[-1] = left
-        sampled = np.diff(np.floor(cumulated + rng.random()).astype(np.int64), prepend=0)
-        sampled[-1] += left - sampled.sum()
-        given += np.clip(sampled, 0, free)
-    return given

@@ -132,7 +132,7 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
         free,
         run,
         parameters,
-        version="3",
+        version="4",
         depends=("seed", "scale"),
     )
 
@@ -162,7 +162,16 @@ def complete_step(schema: Schema, table: Table, free: Price) -> Step:
     key = sampled_key(schema, table)
     once = tuple(dict.fromkeys(inputs))
     return Step(
-        key, StepKind.SAMPLE, table.name, once, (), free, run, _constraints(schema, table), depends=("seed", "scale")
+        key,
+        StepKind.SAMPLE,
+        table.name,
+        once,
+        (),
+        free,
+        run,
+        _constraints(schema, table),
+        version="2",
+        depends=("seed", "scale"),
     )
 
 
