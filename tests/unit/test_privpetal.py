@@ -142,7 +142,9 @@ def test_sizes_are_counted_from_released_numbers() -> None:
     ],
 )
 def test_classes_are_the_shortest_intervals_with_enough_groups(least: float, classes: tuple[int, ...]) -> None:
-    assert FanoutClasses.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0, 1, of_units=True).classes(least) == classes
+    assert (
+        FanoutClasses.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0, 1, of_units=True).classes(least) == classes
+    )
 
 
 def test_expected_owners_follow_the_released_sizes() -> None:
