@@ -57,6 +57,8 @@ def measure_by_size(
 def best_counted(curator: Curator, shapes: Mapping[str, Array], size: RowCount, price: Price) -> int:
     """T: up to how many rows of a unit to count in full, for the least expected error of distributions over rows.
 
+    It is for all that is asked of the table later: each column by itself, and with another one.
+
     Args:
         curator: Of a view that counts every unit once.
         shapes: Distributions of columns by class of sizes: how far counting T rows of larger units moves them.
@@ -68,7 +70,8 @@ def best_counted(curator: Curator, shapes: Mapping[str, Array], size: RowCount, 
 
     def error(most: int) -> float:
         rows = max(1.0, float(size.counted(most).sum()))
-        return sum(doubts(shapes, size, most).values()) + float(distance_by_noise(codes, most * sigma, rows).sum())
+        noise = [distance_by_noise(cells, most * sigma, rows).sum() for cells in (codes, codes * codes.mean())]
+        return sum(doubts(shapes, size, most).values()) + float(np.mean(noise))
 
     return min(size.classes, key=error)
 
