@@ -24,7 +24,8 @@ from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import Feature, Own, UnitRows, ViewSpec
 
 Array = NDArray[np.float64]
-_SHRUNK = 3.0  # how much further classes are apart than shapes that lean on each other; chosen on a made-up chain
+_DOUBT = 1.0  # of what larger units move distributions: what is not known of it
+_OTHERWISE = 0.05  # how far rows that are not counted move distributions beyond what shapes tell
 
 
 def measure_by_size(
@@ -59,6 +60,8 @@ def measure_by_size(
 def best_counted(curator: Curator, shapes: Mapping[str, Array], size: RowCount, price: Price) -> int:
     """T: up to how many rows of a unit to count in full, for the least expected error of distributions over rows.
 
+    It is for all that is asked of the table later: each column by itself, and with another one.
+
     Args:
         curator: Of a view that counts every unit once.
         shapes: Distributions of columns by class of sizes: how far counting T rows of larger units moves them.
@@ -69,12 +72,15 @@ def best_counted(curator: Curator, shapes: Mapping[str, Array], size: RowCount, 
     codes = np.array([shape.shape[1] for shape in shapes.values()], dtype=float)
 
     def error(most: int) -> float:
-        counted = size.counted(most)
-        moved = sum(_distance(counted @ shape, size.rows_of @ shape) for shape in shapes.values())
-        return _SHRUNK * moved + float(distance_by_noise(codes, most * sigma, max(1.0, float(counted.sum()))).sum())
+        rows = max(1.0, float(size.counted(most).sum()))
+        noise = [distance_by_noise(cells, most * sigma, rows).sum() for cells in (codes, codes * codes.mean())]
+        return sum(doubts(shapes, size, most).values()) + float(np.mean(noise))
 
     return min(size.classes, key=error)
 
 
-def _distance(one: Array, other: Array) -> float:
-    return float(np.abs(one / max(float(one.sum()), 1.0) - other / max(float(other.sum()), 1.0)).sum() / 2)
+def doubts(shapes: Mapping[str, Array], size: RowCount, most: int) -> dict[str, float]:
+    """How far, in total variation distance, columns that were counted with T may be from all rows after that."""
+    missing = 1 - float(size.counted(most).sum()) / max(float(size.rows_of.sum()), 1.0)
+    moved = {name: float(np.abs(size.left_out(shape, most)).sum()) / 2 for name, shape in shapes.items()}
+    return {name: _DOUBT * distance + _OTHERWISE * missing for name, distance in moved.items()}

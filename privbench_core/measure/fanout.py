@@ -50,13 +50,15 @@ class FanoutFit:
 
     Attributes:
         count_share: Part of the price for the number of children, the rest is for pair tables between attributes.
-        margin_share: Part of each of the two for one-way marginals.
+        size_share: Part of the former for their distribution, the rest is for what it has to do with the parents.
+        margin_share: Part of the latter for one-way marginals.
         owner_share: Part of the counts' price for the number of rows without an owner, where the owner key may be NULL.
         region_share: Part of the pair tables' price for the parts of a sum node, where the child's model has one.
         pairs: How joints are chosen and measured.
     """
 
     count_share: float = 0.3
+    size_share: float = 0.4
     margin_share: float = 0.2
     owner_share: float = 0.1
     region_share: float = 0.15
@@ -66,6 +68,7 @@ class FanoutFit:
         """Return all that a release depends on."""
         return {
             "count_share": self.count_share,
+            "size_share": self.size_share,
             "margin_share": self.margin_share,
             "owner_share": self.owner_share,
             "region_share": self.region_share,
@@ -134,7 +137,9 @@ def _counts(
 ) -> tuple[SizeCounts, dict[str, Array]]:
     """The number of children of each parent, and which of the parent's attributes it depends on."""
     codec, full = FanoutCodec(key.max_children or 1), parent.size.rows_per_unit
-    share = fit.margin_share if parent.discretizers else 1.0
+    # Where a parent is a unit and its children are its rows, their numbers are known by class.
+    by_class = children.units if parent.size.units is None else None
+    share = fit.size_share * (1.0 if by_class is None else 1 - _BANDS) if parent.discretizers else 1.0
     sigma = parent.one_way.total_sigma if parent.one_way.counts else parent.size.sigma
     groups, most = NoisySum(parent.one_way.total, sigma), full
     classes = (0, *powers_up_to(codec.bound))
@@ -146,9 +151,9 @@ def _counts(
     counted = groups.value / max(1.0, parent.size.rows)  # of units with many rows T, not all of them
     rows = NoisySum(children.rows * counted, children.sigma * counted)
     for_cells = price.share(share)
-    if parent.size.units is None and children.units is not None:  # a parent is a unit, and its children are the unit's
-        known = children.units - ownerless * (np.arange(len(classes) - 1) == 0)
-        noisy, sigma = np.append(groups.value - known.sum(), known), children.noise
+    if by_class is not None:
+        units = by_class - ownerless * (np.arange(len(classes) - 1) == 0)
+        noisy, sigma = np.append(groups.value - units.sum(), units), children.noise
     else:
         banded = ViewSpec(key.parent, {OWN_FANOUT: (OwnFanout(key), class_coder(codec, classes))}, (most,))
         found = session.view(banded, "fanout").measure("children", [Marginal((OWN_FANOUT,))], for_cells.share(_BANDS))

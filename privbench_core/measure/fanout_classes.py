@@ -47,7 +47,7 @@ class FanoutClasses:
             fanout: Released sizes.
             owners: Number of owners.
             rows_per_unit: T: as how many rows larger groups count.
-            of_units: Whether a group is all that a unit has, so that groups up to a power of two can have it as their T.
+            of_units: Whether a group is all that a unit has, so that groups may have a power of two as a T of their own.
         """
         discretizer = fanout.sizes
         if not isinstance(discretizer.codec, FanoutCodec):
@@ -108,7 +108,9 @@ class FanoutClasses:
     def classes(self, least: float) -> tuple[int, ...]:
         """Class of each code: the shortest intervals of at least ``least`` rows, the rest in the last.
 
-        ``least`` is for the noise of the largest T, and less for less. The first cut parts those who are alone from families and gains most: where there would be none, intervals of
+        ``least`` is for the noise of the largest T, and less for less.
+
+        The first cut parts those who are alone from families and gains most: where there would be none, intervals of
         `_FIRST_CUT` times as many rows will do.
         """
         found = self._intervals(least)

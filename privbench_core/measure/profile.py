@@ -19,7 +19,7 @@ from privbench_core.columns.equal_width import equal_width_codec
 from privbench_core.columns.log_scale import LogScaleCodec
 from privbench_core.columns.registry import codec_for
 from privbench_core.measure.adaptive_bins import CellCounts, refine_bins, share_of
-from privbench_core.measure.by_size import best_counted, measure_by_size
+from privbench_core.measure.by_size import best_counted, doubts, measure_by_size
 from privbench_core.measure.one_way import least_noise, remeasure
 from privbench_core.measure.pairwise import MOST_CODES, highest_noise
 from privbench_core.measure.row_count import measure_row_count
@@ -122,7 +122,7 @@ def profile_table(session: PrivateSession, table: Table, bound: int, price: Pric
         UnsupportedBudgetError: A list of values is to be learned without a δ.
     """
     codecs, rest = learned_codecs(session, table, price)
-    size, rest = measure_row_count(session, table.name, bound, [codec.size for codec in codecs.values()], rest)
+    size, rest = measure_row_count(session, table.name, bound, rest)
     first = first_share(size)
     cells = measure_cells(session, table, codecs, size, rest.share(first))
     return over_rows(session, table, cells, rest.share(1 - first))
@@ -174,11 +174,19 @@ def over_rows(session: PrivateSession, table: Table, cells: Cells, price: Price)
     most = best_counted(session.view(ViewSpec(table.name, {}), "by size"), shapes, size, rest)
     features = {name: (Own(name), profile.discretizers[name]) for name in several}
     view = session.view(ViewSpec(table.name, dict(features), (most,)), "over rows")
+    first = profile.one_way.only(several)
+
+    def shifts(counted: int) -> dict[str, Array]:
+        return {name: size.left_out(shape, counted) for name, shape in shapes.items()}
+
     if most == size.rows_per_unit:
-        found = remeasure(view, profile.one_way.only(several), rest)
+        found = remeasure(view, first, rest).moved(shifts(most))
     else:
         noisy = view.measure("one-way", [Marginal((name,)) for name in several], rest)
         found = OneWay.alike(dict(zip(several, noisy.values, strict=True)), noisy.sigma)
+        first = first.times(found.total / first.total).moved(shifts(size.rows_per_unit))
+        found = found.moved(shifts(most))
+        found = _average(first, doubts(shapes, size, size.rows_per_unit), found, doubts(shapes, size, most))
     total, sigma = found.total, found.total_sigma
     one_way = OneWay(
         {name: found.counts.get(name, np.array([total])) for name in profile.discretizers},
@@ -188,6 +196,22 @@ def over_rows(session: PrivateSession, table: Table, cells: Cells, price: Price)
     counted = size.counted(most) + _POSSIBLE
     by_size = {name: shape * (counted / counted.sum())[:, None] for name, shape in shapes.items()}
     return cells, Profile(profile.discretizers, one_way, replace(size, rows_per_unit=most), by_size)
+
+
+def _average(one: OneWay, doubt: Mapping[str, float], other: OneWay, doubt_of_other: Mapping[str, float]) -> OneWay:
+    """Of two looks at the same columns, by their variances: noise, and what doubt about a distribution adds to each."""
+
+    def variances(look: OneWay, distance: Mapping[str, float], name: str) -> Array:
+        of_count = 2 * distance[name] * look.total / len(look.counts[name])
+        return np.asarray(look.sigmas[name] ** 2 + of_count**2)
+
+    counts, sigmas = {}, {}
+    for name in other.counts:
+        first, second = variances(one, doubt, name), variances(other, doubt_of_other, name)
+        share = second / np.maximum(first + second, _POSSIBLE)
+        counts[name] = share * one.counts[name] + (1 - share) * other.counts[name]
+        sigmas[name] = np.hypot(share * one.sigmas[name], (1 - share) * other.sigmas[name])
+    return OneWay(counts, sigmas, other.rows)
 
 
 def measure_cells(

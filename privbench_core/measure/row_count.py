@@ -8,7 +8,6 @@ everything else follows from these released numbers, the declared columns and th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.fitting import combine
-from privbench_core.measure.pairwise import MOST_CODES, highest_noise
+from privbench_core.measure.pairwise import highest_noise
 from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder, powers_up_to
 from privbench_core.models.size_counts import ExpectedSizes, NoisySum, SizeCounts, estimate_bands
 from privbench_core.privacy.budget import Price
@@ -35,7 +34,6 @@ _FANOUT_OTHERWISE = 0.3  # how far parents of units with many rows have other nu
 _TOLD = 3.0  # standard deviations by which a code stands out
 _FEW = 0.002  # of all rows: what may be left out
 _NOTHING = 1e-300
-_OTHERWISE = 0.05  # how far rows that are not counted are supposed to change distributions, before more is known
 
 
 @dataclass(frozen=True)
@@ -52,10 +50,10 @@ class _Sizes:
         return estimate_bands(self.codec, self.classes, self.noisy, self.sigma, self.bar, rows=rows)
 
 
-def measure_row_count(
-    session: PrivateSession, table: str, bound: int, columns: Sequence[int], price: Price
-) -> tuple[RowCount | None, Price]:
+def measure_row_count(session: PrivateSession, table: str, bound: int, price: Price) -> tuple[RowCount | None, Price]:
     """The size of an owned table, and what is left of ``price``; None, for nothing, if no unit has more than one row.
+
+    Its T is 1, for a first look at the columns: no T tells codes from noise better, as rows grow less than T does.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
@@ -64,7 +62,6 @@ def measure_row_count(
         session: Open for the step.
         table: The table.
         bound: Most rows of a unit.
-        columns: Number of cells of each column that is to be measured.
         price: Of all that is measured of the table.
     """
     if bound <= 1:
@@ -84,11 +81,10 @@ def measure_row_count(
     total = NoisySum(float(found.values[0]), found.sigma, most)
     fit, rest = sizes.fit(total), price.share(1 - spent - share)
     rows = max(0.0, total.value + fit.rows() - fit.rows(most))
-    full = _counted_in_full(of_units, fit, bound, columns, rest)
     off = float(np.hypot(total.sigma, fit.unknown_beyond(most)))
     classes = _classes(fit, bound)
     of_class = fit.rows_up_to(classes), fit.rows_up_to(classes, 1)
-    return RowCount(rows, off, full, classes, *of_class, bound, sizes.noisy, sizes.sigma), rest
+    return RowCount(rows, off, 1, classes, *of_class, bound, sizes.noisy, sizes.sigma), rest
 
 
 def _measure_sizes(session: PrivateSession, table: str, bound: int, price: Price) -> tuple[_Sizes, float]:
@@ -110,19 +106,6 @@ def _measure_sizes(session: PrivateSession, table: str, bound: int, price: Price
     return _Sizes(codec, classes, noisy, sigma, highest_noise(price.measure, 1.0, 2 * len(classes))), spent
 
 
-def _counted_in_full(curator: Curator, fit: SizeCounts, bound: int, columns: Sequence[int], price: Price) -> int:
-    """T for a first look: what heavier units do to distributions is not known yet, and taken to be little."""
-    sizes = np.minimum([float(size) for size in columns if size > 1] or [1.0], MOST_CODES)
-    sigma = curator.sigma([Marginal(())], price.share(0.5 / len(sizes)))
-    whole = max(1.0, fit.rows())
-
-    def error(most: int) -> float:
-        rows = max(1.0, fit.rows(most))
-        return float(distance_by_noise(sizes, most * sigma, rows).sum() + len(sizes) * _OTHERWISE * (1 - rows / whole))
-
-    return min(powers_up_to(bound), key=error)
-
-
 def counted_for_sizes(curator: Curator, parents: RowCount, expected: ExpectedSizes, price: Price) -> int:
     """T for a histogram of numbers of children over the rows of a table whose units have several.
 
@@ -141,7 +124,7 @@ def counted_for_sizes(curator: Curator, parents: RowCount, expected: ExpectedSiz
         counted = max(1.0, float(parents.counted(most).sum()))
         noise = np.minimum(_ABSOLUTE * most * sigma / counted, expected.groups) @ expected.sizes
         moved = _FANOUT_OTHERWISE * (1 - counted / max(counted, parents.rows))
-        return float(noise / max(expected.groups @ expected.sizes, _NOTHING)) + moved
+        return float(noise) / max(float(expected.groups @ expected.sizes), _NOTHING) + moved
 
     return min(parents.classes, key=error)
 

@@ -61,7 +61,7 @@ def learn_table(
     """
     codecs, rest = learned_codecs(session, table, price)
     sizes = [codec.size for codec in codecs.values() if codec.size > 1]
-    size, rest = measure_row_count(session, table.name, bound, sizes, rest)
+    size, rest = measure_row_count(session, table.name, bound, rest)
     share = first if len(sizes) > 1 else 1.0
     if share < 1 and price.measure is Measure.PURE:
         view = session.view(ViewSpec(table.name, {}, (1 if size is None else size.rows_per_unit,)), "size")
@@ -80,7 +80,10 @@ def learn_table(
     if not isinstance(found, Price):
         return cells, profile, found
     if early < 1:
-        profile = replace(profile, one_way=remeasure(_view(session, table, profile), profile.one_way, found))
+        # Counts of rows up to T of a unit are averaged before what that leaves out is added again.
+        shifts = profile.left_out()
+        counted = profile.one_way.moved({name: -shift for name, shift in shifts.items()})
+        profile = replace(profile, one_way=remeasure(_view(session, table, profile), counted, found).moved(shifts))
     else:
         cells = cells.again(session, table, found)
         profile = cells.profile()

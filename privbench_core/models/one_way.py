@@ -71,6 +71,11 @@ class OneWay:
         counts = {name: values * factor for name, values in self.counts.items()}
         return OneWay(counts, {name: values * factor for name, values in self.sigmas.items()}, self.rows * factor)
 
+    def moved(self, shifts: Mapping[str, Array]) -> OneWay:
+        """With so much added to the distributions of some columns, shapes (size,); `total` stays."""
+        added = {name: self.counts[name] + shift * self.total for name, shift in shifts.items()}
+        return OneWay({**self.counts, **added}, self.sigmas, self.rows)
+
     def only(self, names: Iterable[str]) -> OneWay:
         """Some of the columns."""
         kept = tuple(names)

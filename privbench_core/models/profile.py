@@ -22,7 +22,8 @@ class Profile:
 
     Attributes:
         discretizers: Column -> discretizer.
-        one_way: Noisy counts of the codes: of rows, those of a unit with more than ``size.rows_per_unit`` as so many.
+        one_way: Noisy counts of the codes: of as many rows as there are if units with more than ``size.rows_per_unit``
+            have so many, but distributed like all rows.
         size: Of the table.
         by_size: Column -> joint of the class of the number of rows of a row's unit (`RowCount.classes`) and its code.
     """
@@ -36,6 +37,11 @@ class Profile:
     def total(self) -> float:
         """Noisy number of rows, counted as in ``one_way``."""
         return self.one_way.total
+
+    def left_out(self) -> dict[str, Array]:
+        """What ``by_size`` adds to counts of up to ``size.rows_per_unit`` rows of a unit: see `RowCount.left_out`."""
+        shapes = {name: joint / joint.sum(axis=1, keepdims=True) for name, joint in self.by_size.items()}
+        return {name: self.size.left_out(shape, self.size.rows_per_unit) for name, shape in shapes.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""

