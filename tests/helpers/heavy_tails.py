@@ -210,7 +210,7 @@ def optional_keys(users: int = 3000, seed: int = 0) -> Database:
         ("id",),
         (
             owner_key("post", "user_id", "user", 60),
-            ForeignKey("post", ("editor_id",), "user", ("id",), max_children=1000, optional=True),
+            ForeignKey("post", ("editor_id",), "user", ("id",), max_children=200, optional=True),
         ),
     )
     vote = Table(
@@ -219,7 +219,7 @@ def optional_keys(users: int = 3000, seed: int = 0) -> Database:
         ("id",),
         (
             owner_key("vote", "post_id", "post", 40),
-            ForeignKey("vote", ("voter_id",), "user", ("id",), max_children=1000, optional=True),
+            ForeignKey("vote", ("voter_id",), "user", ("id",), max_children=600, optional=True),
         ),
     )
     kind = np.where(voted, np.minimum(reputation[voter] // 2, 2), 3)
