@@ -27,7 +27,7 @@ Numbers = NDArray[np.int64]
 _RANKS_SHARE = 0.3  # of the price, where the parent is public: for the shape of all rows that noise hides
 _GROUPS_SHARE = 0.2  # for groups of rows; single rows get the rest
 _TOLD = 25  # numbers that a shape comes down to
-_OTHERWISE = 0.3  # how far units with more than T rows refer to other parents
+_OTHERWISE = 0.05  # how far units with more than T rows refer to other parents
 _MOST_PARENTS = 1 << 20  # ranks that are looked at
 _MOST_GROUPS = 256
 _CLEAR = 4  # standard deviations of noise that a group of average popularity has
@@ -71,7 +71,7 @@ def row_popularity(
     fine = view.measure("parents", [ParentCounts(np.arange(parents))], price.share(1 - _RANKS_SHARE - _GROUPS_SHARE))
     weight = fine.sigma**2 / (fine.sigma**2 + coarse.sigma**2)
     none = max(0.0, float(weight * coarse.values[0][-1] + (1 - weight) * fine.values[0][-1]) * scale)
-    references = max(1.0, size.rows - none) if key.optional else size.rows
+    references = max(1.0, size.rows - none if key.optional else size.rows)
     ends = rank_ends(max(parents, 1))
     noisy = view.measure("ranks", [RankSums(tuple(ends.tolist()))], price.share(_RANKS_SHARE))
     ranked = rank_sums(noisy.values[0] * scale, ends, noisy.sigma * scale, references, parents)
