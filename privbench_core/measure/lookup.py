@@ -149,7 +149,7 @@ def _shrunk(noisy: Array, sigma: float, total: float, *, optional: bool) -> Arra
         alike[-1] = total / 2
     apart = noisy - alike
     explained = len(noisy) * sigma**2 / max(float(apart @ apart), sigma**2)
-    return alike + max(0.0, 1 - explained) * apart
+    return np.asarray(alike + max(0.0, 1 - explained) * apart)
 
 
 def _pair_tables(
