@@ -93,7 +93,10 @@ def fit_lookup(
     share = fit.margin_share if own else 1.0
     noisy = view.measure("targets", [Marginal((name,)) for name in features], price.share(share))
     total = child.one_way.total
-    clean = {name: onto_simplex(counts, total) for name, counts in zip(features, noisy.values, strict=True)}
+    clean = {
+        name: onto_simplex(_shrunk(counts, noisy.sigma, total, optional=key.optional), total)
+        for name, counts in zip(features, noisy.values, strict=True)
+    }
     pair_tables = (
         _pair_tables(view, {**features, **own}, clean, child.one_way, fit.pairs, price.share(1 - share)) if own else {}
     )
@@ -135,6 +138,21 @@ def _to_public(
         view, features, {_POSITION: marginal * one_way.total}, one_way, fit.pairs, price.share(1 - share)
     )
     return Lookup({_POSITION: discretizer}, {_POSITION: marginal}, pair_tables, popularity)
+
+
+def _shrunk(noisy: Array, sigma: float, total: float, *, optional: bool) -> Array:
+    """Noisy counts of a target, no further from all alike than noise does not explain (James and Stein 1961).
+
+    Where the last code means "refers to none", as many rows are taken to refer to some row as to none.
+    """
+    codes = len(noisy) - int(optional)
+    alike = np.full(len(noisy), total / codes)
+    if optional:
+        alike[:-1] /= 2
+        alike[-1] = total / 2
+    apart = noisy - alike
+    explained = len(noisy) * sigma**2 / max(float(apart @ apart), sigma**2)
+    return np.asarray(alike + max(0.0, 1 - explained) * apart)
 
 
 def _pair_tables(

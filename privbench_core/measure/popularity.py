@@ -14,7 +14,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.estimate.popularity import rank_ends, rank_sums, row_counts
-from privbench_core.measure.row_count import distance_by_noise
 from privbench_core.models.popularity import ByRank, ByRow
 from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Price
@@ -27,6 +26,7 @@ Numbers = NDArray[np.int64]
 _RANKS_SHARE = 0.3  # of the price, where the parent is public: for the shape of all rows that noise hides
 _GROUPS_SHARE = 0.2  # for groups of rows; single rows get the rest
 _TOLD = 25  # numbers that a shape comes down to
+_ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 _OTHERWISE = 0.3  # how far units with more than T rows refer to other parents
 _MOST_PARENTS = 1 << 20  # ranks that are looked at
 _MOST_GROUPS = 256
@@ -77,7 +77,7 @@ def row_popularity(
     fine = view.measure("parents", [ParentCounts(np.arange(parents))], price.share(1 - _RANKS_SHARE - _GROUPS_SHARE))
     weight = fine.sigma**2 / (fine.sigma**2 + coarse.sigma**2)
     none = max(0.0, float(weight * coarse.values[0][-1] + (1 - weight) * fine.values[0][-1]) * scale)
-    references = max(1.0, size.rows - none) if key.optional else size.rows
+    references = max(1.0, size.rows - none if key.optional else size.rows)
     ends = rank_ends(max(parents, 1))
     noisy = view.measure("ranks", [RankSums(tuple(ends.tolist()))], price.share(_RANKS_SHARE))
     ranked = rank_sums(noisy.values[0] * scale, ends, noisy.sigma * scale, references, parents)
@@ -122,9 +122,5 @@ def _counted(
     counted = np.array([max(1.0, float(size.counted(most).sum())) for most in size.classes])
     noise = np.array([view.sigma([Marginal(())], price) for view in views]) * size.classes
     lost = 1 - counted / max(size.rows, float(counted.max()))
-    error = [
-        _OTHERWISE * away + float(distance_by_noise(np.array([float(told)]), sigma, rows)[0])
-        for away, sigma, rows in zip(lost, noise.tolist(), counted.tolist(), strict=True)
-    ]
-    best = int(np.argmin(error))
+    best = int(np.argmin(_OTHERWISE * lost + _ABSOLUTE * told * noise / counted))
     return views[best], float(size.classes[best] * max(size.rows, counted[best]) / counted[best])
