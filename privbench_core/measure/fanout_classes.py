@@ -47,7 +47,7 @@ class FanoutClasses:
             fanout: Released sizes.
             owners: Number of owners.
             rows_per_unit: T: as how many rows larger groups count.
-            of_units: Whether a group is all that a unit has, so that groups may have a power of two as a T of their own.
+            of_units: Whether a group is all that a unit has: groups may have a T of their own then, a power of two.
         """
         discretizer = fanout.sizes
         if not isinstance(discretizer.codec, FanoutCodec):
