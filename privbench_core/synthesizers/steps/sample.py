@@ -132,7 +132,7 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
         free,
         run,
         parameters,
-        version="3",
+        version="4",
         depends=("seed", "scale"),
     )
 
