@@ -1,0 +1,84 @@
+"""Arithmetic on released sizes: what counting T rows of a unit leaves out, which T classes have, how sizes are drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.measure.by_size import doubts
+from privbench_core.measure.fanout_classes import FanoutClasses, counted_by_class
+from privbench_core.models.fanout import Fanout
+from privbench_core.models.one_way import OneWay
+from privbench_core.models.profile import Profile
+from privbench_core.models.row_count import RowCount
+from privbench_core.models.size_counts import ExpectedSizes
+
+SIZES = RowCount(110.0, 1.0, 1, (1, 2, 4), np.array([10.0, 20.0, 80.0]), np.array([10.0, 10.0, 20.0]), 4)
+SHAPES = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
+"""Units with one row have the first code only, those with four the second."""
+
+
+def fanout(counts: list[float], bound: int) -> Fanout:
+    return Fanout(Discretizer(FanoutCodec(bound)), np.array(counts), {}, {}, 0.0)
+
+
+def test_what_is_left_out_turns_counted_rows_into_all_rows() -> None:
+    counted = SIZES.counted(1)
+    of_counted, of_all = counted @ SHAPES / counted.sum(), SIZES.rows_of @ SHAPES / 110
+    np.testing.assert_allclose(of_counted + SIZES.left_out(SHAPES, 1), of_all)
+    np.testing.assert_allclose(SIZES.left_out(SHAPES, 4), 0, atol=1e-12)
+
+
+def test_a_profile_knows_what_its_counts_left_out() -> None:
+    counted = SIZES.counted(1)
+    one_way = OneWay.alike({"x": counted @ SHAPES, "y": np.array([40.0])}, 1.0)
+    profile = Profile({}, one_way, SIZES, {"x": SHAPES * (counted / counted.sum())[:, None]})
+    moved = one_way.moved(profile.left_out())
+    np.testing.assert_allclose(moved.counts["x"] / 40, SIZES.rows_of @ SHAPES / 110)
+    assert moved.total == pytest.approx(one_way.total)
+    np.testing.assert_allclose(moved.counts["y"], one_way.counts["y"])
+
+
+def test_doubt_falls_with_what_is_counted() -> None:
+    shapes = {"follows": SHAPES, "alike": np.full((3, 2), 0.5)}
+    found = [doubts(shapes, SIZES, most) for most in SIZES.classes]
+    assert found[0]["follows"] > found[1]["follows"] > found[2]["follows"] == pytest.approx(0)
+    assert found[0]["follows"] > found[0]["alike"] > 0
+
+
+def test_numbers_of_children_are_those_that_were_released() -> None:
+    """One parent in a thousand has 20 children or more: there is one among a thousand whatever the seed."""
+    codec = FanoutCodec(100)
+    counts = np.zeros(codec.size)
+    counts[[0, 1, 2, 18]] = 0.5, 0.3, 0.199, 0.001
+    released = fanout(counts.tolist(), 100)
+    for seed in range(20):
+        numbers = released.numbers(1000, np.random.default_rng(seed))
+        assert np.bincount(np.minimum(numbers, 3)).tolist() == [500, 300, 199, 1]
+        assert codec.starts[18] <= numbers[-1] < codec.starts[19]
+        assert (np.diff(numbers) >= 0).all()
+
+
+def test_no_parents_have_no_children() -> None:
+    assert fanout([0.5, 0.5], 1).numbers(0, np.random.default_rng(0)).size == 0
+
+
+@pytest.mark.parametrize("mean", [0.5, 1.5, 8.0])
+def test_expected_sizes_have_the_released_mean(mean: float) -> None:
+    expected = ExpectedSizes.of_mean(FanoutCodec(200), (0, 1, 2, 4, 8, 16, 32, 64, 128, 256), mean)
+    assert expected.groups.sum() == pytest.approx(1)
+    assert expected.groups @ expected.sizes == pytest.approx(mean, rel=0.1)
+
+
+def test_classes_of_groups_end_where_a_power_of_two_does() -> None:
+    """Groups of one have T = 1, of two T = 2; three and four are one class, and larger ones share the largest T."""
+    sizes = FanoutClasses.of(fanout([0.2] * 5 + [0.1] * 2, 6), 1e6, 4, of_units=True)
+    assert sizes.limits.tolist() == [1, 1, 2, 4, 4, 4, 4]
+    class_of = sizes.classes(10.0)
+    assert class_of == (0, 0, 1, 2, 2, 3, 4)
+    assert counted_by_class(sizes, class_of) == [1, 2, 4, 4, 4]
+    of_chain = FanoutClasses.of(fanout([0.2] * 5 + [0.1] * 2, 6), 1e6, 4, of_units=False)
+    assert of_chain.limits.tolist() == [4] * 7
+    assert of_chain.classes(10.0) == (0, 0, 1, 2, 3, 4, 5)
