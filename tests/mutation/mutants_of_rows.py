@@ -254,15 +254,6 @@ WEIGHTS = [
         "- with_first.transpose(0, 2, 1)",
         (_TUPLES,),
     ),
-    Mutant(
-        "siblings-without-owner",
-        "weights",
-        "rows without an owner are siblings",
-        _VIEWS,
-        "owners = np.where(parents < 0, database.rows(key.parent) + np.arange(len(rows)), parents)",
-        "owners = parents",
-        (_SAME_UNIT, _TUPLES),
-    ),
 ]
 
 STABILITY = [
@@ -282,7 +273,7 @@ STABILITY = [
         _RELATIONS,
         "return 1.0 + 2.0 * _other_units(schema, *tables)",
         "return 1.0 + _other_units(schema, *tables)",
-        (_TRUNCATION,),
+        (_FUZZ,),
     ),
     Mutant(
         "null-moves-once",

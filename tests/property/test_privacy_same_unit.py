@@ -31,6 +31,7 @@ from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema
 from tests.helpers.databases import SECRET, Database
 from tests.helpers.key_graphs import (
+    Ids,
     Positions,
     cascading,
     database_of,
@@ -286,6 +287,28 @@ def test_a_bound_for_whole_units_replaces_the_product() -> None:
     assert stability(linked(30, editor), "link") == 1 + 2 * 3 + 2 * (1 + 3) * 30
     lets_go = linked(30, replace(editor, on_unit_removed=None))
     assert stability(lets_go, "link") == 1 + 2 * 30
+
+
+def test_a_reference_inside_of_a_unit_is_lost_with_a_row_that_another_unit_takes_away() -> None:
+    """User 1 helps with a plan of user 2, whose visit refers to it: all that a view along the key claims is reached."""
+    plan = table(
+        "plan",
+        key("plan", "user", "user", 1, owner=True),
+        key("plan", "helper", "user", 1, removed=CASCADE),
+    )
+    to_plan = key("visit", "plan", "plan", None, same_unit=True, optional=True)
+    visit = table("visit", key("visit", "user", "user", 1, owner=True), to_plan)
+    rows: dict[str, dict[str, Ids]] = {
+        "user": {"id": [1, 2]},
+        "plan": {"id": [5], "user": [2], "helper": [1]},
+        "visit": {"id": [7, 8], "user": [2, 1], "plan": [5, None]},
+    }
+    database = database_of(Schema("practice", (table("user"), plan, visit), "user"), rows)
+    smaller = without(database, "user", 1)
+    assert smaller.tables["visit"].column("plan").to_pylist() == [None]
+    one, other = (seen_along(each, each.private(), to_plan) for each in (database, smaller))
+    claimed = stability(database.schema, "visit") + reference_moves(database.schema, to_plan)
+    assert moved(one, other) == claimed * WEIGHT_SCALE == 3 * WEIGHT_SCALE
 
 
 def test_where_optional_keys_become_null_nothing_is_passed_on() -> None:
