@@ -87,7 +87,7 @@ def test_every_code_has_exactly_one_group(groups):
         merge_codes(np.ones((2, 3), dtype=np.int64), [np.array(group_of) for group_of in groups])
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(-(1 << 45), 1 << 45)), max_size=40))
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(-(1 << 54), 1 << 54)), max_size=40))
 def test_sums_per_cell_are_exact(rows):
     cells, weights = (np.array([row[i] for row in rows], dtype=np.int64) for i in (0, 1))
     expected = [sum(weight for cell, weight in rows if cell == wanted) for wanted in range(3)]
