@@ -1,4 +1,4 @@
-"""Arithmetic on released sizes: what counting T rows of a unit leaves out, which T classes have, how sizes are drawn."""
+"""Arithmetic on released sizes: what counting T rows of a unit leaves out, T by class, how sizes are drawn."""
 
 from __future__ import annotations
 
