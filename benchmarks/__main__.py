@@ -28,6 +28,7 @@ from benchmarks import (
     skew,
     spec_errors,
     stats,
+    tightness,
     tpch,
 )
 from benchmarks.measure import Runs
@@ -50,7 +51,7 @@ def main() -> int:
         "rows",
         "tpch",
     )
-    names += ("rows", "tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors")
+    names += ("rows", "tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -86,6 +87,7 @@ def main() -> int:
         "ledger": partial(ledger.run, seeds=given.seeds or 3, progress=_tell),
         "scale": partial(scale.run, progress=_tell),
         "spec_errors": spec_errors.run,
+        "tightness": partial(tightness.run, progress=_tell),
     }
     try:
         for name, measure in sections.items():

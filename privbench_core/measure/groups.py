@@ -154,7 +154,7 @@ class GroupFit:
         joints: list[dict[Pair, Array]] = []
         for kind, weight, counts in zip(kinds, weights, (clean, clean, of_two), strict=True):
             share = rest.share(weight / sum(weights)) if kind else rest
-            joints.append(self.pairs.measure(part, kind, counts, share) if kind else {})
+            joints.append(self.pairs.joints(part, kind, counts, share) if kind else {})
         within, tied, between = joints
         between = {(a, b.removeprefix(_OTHER)): joint for (a, b), joint in between.items()}
         alike = {name: between[name, name] for name in useful if (name, name) in between}

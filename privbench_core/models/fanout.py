@@ -51,6 +51,8 @@ class Fanout:
             raise InternalError("numbers of children have a codec of their own")
         code_of, weights = self.sizes.shares
         ends = np.cumsum(self.counts[code_of] * weights)
+        if not ends[-1] > 0:
+            return np.zeros(parents, dtype=np.int64)
         places = (np.arange(parents) + rng.random()) * (ends[-1] / max(parents, 1))
         cells = np.minimum(np.searchsorted(ends, places, side="right"), np.flatnonzero(np.diff(ends, prepend=0.0))[-1])
         begins = np.append(0.0, ends[:-1])[cells]

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.privacy.relations import PrivateDatabase
-from privbench_core.schema.arrow_types import arrow_schema
 from privbench_core.schema.columns import Column, ColumnType, Domain, Learn, Range, Values
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
@@ -86,13 +85,13 @@ def _keys(rows: pa.Table, columns: tuple[str, ...]) -> list[Row]:
 
 
 def _arrow(table: Table, rows: list[Row]) -> pa.Table:
-    schema = arrow_schema(table)
+    schema = table.arrow_schema
     schema = pa.schema([field.with_nullable(True) for field in schema])
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
 
 
-def _made(schema: Schema, rows: Mapping[str, list[Row]]) -> Database:
+def database_from(schema: Schema, rows: Mapping[str, list[Row]]) -> Database:
     return Database(schema, {table.name: _arrow(table, rows[table.name]) for table in schema.tables})
 
 
@@ -162,7 +161,7 @@ def town(seed: int, units: int = 60, *, learned: bool = True) -> Database:
                     Decimal(int(rng.normal(0, 5000)) if not odd else 99999999).scaleb(-2),
                 )
             )
-    return _made(Schema("town", (household, person), "household"), {"household": households, "person": persons})
+    return database_from(Schema("town", (household, person), "household"), {"household": households, "person": persons})
 
 
 def shop(seed: int, units: int = 40, *, learned: bool = True) -> Database:
@@ -202,7 +201,7 @@ def shop(seed: int, units: int = 40, *, learned: bool = True) -> Database:
                 items.append((len(orders) - 1, line, named, int(rng.integers(0, 12)), COLOURS[rng.integers(3)]))
     users: list[Row] = [(u, int(rng.integers(-3, 120))) for u in range(units)]
     rows = {"product": [(i, f"product {i}") for i in range(5)], "user": users, "order": orders, "item": items}
-    return _made(Schema("shop", (product, user, order, item), "user"), rows)
+    return database_from(Schema("shop", (product, user, order, item), "user"), rows)
 
 
 def forum(
@@ -254,7 +253,7 @@ def forum(
             votes.append((len(votes), target, voter, bool(rng.random() < 0.7)))
     votes += [(len(votes) + i, int(rng.integers(len(posts))), None, False) for i in range(units // 3)]
     users: list[Row] = [(u, int(rng.integers(100))) for u in range(units)]
-    return _made(Schema("forum", (user, post, vote), "user"), {"user": users, "post": posts, "vote": votes})
+    return database_from(Schema("forum", (user, post, vote), "user"), {"user": users, "post": posts, "vote": votes})
 
 
 def till(seed: int, units: int = 60) -> Database:
@@ -283,7 +282,7 @@ def till(seed: int, units: int = 60) -> Database:
             cents = 999 if usual else int(rng.lognormal(7, 2))
             moment = dt.datetime(2020, 3, 1) + dt.timedelta(minutes=0 if usual else int(rng.integers(4 * 10**5)))
             sales.append((len(sales), i, Decimal(cents).scaleb(-2), 0.19 if usual else float(rng.random()), moment))
-    return _made(Schema("till", (customer, sale), "customer"), {"customer": customers, "sale": sales})
+    return database_from(Schema("till", (customer, sale), "customer"), {"customer": customers, "sale": sales})
 
 
 def adversaries(database: Database, seed: int, random_ones: int = 1) -> list[object]:

@@ -68,7 +68,8 @@ def without(database: Database, name: str, gone: int) -> Database:
         if before == {n: len(ids) for n, ids in lost.items()}:
             break
     for t in database.schema.tables:
-        rows = tables[t.name].filter(pa.array([i not in lost[t.name] for i in tables[t.name].column("id").to_pylist()]))
+        stays = [i not in lost[t.name] for i in tables[t.name].column("id").to_pylist()]
+        rows = tables[t.name].filter(pa.array(stays, pa.bool_()))
         for k in t.foreign_keys:
             if not k.cascades:
                 refs = [None if r in lost[k.parent] else r for r in rows.column(k.columns[0]).to_pylist()]

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
+import pytest
+
 from privbench_core.pipeline.run import plan_for
-from privbench_core.pipeline.runner import Run, Runner
+from privbench_core.pipeline.runner import Release, Run, Runner
 from privbench_core.pipeline.workspace import Workspace
+from privbench_core.privacy.budget import Price
 from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Step
 
 
 def test_what_the_ledger_does_not_know_is_not_taken_from_the_store(town_spec: Path) -> None:
@@ -41,3 +49,64 @@ def test_what_was_reserved_and_not_released_is_paid_for_again(town_spec: Path) -
         workspace.releases.put(key, stored)
         assert not runner.released(step, {})
         assert step in runner.unpaid()
+
+
+def test_a_cohort_pays_for_itself(town_spec: Path) -> None:
+    spec = load_spec(town_spec)
+    for cohort in ("2026", "2027"):
+        with closing(Workspace(replace(spec, cohort=cohort))) as workspace:
+            runner = Runner(workspace, plan_for(spec, spec.epsilons[0]), Run("x"))
+            step = runner.plan.steps[0]
+            release = runner.execute(step, {})
+            assert release.paid == step.price, "what another cohort bought is not free"
+            assert [entry.price for entry in workspace.ledger.entries(cohort)] == [step.price]
+            assert workspace.ledger.entries("") == []
+
+
+def test_steps_are_handed_public_tables_only(town_spec: Path) -> None:
+    spec = load_spec(town_spec)
+    with closing(Workspace(spec)) as workspace:
+        runner = Runner(workspace, plan_for(spec, spec.epsilons[0]), Run("x"))
+        assert runner.snapshot.public == {}
+        assert set(runner.snapshot.tables) == {"household", "person"}
+
+
+def _released(spec: Spec, change: Callable[[Step], Step] = lambda step: step, made: bytes = b"made") -> str:
+    """The release key of a step that reads rows and an input, where either has changed."""
+    with closing(Workspace(spec)) as workspace:
+        runner = Runner(workspace, plan_for(spec, 0.8), Run("x"))
+        step = change(next(step for step in runner.plan.steps if step.reads and step.inputs))
+        inputs = {
+            key: Release("", made.hex() if number == 0 else "", b"", None, reused=False)
+            for number, key in enumerate(step.inputs)
+        }
+        return runner.release_key(step, inputs)
+
+
+def _dearer(step: Step) -> Step:
+    return replace(step, price=Price(step.price.measure, 2 * step.price.amount))
+
+
+CHANGES = {
+    "price": _dearer,
+    "δ": lambda step: replace(step, price=step.price.with_delta(1e-12)),
+    "version": lambda step: replace(step, version=f"{step.version} "),
+    "parameters": lambda step: replace(step, parameters={**step.parameters, "more": 1}),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_release_is_of_one_step(town_spec: Path, what: str) -> None:
+    spec = load_spec(town_spec)
+    assert _released(spec) == _released(spec)
+    assert _released(spec, CHANGES[what]) != _released(spec)
+
+
+def test_a_release_is_of_its_inputs_rows_and_cohort(town_spec: Path) -> None:
+    spec = load_spec(town_spec)
+    before = _released(spec)
+    assert _released(spec, made=b"other") != before
+    assert _released(replace(spec, cohort="2027")) != before
+    file = town_spec.parent / "person.parquet"
+    pq.write_table(pq.read_table(file).slice(1), file)
+    assert _released(spec) != before, "the rows have changed"

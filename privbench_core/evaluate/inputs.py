@@ -1,0 +1,158 @@
+"""The inputs of an evaluation: a bundle and its source, read and checked to have the same schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from privbench_core.backends.integrity import check_rows
+from privbench_core.backends.registry import open_source
+from privbench_core.errors import PublishError
+from privbench_core.evaluate.encode import EncodedTable, encode_tables
+from privbench_core.evaluate.joins import LinkedTables, link_tables
+from privbench_core.publish.bundle import Bundle, is_bundle, read_bundle
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema
+from privbench_core.spec.model import Spec
+
+_MAX_NAMED = 3  # differences between spec and bundle that an error names
+
+
+@dataclass(frozen=True)
+class BundleSummary:
+    """What the manifest of a bundle says about it.
+
+    Attributes:
+        database: Name of the database.
+        bundle: Name of the bundle's folder.
+        receipt: The privacy receipt.
+    """
+
+    database: str
+    bundle: str
+    receipt: Mapping[str, Any]
+
+    @property
+    def guarantee(self) -> tuple[float, float] | None:
+        """(ε, δ) for adding or removing one unit, None if the manifest does not say."""
+        stated = self.receipt.get("guarantee", {}).get("add_or_remove_one_unit")
+        return (float(stated["epsilon"]), float(stated["delta"])) if stated else None
+
+    @property
+    def guarantee_in_words(self) -> str:
+        """The guarantee in words; empty if there is none."""
+        if self.guarantee is None:
+            return ""
+        return f"ε={self.guarantee[0]:g}, δ={self.guarantee[1]:g} for adding or removing one unit"
+
+    @property
+    def scale(self) -> float:
+        """Size of the bundle relative to the source."""
+        return float(self.receipt.get("sampling", {}).get("scale", 1.0))
+
+    @property
+    def synthesizer(self) -> str | None:
+        """Name of the synthesizer, None if the manifest does not say."""
+        name = self.receipt.get("software", {}).get("synthesizer")
+        return None if name is None else str(name)
+
+
+@dataclass(frozen=True)
+class DatabasePair:
+    """Source and synthetic database, as rows and as codes of the same domains."""
+
+    schema: Schema
+    source: Mapping[str, pa.Table]
+    synthetic: Mapping[str, pa.Table]
+
+    @cached_property
+    def encoded(self) -> tuple[dict[str, EncodedTable], dict[str, EncodedTable]]:
+        """Codes by table, of the source and of the synthetic database."""
+        return (
+            encode_tables(self.schema, self.source),
+            encode_tables(self.schema, self.synthetic, self.source),
+        )
+
+    @property
+    def foreign_keys(self) -> tuple[ForeignKey, ...]:
+        """Keys of private tables; public tables are published unchanged."""
+        return tuple(key for table in self.schema.private_tables for key in table.foreign_keys)
+
+    def linked(self, key: ForeignKey) -> tuple[LinkedTables, LinkedTables]:
+        """Return the join along ``key`` in the source and in the synthetic database."""
+        return link_tables(key, self.source, self.encoded[0]), link_tables(key, self.synthetic, self.encoded[1])
+
+
+@dataclass(frozen=True)
+class BundleAndSource:
+    """A bundle and its source.
+
+    Attributes:
+        summary: What the manifest says about the bundle.
+        pair: Both sets of rows.
+        documents: Texts of the bundle's files that are not data, by name.
+    """
+
+    summary: BundleSummary
+    pair: DatabasePair
+    documents: Mapping[str, str]
+
+
+def read_bundle_and_source(spec: Spec, folder: Path) -> BundleAndSource:
+    """Read the rows of the source, checked as a run checks them, and those of the bundle.
+
+    Raises:
+        PublishError: The bundle is damaged, or its schema is not the spec's.
+        SourceError: The source cannot be read or breaks what the spec declares.
+    """
+    bundle = read_bundle(folder)
+    _same_schema(spec.schema, bundle)
+    synthetic = {table.name: bundle.table(table.name) for table in spec.schema.tables}
+    source = open_source(spec)
+    rows = check_rows(spec.schema, {t.name: source.read(t) for t in spec.schema.tables}, spec.orphans)
+    summary = summarize_bundle(folder.resolve().name, bundle.manifest)
+    documents = {name: (bundle.path / name).read_text(encoding="utf-8") for name in bundle.manifest["files"]}
+    return BundleAndSource(summary, DatabasePair(spec.schema, rows, synthetic), documents)
+
+
+def summarize_bundle(bundle: str, manifest: Mapping[str, Any]) -> BundleSummary:
+    """Return what a bundle's manifest says about it."""
+    return BundleSummary(str(manifest.get("database", "")), bundle, manifest.get("privacy", {}))
+
+
+def refuse_inside_bundle(out: Path) -> None:
+    """Raise PublishError if ``out`` is inside a bundle: internal figures must not be published with it."""
+    place = out.resolve()
+    for folder in (place, *place.parents):
+        if is_bundle(folder):
+            raise PublishError(
+                f"{out}: is inside the bundle {folder.name}, but the report is internal; choose another --out"
+            )
+
+
+def _same_schema(schema: Schema, bundle: Bundle) -> None:
+    """Raise PublishError naming the differences, unless the bundle has this schema."""
+    found = []
+    tables = bundle.manifest["tables"]
+    for table in schema.tables:
+        if table.name not in tables:
+            found.append(f"table {table.name} is missing")
+            continue
+        types = {column["name"]: column["type"] for column in tables[table.name]["columns"]}
+        for column in table.columns:
+            if column.name not in types:
+                found.append(f"{table.name}.{column.name} is missing")
+            elif types[column.name] != column.type:
+                there, here = types[column.name], column.type
+                found.append(f"{table.name}.{column.name} is {there} there and {here} in the spec")
+    if found:
+        more = f" (and {len(found) - _MAX_NAMED} more)" if len(found) > _MAX_NAMED else ""
+        raise PublishError(
+            f"{bundle.path}: was made from another schema ({bundle.manifest['database']}), for"
+            f" {'; '.join(found[:_MAX_NAMED])}{more}; use the spec it was made from"
+        )

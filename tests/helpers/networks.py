@@ -1,0 +1,138 @@
+"""Random schemas, rows that keep what they declare, and views of them: to look where nobody thought of looking."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.registry import codec_for
+from privbench_core.privacy.views import (
+    CoMember,
+    Feature,
+    OfParent,
+    Own,
+    OwnerFanout,
+    OwnFanout,
+    ParentRow,
+    UnitRows,
+    ViewSpec,
+)
+from privbench_core.schema.columns import Column, ColumnType, Range
+from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
+from privbench_core.schema.tables import Schema, Table
+from tests.helpers.databases import Database
+from tests.helpers.key_graphs import Ids, database_of, key, table, with_attributes
+
+_NAMES = ("unit", "a", "b", "c", "d")
+_MOST = 4  # children of an owner, and rows that refer to a row along other keys
+_X = Discretizer(codec_for(Column("x", ColumnType.INTEGER, Range(0, 3)), table="t"))
+
+
+class SmallNumbers:
+    """Numbers from 0 to 11 as they are, larger ones as 11, and -1 as 12."""
+
+    size = 13
+
+    def encode_numbers(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Codes of group sizes and of row positions."""
+        return np.where(numbers < 0, 12, np.minimum(numbers, 11)).astype(np.int32)
+
+
+def network(rng: np.random.Generator) -> Database:
+    """Up to five tables with an attribute each, every one owned by an earlier one, and with keys to any other parents.
+
+    These cascade, become NULL, or should stay inside of the unit (and do in three cases of four); rows may have no
+    owner; there are more children than τ; and all declared bounds on other keys hold.
+    """
+    names = _NAMES[: int(rng.integers(2, len(_NAMES) + 1))]
+    tables = [table("unit")]
+    rows: dict[str, dict[str, Ids]] = {"unit": {"id": list(range(int(rng.integers(2, 6))))}}
+    units: dict[str, list[object]] = {"unit": list(rows["unit"]["id"])}
+    for place, name in enumerate(names[1:], start=1):
+        up = names[int(rng.integers(place))]
+        alone = bool(rng.random() < 0.2)
+        owner = key(name, "up", up, int(rng.integers(1, _MOST)), owner=True, optional=alone)
+        count = int(rng.integers(0, 14)) if rows[up]["id"] else 0
+        # Few owners, so that some have more children than are kept.
+        some = rng.choice(len(rows[up]["id"]), min(len(rows[up]["id"]), 3), replace=False) if count else []
+        owners: Ids = [None if alone and rng.random() < 0.3 else int(rng.choice(some)) for _ in range(count)]
+        columns: dict[str, Ids] = {"id": list(range(count)), "up": owners}
+        units[name] = [(name, i) if o is None else units[up][o] for i, o in enumerate(owners)]
+        keys = [owner]
+        for number in range(int(rng.integers(0, 3))):
+            parent = names[int(rng.integers(place))]
+            made, columns[f"other{number}"] = _other_key(rng, (name, f"other{number}", parent), rows, units)
+            keys.append(made)
+        if rng.random() < 0.2:
+            slots = rng.permutation(count)
+            columns["before"] = [int(slots[i]) if rng.random() < 0.6 else None for i in range(count)]
+            keys.append(key(name, "before", name, 1, removed=OnUnitRemoved.SET_NULL))
+        tables.append(table(name, *keys))
+        rows[name] = columns
+    return with_attributes(database_of(Schema("network", tuple(tables), "unit"), rows), int(rng.integers(2**31)))
+
+
+def _other_key(
+    rng: np.random.Generator,
+    place: tuple[str, str, str],
+    rows: dict[str, dict[str, Ids]],
+    units: dict[str, list[object]],
+) -> tuple[ForeignKey, Ids]:
+    """A key off the ownership path, and the references of all rows of its table."""
+    name, column, parent = place
+    removed = OnUnitRemoved.CASCADE if rng.random() < 0.5 else OnUnitRemoved.SET_NULL
+    there = len(rows[parent]["id"])
+    references: Ids
+    if rng.random() < 0.35:
+        inside = [[row for row in range(there) if units[parent][row] == unit] for unit in units[name]]
+        references = [
+            None if not there or rng.random() < 0.2 else int(rng.choice(own if own and rng.random() < 0.75 else there))
+            for own in inside
+        ]
+        return key(name, column, parent, None, removed=removed, same_unit=True), references
+    most = int(rng.integers(1, _MOST))
+    slots = rng.permutation([row for row in range(there) for _ in range(most)]).tolist()
+    references = [int(slots.pop()) if slots and rng.random() < 0.7 else None for _ in units[name]]
+    made = key(name, column, parent, most, removed=removed)
+    if parent != "unit" and rng.random() < 0.5:
+        of_units = Counter(units[parent][row] for row in references if row is not None)
+        made = replace(made, max_children_per_unit=max(of_units.values(), default=1))
+    return made, references
+
+
+def random_view(rng: np.random.Generator, schema: Schema) -> ViewSpec:
+    """A view of any table, with up to four columns of any kind, counting one or several rows per unit."""
+    here = schema.tables[int(rng.integers(len(schema.tables)))]
+    possible = [*_features(schema, here)]
+    chosen = rng.choice(len(possible), min(len(possible), int(rng.integers(1, 5))), replace=False)
+    features = {f"f{number}": possible[number] for number in chosen}
+    owned = here.owner_key is not None
+    per_unit = [(1,), (2,), (8,), (1, 4), (1, 2, 16)][int(rng.integers(5))] if owned else (1,)
+    return ViewSpec(here.name, features, per_unit)
+
+
+def _features(schema: Schema, here: Table) -> list[tuple[Feature, Any]]:
+    found: list[tuple[Feature, Any]] = [(Own("x"), _X), (UnitRows(), SmallNumbers())]
+    for k in here.foreign_keys:
+        found += [(OfParent(k, "x"), _X), (ParentRow(k), SmallNumbers())]
+        if k.owner:
+            found += [(OwnerFanout(k), SmallNumbers()), (CoMember(k, 1, "x"), _X), (CoMember(k, 2, "x"), _X)]
+    for other in schema.tables:
+        if other.owner_key is not None and other.owner_key.parent == here.name:
+            found.append((OwnFanout(other.owner_key), SmallNumbers()))
+    return found
+
+
+def units_of(database: Database) -> list[tuple[str, int]]:
+    """Table and id of each row that is a unit: those of the unit's table, and those without an owner."""
+    found: list[tuple[str, int]] = []
+    for t in database.schema.tables:
+        ids = database.tables[t.name].column("id").to_pylist()
+        owner = t.owner_key
+        alone = ids if owner is None else database.tables[t.name].column(owner.columns[0]).to_pylist()
+        found += [(t.name, row) for row, above in zip(ids, alone, strict=True) if owner is None or above is None]
+    return found

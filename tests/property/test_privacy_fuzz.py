@@ -1,0 +1,88 @@
+"""Random schemas, views and neighbours: no unit moves a view further than its claimed stability."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from privbench_core.privacy.queries import Marginal, RankSums
+from privbench_core.privacy.views import CodedView, CoMember, build_references, build_view
+from privbench_core.spec.rules_of_keys import find_key_problems
+from tests.helpers.key_graphs import without
+from tests.helpers.networks import network, random_view, units_of
+
+FEW, MANY = 200, 10_000
+_NEIGHBOURS = 3  # per database
+_VIEWS = 4  # per neighbour
+
+
+@dataclass
+class Tightness:
+    """How far units moved, over what was claimed.
+
+    Attributes:
+        compared: Neighbours that were compared, by claimed stability: 1, or more.
+        largest: The largest share of the claim, likewise.
+        reached: How often the whole claim was reached, likewise.
+    """
+
+    compared: Counter[str] = field(default_factory=Counter)
+    largest: dict[str, float] = field(default_factory=dict)
+    reached: Counter[str] = field(default_factory=Counter)
+
+    def note(self, kind: str, share: float) -> None:
+        """Count one neighbour."""
+        self.compared[kind] += 1
+        self.largest[kind] = max(share, self.largest.get(kind, 0.0))
+        self.reached[kind] += share > 1 - 1e-3  # weights are rounded down
+
+
+def _kind(view: CodedView, whole: int) -> str:
+    return "stability 1" if view.stability == whole else "stability above 1"
+
+
+def _compare(number: int, found: Tightness) -> None:
+    """Compare a random database with some neighbours, in some views each."""
+    rng = np.random.default_rng(number)
+    database = network(rng)
+    schema = database.schema
+    assert find_key_problems(schema) == [], "not a schema that a spec can declare"
+    every, private = units_of(database), database.private()
+    for _ in range(_NEIGHBOURS):
+        gone = every[int(rng.integers(len(every)))]
+        smaller = without(database, *gone).private()
+        for _ in range(_VIEWS):
+            spec = random_view(rng, schema)
+            one, other = build_view(private, spec), build_view(smaller, spec)
+            names = list(rng.permutation([*spec.features]))[: int(rng.integers(1, 4))]
+            asked = Marginal(tuple(map(str, names)))
+            shift = np.abs(asked.evaluate(one) - asked.evaluate(other)).sum()
+            assert shift <= one.stability == other.stability, (number, gone, spec, names)
+            tuples = any(isinstance(feature, CoMember) for feature, _ in spec.features.values())
+            kind = _kind(one, one.unit * spec.rows_per_unit[-1])
+            found.note(f"{kind}, tuples" if tuples else kind, shift / one.stability)
+        for key in (k for t in schema.tables for k in t.foreign_keys):
+            most = int(rng.choice([1, 2, 8]))
+            one, other = build_references(private, key, most), build_references(smaller, key, most)
+            ranks = RankSums((1, 2, 3, 5, 100))
+            shift = np.abs(ranks.evaluate(one) - ranks.evaluate(other)).sum()
+            assert shift <= one.stability == other.stability, (number, gone, key, most)
+            found.note("ranks", shift / one.stability)
+
+
+@pytest.mark.parametrize("databases", [FEW // _NEIGHBOURS, pytest.param(MANY // _NEIGHBOURS, marks=pytest.mark.slow)])
+def test_no_unit_moves_a_view_beyond_its_stability(databases: int, record_property: pytest.RecordProperty) -> None:
+    found = Tightness()
+    for number in range(databases):
+        _compare(number, found)
+    for kind, number in found.compared.items():
+        report = f"{number} compared, at most {found.largest[kind]:.3f}, {found.reached[kind] / number:.0%} in full"
+        record_property(kind, report)
+        print(f"{kind}: {report}")  # noqa: T201 - shown with -s
+    assert found.largest["stability 1"] > 0.999, "never reached: noise is wasted, or the test looks at nothing"
+    assert found.largest["stability 1, tuples"] > 0.999
+    assert found.largest["stability above 1"] > 0.3
+    assert found.largest["ranks"] > 0.999

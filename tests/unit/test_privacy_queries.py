@@ -1,0 +1,140 @@
+"""Each query moves as far as it says, for every unit, and for some unit exactly so far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.filter import PrivacyFilter
+from privbench_core.privacy.noise import Counts, Sensitivity, noise_scale
+from privbench_core.privacy.queries import CentreSums, Distances, Marginal, ParentCounts, Query, RankSums
+from privbench_core.privacy.split_rules import Centres
+from privbench_core.privacy.views import CodedView, References
+
+UNIT = 60  # weight of a unit: its rows may weigh 60, 30, 20, ..
+A, B = 4, 3  # codes
+CENTRES = Centres(
+    (("a", "ordered"), ("a", "ordered"), ("b", "list")),
+    (A, A, B),
+    tuple((tuple(map(float, range(A))), (0.0,) * A, shift) for shift in ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))),
+)
+QUERIES: dict[str, Query] = {
+    "marginal": Marginal(("a",)),
+    "marginal of two": Marginal(("a", "b")),
+    "merged marginal": Marginal(("a", "b"), (np.array([0, 0, 1, 1]), np.array([0, 1, 0]))),
+    "total": Marginal(()),
+    "distance": Distances((((("a",), np.full(A, 2.0)),),)),
+    "sums of distances": Distances(
+        (((("a",), np.zeros(A)), (("b",), np.full(B, -3.0))), ((("a", "b"), np.zeros((A, B))),))
+    ),
+    "clusters": CentreSums(CENTRES),
+    "parents": ParentCounts(np.array([0, 1, 1, 2])),
+    "ranks": RankSums((1, 2, 3, 4)),
+}
+
+
+def view_of(rows: Sequence[tuple[int, int, int]], weights: Sequence[int]) -> CodedView:
+    """Rows of (a, b, parent), one unit moving at most `UNIT`."""
+    a, b, parent = (np.array([row[i] for row in rows], dtype=np.int64) for i in range(3))
+    codes, sizes = {"a": a.astype(np.uint8), "b": b.astype(np.uint8)}, {"a": A, "b": B}
+    return CodedView(
+        codes, sizes, np.array(weights, dtype=np.int64), UNIT, UNIT, 6, len(rows), references=References(parent, 4)
+    )
+
+
+def neighbours(seed: int) -> tuple[CodedView, CodedView]:
+    """A view, and the view without one unit of 1 to 6 rows, which often are all in one cell at the end of a range."""
+    rng = np.random.default_rng(seed)
+
+    def drawn() -> tuple[int, int, int]:
+        return int(rng.integers(A)), int(rng.integers(B)), int(rng.integers(-1, 4))
+
+    others = [drawn() for _ in range(int(rng.integers(8)))]
+    size = int(rng.integers(1, 7))
+    one = drawn() if rng.random() < 0.5 else (int(rng.choice([0, A - 1])), 0, 0)
+    mine = [one if rng.random() < 0.8 else drawn() for _ in range(size)]
+    weights = [UNIT // int(n) for n in rng.integers(1, 7, len(others))]
+    return view_of([*others, *mine], [*weights, *[UNIT // size] * size]), view_of(others, weights)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_unit_moves_a_query_as_far_as_it_says_and_no_further(name: str) -> None:
+    query = QUERIES[name]
+    worst = np.zeros(2)
+    for seed in range(400):
+        more, less = neighbours(seed)
+        shift = (query.evaluate(more) - query.evaluate(less)).astype(float)
+        moved = np.array([np.abs(shift).sum(), (shift**2).sum()])
+        claimed = np.array(query.moves(more))
+        assert (moved <= claimed * (1 + 1e-9)).all(), seed
+        worst = np.maximum(worst, moved / claimed)
+    assert (worst > 0.99).all(), worst
+
+
+def test_centres_move_by_the_grid() -> None:
+    query = CentreSums(CENTRES)
+    assert query.moves(view_of([], [])) == (UNIT * 256 * 3.0, (UNIT * 256) ** 2 * 2.5)  # two ordered columns, one list
+
+
+@dataclass
+class Watched:
+    """Noise that writes down what it is asked for."""
+
+    secure: bool = False
+    added: list[Sensitivity] = field(default_factory=list)
+    chosen: list[int] = field(default_factory=list)
+
+    def add(self, site: str, exact: Counts, sensitivity: Sensitivity, price: Price) -> Counts:
+        self.added.append(sensitivity)
+        return exact
+
+    def choose(self, site: str, scores: Counts, sensitivity: int, price: Price) -> int:
+        self.chosen.append(sensitivity)
+        return 0
+
+
+PRICE = Price(Measure.ZCDP, 1.0)
+
+
+def watched() -> tuple[Curator, Watched]:
+    """A curator of a few rows, and its noise."""
+    noise = Watched()
+    view, _ = neighbours(0)
+    account = PrivacyFilter(Price(Measure.ZCDP, 100.0), lambda *_: None)
+    return Curator(view, account, noise, "test"), noise  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_queries_asked_together_add_up(count: int) -> None:
+    curator, noise = watched()
+    asked = [Marginal(("a",))] * count
+    curator.measure("together", asked, PRICE)
+    assert noise.added == [Sensitivity(UNIT * count, pytest.approx(UNIT * math.sqrt(count)))]
+    assert curator.sigma(asked, PRICE) == pytest.approx(math.sqrt(count / 2), rel=1e-6)
+
+
+def test_a_score_moves_by_all_of_its_distances() -> None:
+    curator, noise = watched()
+    pair = ((("a",), np.zeros(A)), (("b",), np.zeros(B)))
+    curator.select("pairs", Distances((pair, pair)), PRICE)
+    assert noise.chosen == [2 * UNIT]
+
+
+@pytest.mark.parametrize(
+    ("price", "scale"),
+    [
+        (Price(Measure.PURE, 0.5), lambda s: s.l1 / 0.5),
+        (Price(Measure.ZCDP, 0.5), lambda s: s.l2),
+        (Price(Measure.ZCDP, 0.02), lambda s: s.l2 * 5),
+    ],
+)
+def test_laplace_noise_follows_l1_and_gaussian_noise_l2(price: Price, scale: Callable[[Sensitivity], float]) -> None:
+    for sensitivity in (Sensitivity(7.0, 2.0), Sensitivity(3.0, 3.0)):
+        found = noise_scale(sensitivity, price)
+        assert scale(sensitivity) <= found <= scale(sensitivity) * (1 + 1e-6), "never below, and nothing wasted"

@@ -1,0 +1,57 @@
+"""The state folder: its secret, who may enter it, and that it goes with its ledger and its releases."""
+
+from __future__ import annotations
+
+import stat
+from contextlib import closing
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+
+import pytest
+
+from privbench_core.errors import LedgerError, ReleaseError
+from privbench_core.pipeline.workspace import Workspace
+from privbench_core.privacy.budget import Measure, Price
+from privbench_core.spec.load import load_spec
+
+
+def test_each_state_folder_has_a_secret_of_its_own(town_spec: Path, tmp_path: Path) -> None:
+    spec = load_spec(town_spec)
+    secrets = []
+    for name in ("one", "other"):
+        for _ in range(2):  # made once, and found again
+            with closing(Workspace(replace(spec, state=tmp_path / name))) as workspace:
+                secrets.append(workspace.secret)
+                assert workspace.keyed("text") == blake2b(b"text", key=workspace.secret, digest_size=16).hexdigest()
+    assert secrets[0] == secrets[1] != secrets[2] == secrets[3]
+    assert all(len(secret) == 16 for secret in secrets)
+
+
+def test_only_its_owner_may_enter_a_state_folder(town_spec: Path) -> None:
+    spec = load_spec(town_spec)
+    spec.state.mkdir(mode=0o755)
+    with closing(Workspace(spec)) as workspace:
+        assert stat.S_IMODE(workspace.folder.stat().st_mode) == 0o700
+        assert stat.S_IMODE((workspace.folder / "secret.key").stat().st_mode) == 0o600
+
+
+def test_a_ledger_that_has_lost_entries_is_refused(town_spec: Path) -> None:
+    spec = load_spec(town_spec)
+    with closing(Workspace(spec)) as workspace:
+        workspace.ledger.reserve("release", "step", "run", Price(Measure.ZCDP, 1e-3))
+        workspace.remember_spending()
+    for file in spec.state.glob("ledger.sqlite*"):
+        file.unlink()
+    with pytest.raises(LedgerError, match="holds 0 reservations, and this state folder has seen 1"):
+        Workspace(spec)
+
+
+def test_stored_bytes_are_those_that_were_released(town_spec: Path) -> None:
+    with closing(Workspace(load_spec(town_spec))) as workspace:
+        releases = workspace.releases
+        digest = releases.put("key", b"released")
+        assert releases.get("key", {digest}) == b"released"
+        releases.put("key", b"something else")
+        with pytest.raises(ReleaseError, match="damaged"):
+            releases.get("key", {digest})
