@@ -88,7 +88,7 @@ class FanoutCodec:
         """Expected number of each cell as `decode` draws it, those above ``most`` counted as ``most``; shape (size,).
 
         >>> FanoutCodec(20).means()[[0, 3, 17]].round(2).tolist()
-        [0.0, 3.0, 18.0]
+        [0.0, 3.0, 17.93]
         """
         first, end = self.starts.astype(float), np.append(self.starts[1:], self.bound + 1).astype(float)
         few, middle = np.maximum(first, 1), np.clip(most, np.maximum(first, 1), end)
