@@ -23,6 +23,7 @@ import pytest
 
 from privbench_core.errors import InternalError, PrivbenchError, SourceError
 from privbench_core.pipeline.observe import observe
+from privbench_core.pipeline.places import database_folder
 from privbench_core.pipeline.run import plan_for, run_spec
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.workspace import Workspace
@@ -231,7 +232,7 @@ def test_no_canary_in_the_bundle(aftermath: Aftermath) -> None:
 
 
 def test_no_canary_in_released_artifacts(aftermath: Aftermath) -> None:
-    stored = files(aftermath.spec.state / "releases")
+    stored = files(database_folder(aftermath.spec) / "releases")
     assert len(stored) > 10
     for path in stored:
         content = path.read_bytes()

@@ -123,8 +123,8 @@ def works(path: Path, epsilon: float = 8.0) -> Any:
         ("delta: 1.0e-9", "delta: 2", ["delta"]),
         (
             "tables:",
-            "synthesizer: {name: privbench, options: {leef: pairwise}}\ntables:",
-            ["leef", "did you mean 'leaf'"],
+            "synthesizer: {name: privbench, options: {bata: 5}}\ntables:",
+            ["bata", "did you mean 'beta'"],
         ),
         ("tables:", "synthesizer: {name: privbench, options: {beta: .inf}}\ntables:", ["beta"]),
         ("tables:", "synthesizer: {name: privbench, options: {gamma: 2}}\ntables:", ["gamma", "between 0 and 1"]),
