@@ -14,7 +14,7 @@ import dagster as dg
 
 from privbench_assets.failures import nothing_private
 from privbench_assets.keys import identifier, status_key, step_key
-from privbench_core.locks import longest_wait
+from privbench_core.locks import max_wait
 from privbench_core.pipeline.observe import last_observed
 from privbench_core.pipeline.staleness import ReleaseState, staleness
 from privbench_core.spec.model import Spec
@@ -135,4 +135,4 @@ class _Runs:
         """Whether anything was heard of a run for as long as others would wait for it."""
         found = self._instance.get_records_for_run(record.dagster_run.run_id, limit=1, ascending=False).records
         heard = found[0].timestamp if found else record.create_timestamp.timestamp()
-        return time.time() - heard < longest_wait()
+        return time.time() - heard < max_wait()

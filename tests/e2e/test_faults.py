@@ -255,7 +255,7 @@ def test_killed_while_a_bundle_is_replaced(new_town: NewTown) -> None:
 def test_another_process_never_ends(new_town: NewTown) -> None:
     town = new_town()
     with exclusive(town.out.with_name(".bundle.partial") / "lock", "the same bundle"):
-        ended = town.run(longest_wait=0.2)
+        ended = town.run(max_wait=0.2)
     assert ended.startswith(f"BusyError: the folder {town.out}: process {os.getpid()} on ")
     assert "more than 0.2 s" in ended
     assert town.booked("released") == Counter(dict.fromkeys(PAID, 1))
@@ -266,7 +266,7 @@ def test_another_process_never_ends(new_town: NewTown) -> None:
     with ExitStack() as hanging:
         for key in made:
             hanging.enter_context(exclusive(state / "locks" / key, "a step"))
-        assert town.run(longest_wait=0.2).startswith("BusyError: profile/household: process ")
+        assert town.run(max_wait=0.2).startswith("BusyError: profile/household: process ")
     assert not town.looked()
     assert town.booked() == Counter(dict.fromkeys(PAID, 1))
 

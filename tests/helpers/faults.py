@@ -47,19 +47,19 @@ class Town:
     out: Path
     said: list[str] = field(default_factory=list)
 
-    def run(self, kill_at: int | None = None, largest_file: int | None = None, longest_wait: float = 60) -> str:
+    def run(self, kill_at: int | None = None, largest_file: int | None = None, max_wait: float = 60) -> str:
         """Run the plan in another process.
 
         Args:
             kill_at: The moment at which the process is killed, None to let it end.
             largest_file: Bytes that it can write to one file, as if the disk were full.
-            longest_wait: Seconds that it waits for other processes.
+            max_wait: Seconds that it waits for other processes.
 
         Returns:
             How it ended: "done paid=…", "killed", or the kind of its error and what it says.
         """
         reader, writer = PROCESSES.Pipe(duplex=False)
-        victim = (self.spec, self.out, writer, kill_at, largest_file, longest_wait)
+        victim = (self.spec, self.out, writer, kill_at, largest_file, max_wait)
         process = PROCESSES.Process(target=_victim, args=victim)
         process.start()
         writer.close()
@@ -110,9 +110,9 @@ class Town:
 
 
 def _victim(
-    spec: Path, out: Path, notes: Connection, kill_at: int | None, largest_file: int | None, longest_wait: float
+    spec: Path, out: Path, notes: Connection, kill_at: int | None, largest_file: int | None, max_wait: float
 ) -> None:
-    os.environ[VARIABLE] = str(longest_wait)
+    os.environ[VARIABLE] = str(max_wait)
     moments = count()
 
     def moment(name: str) -> None:
