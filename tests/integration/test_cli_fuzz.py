@@ -27,8 +27,8 @@ TEXT, NUMBER, KEY = "CANARY-QX81", 7_654_321_987, 8_100_000_000_000
 _FURTHER = re.compile(r"  \S|owner only: |[\w.,()]+: ")  # another problem of the same kind, and where
 CANARIES = [TEXT, "QX81", str(NUMBER), f"{NUMBER:,}", "810000000", f"{KEY:,}"[:9], "98765.4321"]
 ODD: list[Any] = [
-    None, [], {}, "", 0, -1, True, 1.5, 10**30, float("inf"), float("nan"), "x", "\0", "\u202e", "a/b", "../..", "$HOME",
-    ["a"], [[1]], [None], {"a": {"b": [1]}}, "household", "learn", "integer", "2026-01-01",
+    None, [], {}, "", 0, -1, True, 1.5, 10**30, float("inf"), float("nan"), "x", "\0", "\u202e", "a/b", "../..",
+    "$HOME", ["a"], [[1]], [None], {"a": {"b": [1]}}, "household", "learn", "integer", "2026-01-01",
     "é" * 70, "x" * 100_000,
 ]  # fmt: skip
 
