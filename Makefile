@@ -26,14 +26,19 @@ slow: $(VENV)/.dev ## Run the slow tests: bigger audits, two hundred kills.
 	@$(BIN)/python -m pytest -m slow
 
 .PHONY: lint
-lint: $(VENV)/.dev ## Check style, formatting, types and the layers of the packages.
+lint: $(VENV)/.dev ## Check style, formatting, types, the layers of the packages, and the documentation.
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory docs
+
+.PHONY: docs
+docs: $(VENV)/.dev ## Build the documentation site into site/; a broken link fails.
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .PHONY: fmt
-fmt: $(VENV)/.dev ## Format the code and mend what can be mended without thinking.
+fmt: $(VENV)/.dev ## Format the code, and fix what can be fixed automatically.
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
 
@@ -51,7 +56,7 @@ bench: $(VENV)/.dev $(VENV)/.peers ## Run the benchmarks and rewrite the tables 
 .PHONY: clean
 clean: ## Remove the environment, caches, the demo and the local state of Dagster; ledgers beside specs stay.
 	rm -rf $(VENV) .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	rm -rf build dist demo .dagster_home .tmp_dagster_home_*
+	rm -rf build dist demo site .dagster_home .tmp_dagster_home_*
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 # A stamp file per set of packages: installed again only when what is to be installed has changed.

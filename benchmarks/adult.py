@@ -17,11 +17,13 @@ from benchmarks.data import ADULT, CodedAdult, Listed, data_folder, read_table
 from benchmarks.measure import Codes, Fit, Method, Runs
 from benchmarks.peers import DPMM_METHODS, fit_dpmm
 from benchmarks.report import Row, machine, markdown, medians, with_ratios
+from benchmarks.sam import cardinalities
 from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.evaluate.encode import value_codes
-from privbench_core.evaluate.marginals import mean_kld, mean_tvd
-from privbench_core.evaluate.queries import Query, cardinalities, load_sam_workload, q_errors
+from privbench_core.evaluate.marginals import mean_distances
+from privbench_core.evaluate.q_error import q_errors
 from privbench_core.evaluate.subsets import column_subsets
+from privbench_core.workload.sam import Query, load_sam_workload
 
 EPSILONS = (0.2, 0.8, 3.2)
 RUNS = Runs(3, EPSILONS, (1e-9, 0.0))
@@ -87,16 +89,18 @@ class Scoring:
     def score(self, synthetic: Codes) -> dict[str, float]:
         """Distances of synthetic codes, by column heading."""
         codes, sizes = self.adult.codes, self.adult.sizes
-        triples = column_subsets(len(sizes), 3, limit=200)
+        pairs = column_subsets(len(sizes), 2)
+        two = mean_distances(codes, synthetic, sizes, pairs)
+        three = mean_distances(codes, synthetic, sizes, column_subsets(len(sizes), 3, limit=200))
         decoded = self.adult.decode(synthetic, np.random.default_rng(0))
         values, synthetic_values, value_sizes = value_codes(self.adult.rows, decoded, list(ADULT))
         errors = q_errors(self.workload.true, cardinalities(self.adult.in_bins(synthetic), self.queries_in_bins))
         return {
-            "2-way TVD": mean_tvd(codes, synthetic, sizes, 2),
-            "3-way TVD": mean_tvd(codes, synthetic, sizes, 3, triples),
-            "2-way KLD": mean_kld(codes, synthetic, sizes, 2),
-            "3-way KLD": mean_kld(codes, synthetic, sizes, 3, triples),
-            "2-way KLD, values": mean_kld(values, synthetic_values, value_sizes, 2),
+            "2-way TVD": two.tvd,
+            "3-way TVD": three.tvd,
+            "2-way KLD": two.kld,
+            "3-way KLD": three.kld,
+            "2-way KLD, values": mean_distances(values, synthetic_values, value_sizes, pairs).kld,
             **{f"Q-error {name}": value for name, value in errors.summary().items()},
         }
 

@@ -23,11 +23,16 @@ import pyarrow.parquet as pq
 
 from benchmarks.measure import call_in_child
 from benchmarks.report import Row, machine, markdown, medians
+from privbench_core.pipeline.manifest import Manifest, definition_of, step_name, write_manifest
+from privbench_core.pipeline.observe import last_observed
+from privbench_core.pipeline.places import epsilon_name
+from privbench_core.pipeline.run import plans_for
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
+from privbench_core.synthesizers.contract import Key
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -42,7 +47,7 @@ _ROUNDS = 3
 def run(*, progress: Callable[[str], None] = print) -> str:
     """A wide database with many ε, then the example: seconds to observe, to decide and to refresh."""
     rows: list[Row] = []
-    for name in ("wide", "example"):
+    for name in ("wide", "widest", "example"):
         progress(f"orchestration: {name}")
         result, peak = call_in_child(f"benchmarks.orchestration:{name}", {})
         rows += [{**row, "peak MB": peak} for row in medians(result, ["database", "changed"])]
@@ -50,15 +55,25 @@ def run(*, progress: Callable[[str], None] = print) -> str:
 
 
 def wide() -> list[Row]:
-    """One unit with 49 tables below it, at six ε: observation and decision with and without a change.
+    """One unit with 49 tables below it, at six ε: observation and decision with and without a change."""
+    return _wide(_TABLES)
 
-    That all steps were made before is written into the event log without making them, because what is decided depends
-    on the log alone.
+
+def widest() -> list[Row]:
+    """The same with ten times as many tables: there is no other code path for them."""
+    return _wide(10 * _TABLES)
+
+
+def _wide(tables: int) -> list[Row]:
+    """One unit with many tables below it.
+
+    That all steps were made before is written into the state folder without making them, because what is decided
+    depends on that alone.
     """
     with TemporaryDirectory() as place:
         folder = Path(place)
         columns = (Column("id", ColumnType.INTEGER), Column("value", ColumnType.INTEGER, Range(0, 9)))
-        names = [f"part_{number:02}" for number in range(1, _TABLES)]
+        names = [f"part_{number:03}" for number in range(1, tables)]
         key = Column("owner", ColumnType.INTEGER)
         parts = [
             Table(name, (*columns, key), ("id",), (ForeignKey(name, ("owner",), "unit", ("id",), _ROWS, owner=True),))
@@ -69,8 +84,8 @@ def wide() -> list[Row]:
             rows = pa.table({name: rng.permutation(_ROWS) % 10 for name in ("value", "owner")})
             pq.write_table(rows.append_column("id", pa.array(range(_ROWS))), folder / f"{table}.parquet")
         schema = Schema("wide", (Table("unit", columns, ("id",)), *parts), "unit")
-        spec = Spec(schema, str(folder), folder / "spec.yaml", _EPSILONS, 1e-9, 100.0, 1e-6, state=folder / "state")
-        label = f"{_TABLES} tables x {len(_EPSILONS)} ε"
+        spec = Spec(schema, str(folder), folder / "spec.yaml", _EPSILONS, 1e-9, 1000.0, 1e-6, state=folder / "state")
+        label = f"{tables} tables x {len(_EPSILONS)} ε"
         return _timed(label, spec, folder / names[-1], folder / "home", _Operator.report)
 
 
@@ -96,23 +111,19 @@ def _timed(label: str, spec: Spec, table: Path, home: Path, make: Callable[[_Ope
     import dagster as dg
 
     from privbench_assets.build import build_defs
-    from privbench_assets.partitions import epsilon_name
 
     logging.getLogger("dagster").setLevel(logging.ERROR)
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     home.mkdir()
-    name = spec.schema.name
     defs = build_defs(spec)
     with dg.DagsterInstance.local_temp(str(home)) as instance:
-        operator = _Operator(defs, instance, name)
+        operator = _Operator(defs, instance, spec)
         with _not_waiting_for_the_disk():
             operator.observe()
-            operator.tick()
             for epsilon in spec.epsilons:
                 make(operator, epsilon_name(epsilon))
-            while operator.tick():
-                pass
+            operator.observe()
         refreshes = make is _Operator.refresh
         rows = [operator.round(label, "nothing", refreshes=refreshes) for _ in range(_ROUNDS)]
         file = table.with_suffix(".parquet")
@@ -140,48 +151,46 @@ def _not_waiting_for_the_disk() -> Iterator[None]:
 class _Operator:
     """Daemon and run worker of one database in one."""
 
-    def __init__(self, defs: dg.Definitions, instance: dg.DagsterInstance, name: str) -> None:
+    def __init__(self, defs: dg.Definitions, instance: dg.DagsterInstance, spec: Spec) -> None:
         self._defs = defs
         self._instance = instance
-        self._name = name
-        self._cursor: Any = None
+        self._spec = spec
 
     def observe(self) -> None:
         """Run the job that observes."""
-        job = self._defs.resolve_job_def(f"{self._name}_observe")
+        job = self._defs.resolve_job_def(f"{self._spec.schema.name}_observe")
         job.execute_in_process(instance=self._instance)
 
-    def tick(self) -> Mapping[str, list[dg.AssetKey]]:
-        """Evaluate all conditions: the steps requested, by ε."""
+    def tick(self) -> Mapping[str, dg.RunRequest]:
+        """Evaluate the sensor: the runs it asks for, by ε."""
         import dagster as dg
 
-        result = dg.evaluate_automation_conditions(self._defs, self._instance, cursor=self._cursor)
-        self._cursor = result.cursor
-        requested: dict[str, list[dg.AssetKey]] = {}
-        for found in result.results:
-            if found.true_subset.is_partitioned and not found.true_subset.is_empty:
-                for epsilon in found.true_subset.expensively_compute_partition_keys():
-                    requested.setdefault(epsilon, []).append(found.key)
-        return requested
+        (sensor,) = self._defs.sensors or []
+        context = dg.build_sensor_context(self._instance, repository_def=self._defs.get_repository_def())
+        requests = sensor.evaluate_tick(context).run_requests or []
+        return {str(request.partition_key): request for request in requests}
 
-    def refresh(self, epsilon: str, steps: list[dg.AssetKey] | None = None) -> None:
-        """Run the job that refreshes, or some steps of it."""
-        job = self._defs.resolve_job_def(f"{self._name}_refresh")
-        job.execute_in_process(partition_key=epsilon, instance=self._instance, asset_selection=steps)
+    def refresh(self, epsilon: str, request: dg.RunRequest | None = None) -> None:
+        """Run the job that refreshes, or what was asked for."""
+        job = self._defs.resolve_job_def(f"{self._spec.schema.name}_refresh")
+        steps = None if request is None else request.asset_selection
+        tags = None if request is None else request.tags
+        job.execute_in_process(partition_key=epsilon, instance=self._instance, asset_selection=steps, tags=tags)
 
     def report(self, epsilon: str) -> None:
-        """Write into the event log that all steps were made, and that their checks passed."""
-        import dagster as dg
-
-        graph = self._defs.resolve_asset_graph()
-        for key in graph.materializable_asset_keys:
-            if graph.get(key).is_partitioned:
-                tags = {"dagster/data_version": f"{key.to_user_string()} {epsilon}"}
-                made = dg.AssetMaterialization(key, partition=epsilon, tags=tags)
-                self._instance.report_runless_asset_event(made)
-        for check in graph.asset_check_keys:
-            passed = dg.AssetCheckEvaluation(check.asset_key, check.name, passed=True, metadata={}, partition=epsilon)
-            self._instance.report_runless_asset_event(passed)
+        """Write manifests of all steps, made from the source as it was observed."""
+        plan = plans_for(self._spec)[epsilon]
+        seen = {table: found.fingerprint for table, found in last_observed(self._spec).items()}
+        digests = {step.key: f"{step_name(step.key)} {epsilon}" for step in plan.steps}
+        sources: dict[Key, dict[str, str]] = {}
+        for step in plan.steps:
+            sources[step.key] = {table: seen[table] for table in step.reads}
+            for before in step.inputs:
+                sources[step.key] |= sources[before]
+            inputs = {step_name(key): digests[key] for key in step.inputs}
+            definition = definition_of(plan, step)
+            made = Manifest(digests[step.key], digests[step.key], sources[step.key], inputs, definition)
+            write_manifest(self._spec, step.key, epsilon, replace(made, at="2026-11-22T00:00:00+00:00"))
 
     def round(self, label: str, changed: str, *, refreshes: bool) -> Row:
         """Observe and decide, and do what was decided."""
@@ -197,10 +206,10 @@ class _Operator:
             "decide s": decided - observed,
             "both s": decided - start,
             "both CPU s": cpu,
-            "steps asked for": sum(len(steps) for steps in requested.values()),
+            "steps asked for": sum(len(request.asset_selection or ()) - 1 for request in requested.values()),
         }
         if refreshes:
-            for epsilon, steps in requested.items():
-                self.refresh(epsilon, steps)
+            for epsilon, request in requested.items():
+                self.refresh(epsilon, request)
             row["refresh s"] = time.perf_counter() - decided
         return row

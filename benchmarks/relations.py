@@ -24,11 +24,18 @@ from benchmarks.report import machine, markdown, medians
 from benchmarks.workloads import SYNTHESIZERS, Tables, available
 from privbench_core.backends.registry import open_source
 from privbench_core.columns.registry import codec_for
-from privbench_core.evaluate.correlations import Correlation, Numbers, Side, among, between, numbers_of
+from privbench_core.evaluate.correlations import (
+    Correlation,
+    JoinValues,
+    Numbers,
+    inter_table,
+    intra_group,
+    ordered_values,
+)
 from privbench_core.evaluate.counting import CountingQuery, CountingShape, Predicate, counting_errors, counting_queries
-from privbench_core.evaluate.encode import Coded, encode_tables
-from privbench_core.evaluate.joins import Linked, fanout_distance, joint_tvd, link_tables
-from privbench_core.evaluate.marginals import mean_kld, mean_tvd
+from privbench_core.evaluate.encode import EncodedTable, encode_tables
+from privbench_core.evaluate.joins import LinkedTables, fanout_distance, joint_tvd, link_tables
+from privbench_core.evaluate.marginals import mean_distances
 from privbench_core.evaluate.subsets import column_subsets
 from privbench_core.schema.columns import Column, Values
 from privbench_core.schema.constraints import ForeignKey
@@ -49,19 +56,19 @@ class Join:
 
     Attributes:
         linked: Codes of both tables and the links.
-        parent, child: Ordered columns by name (`numbers_of`).
+        parent, child: Ordered columns by name (`ordered_values`).
     """
 
-    linked: Linked
+    linked: LinkedTables
     parent: dict[str, Numbers]
     child: dict[str, Numbers]
 
     @property
-    def side(self) -> Side:
+    def side(self) -> JoinValues:
         """As `correlations` wants it."""
-        return Side(self.parent, self.child, self.linked.links)
+        return JoinValues(self.parent, self.child, self.linked.links)
 
-    def relinked(self, seed: int) -> dict[str, Join]:
+    def with_shuffled_links(self, seed: int) -> dict[str, Join]:
         """The same rows with children dealt out at random, by what the linking is called."""
         rng = np.random.default_rng(seed)
         fanout = rng.permutation(self.linked.fanout)
@@ -70,7 +77,7 @@ class Join:
         anyone = replace(self.linked, links=rng.permutation(dealt))
         return {
             "random link": replace(self, linked=anyone),
-            "random link, sizes kept": replace(self, linked=self.linked.relinked(rng)),
+            "random link, sizes kept": replace(self, linked=self.linked.with_shuffled_links(rng)),
         }
 
 
@@ -89,7 +96,7 @@ class Pair:
 
     spec: Spec
     tables: Tables
-    coded: Mapping[str, Coded]
+    coded: Mapping[str, EncodedTable]
     key: ForeignKey
     join: Join
     queries: Mapping[str, tuple[CountingQuery, ...]]
@@ -114,19 +121,20 @@ class Pair:
         """Rows of both tables, in words."""
         return ", ".join(f"{rows.num_rows:,} {name}" for name, rows in self.tables.items())
 
-    def joined(self, synthetic: Tables, coded: Mapping[str, Coded]) -> Join:
+    def joined(self, synthetic: Tables, coded: Mapping[str, EncodedTable]) -> Join:
         """The join of a synthetic database."""
         return _join(self.spec.schema, self.key, synthetic, coded)
 
-    def score_table(self, name: str, synthetic: Coded) -> dict[str, float]:
+    def score_table(self, name: str, synthetic: EncodedTable) -> dict[str, float]:
         """Distances of one table's marginals, by column heading."""
         true, sizes = self.coded[name].codes, self.coded[name].sizes
-        triples = column_subsets(len(sizes), 3, limit=200)
+        two = mean_distances(true, synthetic.codes, sizes, column_subsets(len(sizes), 2))
+        three = mean_distances(true, synthetic.codes, sizes, column_subsets(len(sizes), 3, limit=200))
         return {
-            "2-way TVD": mean_tvd(true, synthetic.codes, sizes, 2),
-            "3-way TVD": mean_tvd(true, synthetic.codes, sizes, 3, triples),
-            "2-way KLD": mean_kld(true, synthetic.codes, sizes, 2),
-            "3-way KLD": mean_kld(true, synthetic.codes, sizes, 3, triples),
+            "2-way TVD": two.tvd,
+            "3-way TVD": three.tvd,
+            "2-way KLD": two.kld,
+            "3-way KLD": three.kld,
         }
 
     def score_join(self, synthetic: Join) -> dict[str, float]:
@@ -139,8 +147,8 @@ class Pair:
                 f"counting error, {name}": float(counting_errors(true, other, queries).mean())
                 for name, queries in self.queries.items()
             },
-            "Pearson, parent and child": _mean_difference(between(self.join.side, synthetic.side)),
-            "Pearson, siblings": _mean_difference(among(self.join.side, synthetic.side)),
+            "Pearson, parent and child": _mean_difference(inter_table(self.join.side, synthetic.side)),
+            "Pearson, siblings": _mean_difference(intra_group(self.join.side, synthetic.side)),
             "joint TVD, mean": float(joint.mean()),
             "joint TVD, worst": float(joint.max()),
             "fanout TVD": fanout.tvd,
@@ -148,12 +156,12 @@ class Pair:
         }
 
 
-def _join(schema: Schema, key: ForeignKey, tables: Tables, coded: Mapping[str, Coded]) -> Join:
-    parent, child = (numbers_of(schema.table(name), tables[name]) for name in (key.parent, key.child))
+def _join(schema: Schema, key: ForeignKey, tables: Tables, coded: Mapping[str, EncodedTable]) -> Join:
+    parent, child = (ordered_values(schema.table(name), tables[name]) for name in (key.parent, key.child))
     return Join(link_tables(key, tables, coded), parent, child)
 
 
-def _queries(schema: Schema, key: ForeignKey, linked: Linked) -> dict[str, tuple[CountingQuery, ...]]:
+def _queries(schema: Schema, key: ForeignKey, linked: LinkedTables) -> dict[str, tuple[CountingQuery, ...]]:
     """Workloads of every shape over the declared domains, as the papers draw them.
 
     Codes for NULL and for what is outside of a domain come after it. They would take up room in predicates and be met
@@ -201,8 +209,8 @@ def run(pair: Pair, runs: Runs, *, baselines: bool = True) -> str:
     tables: Rows = []
     joins: Rows = []
     for seed in range(runs.seeds if baselines else 0):
-        for linking, relinked in pair.join.relinked(seed).items():
-            joins.append({**_TRUE, "method": f"true tables, {linking}", **pair.score_join(relinked)})
+        for linking, with_shuffled_links in pair.join.with_shuffled_links(seed).items():
+            joins.append({**_TRUE, "method": f"true tables, {linking}", **pair.score_join(with_shuffled_links)})
     for (delta, epsilon), seed in product(runs.budgets, range(runs.seeds)):
         cell = {"δ": f"{delta:.3g}", "ε": f"{epsilon:g}"}
         for name in SYNTHESIZERS:
@@ -236,8 +244,8 @@ def _one_run(pair: Pair, name: str, run: tuple[float, float, int], baselines: bo
     costs = {"seconds, whole run": seconds, "peak MB": peak}
     joins: Rows = [{"method": name, **pair.score_join(join), **costs}]
     if baselines and name == "privbench":
-        for linking, relinked in join.relinked(seed).items():
-            joins.append({"method": f"{name}, {linking}", **pair.score_join(relinked)})
+        for linking, with_shuffled_links in join.with_shuffled_links(seed).items():
+            joins.append({"method": f"{name}, {linking}", **pair.score_join(with_shuffled_links)})
     return tables, joins
 
 

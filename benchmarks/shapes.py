@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from benchmarks import histograms, subject
 from benchmarks.measure import Codes, Runs
 from benchmarks.report import Row, machine, markdown
-from privbench_core.evaluate.marginals import mean_tvd
+from privbench_core.evaluate.marginals import mean_distances
 from privbench_core.evaluate.subsets import column_subsets
 
 RUNS = Runs(3, (0.2, 0.8, 3.2), (1e-9, 0.0))
@@ -137,9 +137,9 @@ def ratio(shape: Shape, codes: Codes, epsilon: float, delta: float, seeds: int) 
     ours, peers = [], []
     for seed in range(max(seeds, 2)):
         synthetic, _, _ = subject.fit_sample(codes, sizes, ordered, epsilon, delta, seed)
-        ours.append(mean_tvd(codes, synthetic, sizes, 2, pairs))
+        ours.append(mean_distances(codes, synthetic, sizes, pairs).tvd)
         synthetic, _, _ = histograms.fit_sample(codes, sizes, ordered, epsilon, delta, seed)
-        peers.append(mean_tvd(codes, synthetic, sizes, 2, pairs))
+        peers.append(mean_distances(codes, synthetic, sizes, pairs).tvd)
     return Ratio.of(ours, peers)
 
 

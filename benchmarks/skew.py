@@ -19,7 +19,6 @@ from benchmarks.report import Row, machine, markdown, medians
 from benchmarks.subject import learn_and_sample
 from privbench_core.columns.grid import Grid
 from privbench_core.measure import adaptive_bins as refine
-from privbench_core.schema.arrow_types import arrow_schema
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range
 from privbench_core.schema.tables import Table
 
@@ -76,7 +75,7 @@ def rows(n: int, seed: int = 0) -> pa.Table:
         rng.integers(1, 1_000_001, n),
         rng.choice(2_000_000_000, n, replace=False) + 1,
     ]
-    types = arrow_schema(TABLE)
+    types = TABLE.arrow_schema
     return pa.table([pa.array(c).cast(field.type) for c, field in zip(columns, types, strict=True)], schema=types)
 
 

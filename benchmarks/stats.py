@@ -29,7 +29,7 @@ from privbench_core.schema.columns import Column, ColumnType, Learn, Range
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.model import Spec
-from privbench_core.workload.naming import UnansweredError, understand
+from privbench_core.workload.resolve import UnansweredError, resolve
 from privbench_core.workload.statements import Workload, read_workload
 
 EPSILONS = (0.8, 3.2)
@@ -207,7 +207,7 @@ def published_queries(file: Path, complete: Tables) -> Workload:
     kept = []
     for statement in everything.statements:
         try:
-            understand(statement.sql, everything.dialect, catalogue)
+            resolve(statement.sql, everything.dialect, catalogue)
         except UnansweredError:
             continue  # of a table that the data folder does not have
         kept.append(statement)

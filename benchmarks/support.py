@@ -59,11 +59,11 @@ _LISTED = """\
 ## Reading a database
 yes | PostgreSQL's catalogue | types, defaults, keys, checks, indexes, comments, enums; no row is read
     integration/test_roundtrip_postgres::test_what_the_catalogue_says_is_in_the_spec
-yes | A DuckDB file | the same, as far as DuckDB has it
+yes | A DuckDB file | the same, where DuckDB has it
     unit/test_reflect::test_all_that_duckdb_knows_is_in_the_draft
 in part | A folder of Parquet or CSV files | tables and types; keys are the owner's to declare
     unit/test_reflect::test_a_folder_has_no_keys_to_draft_from
-yes | Columns that tell who somebody is | proposed by their names
+yes | Identifying columns | recognised by their names
     unit/test_reflect::test_names_that_tell_who_somebody_is
 yes | Public example data | domains are proposed from it
     unit/test_reflect::test_public_example_data_proposes_domains
@@ -80,7 +80,7 @@ yes | date, timestamp with and without zone | a zone is read in UTC
 in part | interval | a month counts 30 days
     unit/test_spec_sql::test_spans_of_time
     unit/test_codecs::test_intervals_are_ordered_and_zero_is_apart
-yes | boolean | true and false, distributed alike
+yes | boolean | true and false, with the same distribution
     unit/test_codecs::test_booleans_have_no_other_value
 yes | enum, text as category | values declared or learned
     unit/test_codecs::test_categories
@@ -91,11 +91,11 @@ in part | opaque text | lengths only
     unit/test_codecs::test_opaque_text_keeps_its_length_and_nothing_else
 in part | bytea | lengths only
     unit/test_codecs::test_opaque_bytes_keep_their_length_and_nothing_else
-in part | json, jsonb | an object of like length
+in part | json, jsonb | an object of similar length
     unit/test_codecs::test_opaque_json_is_an_object_of_its_length
-yes | uuid | made anew
+yes | uuid | new random ones
     unit/test_codecs::test_uuids_are_made_anew
-in part | infinity, NaN, values outside of a domain | NaN is NULL, all else is clamped
+in part | infinity, NaN, values outside of a domain | NaN is NULL, everything else is clamped
     integration/test_bad_input::test_infinities_nan_and_extremes_are_clamped_and_counted
 in part | computed column | computed by PostgreSQL; neither read nor sampled, so in no Parquet file
     integration/test_roundtrip_ddl::test_the_result_is_the_database_of_a_dba
@@ -112,7 +112,7 @@ no | array, nested type | left out of a draft, refused when read
 yes | Composite primary and foreign keys | end to end
     unit/test_spec::test_composite_keys_follow_the_order_of_the_parents_key
     integration/test_key_graphs::test_all_keys_resolve_at_every_epsilon_and_the_bundle_is_published
-yes | Overlapping keys, which share a column | agree on it
+yes | Overlapping keys, which share a column | the shared column agrees
     integration/test_key_graphs::test_an_overlapping_key_stays_inside_its_owner_and_follows_attributes
     integration/test_key_graphs::test_two_required_keys_that_share_a_column_agree_on_it
 yes | Primary key that is a foreign key | one to one
@@ -125,7 +125,7 @@ yes | Cycle of tables | opened at an optional key, which is filled in last
 in part | Several parents, private and public | other keys off the ownership path: by the declared bound only
     unit/test_spec::test_several_paths_need_a_marked_owner
     property/test_privacy_references::test_a_unit_with_more_rows_than_its_bound_moves_no_more_of_the_others
-yes | Key beside the ownership path that stays inside of a unit | enforced, and costs nothing (`same_unit: true`)
+yes | Key off the ownership path that stays inside a unit | enforced, and costs nothing (`same_unit: true`)
     unit/test_sampling_units::test_references_are_drawn_inside_of_the_unit
     property/test_privacy_same_unit::test_a_unit_moves_its_own_rows_alone
 yes | Optional key beside the ownership path | becomes NULL with a removed row, and costs only what is measured along it
@@ -167,7 +167,7 @@ yes | NOT NULL | proven by validation
 yes | CHECK over one row | honoured while sampling
     unit/test_constraints::test_simple_conditions_are_understood
     unit/test_constraints::test_checks_hold_where_noise_is_all_there_is
-in part | CHECK that is not understood | kept in the DDL, not enforced while sampling, and said so
+in part | CHECK that is not understood | kept in the DDL, and marked as not enforced while sampling
     unit/test_constraints::test_anything_else_is_kept_in_the_ddl_only
     unit/test_spec_sql::test_checks_that_are_not_understood_are_kept_and_told
 yes | Functional dependency | declared in the spec
@@ -179,7 +179,7 @@ no | Functional dependency on a column of a key | refused
 yes | PostgreSQL | reflecting the result gives the same spec
     integration/test_roundtrip_postgres::test_reflecting_the_result_gives_the_same_spec
     integration/test_roundtrip_postgres::test_rows_arrive_as_they_were
-yes | Keys, checks, indexes, sequences, statistics | sequences stand behind the rows
+yes | Keys, checks, indexes, sequences, statistics | sequences continue after the rows
     integration/test_roundtrip_postgres::test_the_database_keeps_its_rules
     integration/test_publish_postgres::test_rows_keys_indexes_and_statistics_arrive
 yes | `schema.sql` alone | a script for PostgreSQL
@@ -189,7 +189,7 @@ yes | A target that is not empty | refused unless `--replace`
     integration/test_roundtrip_postgres::test_publishing_again_replaces_enums_too
 yes | All or nothing | one transaction
     integration/test_publish_postgres::test_a_failing_load_leaves_nothing_behind
-in part | DuckDB | what it cannot hold is told
+in part | DuckDB | it lists what it cannot hold
     integration/test_roundtrip_postgres::test_duckdb_takes_what_it_can_and_the_rest_is_told
 yes | Names of constraints, ON DELETE, ON UPDATE, DEFERRABLE | as in the source
     integration/test_roundtrip_ddl::test_the_result_is_the_database_of_a_dba
@@ -221,7 +221,7 @@ yes | Names that PostgreSQL would cut to the same | refused
 yes | 500 columns | a spec like any other
     unit/test_spec_sql::test_five_hundred_columns
     integration/test_bad_schema::test_a_table_of_five_hundred_columns
-yes | A database that may be read in part | the rest is left out, and named
+yes | A login that may read only some tables | the others are left out, and named
     integration/test_roundtrip_postgres::test_a_database_that_may_only_be_read_in_part
     integration/test_bad_schema::test_a_database_that_may_be_read_in_part
 yes | Rows that break the spec | refused before anything is spent

@@ -191,7 +191,7 @@ def relative_errors(source: Tables, synthetic: Tables) -> dict[str, float]:
     engines = Engine(source), Engine(synthetic)
     found = {}
     for name, sql in QUERIES.items():
-        true, other = (_values(engine.rows(engine.understand(sql).tree)) for engine in engines)
+        true, other = (_values(engine.rows(engine.resolve(sql).tree)) for engine in engines)
         errors = [abs(other.get(place, 0.0) - value) / abs(value) for place, value in true.items() if value]
         found[name] = float(np.mean(errors)) if errors else float("nan")
     return found

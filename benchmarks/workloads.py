@@ -21,7 +21,7 @@ from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
 from privbench_core.evaluate.q_error import WorkloadResult, run_workload
 from privbench_core.evaluate.rows import shuffled_reference
-from privbench_core.evaluate.runtime import RunTimeProtocol, RunTimeResult
+from privbench_core.evaluate.runtime import RunTimeResult, RunTimeSettings
 from privbench_core.evaluate.side_by_side import compare_run_times
 from privbench_core.publish.bundle import read_bundle, write_bundle
 from privbench_core.spec.load import dump_spec, load_spec
@@ -30,7 +30,7 @@ from privbench_core.workload.statements import Workload
 
 SHUFFLED = "source, columns shuffled"
 SYNTHESIZERS = ("privpetal", "privbench")
-PROTOCOL = RunTimeProtocol(limit=100)
+PROTOCOL = RunTimeSettings(limit=100)
 Tables = Mapping[str, pa.Table]
 MoreFigures = Callable[[Tables, Tables], dict[str, float]]
 
@@ -128,7 +128,7 @@ class _Figures:
         for name, workload in case.workloads.items():
             here: dict[str, str | float] = {"workload": name, **cell}
             result = run_workload(workload, case.source, tables)
-            times = compare_run_times(case.spec.schema, case.source, bundle, workload, protocol=PROTOCOL)
+            times = compare_run_times(case.spec.schema, case.source, bundle, workload, settings=PROTOCOL)
             self._rows["Q-error"].append({**here, **_q_errors(result), **costs})
             if len(result.by_joins) > 1:
                 self._rows["Q-error by joins, median / 95th"].append({**here, **by_joins(result)})

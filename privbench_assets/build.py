@@ -8,18 +8,15 @@ from typing import Any
 
 import dagster as dg
 
-from privbench_assets.assets import IO_MANAGER, step_asset
+from privbench_assets.assets import step_asset
 from privbench_assets.evaluation import report_asset
-from privbench_assets.io_managers import release_io_manager
 from privbench_assets.jobs import observe_job, observe_schedule, refresh_job, refresh_schedule
-from privbench_assets.keys import identifier
-from privbench_assets.partitions import epsilon_name, epsilon_partitions
+from privbench_assets.reconcile import refresh_sensor
 from privbench_assets.resources import session_key, session_resource
-from privbench_assets.sensor import automation_sensor
 from privbench_assets.sources import first_looks, source_assets
 from privbench_assets.status import benchmark_status
 from privbench_core.errors import InternalError
-from privbench_core.pipeline.run import plan_for
+from privbench_core.pipeline.run import plans_for
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
@@ -30,32 +27,27 @@ def build_defs(spec: Spec | Path, *, resource_overrides: Mapping[str, Any] | Non
 
     Args:
         spec: A validated spec, or the file of one.
-        resource_overrides: Resources to use instead of the database's own, by resource key (``<database>__session``,
-            ``<database>__releases``): for tests, and for deployments that keep manifests elsewhere.
+        resource_overrides: Resources to use instead of the database's own, by resource key (``<database>__session``).
 
     Raises:
         SpecError: The spec, or the synthesizer's options in it, are wrong.
         UnsupportedBudgetError: The synthesizer has no form for the spec's δ.
     """
     spec = spec if isinstance(spec, Spec) else load_spec(spec)
-    plans = {epsilon_name(epsilon): plan_for(spec, epsilon) for epsilon in spec.epsilons}
+    plans = plans_for(spec)
     plan = _common_steps(plans)
-    partitions, looks = epsilon_partitions(spec), first_looks(spec, plan)
+    partitions, looks = dg.StaticPartitionsDefinition([*plans]), first_looks(spec, plan)  # ε is the only dimension
     sources = source_assets(spec)
     steps = [step_asset(spec, plans, step, partitions, looks[step.key]) for step in plan.steps]
     status = benchmark_status(spec, plans)
     refresh = refresh_job(spec, dg.AssetSelection.assets(*steps, status))
     observe = observe_job(spec, dg.AssetSelection.assets(*sources.keys))
-    own = {
-        session_key(spec): session_resource(spec, plans),
-        identifier(spec.schema.name, IO_MANAGER): release_io_manager(session_key(spec)),
-    }
     return dg.Definitions(
         assets=[sources, *steps, status, report_asset(spec, plans, partitions)],
         jobs=[refresh, observe],
         schedules=[refresh_schedule(spec, refresh), observe_schedule(spec, observe)],
-        sensors=[automation_sensor(spec, plans)],
-        resources={**own, **(resource_overrides or {})},
+        sensors=[refresh_sensor(spec, plans, refresh)],
+        resources={session_key(spec): session_resource(spec, plans), **(resource_overrides or {})},
         executor=dg.in_process_executor,
     )
 

@@ -2,7 +2,7 @@
 
 The expectations were evaluated by core, inside the validate step, whose artifact carries the outcomes. Shown are
 names and counts of synthetic rows and distances with their limits, never a value. A failed check stops its run before
-the publish step, and the publish step refuses a failed validation by itself too, for a run that starts there.
+the publish step; core refuses to publish what failed, too, in a run that starts there.
 """
 
 from __future__ import annotations
@@ -14,26 +14,41 @@ from typing import Any
 import dagster as dg
 
 from privbench_assets.keys import identifier
-from privbench_core.errors import InternalError, ValidationError
+from privbench_core.errors import InternalError
+from privbench_core.pipeline.status import Status
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.synthesizers.contract import Key, Step, StepKind
+from privbench_core.synthesizers.contract import Step, StepKind
+from privbench_core.validate.words import expectation_in_words
 
 SUITES = {
     "integrity": "Keys, references, types, NULLs and declared domains of the synthetic table hold.",
     "fidelity": "Distances between the synthetic table and what was released about the source are below their limits.",
 }
+UP_TO_DATE = "up_to_date"
 _SHOWN = 100
 
 
 def check_specs(
     schema: Schema, step: Step, asset: dg.AssetKey, epsilons: dg.PartitionsDefinition
 ) -> list[dg.AssetCheckSpec]:
-    """The checks of a validate step: a blocking one per suite and table it covers. No other step has any."""
-    if step.kind is not StepKind.VALIDATE:
-        return []
+    """The checks of a step.
+
+    A validate step has a blocking one per suite and table it covers, a publish step `UP_TO_DATE`.
+    """
     with warnings.catch_warnings():  # partitioned checks are new in Dagster, and announced as such for each of them
         warnings.simplefilter("ignore", dg.PreviewWarning)
+        if step.kind is StepKind.PUBLISH:
+            return [
+                dg.AssetCheckSpec(
+                    UP_TO_DATE,
+                    asset=asset,
+                    description="The bundle was made from the source, the spec and the code as they are.",
+                    partitions_def=epsilons,
+                )
+            ]
+        if step.kind is not StepKind.VALIDATE:
+            return []
         return [
             dg.AssetCheckSpec(
                 check_name(step, table, suite),
@@ -66,19 +81,19 @@ def check_results(schema: Schema, step: Step, asset: dg.AssetKey, artifact: Arti
             yield _result(check_name(step, table, suite), asset, of_check)
 
 
-def refuse_failures(step: Step, inputs: Mapping[Key, Artifact]) -> None:
-    """Keep a publish step from publishing what failed its validation.
-
-    Raises:
-        ValidationError: Says which expectations do not hold.
-    """
-    if step.kind is not StepKind.PUBLISH:
-        return
-    failed = [o for artifact in inputs.values() for o in artifact.data.get("expectations", ()) if not o["success"]]
-    if failed:
-        lines = [f"{_where(o)}: {o['name']} fails" for o in failed[:_SHOWN]]
-        message = f"nothing was published: {len(failed)} expectations do not hold; see the checks of the validate asset"
-        raise ValidationError("\n".join([message, *lines]))
+def up_to_date_result(asset: dg.AssetKey, status: Status, epsilon: str) -> dg.AssetCheckResult:
+    """Whether the bundle at one ε was made from the source, the spec and the code as they are; stops nothing."""
+    state = status.states[epsilon]
+    return dg.AssetCheckResult(
+        passed=state.up_to_date,
+        asset_key=asset,
+        check_name=UP_TO_DATE,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"steps to make": len(state.outdated)},
+        description=f"stale: {state.why()}"
+        if state.why()
+        else "made from the source, the spec and the code as they are",
+    )
 
 
 def check_name(step: Step, table: str, suite: str) -> str:
@@ -97,7 +112,7 @@ def _result(name: str, asset: dg.AssetKey, outcomes: Sequence[Mapping[str, Any]]
         records = [_record(o) for o in sorted(outcomes, key=lambda o: bool(o["success"]))[:_SHOWN]]
         metadata["outcomes"] = dg.MetadataValue.table(records, _COLUMNS)
     if failed:
-        first = "; ".join(f"{_where(o)}: {o['name']}" for o in failed[:5])
+        first = "; ".join(map(_in_words, failed[:5]))
         said = f"{len(failed)} of {len(outcomes)} expectations do not hold: {first}"
     else:
         said = f"all expectations hold ({len(outcomes)})" if outcomes else "nothing to check"
@@ -115,7 +130,6 @@ _COLUMNS = dg.TableSchema(
     [
         dg.TableColumn("holds", "bool"),
         dg.TableColumn("expectation"),
-        dg.TableColumn("column"),
         dg.TableColumn("rows against it", "int"),
         dg.TableColumn("distance", "float"),
         dg.TableColumn("limit", "float"),
@@ -127,8 +141,7 @@ def _record(outcome: Mapping[str, Any]) -> dg.TableRecord:
     return dg.TableRecord(
         {
             "holds": bool(outcome["success"]),
-            "expectation": str(outcome["name"]),
-            "column": str(outcome.get("column") or ""),
+            "expectation": _in_words(outcome),
             "rows against it": _number(outcome.get("unexpected_count"), int),
             "distance": _number(outcome.get("value"), float),
             "limit": _number(outcome.get("limit"), float),
@@ -141,5 +154,5 @@ def _number(found: Any, kind: type[int | float]) -> int | float | str:
     return "" if found is None else kind(f"{found:.4g}") if kind is float else kind(found)
 
 
-def _where(outcome: Mapping[str, Any]) -> str:
-    return f"{outcome['table']}.{outcome['column']}" if outcome.get("column") else str(outcome["table"])
+def _in_words(outcome: Mapping[str, Any]) -> str:
+    return expectation_in_words(str(outcome["name"]), outcome.get("column"), str(outcome["suite"]))

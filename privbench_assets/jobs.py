@@ -5,7 +5,7 @@ from __future__ import annotations
 import dagster as dg
 
 from privbench_assets.keys import identifier
-from privbench_assets.partitions import epsilon_name
+from privbench_core.pipeline.places import epsilon_name
 from privbench_core.spec.model import Spec
 
 WEEKLY = "0 3 * * 1"

@@ -11,34 +11,44 @@ from hashlib import blake2b
 
 import dagster as dg
 
-from privbench_core.synthesizers.contract import Key
+from privbench_core.synthesizers.contract import Key, StepKind
 
 _KEY_PART = re.compile(r"[A-Za-z0-9_.-]+")
 _WORD = re.compile(r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)*")  # no double underscore, which separates words
+_PLAIN = {StepKind.PUBLISH}  # stages whose last word says enough
 
 
 def step_key(database: str, key: Key) -> dg.AssetKey:
-    """The asset of a step: ``[database, stage, table or foreign key]``."""
-    return dg.AssetKey([_legal(word, _KEY_PART) for word in (database, *key)])
+    """The asset of a step: ``[database, stage, name]``. Graphs show the name alone, so it tells the stage.
+
+    >>> step_key("town", ("profile", "person")).to_user_string()
+    'town/profile/person_profile'
+    >>> step_key("town", ("publish", "bundle")).to_user_string()
+    'town/publish/bundle'
+    """
+    stage, *name = key
+    if name and stage not in _PLAIN:
+        name[-1] = f"{name[-1]}_{stage}"
+    return _key(database, stage, *name)
 
 
 def source_key(database: str, table: str) -> dg.AssetKey:
     """The asset that stands for a table of the source."""
-    return step_key(database, ("source", table))
+    return _key(database, "source", table)
 
 
 def status_key(database: str) -> dg.AssetKey:
     """The asset that shows the state of every table at every ε."""
-    return step_key(database, ("benchmark_status",))
+    return _key(database, "benchmark_status")
 
 
 def report_key(database: str) -> dg.AssetKey:
     """The asset of the internal report on each bundle."""
-    return step_key(database, ("evaluate", "report"))
+    return _key(database, "evaluate", "report")
 
 
 def identifier(*words: str) -> str:
-    """A name for an op, a resource, a job or a check, different for different words.
+    """A name for an op, a resource, a job, a group or a check, different for different words.
 
     >>> identifier("households", "model", "person")
     'households__model__person'
@@ -51,9 +61,8 @@ def op_name(database: str, key: Key) -> str:
     return identifier(database, *(word for part in key for word in part.split(".") if word))
 
 
-def group(database: str, table: str) -> str:
-    """The asset group of a table, inside its database's group; the database's own group for ``table == ""``."""
-    return "/".join(_legal(word, _WORD) for word in (database, table) if word)
+def _key(*words: str) -> dg.AssetKey:
+    return dg.AssetKey([_legal(word, _KEY_PART) for word in words])
 
 
 def _legal(text: str, allowed: re.Pattern[str]) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 
 from privbench_assets import plots
 from privbench_assets.resources import Session
+from privbench_core.pipeline.places import bundle_folder
 from privbench_core.pipeline.runner import Release
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.schema.columns import Column
@@ -19,6 +20,8 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepKind
 
+_ROWS_SHOWN = 5
+_CELL = 40  # characters of a value that are shown
 SYMBOL = {Measure.PURE: "ε", Measure.ZCDP: "ρ"}
 
 
@@ -27,7 +30,7 @@ def step_metadata(session: Session, epsilon: str, step: Step, release: Release, 
     shown = {
         "ε": float(epsilon),
         **_payment(session.plans[epsilon], step, release),
-        **_ledger(session),
+        **session.balance(),
         **_rows(session.spec.schema, step, made),
         **_summary(step, made.data.get("summary", {})),
     }
@@ -62,11 +65,6 @@ def _payment(plan: Plan, step: Step, release: Release) -> dict[str, Any]:
     }
 
 
-def _ledger(session: Session) -> dict[str, Any]:
-    balance = session.workspace.ledger.balance(session.spec.cohort)
-    return {"lifetime ε spent": round(float(balance.spent), 6), "lifetime ε left": round(float(balance.left), 6)}
-
-
 def _rows(schema: Schema, step: Step, made: Artifact) -> dict[str, Any]:
     rows = made.table
     if step.kind is not StepKind.SAMPLE or rows is None or step.table not in schema.by_name:
@@ -77,7 +75,21 @@ def _rows(schema: Schema, step: Step, made: Artifact) -> dict[str, Any]:
         _column(table, known[name]) if name in known else dg.TableColumn(name, str(rows.schema.field(name).type))
         for name in rows.column_names
     ]
-    return {"dagster/row_count": int(rows.num_rows), "dagster/column_schema": dg.TableSchema(columns)}
+    head = rows.slice(0, _ROWS_SHOWN).to_pylist()
+    lines = ["| " + " | ".join(rows.column_names) + " |", "|---" * rows.num_columns + "|"]
+    lines += ["| " + " | ".join(_cell(value) for value in row.values()) + " |" for row in head]
+    return {
+        "dagster/row_count": int(rows.num_rows),
+        "dagster/column_schema": dg.TableSchema(columns),
+        "first synthetic rows": dg.MetadataValue.md("\n".join(lines)),
+    }
+
+
+def _cell(value: object) -> str:
+    """A synthetic value as a cell of a Markdown table."""
+    text = "NULL" if value is None else str(value)
+    short = text if len(text) <= _CELL else f"{text[:_CELL]}…"
+    return short.replace("|", "\\|").replace("\n", " ")
 
 
 def _column(table: Table, column: Column) -> dg.TableColumn:
@@ -118,7 +130,7 @@ def _plain(value: object) -> Any:
 
 
 def _bundle(session: Session, epsilon: str) -> dict[str, Any]:
-    folder = session.bundle(epsilon)
+    folder = bundle_folder(session.spec, epsilon)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     records = [dg.TableRecord({"file": str(path.relative_to(folder)), "bytes": path.stat().st_size}) for path in files]
     schema = dg.TableSchema([dg.TableColumn("file"), dg.TableColumn("bytes", "int")])

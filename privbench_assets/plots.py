@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 _ACROSS = 4
 _MOST = 12  # panels: the event log keeps every image
 _LABELLED = 12  # bars that still get a label each
+_ACROSS_LABELS = 24  # characters of labels that fit below a panel side by side
 _INK, _FILL = "#333333", "#4c78a8"
-_SHADES = ("#4c78a8", "#72a0c9", "#9ecae9", "#54a24b", "#88d27a", "#f58518", "#ffbf79")
+_BAR = 40  # characters of the whole lifetime
 
 
 def bars(title: str, columns: Mapping[str, Mapping[str, Sequence[Any]]]) -> dg.MarkdownMetadataValue:
@@ -33,7 +34,7 @@ def bars(title: str, columns: Mapping[str, Mapping[str, Sequence[Any]]]) -> dg.M
     shown = dict(list(columns.items())[:_MOST])
     across = min(_ACROSS, len(shown))
     down = -(-len(shown) // across)
-    figure = Figure(figsize=(2.3 * across, 1.6 * down), layout="constrained")
+    figure = Figure(figsize=(2.5 * across, 2.0 * down), layout="constrained")
     for panel, (name, bar) in zip(figure.subplots(down, across, squeeze=False).flat, shown.items(), strict=False):
         _bar_chart(panel, name, bar)
     for panel in figure.axes[len(shown) :]:
@@ -41,28 +42,17 @@ def bars(title: str, columns: Mapping[str, Mapping[str, Sequence[Any]]]) -> dg.M
     return _image(title, figure)
 
 
-def budget(title: str, spent: Mapping[str, float], left: float) -> dg.MarkdownMetadataValue:
-    """One bar of the lifetime budget: what each ε took, and what is left.
+def budget_bar(spent: Mapping[str, float], left: float) -> dg.MarkdownMetadataValue:
+    """The lifetime budget as a bar of text, which shows without a click: what each ε took, and what is left.
 
     Args:
-        title: For readers who cannot see the image.
         spent: Share of the lifetime budget by name, in [0, 1].
         left: Share that is left.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 1.3), layout="constrained")
-    panel = figure.subplots()
-    start = 0.0
-    for number, (name, share) in enumerate(spent.items()):
-        panel.barh(0, share, left=start, color=_SHADES[number % len(_SHADES)], label=f"{name}: {share:.1%}")
-        start += share
-    panel.barh(0, left, left=start, color="#e6e6e6", label=f"left: {left:.1%}")
-    panel.set(xlim=(0, 1), yticks=[], xticks=[0, 0.25, 0.5, 0.75, 1], xticklabels=["0", "25%", "50%", "75%", "100%"])
-    panel.spines[["top", "right", "left"]].set_visible(False)
-    panel.tick_params(labelsize=7, colors=_INK)
-    panel.legend(ncols=5, fontsize=7, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
-    return _image(title, figure)
+    parts = {**spent, "left": left}
+    blocks = {name: ("░" if name == "left" else "█") * max(1, round(share * _BAR)) for name, share in parts.items()}
+    lines = [f"| {name} | {blocks[name]} | {share:.1%} |" for name, share in parts.items() if share > 0]
+    return dg.MetadataValue.md("\n".join(["| | | of the lifetime |", "|---|---|---|", *lines]))
 
 
 def _bar_chart(panel: Axes, name: str, bar: Mapping[str, Sequence[Any]]) -> None:
@@ -70,11 +60,15 @@ def _bar_chart(panel: Axes, name: str, bar: Mapping[str, Sequence[Any]]) -> None
     labels = [str(label) for label in bar["labels"]]
     panel.bar(np.arange(len(counts)), counts, width=0.9 if len(counts) <= _LABELLED else 1.0, color=_FILL)
     panel.set_title(name, fontsize=8, color=_INK)
-    panel.spines[["top", "right", "left"]].set_visible(False)
-    panel.set_yticks([])
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.set_ylabel("rows", fontsize=6, color=_INK)
+    panel.tick_params(labelsize=6, colors=_INK)
+    panel.locator_params(axis="y", nbins=3)
     step = 1 if len(labels) <= _LABELLED else max(1, len(labels) // 4)
     at = np.arange(0, len(labels), step)
-    panel.set_xticks(at, [labels[i][:8] for i in at], fontsize=6, color=_INK)
+    longest = max((len(labels[i]) for i in at), default=0)
+    upright = longest * len(at) <= _ACROSS_LABELS
+    panel.set_xticks(at, [labels[i] for i in at], rotation=0 if upright else 90, fontsize=6, color=_INK)
 
 
 def _image(title: str, figure: Figure) -> dg.MarkdownMetadataValue:

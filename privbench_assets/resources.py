@@ -1,29 +1,29 @@
 """Resources: what the assets of one database share within a run.
 
 A run opens the workspace once and looks at the source once, so all its steps see the same rows. Everything is opened
-on first use, by an asset, whose errors are then told in words that hold nothing private (`failures`).
+on first use, by an asset, whose errors then say nothing private (`failures`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
-from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
 from privbench_assets.keys import identifier
-from privbench_core.pipeline.account_status import AccountStatus, standing
-from privbench_core.pipeline.observe import observe
+from privbench_core.pipeline.executor import Executor
+from privbench_core.pipeline.manifest import Made, load_made, read_manifest, write_manifest
+from privbench_core.pipeline.observe import last_observed
+from privbench_core.pipeline.places import bundle_folder
 from privbench_core.pipeline.run import run_name
 from privbench_core.pipeline.runner import Run, Runner
+from privbench_core.pipeline.status import Status, status_of
 from privbench_core.pipeline.workload import public_workload
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan
-
-BUNDLES = "bundles"
-REPORTS = "reports"
 
 
 class Session:
@@ -41,71 +41,62 @@ class Session:
         self.plans = plans
         self.seed = seed
         self.scale = scale
-        self._runners: dict[str, Runner] = {}
-        self._affordable: set[str] = set()
-        self._done: dict[str, set[Key]] = {}
+        self._executors: dict[str, Executor] = {}
+        self._reported: dict[str, str] = {}
 
     @cached_property
     def workspace(self) -> Workspace:
         """Ledger and releases."""
         return Workspace(self.spec)
 
-    def runner(self, epsilon: str) -> Runner:
-        """The runner of one ε partition, always the same within a session."""
-        if epsilon not in self._runners:
-            workload = public_workload(self.spec)
-            run = Run(run_name(float(epsilon)), self.seed, self.scale, self.bundle(epsilon), workload)
-            self._runners[epsilon] = Runner(self.workspace, self.plans[epsilon], run)
-        return self._runners[epsilon]
-
-    def require(self, epsilon: str, steps: Collection[Key], made: Mapping[Key, str]) -> None:
-        """Check that all that a run has still to pay for can be paid, once, before it pays for the first of its steps.
-
-        Nothing is set aside: if two runs start at the same time, the ledger still stops the second at the step that
-        cannot be paid.
+    def make(self, epsilon: str, key: Key, chosen: Collection[Key]) -> Made:
+        """Run a step on what was made before it, and keep what it made.
 
         Args:
             epsilon: The partition.
-            steps: Those that the run consists of.
-            made: Digests of what the other steps made before.
-
-        Raises:
-            BudgetExhaustedError: It cannot; says how much is missing for the whole run.
+            key: The step.
+            chosen: All steps of the run: what they still have to pay for must be affordable as a whole.
         """
-        if epsilon not in self._affordable:
-            self.runner(epsilon).require(f"this refresh at ε={epsilon}", steps, made)
-            self._affordable.add(epsilon)
+        executor = self.executor(epsilon, chosen)
+        step = self.plans[epsilon].step(key)
+        releases = self.workspace.releases
+        made = executor.step(key, {before: load_made(self.spec, releases, before, epsilon) for before in step.inputs})
+        write_manifest(self.spec, key, epsilon, made.manifest)
+        return made
 
-    def done(self, epsilon: str, step: Key, steps: Collection[Key]) -> None:
-        """Note that a step is done; after the last one that may look at private rows, let go of them.
+    def executor(self, epsilon: str, chosen: Collection[Key]) -> Executor:
+        """The executor of one ε partition, always the same within a session."""
+        if epsilon not in self._executors:
+            plan, spec = self.plans[epsilon], self.spec
+            bundle, workload = bundle_folder(spec, epsilon), public_workload(spec)
+            run = Run(run_name(plan.budget.epsilon), self.seed, self.scale, bundle, workload)
+            others = [step.key for step in plan.steps if step.key not in chosen]
+            found = {other: read_manifest(spec, other, epsilon) for other in others}
+            made = {other: manifest.digest for other, manifest in found.items() if manifest is not None}
+            runner = Runner(self.workspace, plan, run)
+            self._executors[epsilon] = Executor(runner, chosen, made, f"this refresh at ε={epsilon}")
+        return self._executors[epsilon]
 
-        Args:
-            epsilon: The partition.
-            step: The step.
-            steps: Those that the run consists of.
-        """
-        finished = self._done.setdefault(epsilon, set())
-        finished.add(step)
-        if not any(
-            other.reads and other.key in steps and other.key not in finished for other in self.plans[epsilon].steps
-        ):
-            self.runner(epsilon).snapshot.forget()
+    def newly_observed(self) -> dict[str, str]:
+        """Fingerprints of the tables that the steps have looked at since this was last asked."""
+        seen = {t: f for executor in self._executors.values() for t, f in executor.runner.snapshot.fingerprints.items()}
+        new = {table: found for table, found in seen.items() if self._reported.get(table) != found}
+        self._reported |= new
+        return new
 
-    def standing(self) -> AccountStatus:
-        """Where the account of the cohort stands, and how many more refreshes of all ε it can pay for."""
-        return standing(self.spec, self.workspace.ledger, self.plans.values())
+    def status(self) -> Status:
+        """What is stale as far as the source was observed, what it costs, what is left."""
+        observed = {table: seen.fingerprint for table, seen in last_observed(self.spec).items()}
+        return status_of(self.spec, self.workspace.ledger, self.plans, observed)
 
-    def fingerprints(self, tables: Sequence[str]) -> dict[str, str]:
-        """Keyed fingerprints of some tables of the source, as it is now."""
-        return observe(self.workspace, tables)
+    def balance(self) -> dict[str, float]:
+        """What is spent and left of the lifetime budget, as metadata."""
+        balance = self.workspace.ledger.balance(self.spec.cohort)
+        return {"lifetime ε spent": round(float(balance.spent), 6), "lifetime ε left": round(float(balance.left), 6)}
 
-    def bundle(self, epsilon: str) -> Path:
-        """Folder of the bundle of one ε partition; a cohort has bundles of its own."""
-        return self.spec.state / BUNDLES / self.spec.cohort / epsilon
-
-    def report(self, epsilon: str) -> Path:
-        """Folder of the internal report on that bundle: beside the bundles, never inside of one."""
-        return self.spec.state / REPORTS / self.spec.cohort / epsilon
+    def balance_if_open(self) -> dict[str, Any]:
+        """The same for a failure: nothing where the ledger itself could not be opened."""
+        return self.balance() if "workspace" in self.__dict__ else {}
 
     def close(self) -> None:
         """Close the ledger, if it was opened."""

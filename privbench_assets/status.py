@@ -1,31 +1,39 @@
-"""`benchmark_status`: how far every table is at every ε, what it cost, and what is left to spend, in one place."""
+"""`benchmark_status`: what is stale, what it costs, what is left; and the checks that say so on each bundle.
+
+The asset is gathered at the end of a refresh. It is also reported after a failure, and after an observation that found
+something new, so that what it shows is never older than the last thing that happened.
+"""
 
 # No postponed annotations here: Dagster looks at the type of `context` itself.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import Any
 
 import dagster as dg
 
 from privbench_assets import plots
-from privbench_assets.automation import asked, status_condition
+from privbench_assets.checks import UP_TO_DATE, up_to_date_result
 from privbench_assets.failures import nothing_private
-from privbench_assets.io_managers import Manifest, manifest_path, read_manifest
-from privbench_assets.keys import group, source_key, status_key, step_key
+from privbench_assets.keys import identifier, source_key, status_key, step_key
 from privbench_assets.metadata import total_price
 from privbench_assets.resources import Session, session_key
-from privbench_assets.sources import observed_fingerprint
-from privbench_core.pipeline.account_status import AccountStatus
+from privbench_core.errors import PrivbenchError
+from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
+from privbench_core.pipeline.places import bundle_folder
 from privbench_core.pipeline.run import run_name
-from privbench_core.privacy.budget import Budget, Measure, epsilon_for
+from privbench_core.pipeline.staleness import ReleaseState
+from privbench_core.pipeline.status import Status
+from privbench_core.privacy.budget import Measure, epsilon_for
 from privbench_core.privacy.ledger.ledger import Entry
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.contract import Plan, Step, StepKind
+from privbench_core.synthesizers.contract import Plan, StepKind
 
 DATABASE = "whole database"
 BUDGET = "budget_for_two_refreshes"
+_VERSION = "dagster/data_version"
 _ROUNDING = 1e-9
 _UNITS = ((2880, 1440, "d"), (120, 60, "h"), (0, 1, "min"))  # from so many minutes on; minutes of the unit; its name
 _REACHED = {
@@ -50,7 +58,7 @@ def benchmark_status(spec: Spec, plans: Mapping[str, Plan]) -> dg.AssetsDefiniti
             *(step_key(name, step.key) for step in last),
             *(source_key(name, table.name) for table in spec.schema.tables),
         ],
-        group_name=group(name, ""),
+        group_name=identifier(name),
         kinds={"table"},
         owners=spec.owners,
         tags={"privbench/stage": "status", "privbench/spends": "no"},
@@ -64,161 +72,205 @@ def benchmark_status(spec: Spec, plans: Mapping[str, Plan]) -> dg.AssetsDefiniti
                 ),
             )
         ],
-        automation_condition=asked(status_condition(), plans),
         required_resource_keys={resource},
         description=(
-            f"How far every table of {name} is at every ε, what was spent and what is left. The ε add up: whoever holds"
-            " several bundles has learned as much as all of them together tell."
+            f"What is stale in the benchmark of {name}, what a refresh costs, and what is left. The ε add up: whoever"
+            " holds several bundles has learned as much as all of them together tell."
         ),
     )
     def status(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster wants it bare
         session: Session = getattr(context.resources, resource)
-        with nothing_private(f"{name}/benchmark_status", spec.state, context.log.error):
-            tables = [table.name for table in spec.schema.tables]
-            observed = {table: observed_fingerprint(context.instance, source_key(name, table)) for table in tables}
-            reached = {epsilon: table_states(spec, plan, epsilon, observed) for epsilon, plan in plans.items()}
-            account = session.standing()
+        with nothing_private(spec, f"{name}/benchmark_status"):
+            found = session.status()
             return dg.MaterializeResult(
-                metadata=_metadata(session, reached, account), check_results=[budget_check(name, account)]
+                metadata=_metadata(session, found),
+                data_version=dg.DataVersion(_version(session, found)),
+                check_results=[budget_check(name, found.account)],
             )
 
     return status
 
 
+@contextmanager
+def report_status(context: dg.AssetExecutionContext, session: Session) -> Iterator[None]:
+    """Report the status after a failure, which may have cost something, and which ends the run before the status."""
+    try:
+        yield
+    except dg.Failure:
+        try:
+            _report(context, session, session.status())
+        except PrivbenchError as error:  # the same that made the step fail, and no reason to hide that
+            context.log.info("benchmark_status could not be gathered: %s", type(error).__name__)
+        raise
+
+
+def report_observed(context: dg.AssetExecutionContext, session: Session) -> None:
+    """Report after an observation whether each bundle is up to date, and the status if there is anything new."""
+    status = session.status()
+    report_up_to_date(context, session, status, [e for e, state in status.states.items() if state.released])
+    last = context.instance.get_latest_materialization_event(status_key(session.spec.schema.name))
+    shown = last.asset_materialization if last is not None else None
+    if shown is None or (shown.tags or {}).get(_VERSION) != _version(session, status):
+        _report(context, session, status)
+
+
+def report_up_to_date(
+    context: dg.AssetExecutionContext, session: Session, status: Status, epsilons: Sequence[str]
+) -> None:
+    """Report the check of some bundles outside of a run that makes them."""
+    for epsilon in epsilons:
+        state = status.states[epsilon]
+        publish = next(step.key for step in state.plan.steps if step.kind is StepKind.PUBLISH)
+        found = up_to_date_result(step_key(session.spec.schema.name, publish), status, epsilon)
+        context.log_event(
+            dg.AssetCheckEvaluation(
+                asset_key=found.asset_key,
+                check_name=UP_TO_DATE,
+                passed=found.passed,
+                metadata=found.metadata,
+                severity=found.severity,
+                description=found.description,
+                partition=epsilon,
+            )
+        )
+
+
 def budget_check(database: str, account: AccountStatus) -> dg.AssetCheckResult:
     """Passes while at least two more refreshes can be paid for; a warning before that ends."""
-    said = account.in_words()
     return dg.AssetCheckResult(
         passed=account.left > 1,
         asset_key=status_key(database),
         check_name=BUDGET,
         severity=dg.AssetCheckSeverity.WARN,
-        description=" ".join(said),
+        description=" ".join(account.in_words()),
         metadata={"refreshes left": account.left, "refreshes begun": account.refresh},
     )
 
 
-@dataclass(frozen=True)
-class State:
-    """How far a table is at one ε.
+def age_in_words(at: str, now: datetime) -> str:
+    """How long ago something was, and when (UTC), because what Dagster shows is as old as the last look.
 
-    Attributes:
-        reached: The last step made, and whether what it was made from is still so.
-        at: When that step was made, or last found to be as it was; "" if unknown.
+    >>> age_in_words("2026-11-20T22:01:00+00:00", datetime(2026, 11, 21, tzinfo=UTC))
+    '119 min old (2026-11-20 22:01)'
     """
-
-    reached: str
-    at: str = ""
-
-    def in_words(self, now: datetime) -> str:
-        """With its age, and the time (UTC), because what Dagster shows is as old as the last look."""
-        if not self.at:
-            return self.reached
-        made = datetime.fromisoformat(self.at)
-        minutes = max(0, int((now - made).total_seconds()) // 60)
-        age = next(f"{minutes // size} {unit}" for least, size, unit in _UNITS if minutes >= least)
-        return f"{self.reached}, {age} old ({made.astimezone(UTC):%Y-%m-%d %H:%M})"
+    made = datetime.fromisoformat(at)
+    minutes = max(0, int((now - made).total_seconds()) // 60)
+    age = next(f"{minutes // size} {unit}" for least, size, unit in _UNITS if minutes >= least)
+    return f"{age} old ({made.astimezone(UTC):%Y-%m-%d %H:%M})"
 
 
-def table_states(spec: Spec, plan: Plan, epsilon: str, observed: Mapping[str, str | None]) -> dict[str, State]:
-    """How far each table is, and the whole database: the last step made, and whether what it was made from is still so.
-
-    Args:
-        spec: The spec.
-        plan: The plan at this ε.
-        epsilon: The partition.
-        observed: Last observed fingerprint of each source table, None where it was never observed.
-    """
-    manifests = {
-        step.key: read_manifest(manifest_path(spec.state, step_key(spec.schema.name, step.key), epsilon))
-        for step in plan.steps
-    }
-    digests = {"/".join(key): manifest.digest for key, manifest in manifests.items() if manifest}
-    states: dict[str, State] = {}
-    for table in (*(table.name for table in spec.schema.tables), ""):
-        steps = [step for step in plan.steps if step.table == table]
-        if steps:
-            states[table or DATABASE] = _state([(step, manifests[step.key]) for step in steps], digests, observed)
-    done = _REACHED[StepKind.PUBLISH]
-    whole = states.get(DATABASE)
-    if whole is None or whole.reached != done:
-        return states
-    return {table: whole if state.reached in _REACHED.values() else state for table, state in states.items()}
+def table_states(spec: Spec, state: ReleaseState, now: datetime) -> dict[str, str]:
+    """How far each table is at one ε, and the whole database."""
+    tables = [table.name for table in spec.schema.tables]
+    found = {table or DATABASE: _reached(state, table) for table in (*tables, "")}
+    if found[DATABASE][0] == _REACHED[StepKind.PUBLISH]:
+        found = {
+            name: found[DATABASE] if said in _REACHED.values() else (said, at) for name, (said, at) in found.items()
+        }
+    return {name: f"{said}, {age_in_words(at, now)}" if at else said for name, (said, at) in found.items()}
 
 
-def _state(
-    steps: list[tuple[Step, Manifest | None]], digests: Mapping[str, str], observed: Mapping[str, str | None]
-) -> State:
-    made = [(step, manifest) for step, manifest in steps if manifest is not None]
+def _reached(state: ReleaseState, table: str) -> tuple[str, str]:
+    """The last step of a table that was made, whether it is stale, and when it was made."""
+    made = [step for step in state.plan.steps if step.table == table and step.key in state.made]
     if not made:
-        return State("not made")
-    at = made[-1][1].at
-    reached = _REACHED[made[-1][0].kind]
-    old = {t for _, manifest in made for t, seen in manifest.sources.items() if observed.get(t) not in {None, seen}}
-    if old:
-        return State(f"{reached}; source changed since ({', '.join(sorted(old))})", at)
-    if any(digests.get(key) != digest for _, manifest in made for key, digest in manifest.inputs.items()):
-        return State(f"{reached}; out of date", at)
-    return State(reached, at)
+        return "not made", ""
+    said, at = _REACHED[made[-1].kind], state.made[made[-1].key].at
+    stale = [found for found in state.stale if found.step in made]
+    changed = sorted({name for found in stale for name in found.changed})
+    if changed:
+        return f"{said}; source changed since ({', '.join(changed)})", at
+    return (f"{said}; out of date" if stale else said), at
 
 
-def _metadata(session: Session, reached: Mapping[str, Mapping[str, State]], account: AccountStatus) -> dict[str, Any]:
-    spec, balance, entries = session.spec, account.balance, account.entries
-    shares = {f"ε={epsilon}": _share(spec, _of(entries, epsilon)) for epsilon in reached}
-    other = _share(spec, entries) - sum(shares.values())
+def _report(context: dg.AssetExecutionContext, session: Session, status: Status) -> None:
+    name = session.spec.schema.name
+    tags = {_VERSION: _version(session, status)}
+    metadata = _metadata(session, status)
+    context.log_event(dg.AssetMaterialization(status_key(name), metadata=metadata, tags=tags))
+
+
+def _version(session: Session, status: Status) -> str:
+    """Another one when anything that the status shows is another: the source, what was made, or what was spent."""
+    made = [
+        [state.epsilon, state.source, *(m.release for m in state.made.values())] for state in status.states.values()
+    ]
+    shown = [made, status.headline(), len(status.account.entries), str(session.spec.refresh)]
+    return blake2b(repr(shown).encode(), digest_size=16).hexdigest()
+
+
+def _metadata(session: Session, status: Status) -> dict[str, Any]:
+    spec, account = session.spec, status.account
+    life, entries = account.balance.lifetime, account.entries
+    shares = {f"ε={epsilon}": lifetime_share(life, _prices(_of(entries, epsilon))) for epsilon in status.states}
+    other = lifetime_share(life, _prices(entries)) - sum(shares.values())
     if other > _ROUNDING:
         shares["others"] = other
     said = [*account.in_words(), *account.others_in_words()]
     if spec.refresh is not None:
         said.insert(0, f"Policy: {spec.refresh.in_words()}.")
     return {
-        "state": dg.MetadataValue.md(_state_table(reached)),
+        "summary": status.headline(),
+        "lifetime budget": plots.budget_bar(shares, max(0.0, 1 - sum(shares.values()))),
+        "state": dg.MetadataValue.md(_state_table(spec, status)),
+        "pending": dg.MetadataValue.md(_pending_table(status)),
         "refreshes": dg.MetadataValue.md("\n\n".join(said)),
-        "spending": dg.MetadataValue.md(_spending_table(session, account)),
-        "lifetime budget": plots.budget("Lifetime budget", shares, max(0.0, 1 - sum(shares.values()))),
+        "spending": dg.MetadataValue.md(_spending_table(session, status)),
         "lifetime ε": float(spec.lifetime_epsilon),
         "lifetime δ": float(spec.lifetime_delta),
-        "lifetime ε spent": round(float(balance.spent), 6),
-        "lifetime ε left": round(float(balance.left), 6),
+        **session.balance(),
         "refreshes begun": account.refresh,
         "refreshes left": account.left,
         **({"cohort": spec.cohort} if spec.cohort else {}),
     }
 
 
-def _state_table(reached: Mapping[str, Mapping[str, State]]) -> str:
-    epsilons, now = list(reached), datetime.now(UTC)
-    tables = list(dict.fromkeys(table for states in reached.values() for table in states))
+def _state_table(spec: Spec, status: Status) -> str:
+    now = datetime.now(UTC)
+    reached = {epsilon: table_states(spec, state, now) for epsilon, state in status.states.items()}
     lines = [
-        "| table | " + " | ".join(f"ε={epsilon}" for epsilon in epsilons) + " |",
-        "|---" * (len(epsilons) + 1) + "|",
+        "| table | " + " | ".join(f"ε={epsilon}" for epsilon in reached) + " |",
+        "|---" * (len(reached) + 1) + "|",
     ]
-    lines += [
-        f"| {table} | " + " | ".join(reached[epsilon][table].in_words(now) for epsilon in epsilons) + " |"
-        for table in tables
-    ]
+    tables = next(iter(reached.values()))
+    lines += [f"| {table} | " + " | ".join(found[table] for found in reached.values()) + " |" for table in tables]
     return "\n".join(lines)
 
 
-def _spending_table(session: Session, account: AccountStatus) -> str:
-    spec, entries = session.spec, account.entries
+def _pending_table(status: Status) -> str:
+    """What a refresh would make at each ε, and what it costs at most."""
+    lines = ["| ε | why | steps to make | price at most |", "|---|---|---|---|"]
+    for epsilon, state in status.states.items():
+        if state.released and state.outdated:
+            price = sum(step.price.amount for step in state.outdated)
+            symbol = "ε" if state.plan.budget.measure is Measure.PURE else "ρ"
+            lines.append(f"| {epsilon} | {state.why()} | {len(state.outdated)} | {symbol}={price:.4g} |")
+    return "\n".join(lines) if lines[2:] else "Nothing is out of date."
+
+
+def _spending_table(session: Session, status: Status) -> str:
+    spec, entries = session.spec, status.account.entries
     delta = f" (at δ={spec.delta or spec.lifetime_delta:.2g})" if spec.lifetime_delta else ""
     lines = [f"| ε | price of one refresh | spent so far{delta} | last spent | bundle |", "|---|---|---|---|---|"]
     for epsilon, plan in session.plans.items():
         mine = _of(entries, epsilon)
         price = total_price(plan)
-        folder = session.bundle(epsilon)
+        folder = bundle_folder(spec, epsilon)
         at = _day(max(entry.at for entry in mine)) if mine else "never"
         bundle = f"`{folder.relative_to(spec.state.parent)}`" if folder.exists() else "none"
         lines.append(f"| {epsilon} | {price} | {_epsilon_spent(spec, mine)} | {at} | {bundle} |")
     at = _day(max(entry.at for entry in entries)) if entries else "never"
-    lines.append(f"| **together** | {account.price} | {_epsilon_spent(spec, entries)} | {at} | |")
+    lines.append(f"| **together** | {status.account.price} | {_epsilon_spent(spec, entries)} | {at} | |")
     return "\n".join(lines)
 
 
 def _of(entries: Sequence[Entry], epsilon: str) -> Sequence[Entry]:
     """Entries of one partition; the runner calls its runs by their ε."""
     return [entry for entry in entries if entry.run == run_name(float(epsilon))]
+
+
+def _prices(entries: Sequence[Entry]) -> Iterator[Any]:
+    return (entry.price for entry in entries)
 
 
 def _epsilon_spent(spec: Spec, entries: Sequence[Entry]) -> str:
@@ -229,14 +281,6 @@ def _epsilon_spent(spec: Spec, entries: Sequence[Entry]) -> str:
         return f"ε={sum(entry.price.amount for entry in entries):.4g}"
     rho = sum(entry.price.rho for entry in entries)
     return f"ε={epsilon_for(rho, spec.delta or spec.lifetime_delta):.4g}"
-
-
-def _share(spec: Spec, entries: Sequence[Entry]) -> float:
-    """The part of the lifetime budget that some entries take: of ε if it is pure, of ρ otherwise."""
-    life = Budget(spec.lifetime_epsilon, spec.lifetime_delta)
-    if life.measure is Measure.PURE:
-        return sum(entry.price.amount for entry in entries) / life.epsilon
-    return sum(entry.price.rho for entry in entries) / life.total().amount
 
 
 def _day(at: str) -> str:

@@ -1,3 +1,180 @@
-"""Differentially private benchmarks from private relational databases. No orchestrator in here."""
+"""Differentially private benchmarks from private relational databases. No orchestrator in here.
 
-__version__ = "0.1.0"
+The names of this module are the public API. They are imported when they are first used, so ``import privbench_core``
+loads neither Arrow nor pandas.
+
+A program reads a spec, looks at what a release would cost, and runs it:
+
+>>> import privbench_core as privbench
+>>> from privbench_core.commands.demo import find_example
+>>> spec = privbench.load_spec(find_example() / "spec.yaml")
+>>> plan = privbench.plan(spec, epsilon=0.8)  # reads no row
+>>> plan.budget
+Budget(epsilon=0.8, delta=1e-09)
+>>> [step.table for step in plan.steps if step.kind is privbench.StepKind.PROFILE]
+['household', 'person']
+>>> sum(step.price.rho for step in plan.steps) <= plan.budget.total().rho * (1 + 1e-9)
+True
+
+Every mistake is a `PrivbenchError` that says what was found and what to do:
+
+>>> privbench.plan(spec, epsilon=0.8, synthesizer="privbanch")
+Traceback (most recent call last):
+...
+privbench_core.errors.SpecError: synthesizer 'privbanch': not installed; did you mean 'privbench'?
+
+``docs/library.md`` goes on with `run`, `read_bundle`, `evaluate`, `publish`, and a complete synthesizer.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from privbench_core.errors import (
+    BudgetError,
+    BudgetExhaustedError,
+    BusyError,
+    InternalError,
+    LedgerError,
+    PrivbenchError,
+    PublishError,
+    ReleaseError,
+    SourceChangedError,
+    SourceError,
+    SpecError,
+    UnsupportedBudgetError,
+    ValidationError,
+)
+from privbench_core.version import __version__
+
+if TYPE_CHECKING:
+    from privbench_core.api import evaluate, plan, publish, run
+    from privbench_core.backends.loading import Loaded
+    from privbench_core.evaluate.evaluation import Evaluation
+    from privbench_core.pipeline.run import RunResult
+    from privbench_core.privacy.budget import Budget, Measure, Price
+    from privbench_core.privacy.curator import Curator, Measurement
+    from privbench_core.privacy.queries import Distances, Marginal
+    from privbench_core.privacy.session import Discovered, PrivateSession
+    from privbench_core.privacy.views import CoMember, OfParent, Own, OwnerFanout, OwnFanout, ParentRow, ViewSpec
+    from privbench_core.publish.bundle import Bundle, read_bundle
+    from privbench_core.schema.columns import Column
+    from privbench_core.schema.constraints import ForeignKey
+    from privbench_core.schema.tables import Schema, Table
+    from privbench_core.spec.load import load_spec
+    from privbench_core.spec.model import Spec
+    from privbench_core.synthesizers.artifact import Artifact
+    from privbench_core.synthesizers.contract import Plan, Step, StepContext, StepKind, Synthesizer
+
+__all__ = [
+    "Artifact",
+    "Budget",
+    "BudgetError",
+    "BudgetExhaustedError",
+    "Bundle",
+    "BusyError",
+    "CoMember",
+    "Column",
+    "Curator",
+    "Discovered",
+    "Distances",
+    "Evaluation",
+    "ForeignKey",
+    "InternalError",
+    "LedgerError",
+    "Loaded",
+    "Marginal",
+    "Measure",
+    "Measurement",
+    "OfParent",
+    "Own",
+    "OwnFanout",
+    "OwnerFanout",
+    "ParentRow",
+    "Plan",
+    "Price",
+    "PrivateSession",
+    "PrivbenchError",
+    "PublishError",
+    "ReleaseError",
+    "RunResult",
+    "Schema",
+    "SourceChangedError",
+    "SourceError",
+    "Spec",
+    "SpecError",
+    "Step",
+    "StepContext",
+    "StepKind",
+    "Synthesizer",
+    "Table",
+    "UnsupportedBudgetError",
+    "ValidationError",
+    "ViewSpec",
+    "__version__",
+    "evaluate",
+    "load_spec",
+    "plan",
+    "publish",
+    "read_bundle",
+    "run",
+]
+
+_HOMES = {
+    "Artifact": "synthesizers.artifact",
+    "Budget": "privacy.budget",
+    "Bundle": "publish.bundle",
+    "CoMember": "privacy.views",
+    "Column": "schema.columns",
+    "Curator": "privacy.curator",
+    "Discovered": "privacy.session",
+    "Distances": "privacy.queries",
+    "Evaluation": "evaluate.evaluation",
+    "ForeignKey": "schema.constraints",
+    "Loaded": "backends.loading",
+    "Marginal": "privacy.queries",
+    "Measure": "privacy.budget",
+    "Measurement": "privacy.curator",
+    "OfParent": "privacy.views",
+    "Own": "privacy.views",
+    "OwnFanout": "privacy.views",
+    "OwnerFanout": "privacy.views",
+    "ParentRow": "privacy.views",
+    "Plan": "synthesizers.contract",
+    "Price": "privacy.budget",
+    "PrivateSession": "privacy.session",
+    "RunResult": "pipeline.run",
+    "Schema": "schema.tables",
+    "Spec": "spec.model",
+    "Step": "synthesizers.contract",
+    "StepContext": "synthesizers.contract",
+    "StepKind": "synthesizers.contract",
+    "Synthesizer": "synthesizers.contract",
+    "Table": "schema.tables",
+    "ViewSpec": "privacy.views",
+    "evaluate": "api",
+    "load_spec": "spec.load",
+    "plan": "api",
+    "publish": "api",
+    "read_bundle": "publish.bundle",
+    "run": "api",
+}
+"""Name -> the module of this package that defines it."""
+
+for _package in ("evaluate", "publish"):
+    # Importing a subpackage binds its name here, over that of the function. It does so once only: so import both now
+    # (they are empty) and leave the names to `__getattr__`.
+    import_module(f"{__name__}.{_package}")
+    del globals()[_package]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

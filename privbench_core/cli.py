@@ -13,8 +13,8 @@ from typing import Annotated
 
 import typer
 
-from privbench_core import __version__
 from privbench_core.commands.failure import one_clear_line
+from privbench_core.version import __version__
 
 app = typer.Typer(
     name="privbench",
@@ -151,6 +151,31 @@ def ledger(
         if new_state:
             take_new_state(spec)
         show_ledger(spec, as_json=json)
+
+
+@app.command()
+def status(spec: SpecFile, json: Json = False) -> None:
+    """Show what is stale at which ε, what a refresh costs, and how often that can still be paid."""
+    with one_clear_line():
+        from privbench_core.commands.status import show_status
+
+        show_status(spec, as_json=json)
+
+
+@app.command()
+def refresh(
+    spec: SpecFile,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="ε to refresh, or to release first; all that were released if left out.", show_default=False),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be made.")] = False,
+) -> None:
+    """Make what is stale: bundles in the state folder, as Dagster makes them."""
+    with one_clear_line():
+        from privbench_core.commands.refresh import refresh_stale
+
+        refresh_stale(spec, epsilon, dry_run=dry_run)
 
 
 @app.command()

@@ -1,23 +1,22 @@
-"""Everything that can go wrong, as one tree.
+"""All errors, as one tree.
 
     PrivbenchError
     ├── SpecError               the spec file: every problem at once
     ├── SourceError             the source cannot be read, or its rows break what the spec declares
-    │   └── SourceChangedError  the source is no longer the one that was profiled
-    ├── BudgetError             a price that cannot be paid
-    │   ├── BudgetExhaustedError    the ledger or a step has too little left
-    │   └── UnsupportedBudgetError  the mechanism has no form for this budget (say, no pure form)
-    ├── LedgerError             the ledger cannot be read or written, so nothing may be looked at
+    │   └── SourceChangedError  the source has changed since it was profiled
+    ├── BudgetError             the budget does not allow a measurement
+    │   ├── BudgetExhaustedError    the ledger or a step has too little budget left
+    │   └── UnsupportedBudgetError  the mechanism does not support this kind of budget (say, pure ε)
+    ├── LedgerError             the ledger cannot be read or written, so no private row may be read
     ├── ReleaseError            a stored artifact is missing or corrupt
     ├── BusyError               another process has been at work on the same thing for too long
     ├── PublishError            the bundle could not be written or loaded
     ├── ValidationError         the synthetic data breaks an expectation
-    └── InternalError           our bug, never the user's
+    └── InternalError           a bug of privbench, never the user's
 
-Messages name ``table.column``, what was found and what to do. Nothing read from private rows may stand in
-``str(error)``, because messages end in logs and in the orchestrator's event log. What only the data owner may see
-(counts of offending rows) goes into ``private_detail``, which the command line prints on the owner's terminal and
-nothing else does.
+Messages name ``table.column``, what was found and what to do. ``str(error)`` must not contain anything from private
+rows, because messages end up in logs and in the orchestrator's event log. What only the data owner may see (counts of
+offending rows) goes into ``private_detail``, which only the command line prints, on the owner's terminal.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from difflib import get_close_matches
 
 
 class PrivbenchError(Exception):
-    """Base of all errors a caller may want to catch.
+    """Base class of all errors.
 
     Attributes:
         private_detail: Text for the data owner only; never logged, never part of ``str(error)``.
@@ -39,7 +38,7 @@ class PrivbenchError(Exception):
 
 
 class SpecError(PrivbenchError):
-    """The spec is wrong. ``problems`` lists every mistake found, each naming where, what and what to do."""
+    """The spec is wrong. ``problems`` lists every mistake: where it is, what it is and how to fix it."""
 
     def __init__(self, problems: str | Sequence[str]) -> None:
         self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
@@ -51,23 +50,23 @@ class SourceError(PrivbenchError):
 
 
 class SourceChangedError(SourceError):
-    """The source is no longer the one an earlier step looked at."""
+    """The source has changed since an earlier step read it."""
 
 
 class BudgetError(PrivbenchError):
-    """A price that cannot be paid."""
+    """The budget does not allow a measurement."""
 
 
 class BudgetExhaustedError(BudgetError):
-    """Too little budget is left; nothing was looked at."""
+    """Too little budget is left; no private row was read."""
 
 
 class UnsupportedBudgetError(BudgetError):
-    """The mechanism has no form for this kind of budget."""
+    """The mechanism does not support this kind of budget."""
 
 
 class LedgerError(PrivbenchError):
-    """The ledger cannot be read or written: nothing may be looked at before it can."""
+    """The ledger cannot be read or written; until it can, no private row may be read."""
 
 
 class ReleaseError(PrivbenchError):
@@ -75,7 +74,7 @@ class ReleaseError(PrivbenchError):
 
 
 class BusyError(PrivbenchError):
-    """Another process has been at work on the same thing for too long; nothing was looked at."""
+    """Another process has been at work on the same thing for too long; no private row was read."""
 
 
 class PublishError(PrivbenchError):
@@ -87,11 +86,11 @@ class ValidationError(PrivbenchError):
 
 
 class InternalError(PrivbenchError):
-    """A bug of ours; please report it."""
+    """A bug of privbench; please report it."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint for a misspelt name: the nearest known one, else the list of known ones.
+    """Return a hint for a misspelt name: the most similar known one, else all known ones.
 
     >>> did_you_mean("persn", ["person", "household"])
     "did you mean 'person'?"

@@ -1,4 +1,4 @@
-"""A folder that is there as a whole or not at all."""
+"""Write a folder atomically: it appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -11,55 +11,55 @@ from pathlib import Path
 from privbench_core.errors import PublishError
 from privbench_core.locks import exclusive
 
-_NEW, _OLD = "new", "old"  # in the workshop
+_NEW, _OLD = "new", "old"  # inside the staging folder
 
 
 def replace_folder(out: Path, write: Callable[[Path], None], *, replaceable: Callable[[Path], bool]) -> Path:
-    """Fill a new folder beside ``out`` and rename it into place, so that readers see the old one or the new one.
+    """Fill a new folder beside ``out`` and rename it into place, so that readers see the old folder or the new one.
 
-    One process at a time does so. One that is killed between the two renames leaves the old folder aside: the next
-    that writes or reads there puts it back (`recover_folder`).
+    Only one process at a time can replace a folder. If it is killed between the two renames, the old folder is left in
+    the staging folder; the next writer or reader restores it (`recover_folder`).
 
     Args:
-        out: Where the folder belongs; parents are made. A symbolic link is followed.
+        out: The folder to replace; its parents are created, and a symbolic link is followed.
         write: Fills the new folder.
-        replaceable: Whether what stands at ``out`` may be replaced; a new or empty folder always may.
+        replaceable: Whether the content of ``out`` may be replaced; an empty folder always may.
 
     Returns:
         The absolute path of the folder.
 
     Raises:
         BusyError: Another process has been writing there for too long.
-        PublishError: Something else stands at ``out``, or the system refuses (disk full, no permission). The old folder
-            is then as it was, and nothing is left of the new one.
+        PublishError: ``out`` holds something else, or the system refuses (disk full, no permission). The old folder
+            is then unchanged, and nothing of the new one is left.
     """
     target = out.resolve()
     try:
-        with _workshop(target) as shop:
+        with _staging(target) as staging:
             if target.exists() and not _may_replace(target, replaceable):
                 raise PublishError(
-                    f"{target}: is there already and is not a bundle; choose a new folder or empty this one"
+                    f"{target}: exists already and is not a bundle; choose a new folder or empty this one"
                 )
-            new = shop / _NEW
+            new = staging / _NEW
             new.mkdir()
             write(new)
             _sync(new)
-            _swap(shop, target)
+            _swap(staging, target)
     except OSError as error:
-        raise PublishError(f"{target}: could not be written: {_reason(error)}; nothing was changed there") from error
+        raise PublishError(f"{target}: could not be written: {_reason(error)}; nothing was changed") from error
     return target
 
 
 def recover_folder(out: Path) -> None:
-    """Put back what a process left aside that was killed while it replaced ``out``; else do nothing.
+    """Restore the old folder if a process was killed while it replaced ``out``; else do nothing.
 
     Raises:
         BusyError: Another process has been writing there for too long.
     """
     target = out.resolve()
-    # While another one is still at work this is so for an instant, after which its lock is free.
-    if not target.exists() and (_shop_of(target) / _OLD).exists():
-        with suppress(OSError), _workshop(target):  # no permission: then there is nothing there for this reader
+    # A process that is replacing it now looks the same for an instant, but holds the lock until it is done.
+    if not target.exists() and (_staging_path(target) / _OLD).exists():
+        with suppress(OSError), _staging(target):  # no permission: this reader cannot restore it
             pass
 
 
@@ -67,45 +67,45 @@ def _may_replace(target: Path, replaceable: Callable[[Path], bool]) -> bool:
     return target.is_dir() and (replaceable(target) or not any(target.iterdir()))
 
 
-def _shop_of(target: Path) -> Path:
+def _staging_path(target: Path) -> Path:
     return target.with_name(f".{target.name}.partial")
 
 
 @contextmanager
-def _workshop(target: Path) -> Iterator[Path]:
-    """A folder beside ``target`` to work in, nobody else's meanwhile, without what a killed process left there."""
-    shop = _shop_of(target)
+def _staging(target: Path) -> Iterator[Path]:
+    """Yield a staging folder beside ``target`` under an exclusive lock, cleared of what a killed process left."""
+    staging = _staging_path(target)
     try:
-        with exclusive(shop / "lock", f"the folder {target}"):
-            _settle(shop, target)
+        with exclusive(staging / "lock", f"the folder {target}"):
+            _clean_up(staging, target)
             try:
-                yield shop
+                yield staging
             finally:
-                _settle(shop, target)
+                _clean_up(staging, target)
     finally:
-        with suppress(OSError):  # another one may have begun, or never have ended
-            shop.rmdir()
+        with suppress(OSError):  # not empty: another process has started, or was killed
+            staging.rmdir()
 
 
-def _settle(shop: Path, target: Path) -> None:
-    """Clear the workshop; the old folder goes back if there is no new one in its place."""
-    old = shop / _OLD
+def _clean_up(staging: Path, target: Path) -> None:
+    """Clear the staging folder; restore the old folder if no new one has replaced it."""
+    old = staging / _OLD
     if old.exists() and not target.exists():
         old.rename(target)
-    for rest in (shop / _NEW, old):  # a rest that cannot be removed does no harm
-        shutil.rmtree(rest, ignore_errors=True)
+    for leftover in (staging / _NEW, old):  # harmless where it cannot be removed
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _swap(shop: Path, target: Path) -> None:
-    """Put the new folder in the place of the old one, which is kept until that has worked."""
+def _swap(staging: Path, target: Path) -> None:
+    """Rename the new folder into place, keeping the old one until that has succeeded."""
     if target.exists():
-        target.rename(shop / _OLD)
-    (shop / _NEW).rename(target)
+        target.rename(staging / _OLD)
+    (staging / _NEW).rename(target)
     sync_entry(target.parent)
 
 
 def _sync(folder: Path) -> None:
-    """Force a folder and all it holds to the disk, so that the rename cannot outlive the content."""
+    """Flush a folder and its content to disk, so that a power cut cannot keep the rename and lose the content."""
     for root, _, files in os.walk(folder):
         for name in files:
             sync_entry(Path(root, name))
@@ -113,7 +113,7 @@ def _sync(folder: Path) -> None:
 
 
 def sync_entry(path: Path) -> None:
-    """Force one file, or the names in one folder, to the disk."""
+    """Flush one file, or the entries of one folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -122,5 +122,5 @@ def sync_entry(path: Path) -> None:
 
 
 def _reason(error: OSError) -> str:
-    # Arrow's messages repeat the path of the temporary file, which says nothing to the reader.
+    # Arrow's messages repeat the path of the temporary file, which means nothing to the user.
     return os.strerror(error.errno) if error.errno else type(error).__name__

@@ -1,4 +1,4 @@
-"""One process at a time, on one machine or in a folder that several share. Who dies lets go: the system holds it."""
+"""Exclusive locks between processes, also in shared folders; the system releases those of a killed process."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from typing import TextIO
 
 from privbench_core.errors import BusyError, SpecError
 
-LONGEST_WAIT = 3600.0  # seconds
+MAX_WAIT = 3600.0  # seconds; chosen by hand
 VARIABLE = "PRIVBENCH_LONGEST_WAIT"
-"""Environment variable: how many seconds are waited for another process, instead of an hour."""
+"""Environment variable for the maximum wait in seconds; the default is an hour."""
 
 _LOG = logging.getLogger(__name__)
-_NAP = 0.05  # seconds
-_SILENCE = 5.0  # seconds of waiting, until somebody who watches is told why nothing happens
+_POLL_INTERVAL = 0.05  # seconds
+_WARN_AFTER = 5.0  # seconds of waiting before a warning says why nothing happens; chosen by hand
 
 
 @contextmanager
 def exclusive(path: Path, what: str) -> Iterator[None]:
-    """Wait until no other process, or thread, is at work on ``path``; keep the others out meanwhile.
+    """Hold an exclusive lock on ``path``, waiting for other processes and threads to release theirs.
 
-    The file is there while somebody is at work, and says who. Its folder is made.
+    The lock file exists while the lock is held, and names the holder. Its folder is created.
 
     Args:
-        path: The lock's file.
-        what: What is waited for, as the refusal calls it.
+        path: The lock file.
+        what: The locked resource, for messages.
 
     Raises:
-        BusyError: The other one is still at work after `longest_wait` seconds.
-        OSError: The file cannot be made.
+        BusyError: Another process still holds the lock after `max_wait` seconds.
+        OSError: The file cannot be created.
     """
-    file = _wait(path, what, longest_wait())
+    file = _wait(path, what, max_wait())
     with file:
-        with suppress(OSError):  # a full disk: then nobody is told who works here
+        with suppress(OSError):  # a full disk: the holder stays unnamed
             file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()}")
             file.flush()
         try:
             yield
         finally:
-            with suppress(OSError):  # the lock goes with the file's handle, whatever stays in the folder
+            with suppress(OSError):  # closing the file frees the lock, even if the name stays
                 path.unlink()
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody is at work on ``path`` right now; a file that a killed process left says nothing."""
+    """Return whether a process holds the lock now; a file left by a killed process does not count."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -62,11 +62,11 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def longest_wait() -> float:
-    """Seconds that are waited for another process; SpecError if the environment says no number."""
+def max_wait() -> float:
+    """Return the maximum wait in seconds; raise SpecError if the environment variable is not a number."""
     wanted = os.environ.get(VARIABLE, "")
     try:
-        return float(wanted or LONGEST_WAIT)
+        return float(wanted or MAX_WAIT)
     except ValueError:
         raise SpecError(
             f"{VARIABLE}: {wanted!r} is not a number of seconds; write one, or unset it for an hour"
@@ -74,30 +74,30 @@ def longest_wait() -> float:
 
 
 def _wait(path: Path, what: str, seconds: float) -> TextIO:
-    """The lock's file, locked. What it says after a while is for whoever wonders, and holds nothing private."""
-    start, silent = monotonic(), True
+    """Return the locked file. The warning after a while names the holder and nothing private."""
+    start, warned = monotonic(), False
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):  # the one before has just cleared the folder
+        with suppress(FileNotFoundError):  # the previous holder has just removed the folder
             file = path.open("a+", encoding="utf-8")
             if _locked(file, path):
                 return file
             with file:
-                holder = _told(file)
+                holder = _holder(file)
             waited = monotonic() - start
-            if silent and waited > _SILENCE:
-                silent = False
+            if not warned and waited > _WARN_AFTER:
+                warned = True
                 _LOG.warning("%s: waiting for %s, which is at work on it; for at most %g s", what, holder, seconds)
             if waited > seconds:
                 raise BusyError(
-                    f"{what}: {holder} has been at work on it for more than {seconds:g} s, which is how long is waited."
+                    f"{what}: {holder} has been at work on it for more than {seconds:g} s, the maximum wait."
                     f" Nothing was spent here. If it hangs, end it; then run again. {VARIABLE} sets the wait in seconds"
                 )
-        sleep(_NAP)
+        sleep(_POLL_INTERVAL)
 
 
 def _locked(file: TextIO, path: Path) -> bool:
-    """Whether the file is ours now, and still the one that others would find under its name."""
+    """Return whether the file is locked by us, and still the one under its name."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
@@ -105,6 +105,6 @@ def _locked(file: TextIO, path: Path) -> bool:
         return False
 
 
-def _told(file: TextIO) -> str:
+def _holder(file: TextIO) -> str:
     file.seek(0)
     return file.read() or "another process"

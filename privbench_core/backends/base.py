@@ -17,11 +17,11 @@ class Source(Protocol):
     """A database as Arrow tables."""
 
     def tables(self) -> list[str]:
-        """Names of the tables there are, sorted."""
+        """Return the names of the tables there are, sorted."""
         ...
 
     def read(self, table: Table) -> pa.Table:
-        """The rows of a table: exactly its declared columns, in spec order, of their canonical Arrow types.
+        """Return the rows of a table: exactly its declared columns, in spec order, of their canonical Arrow types.
 
         Raises:
             SourceError: The table or a column is missing, or a column does not fit its declared type.
@@ -29,11 +29,11 @@ class Source(Protocol):
         ...
 
     def fingerprint(self, table: Table) -> str:
-        """A hex digest of the table's content, see `fingerprint.fingerprint_rows`."""
+        """Return a hex digest of the table's content, see `fingerprint.fingerprint_rows`."""
         ...
 
     def version(self, table: Table, change: Watermark | VersionQuery) -> str:
-        """What stands for the table's content by the owner's choice, see `version.version_of`.
+        """Return what stands for the table's content by the owner's choice, see `version.version_of`.
 
         Raises:
             SourceError: This kind of source cannot tell, or the table, the column or the query is wrong.

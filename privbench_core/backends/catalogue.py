@@ -85,7 +85,7 @@ class FoundTable:
     generated: tuple[tuple[Generated, tuple[str, ...]], ...] = ()
 
     def column(self, name: str) -> FoundColumn:
-        """The column of that name, which must be there."""
+        """Return the column of that name, which must be there."""
         return next(column for column in self.columns if column.name == name)
 
 
@@ -100,7 +100,7 @@ class Catalogue:
 
 
 def enums_of(tables: Iterable[FoundTable]) -> tuple[EnumType, ...]:
-    """The named enums that the columns of these tables have, by name."""
+    """Return the named enums that the columns of these tables have, by name."""
     columns = [column for table in tables for column in table.columns]
     found = {column.sql_type: column.values for column in columns if column.sql_type and column.values}
     return tuple(EnumType(name, values) for name, values in sorted(found.items()))

@@ -28,7 +28,7 @@ _READ = 1 << 20  # bytes of a file at a time
 
 
 def fingerprint_rows(table: Table, rows: pa.Table) -> str:
-    """The digest of canonical rows.
+    """Return the digest of canonical rows.
 
     Args:
         table: What the spec declares; its primary key gives the order of hashing.

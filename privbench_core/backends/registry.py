@@ -47,7 +47,7 @@ def read_catalogue(source: str) -> Catalogue:
 
 
 def open_source(spec: Spec) -> Source:
-    """The source of a spec: a folder, a DuckDB file or a database. Nothing is read yet.
+    """Return the source of a spec: a folder, a DuckDB file or a database. Nothing is read yet.
 
     Raises:
         SourceError: A variable is not set, or there is nothing at the path.

@@ -11,7 +11,6 @@ import json
 from collections.abc import Sequence
 
 from privbench_core.errors import SourceError
-from privbench_core.schema.arrow_types import arrow_schema
 from privbench_core.schema.change import Change
 from privbench_core.schema.identity import change_identity
 from privbench_core.schema.tables import Table
@@ -21,7 +20,7 @@ XMIN = "xmin"
 
 
 def watermark_sql(table: str, column: str, *, xmin: bool = False) -> str:
-    """A query for how many rows and values there are and which value is the largest.
+    """Return a query for how many rows and values there are and which value is the largest.
 
     For `XMIN` it is how many rows there are, and the sum of the hashes of who wrote them: transaction
     numbers start again after 2^32, and a long one ends after others that began later, so none of them is the latest.
@@ -37,7 +36,7 @@ def watermark_sql(table: str, column: str, *, xmin: bool = False) -> str:
 
 
 def version_of(table: str, rows: Sequence[Sequence[object]]) -> str:
-    """The text of the one row that a query for a version returned.
+    """Return the text of the one row that a query for a version returned.
 
     Args:
         table: The table whose version it is.
@@ -53,14 +52,14 @@ def version_of(table: str, rows: Sequence[Sequence[object]]) -> str:
 
 
 def failed_query(table: str, error: Exception) -> SourceError:
-    """What is said about a query of the owner that failed: not the database's own words, which may quote values."""
+    """Return the error of an owner's query that failed, without the database's own words, which may quote values."""
     found = f"the query of its change failed ({type(error).__name__})"
     return SourceError(f"{table}: {found}; try it on the source, with the same rights")
 
 
 def versioned(table: Table, change: Change, version: str) -> str:
     """All that identifies what was read from a table at a version: also which columns, and how they were compared."""
-    columns = [[field.name, str(field.type)] for field in arrow_schema(table)]
+    columns = [[field.name, str(field.type)] for field in table.arrow_schema]
     return json.dumps([table.name, table.primary_key, columns, change_identity(change), version])
 
 

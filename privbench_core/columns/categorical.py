@@ -44,7 +44,7 @@ class CategoricalCodec:
     @property
     def other(self) -> int | None:
         """The cell of values that are not in the list; booleans have no such values."""
-        return None if self.type is ColumnType.BOOLEAN else len(self.values)
+        return None if self.type.logical.fixed_values else len(self.values)
 
     @property
     def outside(self) -> tuple[int, ...]:
@@ -62,7 +62,7 @@ class CategoricalCodec:
         return len(self.values) + len(self.outside) + self.nullable
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
-        """Cells of ``values``, shape (n,).
+        """Return the cells of ``values``, shape (n,).
 
         Raises:
             SourceError: Values of the wrong type, or NULL (or NaN) in a column that has none.
@@ -80,7 +80,7 @@ class CategoricalCodec:
         return with_nulls(cells, null, self.null, self.where)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
-        """The values of ``cells``; for others, one of the listed values, uniformly."""
+        """Return the values of ``cells``; for others, one of the listed values, uniformly."""
         places = np.where(cells < len(self.values), cells, 0)
         if self.other is not None:
             others = np.flatnonzero(cells == self.other)
@@ -93,9 +93,9 @@ class CategoricalCodec:
         return self._arrow_values.take(indices)
 
     def labels(self) -> list[str]:
-        """The values as text."""
-        if self.type is ColumnType.BOOLEAN:
-            names = ["false", "true"]
+        """Return the values as text."""
+        if self.type.logical.fixed_values:
+            names = [str(value).lower() for value in self.values]
         else:
             grid = self._grid
             names = [
@@ -105,7 +105,7 @@ class CategoricalCodec:
         return [*names, *["(other)" for _ in self.outside], *(["NULL"] if self.nullable else [])]
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description."""
+        """Return a JSON-able description."""
         return {
             "codec": "list",
             "where": self.where,
@@ -118,7 +118,7 @@ class CategoricalCodec:
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> CategoricalCodec:
-        """The inverse of `to_dict`."""
+        """Return the codec of a description: the inverse of `to_dict`."""
         d = description
         values = tuple(d["values"])
         return cls(d["where"], ColumnType(d["type"]), values, d["nullable"], d["precision"], d["scale"])
@@ -129,29 +129,25 @@ class CategoricalCodec:
 
     @cached_property
     def _arrow_values(self) -> pa.Array:
-        return pa.array(self.values, pa.bool_() if self.type is ColumnType.BOOLEAN else pa.string())
+        return pa.array(self.values, self.type.logical.arrow_type)
 
     def _checked(self, values: pa.ChunkedArray) -> pa.ChunkedArray:
         found = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-        if self.type is ColumnType.BOOLEAN:
-            fits = pa.types.is_boolean(found)
-        else:
-            fits = pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found)
-        if not (fits or pa.types.is_null(found)):
+        if not self.type.logical.accepts(found):
             found = f"declared {self.type}, found {values.type}"
             raise SourceError(f"{self.where}: {found}; correct the type in the spec or fix the source")
         return values
 
 
 def categorical_codec(column: Column, values: tuple[Scalar, ...], *, table: str = "") -> CategoricalCodec:
-    """The codec of a column with a list of values; a boolean column has the values false and true, whatever is listed.
+    """Return the codec of a column with a list of values.
 
     Raises:
         SpecError: No values, a value twice, or one that is not of the column's type.
     """
     where = qualified(column, table)
-    if column.type is ColumnType.BOOLEAN:
-        return CategoricalCodec(where, column.type, (False, True), column.nullable)
+    if column.type.logical.fixed_values:
+        return boolean_codec(column, table=table)
     if column.type.ordered:
         grid = Grid.of(column, table)
         listed: tuple[Scalar, ...] = tuple(grid.number(value) for value in values)
@@ -162,3 +158,8 @@ def categorical_codec(column: Column, values: tuple[Scalar, ...], *, table: str 
     if len(set(listed)) < len(listed):
         raise SpecError(f"{where}: the list of values holds a value twice; list each once")
     return CategoricalCodec(where, column.type, listed, column.nullable, column.precision, column.scale)
+
+
+def boolean_codec(column: Column, *, table: str = "") -> CategoricalCodec:
+    """Return the codec of a column whose type has but a few values, like booleans."""
+    return CategoricalCodec(qualified(column, table), column.type, column.type.logical.fixed_values, column.nullable)

@@ -52,13 +52,13 @@ class Codec(Protocol):
         ...
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
-        """Values for ``cells``, uniform inside a cell, of the column's Arrow type."""
+        """Return values for ``cells``, uniform inside a cell, of the column's Arrow type."""
         ...
 
     def labels(self) -> list[str]:
-        """A short text per cell, for reports and plots."""
+        """Return a short text per cell, for reports and plots."""
         ...
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description, understood by `codecs.codec_from_dict`."""
+        """Return a JSON-able description, understood by `codecs.codec_from_dict`."""
         ...

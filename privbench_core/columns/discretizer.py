@@ -56,7 +56,7 @@ class Discretizer:
         return np.array(self.binning.code_of), np.array(self.binning.weights)
 
     def decode(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
-        """Values for ``codes``: cells by their released weights, uniform inside a cell."""
+        """Return values for ``codes``: cells by their released weights, uniform inside a cell."""
         return self.values(self.cells(codes, rng), rng)
 
     def cells(self, codes: Codes, rng: np.random.Generator) -> Codes:
@@ -64,17 +64,17 @@ class Discretizer:
         return codes if self.binning is None else self.binning.expand(codes, rng)
 
     def values(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
-        """Values for ``cells``, uniform inside each."""
+        """Return values for ``cells``, uniform inside each."""
         blocks = [cells[start : start + _BLOCK] for start in range(0, max(len(cells), 1), _BLOCK)]
         return pa.concat_arrays([self.codec.decode(block.astype(np.int32), rng) for block in blocks])
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description."""
+        """Return a JSON-able description."""
         return {"codec": self.codec.to_dict(), "binning": None if self.binning is None else self.binning.to_dict()}
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> Discretizer:
-        """The inverse of `to_dict`."""
+        """Return the codec of a description: the inverse of `to_dict`."""
         binning = description["binning"]
         return cls(codec_from_dict(description["codec"]), None if binning is None else Binning.from_dict(binning))
 

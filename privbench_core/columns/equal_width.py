@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
-from privbench_core.columns.grid import CALENDAR, Grid, Numbers
+from privbench_core.columns.grid import Grid, Numbers
 from privbench_core.errors import InternalError, SourceError, SpecError
 from privbench_core.schema.columns import Column, Scalar
 
@@ -50,7 +50,7 @@ class OrderedCodec(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description."""
+        """Return a JSON-able description."""
 
     @property
     def ordered(self) -> int:
@@ -90,7 +90,7 @@ class OrderedCodec(ABC):
         return np.append(before, np.array([self.last], starts.dtype))
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
-        """Cells of ``values``, shape (n,).
+        """Return the cells of ``values``, shape (n,).
 
         Raises:
             SourceError: Values of the wrong type, or NULL (or NaN) in a column that has none.
@@ -119,13 +119,13 @@ class OrderedCodec(ABC):
         return self.grid.scalar(self.starts[cell]), self.grid.scalar(self.ends[cell])
 
     def labels(self) -> list[str]:
-        """A short text per cell: the value, or first and last value."""
+        """Return a short text per cell: the value, or first and last value."""
         pairs = [self.edges(cell) for cell in range(self.ordered)]
         names = [_label(low, high) for low, high in pairs]
         return [*names, f"< {pairs[0][0]}", f"> {pairs[-1][1]}", *(["NULL"] if self.nullable else [])]
 
     def _locate(self, numbers: Numbers) -> Codes:
-        """The interval cell of each number; anything for numbers outside."""
+        """Return the interval cell of each number; anything for numbers outside."""
         return (np.searchsorted(self.starts, numbers, side="right") - 1).astype(np.int32)
 
     def _draw(self, cells: Codes, rng: np.random.Generator) -> Numbers:
@@ -180,7 +180,7 @@ class EqualWidthCodec(OrderedCodec):
     @property
     def _zero_apart(self) -> bool:
         """Whether zero is a value of the range that equal cells would mix with others."""
-        dates = self.grid.type in CALENDAR
+        dates = self.grid.logical.calendar
         one_each = not self.grid.continuous and self.cells == int(self.high) - int(self.low) + 1
         return not dates and not one_each and self.low <= 0 <= self.high
 
@@ -190,13 +190,13 @@ class EqualWidthCodec(OrderedCodec):
         return self.high
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description."""
+        """Return a JSON-able description."""
         ends = {"low": self.low, "high": self.high, "cells": self.cells}
         return {"codec": "interval", **self.grid.to_dict(), "nullable": self.nullable, **ends}
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> EqualWidthCodec:
-        """The inverse of `to_dict`."""
+        """Return the codec of a description: the inverse of `to_dict`."""
         ends = (description["low"], description["high"], description["cells"])
         return cls(Grid.from_dict(description), description["nullable"], *ends)
 
@@ -218,7 +218,7 @@ class EqualWidthCodec(OrderedCodec):
 def equal_width_codec(
     column: Column, low: Scalar, high: Scalar, cells: int | None = None, *, step: Scalar | None = None, table: str = ""
 ) -> EqualWidthCodec:
-    """The codec of an ordered column with the range [low, high].
+    """Return the codec of an ordered column with the range [low, high].
 
     Args:
         column: Its type, precision, scale and nullability matter; its domain does not.

@@ -72,9 +72,17 @@ class FanoutCodec:
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
         """Whole numbers; inside a cell [a, b) a number x is about as likely as 1/x²."""
+        return pa.array(self.within(cells, rng.random(len(cells))))
+
+    def within(self, cells: NDArray[np.integer], quantiles: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The number of each cell that this share of the cell's numbers is below, shape (n,).
+
+        >>> FanoutCodec(20).within(np.array([3, 17, 17]), np.array([0.5, 0.0, 0.99])).tolist()
+        [3, 17, 19]
+        """
         first, end = self.starts[cells], np.append(self.starts[1:], self.bound + 1)[cells]
-        drawn = first * end / (end - rng.random(len(cells)) * (end - first) + (end == 0))
-        return pa.array(np.where(first == 0, 0, np.clip(drawn.astype(np.int64), first, end - 1)))
+        drawn = first * end / (end - quantiles * (end - first) + (end == 0))
+        return np.where(first == 0, 0, np.clip(drawn.astype(np.int64), first, end - 1))
 
     def means(self, most: float = np.inf) -> NDArray[np.float64]:
         """Expected number of each cell as `decode` draws it, those above ``most`` counted as ``most``; shape (size,).

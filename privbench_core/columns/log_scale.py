@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from privbench_core.columns.equal_width import OrderedCodec
-from privbench_core.columns.grid import CALENDAR, Grid, Numbers
+from privbench_core.columns.grid import Grid, Numbers
 from privbench_core.schema.columns import Column
 
 _YEARS = range(1900, 2102)
@@ -27,7 +27,7 @@ class LogScaleCodec(OrderedCodec):
 
     @classmethod
     def of(cls, column: Column, *, table: str = "") -> LogScaleCodec:
-        """The grid for an ordered column."""
+        """Return the grid for an ordered column."""
         return cls(Grid.of(column, table), column.nullable)
 
     @cached_property
@@ -38,7 +38,7 @@ class LogScaleCodec(OrderedCodec):
             negative = [np.nextafter(-power, 0) for power in reversed(powers[:-1])]
             return np.array([-powers[-1], *negative, *powers[:-1]])
         low, high = self.grid.extent
-        if self.grid.type in CALENDAR:
+        if self.grid.logical.calendar:
             return np.array([low, *(self.grid.number(f"{year}-01-01") for year in _YEARS)], np.int64)
         powers_up = [2**k for k in range(high.bit_length())]
         # The mirror image of [2^k, 2^(k+1) - 1] starts at 1 - 2^(k+1); the outermost cells end where the type does.
@@ -51,10 +51,10 @@ class LogScaleCodec(OrderedCodec):
         return 2.0 ** _FLOAT_EXPONENTS[-1] if self.grid.continuous else self.grid.extent[1]
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description."""
+        """Return a JSON-able description."""
         return {"codec": "magnitude", **self.grid.to_dict(), "nullable": self.nullable}
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> LogScaleCodec:
-        """The inverse of `to_dict`."""
+        """Return the codec of a description: the inverse of `to_dict`."""
         return cls(Grid.from_dict(description), description["nullable"])

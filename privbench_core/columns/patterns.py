@@ -14,7 +14,7 @@ from privbench_core.columns.opaque import length_limit
 from privbench_core.columns.regexes import check_regex, draw_matching
 from privbench_core.columns.surrogates import SurrogateCodec
 from privbench_core.errors import SpecError
-from privbench_core.schema.columns import Column, ColumnType, Pattern
+from privbench_core.schema.columns import Column, Pattern
 
 
 @dataclass(frozen=True)
@@ -30,35 +30,35 @@ class PatternCodec(SurrogateCodec):
     max_length: int
 
     def fresh(self, n: int, rng: np.random.Generator) -> pa.Array:
-        """``n`` texts that follow the pattern."""
+        """Return ``n`` texts that follow the pattern."""
         if self.pattern.regex is not None:
             return draw_matching(self.pattern.regex, n, self.max_length, rng)
         return pa.array(draw_faker_text(self.pattern.provider or "", n, self.max_length, rng), pa.string())
 
     def labels(self) -> list[str]:
-        """The pattern itself."""
+        """Return the pattern itself."""
         return [self.pattern.regex or self.pattern.provider or "", *super().labels()[1:]]
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description."""
+        """Return a JSON-able description."""
         rule = {"regex": self.pattern.regex, "provider": self.pattern.provider, "max_length": self.max_length}
         return {"codec": "pattern", "where": self.where, "nullable": self.nullable, **rule}
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> PatternCodec:
-        """The inverse of `to_dict`."""
+        """Return the codec of a description: the inverse of `to_dict`."""
         d = description
         return cls(d["where"], d["nullable"], Pattern(d["regex"], d["provider"]), d["max_length"])
 
 
 def pattern_codec(column: Column, pattern: Pattern, *, table: str = "") -> PatternCodec:
-    """The codec of a text column with a pattern.
+    """Return the codec of a text column with a pattern.
 
     Raises:
         SpecError: The column is no text, the pattern is both or neither of the two kinds, or no text can be made by it.
     """
     where, limit = qualified(column, table), length_limit(column)
-    if column.type is not ColumnType.TEXT:
+    if not (column.type.opaque and column.type.logical.textual):
         raise SpecError(f"{where}: a pattern on a column of type {column.type}; patterns are for text columns")
     match pattern:
         case Pattern(str(regex), None):

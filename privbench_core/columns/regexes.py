@@ -66,7 +66,7 @@ def check_regex(regex: str, max_length: int, where: str) -> None:
 
 
 def draw_matching(regex: str, n: int, max_length: int, rng: np.random.Generator) -> pa.Array:
-    """Random texts that match in full.
+    """Return random texts that match in full.
 
     Args:
         regex: An expression that `check_regex` lets pass.

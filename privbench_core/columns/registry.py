@@ -1,15 +1,17 @@
-"""Which codec a column gets, and codecs from their stored descriptions.
+"""Choose the codec of a column, and read codecs from their stored descriptions.
 
-A codec follows from the declared domain alone. A column whose domain is to be learned has no codec until a profile step
-has paid for one: on the public grid of `LogScaleCodec` for ranges, by a stability threshold for lists of values.
+A codec follows from the declared domain, or from the type of a column without one. A column whose domain is learned has
+no codec until a profile step has paid for one: on the public grid of `LogScaleCodec` for ranges, by a stability
+threshold for lists of values.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
-from privbench_core.columns.categorical import CategoricalCodec, categorical_codec
+from privbench_core.columns.categorical import CategoricalCodec, boolean_codec, categorical_codec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.equal_width import EqualWidthCodec, equal_width_codec
 from privbench_core.columns.fanout_bins import FanoutCodec
@@ -32,11 +34,17 @@ _KINDS: dict[str, type[Any]] = {
     "uuid": UuidCodec,
     "pattern": PatternCodec,
 }
+# Codecs of columns without a domain, by the kind that their type names.
+_WITHOUT_DOMAIN: dict[str, Callable[..., Codec]] = {
+    "list": boolean_codec,
+    "length": opaque_codec,
+    "uuid": uuid_codec,
+}
 _PLAIN = (str, int, float, bool, type(None), ColumnType)
 
 
 def codec_for(column: Column, *, table: str = "") -> Codec:
-    """The codec of a column with a declared domain (or of a type that needs none).
+    """Return the codec of a column with a declared domain, or of a type that needs none.
 
     Args:
         column: An attribute.
@@ -44,7 +52,7 @@ def codec_for(column: Column, *, table: str = "") -> Codec:
 
     Raises:
         SpecError: The domain does not fit the type.
-        InternalError: The domain is still to be learned, or the column is a key and has none.
+        InternalError: The domain is still to be learned, or there is none because the column is a key.
     """
     where = qualified(column, table)
     match column.domain:
@@ -56,18 +64,13 @@ def codec_for(column: Column, *, table: str = "") -> Codec:
             return pattern_codec(column, column.domain, table=table)
         case Learn():
             raise InternalError(f"{where}: the domain is to be learned, and no profile step has replaced it yet")
-        case _ if column.type is ColumnType.BOOLEAN:
-            return categorical_codec(column, (), table=table)
-        case _ if column.type is ColumnType.UUID:
-            return uuid_codec(column, table=table)
-        case _ if column.type.opaque:
-            return opaque_codec(column, table=table)
-        case _:
-            raise InternalError(f"{where}: a {column.type} column without a domain has no codec; keys are made anew")
+    if column.type.logical.codec is None:
+        raise InternalError(f"{where}: no codec for a column of type {column.type} without a domain; keys need none")
+    return _WITHOUT_DOMAIN[column.type.logical.codec](column, table=table)
 
 
 def codec_from_dict(description: dict[str, Any]) -> Codec:
-    """The codec that `to_dict` described; ReleaseError if it is none that this version knows.
+    """Return the codec that `to_dict` described; ReleaseError if this version does not know its kind.
 
     >>> codec = codec_for(Column("age", ColumnType.INTEGER, Range(0, 110)))
     >>> codec_from_dict(codec.to_dict()) == codec
@@ -83,13 +86,13 @@ def codec_from_dict(description: dict[str, Any]) -> Codec:
 
 
 def is_known(codec: Codec) -> bool:
-    """Whether a codec is exactly of a kind from here, its parts too, no subclass: these look at one value at a time."""
+    """Return whether a codec and its parts are exactly of a kind known here: these encode one value at a time."""
     kind = type(codec)
     return kind in _KINDS.values() and all(_is_plain(getattr(codec, field.name)) for field in fields(kind))  # type: ignore[arg-type]
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a part of a codec is of a type that does nothing of its own, all the way down."""
+    """Return whether a part of a codec is plain data, all the way down."""
     if type(value) is tuple:
         return all(_is_plain(part) for part in value)
     if type(value) in {Grid, Pattern}:

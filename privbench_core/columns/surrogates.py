@@ -1,4 +1,4 @@
-"""Codecs of values that are made anew: nothing of the source's values is looked at but NULL."""
+"""Codecs of regenerated values: of the source's values only NULL is encoded."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privbench_core.backends.opaque import uuid_text
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.equal_width import with_nulls
 from privbench_core.columns.grid import qualified
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column
+from privbench_core.schema.types.arrow import uuid_text
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class SurrogateCodec(ABC):
 
     @abstractmethod
     def fresh(self, n: int, rng: np.random.Generator) -> pa.Array:
-        """``n`` values, none of them NULL."""
+        """Return ``n`` values, none of them NULL."""
 
     @property
     def ordered(self) -> int:
@@ -55,7 +55,7 @@ class SurrogateCodec(ABC):
         return 1 + self.nullable
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
-        """Cells of ``values``, shape (n,).
+        """Return the cells of ``values``, shape (n,).
 
         Raises:
             SourceError: The values are not text, or NULL in a column that has none.
@@ -69,7 +69,7 @@ class SurrogateCodec(ABC):
         return with_nulls(np.zeros(len(null), np.int32), null, self.null, self.where)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
-        """A fresh value for each row that is not NULL."""
+        """Return a new value for each row that is not NULL."""
         null = cells == self.null if self.nullable else np.zeros(len(cells), bool)
         made = self.fresh(len(cells) - int(null.sum()), rng)
         if not null.any():
@@ -77,7 +77,7 @@ class SurrogateCodec(ABC):
         return made.take(pa.array(np.cumsum(~null) - 1, mask=null))
 
     def labels(self) -> list[str]:
-        """Whether there is a value."""
+        """Return whether there is a value."""
         return ["a value", *(["NULL"] if self.nullable else [])]
 
 
@@ -86,26 +86,26 @@ class UuidCodec(SurrogateCodec):
     """Random UUIDs."""
 
     def fresh(self, n: int, rng: np.random.Generator) -> pa.Array:
-        """``n`` UUIDs, see `random_uuids`."""
+        """Return ``n`` UUIDs, see `random_uuids`."""
         return random_uuids(n, rng)
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description."""
+        """Return a JSON-able description."""
         return {"codec": "uuid", "where": self.where, "nullable": self.nullable}
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> UuidCodec:
-        """The inverse of `to_dict`."""
+        """Return the codec of a description: the inverse of `to_dict`."""
         return cls(description["where"], description["nullable"])
 
 
 def uuid_codec(column: Column, *, table: str = "") -> UuidCodec:
-    """The codec of a UUID column."""
+    """Return the codec of a UUID column."""
     return UuidCodec(qualified(column, table), column.nullable)
 
 
 def random_uuids(n: int, rng: np.random.Generator) -> pa.Array:
-    """Random UUIDs (version 4) as text, in no order; 122 random bits make them distinct.
+    """Return random UUIDs (version 4) as text, in no order; 122 random bits make them distinct.
 
     >>> random_uuids(1, np.random.default_rng(0))[0].as_py()[14]
     '4'

@@ -28,7 +28,7 @@ def systematic_counts(
     counts: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """How many rows of each group get each value, by systematic sampling: m·p rounded up or down.
+    """Return how many rows of each group get each value, by systematic sampling: m·p rounded up or down.
 
     Args:
         cumulated: Cumulated probabilities of one group's values after the other's, shape (k,).
@@ -64,7 +64,7 @@ def _spread(n: int, rng: np.random.Generator) -> NDArray[np.float64]:
 def distribute(
     values: NDArray[Value], numbers: NDArray[np.int64], groups: NDArray[np.integer] | None, rng: np.random.Generator
 ) -> NDArray[Value]:
-    """One value per row: ``numbers`` says how often each of ``values`` occurs, ``groups`` among which rows.
+    """Return one value per row: ``numbers`` says how often each of ``values`` occurs, ``groups`` among which rows.
 
     Args:
         values: One group's values after the other's, in ascending order of the groups, shape (k,).
@@ -105,7 +105,7 @@ def group_counts(groups: NDArray[np.integer], size: int) -> NDArray[np.int64]:
 
 
 def stable_order(groups: NDArray[np.integer]) -> NDArray[np.int64]:
-    """The row numbers that sort ``groups``, rows of equal group in their order; shape (n,).
+    """Return the row numbers that sort ``groups``, rows of equal group in their order; shape (n,).
 
     >>> stable_order(np.array([70000, 1, 70000, 0])).tolist()
     [3, 1, 0, 2]

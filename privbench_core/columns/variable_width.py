@@ -45,13 +45,13 @@ class VariableWidthCodec(OrderedCodec):
         return self.end
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description."""
+        """Return a JSON-able description."""
         cuts = {"cuts": list(self.cuts), "end": self.end}
         return {"codec": "cuts", **self.grid.to_dict(), "nullable": self.nullable, **cuts}
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> VariableWidthCodec:
-        """The inverse of `to_dict`."""
+        """Return the codec of a description: the inverse of `to_dict`."""
         cuts = (tuple(description["cuts"]), description["end"])
         return cls(Grid.from_dict(description), description["nullable"], *cuts)
 
@@ -75,7 +75,7 @@ class VariableWidthCodec(OrderedCodec):
 
 
 def values_in(codec: OrderedCodec) -> NDArray[np.float64]:
-    """How many values each interval cell holds, as far as it may be cut, shape (ordered,).
+    """Return how many values each interval cell holds, as far as it may be cut, shape (ordered,).
 
     Grid points; for floats the number of finest cells, at least 1.
     """
@@ -108,7 +108,7 @@ def joined(codec: OrderedCodec, kept: NDArray[np.int64]) -> VariableWidthCodec:
 
 
 def roundest(low: float, high: float) -> float:
-    """The number in [low, high] with the fewest decimals, ``low`` if rounding allows no other.
+    """Return the number in [low, high] with the fewest decimals, ``low`` if rounding allows no other.
 
     >>> roundest(9.9899999, 9.9900001), roundest(-250.3, -199.0), roundest(-1.0, 2.0)
     (9.99, -200.0, 0.0)

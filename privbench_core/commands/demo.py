@@ -11,8 +11,8 @@ from privbench_core.commands.run import Options, run_with_progress, tell
 from privbench_core.commands.terminal import say
 from privbench_core.errors import PublishError, SourceError
 from privbench_core.evaluate.comparison import compare
-from privbench_core.evaluate.subjects import read_both
-from privbench_core.evaluate.table_figures import BRIEF
+from privbench_core.evaluate.inputs import read_bundle_and_source
+from privbench_core.evaluate.metric import BRIEF
 from privbench_core.spec.load import load_spec
 
 EPSILON = 0.8
@@ -39,7 +39,7 @@ def run_demo(folder: Path) -> None:
     spec = load_spec(path)
     tell(spec, run_with_progress(spec, Options(EPSILON, bundle)))
     say()
-    show_fidelity(compare(read_both(spec, bundle).pair, BRIEF))
+    show_fidelity(compare(read_bundle_and_source(spec, bundle).pair, BRIEF))
     say("Next:")
     say("  a report on how close it is (internal)")
     say(f"    privbench evaluate {path} {bundle} --out {folder / 'report'}")

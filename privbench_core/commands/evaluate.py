@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from privbench_core.api import evaluate
 from privbench_core.commands.terminal import print_json, say, show
 from privbench_core.evaluate.comparison import Comparison
-from privbench_core.evaluate.evaluation import INTERNAL, Evaluation, evaluate_bundle
+from privbench_core.evaluate.evaluation import INTERNAL, Evaluation
+from privbench_core.evaluate.inputs import refuse_inside_bundle
 from privbench_core.evaluate.q_error import WorkloadResult
 from privbench_core.evaluate.runtime import RunTimeResult
-from privbench_core.evaluate.subjects import keep_apart
-from privbench_core.evaluate.verdict import judge
-from privbench_core.pipeline.rehearsal import rehearsal_of
-from privbench_core.report.page import write_report
 from privbench_core.spec.load import load_spec
 
 _NAMED = 10  # failed queries named on the terminal
@@ -34,11 +32,8 @@ def report(
     Raises:
         PublishError: ``out`` is inside a bundle: internal figures must not be given away with it.
     """
-    keep_apart(out)
-    spec = load_spec(path)
-    attacked = rehearsal_of(spec, bundle)
-    evaluation = evaluate_bundle(spec, bundle, workload=workload, run_time=run_time, rehearse=attacked)
-    write_report(evaluation, out)
+    refuse_inside_bundle(out)  # before the spec is read: the mistake that matters most is named first
+    evaluation = evaluate(load_spec(path), bundle, out=out, workload=workload, run_time=run_time)
     if as_json:
         print_json(evaluation.to_dict())
         return
@@ -57,10 +52,8 @@ def show_fidelity(comparison: Comparison) -> None:
     headers = ["table", *(f">{order}-way" for order in orders), ">2-way if shuffled"]
     show("Distance from the source (internal: for the owner only; total variation, 0 is the same)", headers, rows)
     joins = {name: key.join for name, key in comparison.keys.items()} | comparison.joins
-    fanouts = {name: key.fanout_tvd for name, key in comparison.keys.items()}
-    lines = [
-        [name, _figure(join.joint), _figure(join.shuffled), _figure(fanouts.get(name))] for name, join in joins.items()
-    ]
+    shown = ("joint", "shuffled", "fanout_tvd")
+    lines = [[name, *(_figure(join.metrics.get(metric)) for metric in shown)] for name, join in joins.items()]
     if lines:
         show("Joins (internal)", ["join", ">joined pairs", ">if shuffled", ">children per parent"], lines)
 
@@ -70,10 +63,9 @@ def _figure(value: float | None) -> str:
 
 
 def _tell(evaluation: Evaluation) -> None:
-    verdict = judge(evaluation.comparison, evaluation.workload, evaluation.run_time)
     for alarm in evaluation.privacy.alarms:
         say(f"ALARM: {alarm}", style="bold red")
-    say(verdict.summary, style="bold")
+    say(evaluation.verdict.summary, style="bold")
     show_fidelity(evaluation.comparison)
     if evaluation.workload is not None:
         _tell_workload(evaluation.workload)

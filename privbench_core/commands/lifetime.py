@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from privbench_core.commands.terminal import finite
 from privbench_core.errors import BudgetExhaustedError
 from privbench_core.pipeline.account_status import AccountStatus, standing
-from privbench_core.pipeline.run import plan_for, run_name
+from privbench_core.pipeline.run import plans_for, run_name
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger.ledger import Balance, Entry, Ledger
@@ -16,19 +17,28 @@ from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
 
 
-def standing_of(spec: Spec) -> AccountStatus:
-    """Read the ledger; a spec that was never run has an empty one, and none is made here.
+@contextmanager
+def reading_ledger(spec: Spec) -> Iterator[Ledger]:
+    """The ledger of a spec; one that was never run has an empty one, and none is made here.
 
     Raises:
         BudgetError: The ledger protects another unit than the spec.
     """
-    plans = [plan_for(spec, epsilon) for epsilon in spec.epsilons]
-    new = spec.ledger is None and not spec.state.exists()
-    ledger = _empty(spec) if new else open_ledger(spec)
+    ledger = _empty(spec) if spec.ledger is None and not spec.state.exists() else open_ledger(spec)
     try:
-        return standing(spec, ledger, plans)
+        yield ledger
     finally:
         ledger.close()
+
+
+def standing_of(spec: Spec) -> AccountStatus:
+    """Where the account of a spec stands.
+
+    Raises:
+        BudgetError: The ledger protects another unit than the spec.
+    """
+    with reading_ledger(spec) as ledger:
+        return standing(spec, ledger, plans_for(spec).values())
 
 
 def balance_after(spec: Spec, entries: Iterable[Entry], plan: Plan) -> Balance | None:

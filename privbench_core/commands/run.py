@@ -6,20 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from privbench_core.commands.lifetime import cohort_as_data, refreshes_as_data
-from privbench_core.commands.plan import budget_in_words, subject, unit_in_words
-from privbench_core.commands.terminal import console, finite, print_json, say, show
+from privbench_core.commands.plan import budget_in_words, unit_in_words
+from privbench_core.commands.progress import progress_bar
+from privbench_core.commands.terminal import finite, print_json, say, show
 from privbench_core.errors import PublishError
 from privbench_core.pipeline.account_status import WARNING, AccountStatus, standing
-from privbench_core.pipeline.run import RunResult, plan_for, run_spec
+from privbench_core.pipeline.run import RunResult, plans_for, run_spec
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import zero
-from privbench_core.publish.bundle import is_bundle, read_bundle
+from privbench_core.publish.bundle import is_bundle, read_bundle, refuse_foreign_bundle
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.contract import Step
 
 
 @dataclass(frozen=True)
@@ -67,24 +65,10 @@ def run_and_tell(path: Path, options: Options, *, as_json: bool) -> None:
 
 def run_with_progress(spec: Spec, options: Options) -> Outcome:
     """Run the plan, with a progress bar on a terminal."""
-    _check_room(options.out)
+    _check_room(options.out, spec.schema.name)
     workspace = Workspace(spec)
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console(stderr=True),
-        transient=True,
-        disable=not console(stderr=True).is_terminal,
-    )
     try:
-        with bar:
-            task = bar.add_task("reading", total=None)
-
-            def progress(number: int, steps: int, step: Step) -> None:
-                bar.update(task, description=f"{step.kind} {subject(step)}", completed=number - 1, total=steps)
-
+        with progress_bar() as progress:
             result = run_spec(
                 spec,
                 options.epsilon,
@@ -97,18 +81,18 @@ def run_with_progress(spec: Spec, options: Options) -> Outcome:
                 workspace=workspace,
             )
         rows = {name: int(facts["rows"]) for name, facts in read_bundle(options.out).manifest["tables"].items()}
-        plans = [plan_for(spec, epsilon) for epsilon in spec.epsilons]
-        return Outcome(result, standing(spec, workspace.ledger, plans), rows)
+        return Outcome(result, standing(spec, workspace.ledger, plans_for(spec).values()), rows)
     finally:
         workspace.close()
 
 
-def _check_room(out: Path) -> None:
+def _check_room(out: Path, database: str) -> None:
     """Refuse a place that cannot take the bundle now, not after everything has been paid for."""
     if out.is_file():
         raise PublishError(f"{out}: is a file; name a folder for the bundle")
     if out.is_dir() and any(out.iterdir()) and not is_bundle(out):
         raise PublishError(f"{out}: is there already and is not a bundle; choose a new folder, or empty this one")
+    refuse_foreign_bundle(out, database)
 
 
 def tell(spec: Spec, outcome: Outcome) -> None:

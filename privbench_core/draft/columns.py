@@ -12,12 +12,10 @@ from privbench_core.draft.proposals import propose_domain
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.schema.checks import is_contained
 from privbench_core.schema.columns import Column, ColumnType
-from privbench_core.schema.sql_types import parse_sql_type
+from privbench_core.schema.types.sql import parse_sql_type
 from privbench_core.spec.dump import dump_domain, dump_sequence
 from privbench_core.spec.fields import UNDECIDED
 from privbench_core.spec.yaml_io import flow_yaml
-
-_BOUNDED = frozenset({ColumnType.TEXT, ColumnType.BYTES, ColumnType.JSON})
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class _Chosen:
 def draft_column(
     table: FoundTable, column: FoundColumn, *, is_key: bool, nullable: bool, sample: SampleColumn | None
 ) -> str:
-    """The line of a column that is kept.
+    """Return the line of a column that is kept.
 
     Args:
         table: Its table.
@@ -44,7 +42,7 @@ def draft_column(
     chosen = _key(column) if is_key else _attribute(table, column, sample)
     fields: dict[str, Any] = {"type": str(chosen.type)}
     notes = [*chosen.notes, *([column.note] if column.note else [])]
-    if chosen.type is ColumnType.DECIMAL:
+    if "precision" in chosen.type.logical.options:
         fields |= {"precision": column.precision or UNDECIDED}
         fields |= {"scale": UNDECIDED if column.scale is None else column.scale}
         if column.precision is None:
@@ -66,12 +64,12 @@ def draft_column(
 
 
 def left_out(column: FoundColumn) -> str:
-    """The line of a column that no type fits, or that may not be read."""
+    """Return the line of a column that no type fits, or that may not be read."""
     return one_line(f"      # left out: {flow_yaml(column.name)} ({column.native}) {column.note}")
 
 
 def one_line(remark: str) -> str:
-    """A remark without line breaks, which names in a catalogue may hold."""
+    """Return a remark without line breaks, which names in a catalogue may hold."""
     return " ".join(remark.splitlines())
 
 
@@ -92,7 +90,7 @@ def _attribute(table: FoundTable, column: FoundColumn, sample: SampleColumn | No
     if column.native == CSV and sample and sample.type:
         kind = sample.type
     guess = guess_identifying(column, table.name, length)
-    if guess is not None and kind in {ColumnType.CATEGORY, ColumnType.TEXT}:
+    if guess is not None and kind.logical.textual:
         domain = {} if guess.domain is None else {"domain": dump_domain(guess.domain)}
         todo = "made by this rule" if domain else "of which only the length is kept"
         note = f"decide: looks like {guess.what}, {todo}; else category with {{values: [..]}} or learn (paid for)"
@@ -100,10 +98,10 @@ def _attribute(table: FoundTable, column: FoundColumn, sample: SampleColumn | No
     if kind is ColumnType.CATEGORY and any(group == (column.name,) for group in table.unique):
         note = "decide: its values are unique, so new ones are made and only the length is kept; or {pattern: ..}"
         return _Chosen(ColumnType.TEXT, _bound(length), (note,))
-    if kind in _BOUNDED:
+    if kind.logical.length_unit:
         note = f"decide: max_length, the most that is kept (without it {Column.max_length})"
         return _Chosen(kind, _bound(length), () if length else (note,))
-    if not kind.ordered and kind is not ColumnType.CATEGORY:
+    if kind.logical.codec:
         return _Chosen(kind, {})
     proposal = propose_domain(column.name, kind, table.checks)
     if proposal.domain is not None:

@@ -69,7 +69,7 @@ def reflect(source: str, name: str | None = None, sample_dir: Path | None = None
 
 
 def _written(source: str) -> str:
-    """How the source stands in the file: paths absolute, a password replaced by an environment variable."""
+    """Return how the source stands in the file: paths absolute, a password replaced by an environment variable."""
     if "${" in source:
         return source
     if not is_url(expand(source)):
@@ -90,7 +90,7 @@ def _privacy(unit: str) -> Iterator[str]:
 
 
 def _likely_unit(catalogue: Catalogue) -> str:
-    """The table that most others lead to through foreign keys.
+    """Return the table that most others lead to through foreign keys.
 
     Undecided on a draw, without keys, and where another table looks more like one of persons: many schemas hang from a
     list of languages or countries.

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 from privbench_core.backends.catalogue import FoundColumn, FoundTable
-from privbench_core.schema.columns import ColumnType, Domain, Pattern
+from privbench_core.schema.columns import Domain, Pattern
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _LONG = 200  # from here on, text is prose rather than a name of something
@@ -60,23 +60,23 @@ _PERSONS = re.compile(
     r"guest|driver|tenant|voter|resident|subscriber|passenger|donor|teacher|doctor|nurse)s?\b"
 )
 _TYPES = {"inet": "ipv4", "macaddr": "mac_address"}
-_TEXTUAL = frozenset({ColumnType.CATEGORY, ColumnType.TEXT})
 
 
 def guess_identifying(column: FoundColumn, table: str, length: int | None) -> Guess | None:
-    """What a column of text probably tells about a person, None if nothing.
+    """Return what a column of text probably tells about a person; None if nothing.
 
     Args:
         column: The column.
         table: Name of its table: a name is a person's in some, and a product's in others.
         length: The most characters it may hold, None if there is no bound.
 
+    >>> from privbench_core.schema.columns import ColumnType
     >>> column = FoundColumn("ContactEMail", ColumnType.CATEGORY, "text", nullable=True)
     >>> guess = guess_identifying(column, "client", None)
     >>> guess.what if guess else None
     'e-mail addresses'
     """
-    if column.type not in _TEXTUAL or column.values:
+    if column.type is None or not column.type.logical.textual or column.values:
         return None
     if column.sql_type in _TYPES:
         return _fake("network addresses", _TYPES[column.sql_type])
@@ -92,6 +92,6 @@ def guess_identifying(column: FoundColumn, table: str, length: int | None) -> Gu
 
 
 def describes_persons(table: FoundTable) -> bool:
-    """Whether a table has names, addresses or numbers of somebody."""
+    """Return whether a table has names, addresses or numbers of somebody."""
     guesses = (guess_identifying(column, table.name, None) for column in table.columns)
     return any(guess is not None and guess.domain is not None for guess in guesses)

@@ -1,4 +1,4 @@
-"""Domains that a source declares already: the values of an enum, the ranges and lists of its CHECK constraints."""
+"""Propose domains that a source already declares: the ranges and lists of its CHECK constraints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from privbench_core.schema.checks import columns_of, parse_check
 from privbench_core.schema.columns import ColumnType, Range, Scalar, Values
 from privbench_core.schema.constraints import Check
-from privbench_core.spec.scalars import canonical_scalar, sort_key
+from privbench_core.schema.types.base import OrderedType
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
@@ -22,7 +22,7 @@ class Proposal:
     Attributes:
         low, high: Ends of the range, None where no check gives one.
         values: A list of values, empty where no check gives one.
-        checks: Names of the checks it follows from.
+        checks: Names of the checks that it follows from.
     """
 
     low: Scalar | None = None
@@ -39,14 +39,14 @@ class Proposal:
 
 
 def propose_domain(column: str, kind: ColumnType, checks: Iterable[Check]) -> Proposal:
-    """The domain of a column that the checks of its table imply; conditions on other columns as well say nothing.
+    """Return the domain that the checks of its table imply for a column; conditions on several columns are ignored.
 
     >>> checks = [Check("stars", "rating >= 1 AND rating < 6")]
     >>> propose_domain("rating", ColumnType.INTEGER, checks).domain
     Range(low=1, high=5, cells=None, step=None)
     """
-    low: Scalar | None = None
-    high: Scalar | None = None
+    lows: list[Scalar] = []
+    highs: list[Scalar] = []
     values: tuple[Scalar, ...] = ()
     names: list[str] = []
     for check in checks:
@@ -55,14 +55,16 @@ def propose_domain(column: str, kind: ColumnType, checks: Iterable[Check]) -> Pr
             if columns_of(part) != {column}:
                 continue
             below, above, listed = _bounds(part, kind)
-            if below is not None and (low is None or sort_key(kind, below) > sort_key(kind, low)):
-                low = below
-            if above is not None and (high is None or sort_key(kind, above) < sort_key(kind, high)):
-                high = above
+            lows += [] if below is None else [below]
+            highs += [] if above is None else [above]
             values = values or listed
             if (below, above, listed) != (None, None, ()):
                 names.append(check.name)
-    return Proposal(low, high, values, tuple(dict.fromkeys(names)))
+    checked = tuple(dict.fromkeys(names))
+    if not isinstance(kind.logical, OrderedType):
+        return Proposal(values=values, checks=checked)
+    by = kind.logical.sort_key
+    return Proposal(max(lows, key=by, default=None), min(highs, key=by, default=None), values, checked)
 
 
 def _conjuncts(tree: Expr) -> Iterator[Expr]:
@@ -77,12 +79,12 @@ def _conjuncts(tree: Expr) -> Iterator[Expr]:
 
 
 def _bounds(part: Expr, kind: ColumnType) -> tuple[Scalar | None, Scalar | None, tuple[Scalar, ...]]:
-    """Lowest value, highest value and list of values that one comparison of a bare column gives."""
+    """Return the lowest value, highest value and list of values that one comparison of a bare column gives."""
     from sqlglot import exp
 
     left = part.this.unnest() if isinstance(part, exp.Binary | exp.Between | exp.In) else None
     if isinstance(part, exp.In) and isinstance(left, exp.Column):
-        return None, None, _listed(part, kind) if kind in {ColumnType.INTEGER, ColumnType.CATEGORY} else ()
+        return None, None, _listed(part, kind) if kind.logical.listable else ()
     if not kind.ordered:
         return None, None, ()
     if isinstance(part, exp.Between) and isinstance(left, exp.Column):
@@ -109,7 +111,7 @@ def _listed(part: Expr, kind: ColumnType) -> tuple[Scalar, ...]:
 
 
 def _scalar(node: Expr, kind: ColumnType) -> Scalar | None:
-    """The value of a literal, cast or not."""
+    """Return the value of a literal, with or without a cast."""
     from sqlglot import exp
 
     bare = node.unnest()
@@ -117,5 +119,5 @@ def _scalar(node: Expr, kind: ColumnType) -> Scalar | None:
         bare = bare.this.unnest()
     if isinstance(bare, exp.Neg):
         inner = bare.this.unnest()
-        return canonical_scalar(kind, f"-{inner.this}") if isinstance(inner, exp.Literal) else None
-    return canonical_scalar(kind, bare.this) if isinstance(bare, exp.Literal) else None
+        return kind.logical.parse(f"-{inner.this}") if isinstance(inner, exp.Literal) else None
+    return kind.logical.parse(bare.this) if isinstance(bare, exp.Literal) else None

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from privbench_core.backends.folder.catalogue import arrow_column
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import ColumnType, Domain, Range, Values
-from privbench_core.spec.scalars import canonical_scalar
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,4 +79,4 @@ def _column(field: pa.Field, values: pa.ChunkedArray) -> SampleColumn:
 
 def _canonical(kind: ColumnType, value: object) -> str | int | float | None:
     plain = value if isinstance(value, int | float) else str(value)
-    return canonical_scalar(kind, plain)
+    return kind.logical.parse(plain)

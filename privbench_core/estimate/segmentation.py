@@ -130,7 +130,7 @@ def _smoothed(counts: Floats, starts: Starts, sigma: float, widths: Floats) -> t
 def _estimated(
     counts: Floats, shape: Floats, variances: Floats, own: Floats, sigma: float, widths: Floats
 ) -> tuple[Floats, float]:
-    """The cells of one segment, and their degrees of freedom: `_smoothed`.
+    """Return the cells of one segment, and their degrees of freedom: `_smoothed`.
 
     Args:
         counts: Noisy counts.
@@ -190,7 +190,7 @@ class _Groups:
         self._previous = list(range(-1, n - 1))
 
     def neighbours(self, group: int) -> list[int]:
-        """The groups before and after, where there are any."""
+        """Return the groups before and after, where there are any."""
         return [other for other in (self._previous[group], self._next[group]) if other >= 0]
 
     def join(self, one: int, other: int) -> int:

@@ -1,5 +1,5 @@
-"""How close a synthetic database is to its source. Everything here looks at private rows and is for the owner only.
+"""Measure how close a synthetic database is to its source. Everything here reads private rows, for the owner only.
 
-The figures are not differentially private: similarity metrics let an attacker rebuild outliers. They belong in internal
-reports, never in a published bundle.
+The figures are not differentially private: similarity metrics let an attacker reconstruct outliers. They belong in
+internal reports, never in a published bundle.
 """

@@ -1,7 +1,7 @@
-"""Pearson correlations across a foreign key: between parents and children, and among siblings (PrivPetal, section 6).
+"""Pearson correlations along a foreign key: parent with child, and among children of one parent (PrivPetal, section 6).
 
-On values, not on codes. Marginals say that cells agree; a correlation says in one number whether old parents still have
-old children, and whether siblings are still alike.
+They are over values, not codes. One number says whether old parents still have old children, and whether the children
+of one parent are still alike.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.evaluate.encode import on_axis
+from privbench_core.evaluate.encode import as_numbers
 from privbench_core.schema.columns import Values
 from privbench_core.schema.tables import Table
 from privbench_core.validate.references import NO_PARENT
 
 Numbers = NDArray[np.float64]
-_ROUNDING = 1e-12
+_ROUNDING = 1e-12  # relative variances below this are rounding errors of float64
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Correlation:
     """One coefficient in both databases.
 
     Attributes:
-        columns: The two columns; the same one twice for siblings.
-        source: In the source; None where it is not defined (a constant, or too few values).
+        columns: The two columns; the same one twice within a group.
+        source: In the source; None where undefined (a constant, or too few values).
         synthetic: In the synthetic database.
     """
 
@@ -44,13 +44,13 @@ class Correlation:
 
 
 @dataclass(frozen=True)
-class Side:
-    """One database's join, as values.
+class JoinValues:
+    """The join along one foreign key in one database, as values.
 
     Attributes:
         parent: Ordered columns of the parent as numbers (NaN for NULL), each of shape (parents,).
         child: Likewise of the child.
-        links: Row of the parent for each child, `NO_PARENT` where there is none.
+        links: Row of the parent of each child, `NO_PARENT` where there is none.
     """
 
     parent: dict[str, Numbers]
@@ -58,41 +58,41 @@ class Side:
     links: NDArray[np.int64]
 
 
-def numbers_of(table: Table, rows: pa.Table) -> dict[str, Numbers]:
-    """The ordered attributes of a table as numbers, NaN for NULL; a list of values has no distances and is left out."""
+def ordered_values(table: Table, rows: pa.Table) -> dict[str, Numbers]:
+    """Return the ordered attributes of a table as numbers, NaN for NULL; lists of values are left out."""
     return {
-        column.name: on_axis(rows[column.name])
+        column.name: as_numbers(rows[column.name])
         for column in table.attributes
         if column.type.ordered and not isinstance(column.domain, Values)
     }
 
 
-def between(true: Side, synthetic: Side) -> tuple[Correlation, ...]:
-    """Inter-table coefficients: each ordered column of the parent with each of the child, over the joined rows."""
+def inter_table(true: JoinValues, synthetic: JoinValues) -> tuple[Correlation, ...]:
+    """Return the coefficients of each ordered column of the parent with each of the child, over the joined rows."""
     return tuple(
-        Correlation((p, c), *(_inter(side, p, c) for side in (true, synthetic)))
+        Correlation((p, c), *(_parent_child(values, p, c) for values in (true, synthetic)))
         for p in true.parent
         for c in true.child
     )
 
 
-def among(true: Side, synthetic: Side) -> tuple[Correlation, ...]:
-    """Intra-group coefficients: each ordered column of the child over all ordered pairs of distinct siblings."""
+def intra_group(true: JoinValues, synthetic: JoinValues) -> tuple[Correlation, ...]:
+    """Return the coefficients of each ordered column of the child over all pairs of children of one parent."""
     return tuple(
-        Correlation((c, c), *(siblings(side.links, side.child[c], len_parents(side)) for side in (true, synthetic)))
+        Correlation((c, c), *(sibling_pearson(v.links, v.child[c], _parents(v)) for v in (true, synthetic)))
         for c in true.child
     )
 
 
-def len_parents(side: Side) -> int:
-    """An upper bound on the rows of parents that are referred to."""
-    return int(side.links.max(initial=NO_PARENT)) + 1
+def _parents(values: JoinValues) -> int:
+    """Return the number of parents, without the last ones that have no children."""
+    return int(values.links.max(initial=NO_PARENT)) + 1
 
 
-def siblings(links: NDArray[np.int64], values: Numbers, parents: int) -> float | None:
-    """Pearson coefficient of a column with itself over all ordered pairs (i, j), i ≠ j, of children of one parent.
+def sibling_pearson(links: NDArray[np.int64], values: Numbers, parents: int) -> float | None:
+    """Return the Pearson coefficient of a column with itself over all pairs (i, j), i ≠ j, of children of one parent.
 
-    The self-join is never made: sums per group give the same moments.
+    Sums per group give the moments without a self-join.
     """
     known = (links != NO_PARENT) & ~np.isnan(values)
     of, x = links[known], values[known]
@@ -110,13 +110,13 @@ def siblings(links: NDArray[np.int64], values: Numbers, parents: int) -> float |
     return _ratio(covariance, variance, float((x**2).mean()))
 
 
-def _inter(side: Side, parent: str, child: str) -> float | None:
-    linked = side.links != NO_PARENT
-    return pearson(side.parent[parent][side.links[linked]], side.child[child][linked])
+def _parent_child(values: JoinValues, parent: str, child: str) -> float | None:
+    linked = values.links != NO_PARENT
+    return pearson(values.parent[parent][values.links[linked]], values.child[child][linked])
 
 
 def pearson(x: Numbers, y: Numbers) -> float | None:
-    """Pearson coefficient of the rows where neither is NULL; None where it is not defined."""
+    """Return the Pearson coefficient over the rows where neither is NULL; None where undefined."""
     known = ~(np.isnan(x) | np.isnan(y))
     x, y = x[known], y[known]
     if not x.size:
@@ -127,7 +127,7 @@ def pearson(x: Numbers, y: Numbers) -> float | None:
 
 
 def _ratio(covariance: float, variance: float, scale: float) -> float | None:
-    """Their ratio, None where the variance is nothing but rounding."""
+    """Return the ratio; None where the variance is only rounding."""
     if not np.isfinite(variance) or variance <= _ROUNDING * scale or scale == 0:
         return None
     return float(np.clip(covariance / variance, -1.0, 1.0))

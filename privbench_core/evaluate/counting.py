@@ -1,9 +1,9 @@
-"""PrivLava's counting queries: parents of a given fanout and kind that own children of given kinds.
+"""PrivLava's counting queries: count parents with a given fanout that satisfy a predicate and own children that do too.
 
-They look at whole groups, so they notice what parent-child marginals cannot: whether siblings belong together.
+They are about whole groups, so unlike parent-child marginals they measure the dependence among children of one parent.
 
-A workload has thousands of queries, so 64 of them are answered at a time: each row of parents or children carries one
-bit per query, and the bits of siblings are combined up a tree.
+A workload has thousands of queries, so 64 are answered at a time: each parent and child row carries one bit per query,
+and the bits of one parent's children are combined in a binary tree.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
-from privbench_core.evaluate.joins import Linked
+from privbench_core.evaluate.joins import LinkedTables
 from privbench_core.evaluate.marginals import CodeTable
 
 Predicate = tuple[tuple[int, NDArray[np.bool_]], ...]
-"""A conjunction: (column, which of its codes satisfy)."""
+"""A conjunction: (column, which of its codes satisfy it)."""
 
 _Bits = NDArray[np.uint64]  # one bit per query
 _BITS = 64
@@ -31,12 +31,12 @@ _ALL = np.uint64(2**64 - 1)
 
 @dataclass(frozen=True)
 class CountingQuery:
-    """How many parents satisfy ``parent``, have ``fanout`` children, and own distinct ones for all of ``children``.
+    """Counts parents that satisfy ``parent``, have ``fanout`` children, and distinct children for all of ``children``.
 
     Attributes:
-        fanout: Required number of children; None asks for at least one.
-        parent: What the parent's row must satisfy.
-        children: One predicate per required child; a child can stand for one of them only.
+        fanout: Required number of children; None requires at least one.
+        parent: Predicate on the parent's row.
+        children: One predicate per required child; a child counts for one of them only.
     """
 
     fanout: int | None
@@ -46,13 +46,13 @@ class CountingQuery:
 
 @dataclass(frozen=True)
 class CountingShape:
-    """What a random workload of counting queries looks like (PrivLava, section on experiments).
+    """Parameters of a random workload of counting queries (PrivLava, section 7.2).
 
     Attributes:
         children: c, predicates on distinct children per query.
         attributes: k, attributes per predicate.
         selectivity: Product of the domain shares of all attributes of a query.
-        max_fanout: Fanouts are drawn from 1 to this; None asks only for children to exist.
+        max_fanout: Fanouts are drawn from 1 to this; None requires at least one child.
     """
 
     children: int = 1
@@ -62,28 +62,28 @@ class CountingShape:
 
 
 def counting_queries(
-    linked: Linked,
+    linked: LinkedTables,
     ordered: tuple[Sequence[bool], Sequence[bool]],
     shape: CountingShape,
     count: int,
     rng: np.random.Generator,
 ) -> tuple[CountingQuery, ...]:
-    """Draw a workload from the domains alone (no row is looked at).
+    """Draw a workload from the domains, without reading rows.
 
-    All predicates on children use the same attributes. Each attribute admits an equal share of its domain: a run of
-    neighbouring codes if it is ordered, a random set of codes otherwise.
+    All predicates on children use the same attributes. Each attribute admits an equal share of its domain: a range of
+    codes if it is ordered, a random set of codes otherwise.
 
     Args:
         linked: Only its domain sizes are used.
-        ordered: Whether neighbouring codes belong together, per parent column and per child column.
+        ordered: Whether codes are ordered, per parent column and per child column.
         shape: Kind of queries.
-        count: How many queries.
-        rng: Source of the draw.
+        count: Number of queries.
+        rng: Draws the queries.
     """
     share = shape.selectivity ** (1 / (shape.attributes * (1 + shape.children)))
 
-    def predicate(columns: NDArray[np.int64], sizes: Sequence[int], runs: Sequence[bool]) -> Predicate:
-        return tuple((int(c), _admitted(int(sizes[c]), share, runs[c], rng)) for c in columns)
+    def predicate(columns: NDArray[np.int64], sizes: Sequence[int], is_ordered: Sequence[bool]) -> Predicate:
+        return tuple((int(c), _admitted(int(sizes[c]), share, is_ordered[c], rng)) for c in columns)
 
     def attributes(sizes: Sequence[int]) -> NDArray[np.int64]:
         return rng.choice(len(sizes), min(shape.attributes, len(sizes)), replace=False)
@@ -98,10 +98,10 @@ def counting_queries(
     return tuple(queries)
 
 
-def _admitted(size: int, share: float, run: bool, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _admitted(size: int, share: float, ordered: bool, rng: np.random.Generator) -> NDArray[np.bool_]:
     width = max(1, int(size * share))
     admitted = np.zeros(size, bool)
-    if run:
+    if ordered:
         start = int(rng.integers(size - width + 1))
         admitted[start : start + width] = True
     else:
@@ -109,15 +109,15 @@ def _admitted(size: int, share: float, run: bool, rng: np.random.Generator) -> N
     return admitted
 
 
-def answer_counting(linked: Linked, queries: Sequence[CountingQuery]) -> NDArray[np.int64]:
-    """Number of parents that satisfy each query, shape (queries,)."""
-    siblings = _FanoutCounts.of(linked)
+def answer_counting(linked: LinkedTables, queries: Sequence[CountingQuery]) -> NDArray[np.int64]:
+    """Return the number of parents that satisfy each query, shape (queries,)."""
+    grouped = _GroupedChildren.of(linked)
     answers = np.zeros(len(queries), np.int64)
-    # Neighbours in this order use the same columns, so few columns need looking at per batch.
+    # Queries on the same columns follow each other, so each batch reads few columns.
     order = sorted(range(len(queries)), key=lambda number: _columns(queries[number]))
     for start in range(0, len(order), _BITS):
         batch = order[start : start + _BITS]
-        answers[batch] = _answer(linked, siblings, [queries[number] for number in batch])
+        answers[batch] = _answer(linked, grouped, [queries[number] for number in batch])
     return answers
 
 
@@ -126,30 +126,30 @@ def _columns(query: CountingQuery) -> tuple[int, list[int], list[int]]:
     return len(query.children), sorted(c for c, _ in first), sorted(c for c, _ in query.parent)
 
 
-def _answer(linked: Linked, siblings: _FanoutCounts, queries: Sequence[CountingQuery]) -> NDArray[np.int64]:
+def _answer(linked: LinkedTables, grouped: _GroupedChildren, queries: Sequence[CountingQuery]) -> NDArray[np.int64]:
     holds = _satisfied(linked.parent, [query.parent for query in queries])
-    holds &= _fanouts(siblings.fanout, [query.fanout for query in queries])
-    asked = max(len(query.children) for query in queries)
-    # A query with fewer predicates than others of its batch repeats none of them: it is satisfied in their place.
+    holds &= _fanout_matches(grouped.fanout, [query.fanout for query in queries])
+    most = max(len(query.children) for query in queries)
+    # Where a query has fewer predicates than others of its batch, the missing ones count as satisfied.
     masks = [
-        _satisfied(siblings.child, [query.children[i] if i < len(query.children) else () for query in queries])
-        for i in range(asked)
+        _satisfied(grouped.child, [query.children[i] if i < len(query.children) else () for query in queries])
+        for i in range(most)
     ]
-    counted = [sum(1 << n for n, q in enumerate(queries) if i < len(q.children)) for i in range(asked)]
-    # Hall's theorem: distinct children can be found for all predicates exactly if every set of predicates is
-    # satisfied by at least as many children as it has members.
-    for members in range(1, asked + 1):
-        for chosen in combinations(range(asked), members):
+    counted = [sum(1 << n for n, q in enumerate(queries) if i < len(q.children)) for i in range(most)]
+    # Hall's theorem: there are distinct children for all predicates exactly if every set of predicates is satisfied
+    # by at least as many children as it has members.
+    for members in range(1, most + 1):
+        for chosen in combinations(range(most), members):
             either = np.bitwise_or.reduce([masks[i] for i in chosen])
             concerned = np.uint64(reduce(and_, (counted[i] for i in chosen)))
-            holds &= siblings.at_least(members, either) | ~concerned
+            holds &= grouped.at_least(members, either) | ~concerned
     bits = holds[holds != 0].astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)
     counts: NDArray[np.int64] = np.unpackbits(bits, axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
     return counts[: len(queries)]
 
 
 def _satisfied(codes: CodeTable, predicates: Sequence[Predicate]) -> _Bits:
-    """One bit per row and predicate."""
+    """Return one bit per row and predicate."""
     tables: dict[int, _Bits] = {}
     for number, predicate in enumerate(predicates):
         for column, admitted in predicate:
@@ -162,10 +162,10 @@ def _satisfied(codes: CodeTable, predicates: Sequence[Predicate]) -> _Bits:
     return holds
 
 
-def _fanouts(fanout: NDArray[np.int64], wanted: Sequence[int | None]) -> _Bits:
-    """One bit per parent and query: whether it has as many children as the query wants."""
+def _fanout_matches(fanout: NDArray[np.int64], required: Sequence[int | None]) -> _Bits:
+    """Return one bit per parent and query: whether the parent has the required fanout."""
     table = np.zeros(int(fanout.max(initial=0)) + 1, np.uint64)
-    for number, size in enumerate(wanted):
+    for number, size in enumerate(required):
         if size is None:
             table[1:] |= np.uint64(1 << number)
         elif size < len(table):
@@ -174,13 +174,13 @@ def _fanouts(fanout: NDArray[np.int64], wanted: Sequence[int | None]) -> _Bits:
 
 
 @dataclass(frozen=True)
-class _FanoutCounts:
-    """Children sorted by parent, and how neighbours are merged, level by level, until each parent has one entry.
+class _GroupedChildren:
+    """Children sorted by parent, and the pairs to merge, level by level, until each parent has one entry.
 
     Attributes:
         child: Codes of the children that have a parent.
-        fanout: Children per parent.
-        levels: Per level, which entries stay and which are merged into the entry before them.
+        fanout: Fanout of each parent.
+        levels: Per level, the entries that stay and those merged into the entry before them.
     """
 
     child: CodeTable
@@ -188,7 +188,7 @@ class _FanoutCounts:
     levels: tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]
 
     @classmethod
-    def of(cls, linked: Linked) -> _FanoutCounts:
+    def of(cls, linked: LinkedTables) -> _GroupedChildren:
         fanout = linked.fanout
         order = np.argsort(linked.links, kind="stable")[len(linked.links) - int(fanout.sum()) :]
         sizes, levels = fanout[fanout > 0], []
@@ -199,7 +199,7 @@ class _FanoutCounts:
         return cls(np.asfortranarray(linked.child[order]), fanout, tuple(levels))
 
     def at_least(self, number: int, bits: _Bits) -> _Bits:
-        """Which queries at least ``number`` children of each parent satisfy, shape (parents,)."""
+        """Return the queries that at least ``number`` children of each parent satisfy, shape (parents,)."""
         planes = [bits, *(np.zeros_like(bits) for _ in range(number - 1))]  # plane i: at least i + 1 children
         for stay, merged in self.levels:
             left, right = [p[merged - 1] for p in planes], [p[merged] for p in planes]
@@ -213,11 +213,12 @@ class _FanoutCounts:
 
 
 def counting_errors(
-    true: Linked, synthetic: Linked, queries: Sequence[CountingQuery], floor: float = 0.01
+    true: LinkedTables, synthetic: LinkedTables, queries: Sequence[CountingQuery], floor: float = 0.01
 ) -> NDArray[np.float64]:
-    """Relative error per query: |true - scaled synthetic| / max(floor x parents, true).
+    """Return the relative error per query, |true - scaled synthetic| / max(floor x parents, true).
 
-    Synthetic answers are scaled by the ratio of the numbers of parents, so a database of another size is not punished.
+    Synthetic answers are scaled by the ratio of the numbers of parents, so another size of the database is no error.
+    The papers' ``floor`` is 0.01 (PrivPetal, eq. 8).
 
     Raises:
         InternalError: One of the databases has no parents.

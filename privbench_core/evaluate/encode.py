@@ -1,8 +1,7 @@
-"""From Arrow tables to integer codes, so that the metrics see the cells that the models see.
+"""Encode Arrow tables as integer codes, so that metrics use the same cells as the models.
 
-Declared domains are coded by their codecs. A domain that the owner left to be learned has no public cells, so here it
-is cut into quantiles of the source, or into the values of the source: right for an internal report, and never to be
-released or used by a synthesizer.
+Declared domains are encoded by their codecs. A domain to be learned has no public cells, so its cells are quantiles or
+values of the source: right for an internal report, and never to be released or used by a synthesizer.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.registry import codec_for
 from privbench_core.evaluate.marginals import CodeTable
-from privbench_core.schema.columns import Column, ColumnType, Pattern, Range, Values
+from privbench_core.schema.columns import Column, Pattern, Range, Values
 from privbench_core.schema.tables import Schema, Table
 
 QUANTILE_BINS = 32
-"""Number of bins for ordered columns without a declared domain."""
+"""Number of bins for ordered columns without a declared domain. Chosen by hand, not tuned."""
 
 
 class _Encoder(Protocol):
@@ -36,14 +35,14 @@ class _Encoder(Protocol):
 
 
 @dataclass(frozen=True)
-class Coded:
+class EncodedTable:
     """The attributes of a table as codes.
 
     Attributes:
         names: Attribute names, in source order.
-        codes: Codes of shape (rows, attributes), laid out by column.
+        codes: Codes, shape (rows, attributes), in column-major order.
         sizes: Domain size per attribute.
-        ordered: Whether neighbouring codes are neighbouring values, per attribute.
+        ordered: Whether the order of codes is that of values, per attribute.
     """
 
     names: tuple[str, ...]
@@ -54,14 +53,14 @@ class Coded:
 
 def encode_tables(
     schema: Schema, tables: Mapping[str, pa.Table], source: Mapping[str, pa.Table] | None = None
-) -> dict[str, Coded]:
-    """Code the attributes of every table in ``tables``.
+) -> dict[str, EncodedTable]:
+    """Encode the attributes of every table in ``tables``.
 
     Args:
-        schema: What the columns are.
-        tables: The rows to encode, by table name; tables of the schema that are missing here are left out.
-        source: Where columns without a declared domain take their bins from; ``tables`` itself by default. Pass the
-            source here when encoding the synthetic tables, so that both have the same codes.
+        schema: The database.
+        tables: The rows to encode, by table name; a subset of the schema's tables.
+        source: Rows that determine the bins of columns without a declared domain; by default ``tables``. Pass the
+            source when encoding synthetic tables, so that both have the same codes.
 
     Raises:
         SourceError: A column holds values of the wrong type, or NULL where none may be.
@@ -74,12 +73,12 @@ def encode_tables(
     }
 
 
-def _encode(table: Table, rows: pa.Table, source: pa.Table) -> Coded:
+def _encode(table: Table, rows: pa.Table, source: pa.Table) -> EncodedTable:
     encoders = [_encoder(table, column, source[column.name]) for column in table.attributes]
     codes = np.empty((rows.num_rows, len(encoders)), np.int32, order="F")
     for position, (column, encoder) in enumerate(zip(table.attributes, encoders, strict=True)):
         codes[:, position] = encoder.encode(rows[column.name])
-    return Coded(
+    return EncodedTable(
         names=tuple(column.name for column in table.attributes),
         codes=codes,
         sizes=tuple(encoder.size for encoder in encoders),
@@ -89,7 +88,7 @@ def _encode(table: Table, rows: pa.Table, source: pa.Table) -> Coded:
 
 def _encoder(table: Table, column: Column, source: pa.ChunkedArray) -> _Encoder:
     declared = isinstance(column.domain, Range | Values | Pattern)
-    if declared or column.type is ColumnType.BOOLEAN or column.type.opaque:
+    if declared or column.logical.codec:
         return codec_for(column, table=table.name)
     if column.type.ordered:
         return SourceBins.of(source)
@@ -102,15 +101,15 @@ class SourceBins:
     """Bins at quantiles of the source, for columns without a declared domain; the last code is NULL (or NaN).
 
     Attributes:
-        cuts: Ascending values; bin i holds values v with cuts[i-1] < v <= cuts[i].
+        edges: Ascending values; bin i holds values v with edges[i-1] < v <= edges[i].
     """
 
-    cuts: NDArray[np.float64]
+    edges: NDArray[np.float64]
 
     @classmethod
     def of(cls, source: pa.ChunkedArray, bins: int = QUANTILE_BINS) -> SourceBins:
-        """At most ``bins`` bins of about equal counts; a frequent value has a bin that no other quantile cuts."""
-        values = on_axis(source)
+        """Return at most ``bins`` bins of about equal counts; a frequent value that covers quantiles ends one bin."""
+        values = as_numbers(source)
         values = values[~np.isnan(values)]
         if not values.size:
             return cls(np.empty(0))
@@ -118,23 +117,23 @@ class SourceBins:
 
     @property
     def size(self) -> int:
-        """Number of bins and the code for NULL."""
-        return len(self.cuts) + 2
+        """Number of bins, plus one code for NULL."""
+        return len(self.edges) + 2
 
     @property
     def ordered(self) -> int:
-        """All bins are ordered."""
-        return len(self.cuts) + 1
+        """Number of ordered codes: all bins."""
+        return len(self.edges) + 1
 
     def encode(self, values: pa.ChunkedArray) -> NDArray[np.int32]:
-        """Codes of ``values``, shape (n,)."""
-        numbers = on_axis(values)
-        bins = np.searchsorted(self.cuts, numbers, side="left")
+        """Return the codes of ``values``, shape (n,)."""
+        numbers = as_numbers(values)
+        bins = np.searchsorted(self.edges, numbers, side="left")
         return np.where(np.isnan(numbers), self.size - 1, bins).astype(np.int32)
 
 
-def on_axis(values: pa.ChunkedArray) -> NDArray[np.float64]:
-    """Values of an ordered type on one axis: days for dates, the type's own unit for times and spans; NaN for NULL."""
+def as_numbers(values: pa.ChunkedArray) -> NDArray[np.float64]:
+    """Return ordered values as numbers: days for dates, Arrow's time unit for times and durations; NaN for NULL."""
     if pa.types.is_temporal(values.type):
         values = values.cast(pa.int32() if values.type.bit_width == pa.int32().bit_width else pa.int64())
     numbers: NDArray[np.float64] = pc.cast(values, pa.float64(), safe=False).fill_null(np.nan).to_numpy()
@@ -144,7 +143,7 @@ def on_axis(values: pa.ChunkedArray) -> NDArray[np.float64]:
 def value_codes(
     a: pa.Table, b: pa.Table, columns: Sequence[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[int, ...]]:
-    """Codes in which every distinct value of either table (and NULL) is a code of its own, as PrivBench's KLD takes it.
+    """Encode every distinct value of either table, and NULL, as a code of its own, as for PrivBench's KLD.
 
     Returns:
         Codes of ``a`` and of ``b``, shape (rows, columns), and the number of codes per column.

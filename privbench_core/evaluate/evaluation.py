@@ -1,4 +1,4 @@
-"""Evaluate a bundle against its source: every figure of a report, without rendering it."""
+"""Evaluate a bundle against its source: all the figures of a report, before it is rendered."""
 
 from __future__ import annotations
 
@@ -10,51 +10,56 @@ from typing import Any
 from privbench_core.errors import SourceError
 from privbench_core.evaluate.comparison import Comparison, compare
 from privbench_core.evaluate.generate import Recipe, generate_workload
+from privbench_core.evaluate.inputs import BundleAndSource, read_bundle_and_source
 from privbench_core.evaluate.membership import RunOnRows
+from privbench_core.evaluate.metric import FULL, SEED, Scope, Section
 from privbench_core.evaluate.privacy_figures import PrivacyFigures, privacy_figures
 from privbench_core.evaluate.q_error import WorkloadResult, run_workload
-from privbench_core.evaluate.queries import read_sam_workload
 from privbench_core.evaluate.rows import shuffled_reference
 from privbench_core.evaluate.runtime import RunTimeResult
-from privbench_core.evaluate.subjects import Subjects, read_both
-from privbench_core.evaluate.table_figures import FULL, SEED, Scope
-from privbench_core.evaluate.verdict import judge
+from privbench_core.evaluate.verdict import Verdict, judge
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
+from privbench_core.workload.sam import read_sam_workload
 from privbench_core.workload.statements import Workload, read_workload
 
 INTERNAL = "Internal: compares with private data. Do not publish."
-"""Stands at the top of every report and in metrics.json."""
+"""The notice at the top of every report and in metrics.json."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Everything a report says.
+    """The content of a report.
 
     Attributes:
-        subjects: Bundle and source.
+        inputs: Bundle and source.
         comparison: Fidelity of tables and joins.
-        privacy: What was spent, and what attacks found.
-        workload: Q-errors; None if no query could be made.
-        run_time: Run times in PostgreSQL; None if they were not asked for.
+        privacy: Spend, and the results of attacks.
+        workload: Q-errors; None if no query could be generated.
+        run_time: Run times in PostgreSQL; None if not requested.
     """
 
-    subjects: Subjects
+    inputs: BundleAndSource
     comparison: Comparison
     privacy: PrivacyFigures
     workload: WorkloadResult | None = None
     run_time: RunTimeResult | None = None
 
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on everything but privacy."""
+        sections: tuple[Section | None, ...] = (self.comparison, self.workload, self.run_time)
+        return judge(remark for section in sections if section is not None for remark in section.remarks())
+
     def to_dict(self) -> dict[str, Any]:
-        """The content of metrics.json."""
-        about = self.subjects.about
-        verdict = judge(self.comparison, self.workload, self.run_time)
+        """Return the content of metrics.json."""
+        summary, verdict = self.inputs.summary, self.verdict
         return {
             "notice": INTERNAL,
-            "database": about.database,
-            "bundle": about.bundle,
-            "guarantee": about.guarantee,
-            "scale": about.scale,
+            "database": summary.database,
+            "bundle": summary.bundle,
+            "guarantee": summary.guarantee_in_words,
+            "scale": summary.scale,
             "verdict": {
                 "level": str(verdict.level),
                 "summary": verdict.summary,
@@ -77,46 +82,46 @@ def evaluate_bundle(
     rehearse: RunOnRows | None = None,
     scope: Scope = FULL,
 ) -> Evaluation:
-    """Compare ``bundle`` with the source of ``spec``. Every figure is internal: it is about private rows.
+    """Compare ``bundle`` with the source of ``spec``. All figures are internal: they are about private rows.
 
     Args:
-        spec: The spec that the bundle was made from.
+        spec: The spec of the bundle.
         bundle: Its folder.
-        workload: SQL queries, or a SAM workload (``.json``) on a database of one table; without it, a random workload
-            is made from the source.
-        run_time: Whether to measure run times too: on an own PostgreSQL, or on the one of this URL.
-        rehearse: The synthesizer at the bundle's budget, to attack it (`pipeline.rehearsal`); without it, no attack.
-        scope: How much is looked at.
+        workload: SQL queries, or a SAM workload (``.json``) on a database of one table; by default a random workload
+            is generated from the source.
+        run_time: Whether to measure run times too: True starts a PostgreSQL, a URL names one.
+        rehearse: The synthesizer at the bundle's budget, to attack it (`pipeline.rehearsal`); None skips the attacks.
+        scope: How much of the data to use.
 
     Raises:
         PublishError: The bundle is damaged or of another schema, or there is no PostgreSQL.
         SourceError: The source or the workload cannot be read.
     """
     given = _read_queries(workload, spec.schema) if workload else None
-    subjects = read_both(spec, bundle)
-    pair = subjects.pair
+    inputs = read_bundle_and_source(spec, bundle)
+    pair = inputs.pair
     queries = given or _generated(spec.schema, pair.source)
     times = None
     if run_time and queries is not None:
-        # Imported here: it needs a driver and a server, which nothing else in a report does.
+        # Imported here: only this needs a driver and a server.
         from privbench_core.evaluate.side_by_side import compare_run_times
 
         url = run_time if isinstance(run_time, str) else None
         times = compare_run_times(spec.schema, pair.source, bundle, queries, url=url)
     return Evaluation(
-        subjects,
+        inputs,
         compare(pair, scope),
-        privacy_figures(subjects, rehearse),
-        _q_errors(queries, subjects) if queries else None,
+        privacy_figures(inputs, rehearse),
+        _q_errors(queries, inputs) if queries else None,
         times,
     )
 
 
-def _q_errors(queries: Workload, subjects: Subjects) -> WorkloadResult:
-    """Q-errors of the bundle, and beside them those of the source with every column shuffled."""
-    pair = subjects.pair
+def _q_errors(queries: Workload, inputs: BundleAndSource) -> WorkloadResult:
+    """Return the Q-errors of the bundle, with those of the source with every column shuffled as the baseline."""
+    pair = inputs.pair
     reference = run_workload(queries, pair.source, shuffled_reference(pair.schema, pair.source, SEED))
-    found = run_workload(queries, pair.source, pair.synthetic, scale=subjects.about.scale)
+    found = run_workload(queries, pair.source, pair.synthetic, scale=inputs.summary.scale)
     return replace(found, shuffled=reference.by_joins)
 
 
@@ -129,7 +134,7 @@ def _read_queries(path: Path, schema: Schema) -> Workload:
 
 
 def _generated(schema: Schema, source: Mapping[str, Any]) -> Workload | None:
-    """A workload made from the source, None where no query finds anything."""
+    """Return a workload generated from the source, None where no query returns rows."""
     try:
         return generate_workload(schema, source, Recipe(seed=SEED))
     except SourceError:

@@ -1,11 +1,11 @@
 """Random workloads by the recipe of MSCN (Kipf et al., "Learned Cardinalities", CIDR 2019, section 3.5).
 
-A query joins a random connected set of tables along foreign keys; each table gets a random number of predicates with
-one of =, < and > and the column's value in a random row as its literal. Queries that find nothing are drawn again, and
-none occurs twice.
+A query joins a random connected set of tables along foreign keys. Each table has a random number of predicates, with
+one of =, < and > and the column's value in a random row as the literal. Queries without result are redrawn, and none
+repeats.
 
-Literals are values of the rows the workload is made from. Made from private rows it is internal; made from the
-synthetic database it is post-processing, and may be published with it.
+Literals are values of the given rows: generated from private rows a workload is internal; generated from the synthetic
+database it is post-processing, and may be published.
 """
 
 from __future__ import annotations
@@ -19,29 +19,27 @@ import pyarrow as pa
 
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import SourceError
-from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workload.engine import Engine
 from privbench_core.workload.literals import literal
-from privbench_core.workload.naming import UnansweredError
+from privbench_core.workload.resolve import UnansweredError
 from privbench_core.workload.statements import Statement, Workload
 
-_EQUAL_ONLY = frozenset({ColumnType.CATEGORY, ColumnType.BOOLEAN})
 _OPERATORS = ("=", "<", ">")
-_ATTEMPTS = 20  # per query wanted: small databases have few queries that find something
-_SECONDS = 5.0  # a query that takes longer to count is not worth keeping
+_ATTEMPTS = 20  # draws per query, because small databases have few queries with a result; chosen by hand
+_TIMEOUT = 5.0  # seconds to count a query; slower ones are dropped; chosen by hand
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a random workload looks like.
+    """Parameters of a random workload.
 
     Attributes:
-        queries: How many.
+        queries: Number of queries.
         max_joins: Each query has ``min_joins`` to this many joins, as far as the keys allow.
         max_predicates: Each table has 0 to this many predicates, as far as its columns allow.
-        seed: Of the draw.
+        seed: Seed of the draw.
         min_joins: See ``max_joins``.
     """
 
@@ -59,19 +57,18 @@ def generate_workload(
 
     Args:
         schema: Tables and keys.
-        tables: The rows that literals come from, by table; the same rows in the same order give the same workload
-            (unless a query is counted in time by one machine and not by another).
-        recipe: What to draw.
-        internal: Whether ``tables`` are private rows. Pass False for synthetic ones, and for nothing else.
+        tables: Rows to take literals from, by table; equal rows in equal order give the same workload (unless a query
+            times out on one machine and not on another).
+        recipe: Parameters of the workload.
+        internal: Whether ``tables`` are private rows. Pass False for synthetic rows only.
 
     Returns:
-        At most ``recipe.queries`` different queries that find at least one row each; fewer where the database is too
-        small for as many.
+        At most ``recipe.queries`` different queries with a result; fewer where the database is too small.
 
     Raises:
         SourceError: No table has a row.
     """
-    engine = Engine(tables, _SECONDS)
+    engine = Engine(tables, _TIMEOUT)
     draft = _QueryDraft(schema, tables, recipe, np.random.default_rng(recipe.seed))
     if not draft.filled:
         raise SourceError(f"{schema.name}: no table has a row, so no query can be drawn; give a source with rows")
@@ -87,20 +84,20 @@ def generate_workload(
 
 def _finds_rows(engine: Engine, sql: str) -> bool:
     try:
-        return engine.cardinality(engine.understand(sql)) > 0
+        return engine.cardinality(engine.resolve(sql)) > 0
     except UnansweredError:
         return False
 
 
 class _QueryDraft:
-    """Draws the text of one query after the other."""
+    """Draws queries as text."""
 
     def __init__(
         self, schema: Schema, tables: Mapping[str, pa.Table], recipe: Recipe, rng: np.random.Generator
     ) -> None:
         self._schema, self._tables, self._recipe, self._rng = schema, tables, recipe, rng
         self.filled = [table.name for table in schema.tables if tables[table.name].num_rows]
-        # A table refers to itself at most through an alias, which the recipe does not have.
+        # A self-join would need aliases, which the recipe does not have.
         self._keys = [k for table in schema.tables for k in table.foreign_keys if k.child != k.parent]
         self._linked = [name for name in self.filled if any(name in {k.child, k.parent} for k in self._keys)]
 
@@ -123,11 +120,11 @@ class _QueryDraft:
         return f"SELECT COUNT(*) FROM {', '.join(map(quote_identifier, tables))}{where}"
 
     def _predicates(self, table: Table) -> Iterator[str]:
-        usable = [c for c in table.attributes if c.type in _EQUAL_ONLY or (c.type.ordered and _comparable(c))]
+        usable = [c for c in table.attributes if not c.type.opaque and c.logical.compares_alike]
         count = int(self._rng.integers(min(self._recipe.max_predicates, len(usable)) + 1))
         for position in sorted(self._rng.choice(len(usable), count, replace=False)) if count else ():
             column = usable[position]
-            operator = "=" if column.type in _EQUAL_ONLY else self._one(_OPERATORS)
+            operator = self._one(_OPERATORS) if column.type.ordered else "="
             rows = self._tables[table.name]
             text = literal(rows[column.name][int(self._rng.integers(rows.num_rows))].as_py())
             if text is not None:
@@ -135,11 +132,6 @@ class _QueryDraft:
 
     def _one(self, options: Any) -> str:
         return str(options[int(self._rng.integers(len(options)))])
-
-
-def _comparable(column: Column) -> bool:
-    # Databases do not agree on how spans of time compare with one another.
-    return column.type is not ColumnType.INTERVAL
 
 
 def _join(key: ForeignKey) -> Iterator[str]:

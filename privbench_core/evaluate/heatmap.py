@@ -1,11 +1,11 @@
 """PrivBench's query heat map (section 5, Figure 4): one query on the sum-product networks of two databases.
 
-The network of the source is grown here without noise, so it is internal. The paper grows a second one on the synthetic
-data; we send the synthetic rows through the *same* splits instead. Then the two trees have the same nodes, and where
-two nodes differ in colour, the data differ and not the trees.
+The network of the source is learned without noise, so it is internal. The paper learns a second one on the synthetic
+data; here the synthetic rows go through the *same* splits. Then the two trees have the same nodes, and where two nodes
+differ in colour, the data differ and not the trees.
 
-Leaves have one column each, so inside of a region columns count as independent, and what a tree says of a query is an
-estimate; the exact selectivities stand beside it.
+Leaves have one column each: within a region columns count as independent, so a tree's selectivity is an estimate.
+Reports show the exact selectivities too.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
-from privbench_core.evaluate.encode import Coded
+from privbench_core.evaluate.encode import EncodedTable
 from privbench_core.models.attribute_split import AttributeSplit
 from privbench_core.models.spn import Leaf, Node, Product, Sum
 
-Query = Mapping[str, NDArray[np.bool_]]
-"""A conjunction: column -> which of its codes satisfy."""
+CodeQuery = Mapping[str, NDArray[np.bool_]]
+"""A conjunction: column -> which of its codes satisfy it."""
 
-_DEPTH = 2  # row splits from root to leaf: four regions are as many as a picture shows
-_SMALLEST = 500  # rows of a region
-_DEPENDENT = 0.08  # R-score, as a share of rows, from which two columns count as dependent
-_TRIED, _LEAST, _MOST = 200, 0.01, 0.4  # random queries, and the selectivities between which one is worth showing
-_COARSE = 12  # codes per column when dependence is judged: in finer cells everything looks dependent
+# Chosen by hand for legible pictures, not tuned:
+_MAX_SPLITS = 2  # row splits from root to leaf, so at most four regions
+_MIN_ROWS = 500  # rows of a region
+_MIN_DEPENDENCE = 0.08  # R-score, as a share of rows, above which two columns count as dependent
+_QUERIES, _MIN_SELECTIVITY, _MAX_SELECTIVITY = 200, 0.01, 0.4  # random queries, and which of them may be shown
+_MAX_CODES = 12  # per column for the dependence of two columns: with more, noise looks like dependence
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,11 @@ class Heat:
     """A node of a heat map.
 
     Attributes:
-        label: What the node is: the column that splits, or the leaf's columns.
+        label: The column that splits, or the leaf's columns.
         kind: "sum", "product" or "leaf".
-        share: Of the rows of the sum node above that come here, 1 elsewhere: the value on the edge.
+        share: Share of the rows of the sum node above, shown on the edge; 1 below other nodes.
         selectivity: Share of the node's rows that satisfy the query's conditions on the node's columns.
-        parts: The nodes below, those without a column of the query left out.
+        parts: The child nodes that have a column of the query.
     """
 
     label: str
@@ -53,7 +54,7 @@ class Heat:
 
     @property
     def leaves(self) -> int:
-        """Number of leaves below, itself included."""
+        """Number of leaves below, or 1 for a leaf."""
         return sum(part.leaves for part in self.parts) or 1
 
     @property
@@ -67,8 +68,8 @@ class QueryHeat:
     """One query on both databases.
 
     Attributes:
-        query: The columns it has conditions on, with the share of their codes that satisfy.
-        exact: Its selectivity on the rows of the source and of the bundle.
+        query: The columns with conditions, and the share of their codes that satisfy them.
+        exact: Exact selectivity on the source and on the bundle.
         source: The tree of the source.
         synthetic: The same tree with the bundle's rows.
     """
@@ -79,18 +80,18 @@ class QueryHeat:
     synthetic: Heat
 
 
-def worst_and_typical(true: Coded, synthetic: Coded, rng: np.random.Generator) -> tuple[QueryHeat, ...]:
-    """Of random queries the one whose selectivity differs most, relatively, and the one in the middle.
+def worst_and_typical(true: EncodedTable, synthetic: EncodedTable, rng: np.random.Generator) -> tuple[QueryHeat, ...]:
+    """Return, of random queries, those with the largest and the median relative difference of selectivity.
 
-    Queries that nearly no row or most rows of the source satisfy are left out; none is shown if no others are found.
+    Queries that very few or most rows of the source satisfy are left out; the result may be empty.
     """
-    answered = [(query, exact(true, query), exact(synthetic, query)) for query in random_queries(true, _TRIED, rng)]
-    fit = [found for found in answered if _LEAST <= found[1] <= _MOST]
+    answered = [(query, exact(true, query), exact(synthetic, query)) for query in random_queries(true, _QUERIES, rng)]
+    fit = [found for found in answered if _MIN_SELECTIVITY <= found[1] <= _MAX_SELECTIVITY]
     if not fit or not len(synthetic.codes):
         return ()
     fit.sort(key=lambda found: -abs(found[1] - found[2]) / found[1])
-    tree = grow(true)
-    other = refill(tree, synthetic)
+    tree = grow_spn(true)
+    other = refit_spn(tree, synthetic)
     shown = [fit[0]] if len(fit) == 1 else [fit[0], fit[len(fit) // 2]]
     return tuple(
         QueryHeat({c: float(codes.mean()) for c, codes in query.items()}, (a, b), heat(tree, query), heat(other, query))
@@ -98,21 +99,21 @@ def worst_and_typical(true: Coded, synthetic: Coded, rng: np.random.Generator) -
     )
 
 
-def grow(coded: Coded) -> Node:
-    """A network of a table by exact counts: rows are split by the most dependent column, columns where none is."""
-    return _grow(coded, _columns(coded), coded.names, _DEPTH)
+def grow_spn(coded: EncodedTable) -> Node:
+    """Learn a network of a table from exact counts: split independent groups of columns, else rows by one column."""
+    return _grow_spn(coded, _columns(coded), coded.names, _MAX_SPLITS)
 
 
-def _grow(coded: Coded, codes: Mapping[str, Codes], names: Sequence[str], depth: int) -> Node:
+def _grow_spn(coded: EncodedTable, codes: Mapping[str, Codes], names: Sequence[str], depth: int) -> Node:
     rows = len(next(iter(codes.values())))
-    if len(names) == 1 or depth == 0 or rows < 2 * _SMALLEST:
+    if len(names) == 1 or depth == 0 or rows < 2 * _MIN_ROWS:
         return _product([_leaf(coded, codes, name) for name in names])
     scores = _dependence(coded, codes, names)
-    graph = nx.Graph([pair for pair, score in scores.items() if score > _DEPENDENT])
+    graph = nx.Graph([pair for pair, score in scores.items() if score > _MIN_DEPENDENCE])
     graph.add_nodes_from(names)
     groups = [[name for name in names if name in group] for group in nx.connected_components(graph)]
     if len(groups) > 1:
-        return _product([_grow(coded, codes, group, depth) for group in groups])
+        return _product([_grow_spn(coded, codes, group, depth) for group in groups])
     counts = {name: np.bincount(codes[name], minlength=_size(coded, name)).astype(float) for name in names}
     ordered = frozenset(name for name, is_ordered in zip(coded.names, coded.ordered, strict=True) if is_ordered)
     rule = AttributeSplit(ordered).rule(scores, counts)
@@ -122,36 +123,38 @@ def _grow(coded: Coded, codes: Mapping[str, Codes], names: Sequence[str], depth:
     return Sum(
         rule,
         tuple(
-            _grow(coded, {name: c[part_of == part] for name, c in codes.items()}, names, depth - 1)
+            _grow_spn(coded, {name: c[part_of == part] for name, c in codes.items()}, names, depth - 1)
             for part in range(rule.parts)
         ),
     )
 
 
-def refill(node: Node, coded: Coded) -> Node:
-    """The same splits with the rows of another table of the same codes."""
-    return _refill(node, coded, _columns(coded))
+def refit_spn(node: Node, coded: EncodedTable) -> Node:
+    """Return the same network with the counts of another table of the same codes."""
+    return _refit_spn(node, coded, _columns(coded))
 
 
-def _refill(node: Node, coded: Coded, codes: Mapping[str, Codes]) -> Node:
+def _refit_spn(node: Node, coded: EncodedTable, codes: Mapping[str, Codes]) -> Node:
     if isinstance(node, Leaf):
         return _leaf(coded, codes, node.columns[0])
     if isinstance(node, Product):
-        return Product(tuple(_refill(part, coded, codes) for part in node.parts))
+        return Product(tuple(_refit_spn(part, coded, codes) for part in node.parts))
     part_of = node.rule.assign(codes)
     insides = ({name: c[part_of == part] for name, c in codes.items()} for part in range(len(node.parts)))
-    return Sum(node.rule, tuple(_refill(part, coded, inside) for part, inside in zip(node.parts, insides, strict=True)))
+    return Sum(
+        node.rule, tuple(_refit_spn(part, coded, inside) for part, inside in zip(node.parts, insides, strict=True))
+    )
 
 
-def heat(node: Node, query: Query, share: float = 1.0) -> Heat:
-    """The selectivity of ``query`` at every node that has a column of it.
+def heat(node: Node, query: CodeQuery, share: float = 1.0) -> Heat:
+    """Return the selectivity of ``query`` at every node that has one of its columns.
 
-    A leaf of several columns is taken as the product of their marginals: its pairs are not looked at.
+    Columns of one leaf count as independent.
     """
     if isinstance(node, Leaf):
-        asked = [name for name in node.columns if name in query]
-        kept = [float(node.marginals[name][query[name]].sum()) for name in asked]
-        return Heat(", ".join(asked), "leaf", share, float(np.prod(kept)))
+        columns = [name for name in node.columns if name in query]
+        kept = [float(node.marginals[name][query[name]].sum()) for name in columns]
+        return Heat(", ".join(columns), "leaf", share, float(np.prod(kept)))
     if isinstance(node, Product):
         parts = tuple(heat(part, query) for part in node.parts if set(part.columns) & set(query))
         if len(parts) == 1:
@@ -168,14 +171,16 @@ def heat(node: Node, query: Query, share: float = 1.0) -> Heat:
     )
 
 
-def exact(coded: Coded, query: Query) -> float:
-    """The share of rows that satisfy the query."""
+def exact(coded: EncodedTable, query: CodeQuery) -> float:
+    """Return the share of rows that satisfy the query."""
     holds = [admitted[coded.codes[:, coded.names.index(name)]] for name, admitted in query.items()]
     return float(np.logical_and.reduce(holds).mean()) if holds and len(coded.codes) else 0.0
 
 
-def random_queries(coded: Coded, count: int, rng: np.random.Generator, columns: int = 3) -> tuple[Query, ...]:
-    """Conjunctions of ranges (ordered columns) or of sets of values, each around the values of a random row."""
+def random_queries(
+    coded: EncodedTable, count: int, rng: np.random.Generator, columns: int = 3
+) -> tuple[CodeQuery, ...]:
+    """Return conjunctions of ranges (ordered columns) or sets of codes, each containing the codes of a random row."""
     found = []
     for _ in range(count if len(coded.codes) and coded.names else 0):
         row = coded.codes[int(rng.integers(len(coded.codes)))]
@@ -196,12 +201,12 @@ def _around(code: int, size: int, ordered: bool, rng: np.random.Generator) -> ND
     return admitted
 
 
-def _dependence(coded: Coded, codes: Mapping[str, Codes], names: Sequence[str]) -> dict[tuple[str, str], float]:
-    """R-scores as shares of rows: half the L1 distance of a pair's counts from the product of its margins."""
+def _dependence(coded: EncodedTable, codes: Mapping[str, Codes], names: Sequence[str]) -> dict[tuple[str, str], float]:
+    """Return R-scores as shares of rows: half the L1 distance of a pair's counts from the product of its marginals."""
     coarse = {name: _coarse(codes[name], _size(coded, name)) for name in names}
     scores = {}
     for a, b in combinations(names, 2):
-        joint = np.bincount(coarse[a] * _COARSE + coarse[b], minlength=_COARSE**2).reshape(_COARSE, _COARSE)
+        joint = np.bincount(coarse[a] * _MAX_CODES + coarse[b], minlength=_MAX_CODES**2).reshape(_MAX_CODES, _MAX_CODES)
         shares = joint / max(joint.sum(), 1)
         independent = np.outer(shares.sum(axis=1), shares.sum(axis=0))
         scores[a, b] = float(np.abs(shares - independent).sum() / 2)
@@ -209,14 +214,14 @@ def _dependence(coded: Coded, codes: Mapping[str, Codes], names: Sequence[str]) 
 
 
 def _coarse(codes: Codes, size: int) -> NDArray[np.int64]:
-    """Codes in at most `_COARSE` groups of about equal counts, in the order of the codes."""
+    """Return codes merged into at most `_MAX_CODES` groups of about equal counts, in order."""
     counts = np.bincount(codes, minlength=size)
     before = np.cumsum(counts) - counts
-    group = np.minimum(before * _COARSE // max(int(counts.sum()), 1), _COARSE - 1)
+    group = np.minimum(before * _MAX_CODES // max(int(counts.sum()), 1), _MAX_CODES - 1)
     return np.asarray(group[codes], dtype=np.int64)
 
 
-def _leaf(coded: Coded, codes: Mapping[str, Codes], name: str) -> Leaf:
+def _leaf(coded: EncodedTable, codes: Mapping[str, Codes], name: str) -> Leaf:
     counts = np.bincount(codes[name], minlength=_size(coded, name)).astype(float)
     return Leaf(float(counts.sum()), {name: counts / max(counts.sum(), 1.0)})
 
@@ -228,9 +233,9 @@ def _product(parts: Sequence[Node]) -> Node:
     return flat[0] if len(flat) == 1 else Product(tuple(flat))
 
 
-def _columns(coded: Coded) -> dict[str, Codes]:
+def _columns(coded: EncodedTable) -> dict[str, Codes]:
     return {name: coded.codes[:, i].astype(np.int32, copy=False) for i, name in enumerate(coded.names)}
 
 
-def _size(coded: Coded, name: str) -> int:
+def _size(coded: EncodedTable, name: str) -> int:
     return coded.sizes[coded.names.index(name)]

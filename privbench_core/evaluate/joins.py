@@ -1,8 +1,7 @@
-"""How well joins survive: along one foreign key, along chains of them, and between the parents of one child.
+"""Joins along one foreign key, along chains of them, and between the two parents of a junction table's rows.
 
-Every join is brought into one form, `Linked`: rows of one table, rows of another, and which belong together.
-The baseline to beat is `random_linking`: every parent keeps its number of children, but the children are dealt out
-at random, so nothing about a child depends on its parent.
+Every join becomes a `LinkedTables`: rows of two tables, and which rows join. The baseline is `shuffle_links`: every
+parent keeps its fanout, but its children are random, so nothing about a child depends on its parent.
 """
 
 from __future__ import annotations
@@ -16,8 +15,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.evaluate.encode import Coded
-from privbench_core.evaluate.marginals import CodeTable, MarginalDistances, mean_distances, subset_distances, tvd
+from privbench_core.evaluate.encode import EncodedTable
+from privbench_core.evaluate.marginals import (
+    CodeTable,
+    MarginalDistances,
+    marginal_distances,
+    mean_distances,
+    subset_distances,
+)
 from privbench_core.evaluate.subsets import ColumnSubsets
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
@@ -25,7 +30,7 @@ from privbench_core.validate.references import NO_PARENT, parent_rows
 
 
 @dataclass(frozen=True)
-class Linked:
+class LinkedTables:
     """A parent table, a child table and the links between them, as codes.
 
     Attributes:
@@ -33,7 +38,7 @@ class Linked:
         parent_sizes: Domain size per parent column.
         child: Codes of the child's attributes, shape (children, columns).
         child_sizes: Domain size per child column.
-        links: Row of the parent for each child, `NO_PARENT` where there is none, shape (children,).
+        links: Parent row of each child, `NO_PARENT` where there is none, shape (children,).
     """
 
     parent: CodeTable
@@ -44,33 +49,33 @@ class Linked:
 
     @property
     def fanout(self) -> NDArray[np.int64]:
-        """Number of children of every parent, shape (parents,)."""
+        """Number of children of each parent, shape (parents,)."""
         return np.bincount(self.links[self.links != NO_PARENT], minlength=len(self.parent)).astype(np.int64)
 
     @cached_property
     def joined(self) -> CodeTable:
-        """The parent's columns beside the child's for every child that has a parent: an inner join."""
+        """The inner join: the parent's and the child's columns for every child that has a parent."""
         has_parent = self.links != NO_PARENT
         return np.asfortranarray(np.hstack([self.parent[self.links[has_parent]], self.child[has_parent]]))
 
-    def relinked(self, rng: np.random.Generator) -> Linked:
-        """The same rows and fanouts with children dealt out at random."""
-        return replace(self, links=random_linking(self.links, rng))
+    def with_shuffled_links(self, rng: np.random.Generator) -> LinkedTables:
+        """Return the same rows and fanouts with shuffled links."""
+        return replace(self, links=shuffle_links(self.links, rng))
 
 
-def link_tables(key: ForeignKey, tables: Mapping[str, pa.Table], coded: Mapping[str, Coded]) -> Linked:
-    """Rows and codes of the two tables of a foreign key, with the links between them."""
+def link_tables(key: ForeignKey, tables: Mapping[str, pa.Table], coded: Mapping[str, EncodedTable]) -> LinkedTables:
+    """Return the join along a foreign key."""
     parent, child = coded[key.parent], coded[key.child]
     links = parent_rows(tables[key.parent], tables[key.child], key)
-    return Linked(parent.codes, parent.sizes, child.codes, child.sizes, links)
+    return LinkedTables(parent.codes, parent.sizes, child.codes, child.sizes, links)
 
 
 Chain = tuple[ForeignKey, ...]
-"""Keys from a table upwards: each refers to the table that holds the next."""
+"""Foreign keys from a table upwards: each refers to the table of the next."""
 
 
 def chains(schema: Schema, longest: int = 3) -> tuple[Chain, ...]:
-    """All chains of two and more keys up to ``longest``, from private tables upwards; none passes a table twice."""
+    """Return all chains of two to ``longest`` keys from private tables upwards, without repeated tables."""
     found: list[Chain] = []
     frontier: list[Chain] = [(key,) for table in schema.private_tables for key in table.foreign_keys]
     for _ in range(longest - 1):
@@ -84,49 +89,49 @@ def chains(schema: Schema, longest: int = 3) -> tuple[Chain, ...]:
     return tuple(found)
 
 
-def meetings(schema: Schema) -> tuple[tuple[ForeignKey, ForeignKey], ...]:
-    """Pairs of keys of one private table: through its rows, rows of the two parents meet (n to m)."""
+def junctions(schema: Schema) -> tuple[tuple[ForeignKey, ForeignKey], ...]:
+    """Return pairs of keys of one private table, whose rows relate the two parents n to m."""
     return tuple(pair for table in schema.private_tables for pair in combinations(table.foreign_keys, 2))
 
 
-def link_chain(chain: Chain, tables: Mapping[str, pa.Table], coded: Mapping[str, Coded]) -> Linked:
-    """Rows of the first key's table, linked to those of the last key's parent."""
+def link_chain(chain: Chain, tables: Mapping[str, pa.Table], coded: Mapping[str, EncodedTable]) -> LinkedTables:
+    """Return the join of the first key's table with the last key's parent."""
     first, *others = chain
     links = parent_rows(tables[first.parent], tables[first.child], first)
     for key in others:
-        links = _through(links, parent_rows(tables[key.parent], tables[key.child], key))
+        links = _composed(links, parent_rows(tables[key.parent], tables[key.child], key))
     child, parent = coded[first.child], coded[chain[-1].parent]
-    return Linked(parent.codes, parent.sizes, child.codes, child.sizes, links)
+    return LinkedTables(parent.codes, parent.sizes, child.codes, child.sizes, links)
 
 
-def link_parents(
-    first: ForeignKey, second: ForeignKey, tables: Mapping[str, pa.Table], coded: Mapping[str, Coded]
-) -> Linked:
-    """The parents that one child row brings together: each child row stands for its parent by ``second``."""
+def link_junction(
+    first: ForeignKey, second: ForeignKey, tables: Mapping[str, pa.Table], coded: Mapping[str, EncodedTable]
+) -> LinkedTables:
+    """Return the n to m join of two parents of one table: each of its rows stands for its parent by ``second``."""
     own = tables[first.child]
     left, right = (parent_rows(tables[key.parent], own, key) for key in (first, second))
     both = (left != NO_PARENT) & (right != NO_PARENT)
     a, b = coded[first.parent], coded[second.parent]
-    return Linked(a.codes, a.sizes, b.codes[right[both]], b.sizes, left[both])
+    return LinkedTables(a.codes, a.sizes, b.codes[right[both]], b.sizes, left[both])
 
 
-def _through(links: NDArray[np.int64], step: NDArray[np.int64]) -> NDArray[np.int64]:
+def _composed(links: NDArray[np.int64], step: NDArray[np.int64]) -> NDArray[np.int64]:
     linked = links != NO_PARENT
     result = np.full(len(links), NO_PARENT, np.int64)
     result[linked] = step[links[linked]]
     return result
 
 
-def random_linking(child_links: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Shuffle which child goes to which parent; every parent keeps its number of children."""
+def shuffle_links(child_links: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return the links in random order; every parent keeps its fanout."""
     return rng.permutation(child_links)
 
 
-def joint_tvd(true: Linked, synthetic: Linked) -> NDArray[np.float64]:
-    """TVD of each joint marginal (one parent attribute, one child attribute) over the joined rows.
+def joint_tvd(true: LinkedTables, synthetic: LinkedTables) -> NDArray[np.float64]:
+    """Return the TVD of each joint marginal (one parent attribute, one child attribute) over the inner join.
 
     Returns:
-        Shape (parent columns, child columns); children without a parent are left out, as an inner join does.
+        Shape (parent columns, child columns).
     """
     parents, children = len(true.parent_sizes), len(true.child_sizes)
     pairs = [(i, parents + j) for i in range(parents) for j in range(children)]
@@ -134,15 +139,15 @@ def joint_tvd(true: Linked, synthetic: Linked) -> NDArray[np.float64]:
     return np.array([distances.tvd for distances in each]).reshape(parents, children)
 
 
-def cross_distances(true: Linked, synthetic: Linked, subsets: ColumnSubsets) -> MarginalDistances:
-    """Mean distances of marginals over columns of both tables (`subsets.crossing_subsets`), over the joined rows."""
+def cross_distances(true: LinkedTables, synthetic: LinkedTables, subsets: ColumnSubsets) -> MarginalDistances:
+    """Return mean distances over the inner join of marginals with columns of both tables (`crossing_subsets`)."""
     sizes = true.parent_sizes + true.child_sizes
-    return mean_distances(true.joined, synthetic.joined, sizes, subsets.order, subsets)
+    return mean_distances(true.joined, synthetic.joined, sizes, subsets)
 
 
 @dataclass(frozen=True)
 class FanoutDistance:
-    """Distances between two distributions of children per parent.
+    """Distances between two distributions of fanouts.
 
     Attributes:
         tvd: Total variation, in [0, 1].
@@ -154,8 +159,8 @@ class FanoutDistance:
 
 
 def fanout_distance(true: NDArray[np.integer], synthetic: NDArray[np.integer]) -> FanoutDistance:
-    """Compare children per parent (one entry per parent, zeros included); the numbers of parents may differ."""
+    """Return distances of fanouts (one per parent, zeros included); the numbers of parents may differ."""
     size = int(max(true.max(initial=0), synthetic.max(initial=0))) + 1
-    distance = tvd(true[:, None], synthetic[:, None], (0,), (size,))
+    distance = marginal_distances(true[:, None], synthetic[:, None], (0,), (size,)).tvd
     shares = [np.bincount(x, minlength=size) / max(len(x), 1) for x in (true, synthetic)]
     return FanoutDistance(distance, float(np.abs(np.cumsum(shares[0] - shares[1])).sum()))

@@ -1,169 +1,137 @@
 """Distances between the λ-way marginals of two tables: total variation, and PrivBench's KL divergence.
 
 Tables come as integer codes of shape (rows, columns) with a domain size per column. Marginals are relative frequencies,
-so the two tables need not have the same number of rows. Small marginals are counted in a dense array, large ones only
-in the cells that occur in one of the tables: cells empty in both add nothing to either distance.
+so the tables may have different numbers of rows. Small marginals are counted in a dense array, large ones only in the
+cells that occur in a table: cells empty in both add nothing to a distance.
 
-A report takes thousands of marginals of the same two tables, so `mean_distances` checks and stacks the tables once and
-works out both distances from one count.
+A report compares thousands of marginals of the same two tables, so `mean_distances` checks and stacks the tables once,
+and computes all distances from one count. To add a distance, add a field to `MarginalDistances` and its formula to
+`_distances`: reports show whatever is there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
-from privbench_core.evaluate.subsets import ColumnSubsets, column_subsets
+from privbench_core.evaluate.subsets import ColumnSubsets
 
 CodeTable = NDArray[np.integer]
-"""Integer codes of shape (rows, columns)."""
-
-Weights = tuple[NDArray[np.floating] | None, NDArray[np.floating] | None]
-"""Non-negative row weights of two tables; None counts every row once."""
+"""Integer codes, shape (rows, columns)."""
 
 DENSE_CELLS = 1 << 14
-"""Marginals of at most this many cells are counted densely; beyond, hashing the rows is faster."""
+"""Marginals with at most this many cells are counted in an array; above, hashing rows is faster. Chosen by hand."""
 
-_INT64 = 2**62
+_MAX_INDEX = 2**62  # half of the range of int64
 KLD_CONSTANT = 1e-10
 """Added to every probability so that the KL divergence stays finite (PrivBench, section 6.1)."""
 
 
 @dataclass(frozen=True)
 class MarginalDistances:
-    """Two distances between the same marginals.
+    """Distances between two marginals; each field's ``label`` is its caption in a report.
 
     Attributes:
         tvd: Total variation, in [0, 1].
         kld: KL divergence of the original from the synthetic table, in nats.
     """
 
-    tvd: float
-    kld: float
+    tvd: float = field(metadata={"label": "mean distance"})
+    kld: float = field(metadata={"label": "mean KL divergence"})
 
 
-def tvd(
-    a: CodeTable, b: CodeTable, columns: Sequence[int], sizes: Sequence[int], *, weights: Weights = (None, None)
-) -> float:
-    """Total variation distance between the marginals of ``a`` and ``b`` over ``columns``, in [0, 1].
+def marginal_distances(a: CodeTable, b: CodeTable, columns: Sequence[int], sizes: Sequence[int]) -> MarginalDistances:
+    """Return the distances between the marginals of ``a`` and ``b`` over ``columns``.
 
-    Two empty tables are at distance 0, an empty and a non-empty one at distance 1.
+    Two empty tables have TVD 0, an empty and a non-empty one TVD 1. KLD is PrivBench's (Problem 1 and section 6.1), the
+    sum of Pr[x|T] ln(Pr[x|T] / Pr[x|T̂]) over the values x in either table, with 1e-10 added to each probability. The
+    paper uses distinct values (`encode.value_codes`); codes that merge values give less.
 
     Args:
-        a: Codes of shape (rows, len(sizes)).
-        b: Codes of the other table; it may have another number of rows.
+        a: Codes of the original, shape (rows, len(sizes)).
+        b: Codes of the synthetic table; the number of rows may differ.
         columns: Positions of the marginal's columns.
         sizes: Domain size of every column of the tables.
-        weights: Row weights of ``a`` and of ``b``.
+
+    Raises:
+        InternalError: A code is outside its column's domain.
     """
-    return _distances(*frequencies(a, b, columns, sizes, weights=weights)).tvd
+    return _distances(*frequencies(a, b, columns, sizes))
 
 
-def kld(
-    a: CodeTable, b: CodeTable, columns: Sequence[int], sizes: Sequence[int], *, weights: Weights = (None, None)
-) -> float:
-    """KL divergence of the marginal of ``a`` (the original) from that of ``b`` (the synthetic table), in nats.
-
-    PrivBench, Problem 1 and section 6.1: the sum of Pr[x|T] ln(Pr[x|T] / Pr[x|T̂]) over the values x in either table,
-    with 1e-10 added to each probability. Arguments as for `tvd`. The paper takes values as they are
-    (`encode.value_codes`); codes that merge values give less.
-    """
-    return _distances(*frequencies(a, b, columns, sizes, weights=weights)).kld
-
-
-def mean_tvd(
-    a: CodeTable, b: CodeTable, sizes: Sequence[int], order: int, subsets: ColumnSubsets | None = None
-) -> float:
-    """Mean of `tvd` over ``subsets``, by default over all marginals of that order; NaN if there are none."""
-    return mean_distances(a, b, sizes, order, subsets).tvd
-
-
-def mean_kld(
-    a: CodeTable, b: CodeTable, sizes: Sequence[int], order: int, subsets: ColumnSubsets | None = None
-) -> float:
-    """Mean of `kld` over ``subsets``, by default over all marginals of that order; NaN if there are none."""
-    return mean_distances(a, b, sizes, order, subsets).kld
-
-
-def mean_distances(
-    a: CodeTable, b: CodeTable, sizes: Sequence[int], order: int, subsets: ColumnSubsets | None = None
-) -> MarginalDistances:
-    """Means of both distances over ``subsets``, by default over all marginals of that order; NaN if there are none."""
-    if subsets is not None and subsets.order != order:
-        raise InternalError(f"asked for {order}-way marginals with {subsets.order}-way subsets")
-    chosen = (subsets or column_subsets(len(sizes), order)).subsets
-    if not chosen:
-        return MarginalDistances(float("nan"), float("nan"))
-    each = list(subset_distances(a, b, sizes, chosen))
-    return MarginalDistances(float(np.mean([d.tvd for d in each])), float(np.mean([d.kld for d in each])))
+def mean_distances(a: CodeTable, b: CodeTable, sizes: Sequence[int], subsets: ColumnSubsets) -> MarginalDistances:
+    """Return mean distances of the marginals over ``subsets``; NaN if there are none."""
+    each = list(subset_distances(a, b, sizes, subsets.subsets))
+    names = [f.name for f in fields(MarginalDistances)]
+    return MarginalDistances(**{n: float(np.mean([getattr(d, n) for d in each])) if each else np.nan for n in names})
 
 
 def subset_distances(
     a: CodeTable, b: CodeTable, sizes: Sequence[int], subsets: Sequence[Sequence[int]]
 ) -> Iterator[MarginalDistances]:
-    """Both distances of each marginal in turn; arguments as for `tvd`."""
+    """Yield the distances of each marginal; arguments as for `marginal_distances`."""
     used = sorted({column for subset in subsets for column in subset})
     for table in (a, b):
         _check(table, used, [int(sizes[c]) for c in used])
     both = np.asfortranarray(np.concatenate([a, b]), dtype=np.int64)
     for subset in subsets:
-        yield _distances(*_stacked(both, len(a), subset, sizes, (None, None)))
+        yield _distances(*_stacked(both, len(a), subset, sizes))
 
 
 def frequencies(
-    a: CodeTable, b: CodeTable, columns: Sequence[int], sizes: Sequence[int], *, weights: Weights = (None, None)
+    a: CodeTable, b: CodeTable, columns: Sequence[int], sizes: Sequence[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Relative frequencies of both tables over the same cells: every cell, or those that occur if there are too many.
+    """Return relative frequencies of both tables over the same cells: all, or those that occur if there are too many.
 
     Returns:
-        Two vectors of equal length, each summing to 1 (to 0 for a table without rows or without weight).
+        Two vectors of equal length, each summing to 1 (to 0 for a table without rows).
 
     Raises:
-        InternalError: A code is outside of its column's domain.
+        InternalError: A code is outside its column's domain.
     """
     chosen = list(columns)
     shape = [int(sizes[c]) for c in chosen]
     for table in (a, b):
         _check(table, chosen, shape)
     both = np.concatenate([a[:, chosen], b[:, chosen]]).astype(np.int64, copy=False)
-    return _stacked(both, len(a), range(len(chosen)), shape, weights)
+    return _stacked(both, len(a), range(len(chosen)), shape)
 
 
 def _stacked(
-    both: NDArray[np.int64], first: int, columns: Sequence[int], sizes: Sequence[int], weights: Weights
+    both: NDArray[np.int64], first: int, columns: Sequence[int], sizes: Sequence[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """`frequencies` of the ``first`` rows of a checked table and of the others."""
+    """Return `frequencies` of the ``first`` rows of a checked table and of the others."""
     index, cells = np.zeros(len(both), np.int64), 1
     for column in columns:
-        if cells * int(sizes[column]) > _INT64:  # renumber, so that the product of sizes cannot overflow
+        if cells * int(sizes[column]) > _MAX_INDEX:  # renumber, so that the product of sizes cannot overflow
             index, cells = _renumbered(index)
         index = index * int(sizes[column]) + both[:, column]
         cells *= int(sizes[column])
     if cells > DENSE_CELLS:
         index, cells = _renumbered(index)
-    return _relative(index[:first], cells, weights[0]), _relative(index[first:], cells, weights[1])
+    return _relative(index[:first], cells), _relative(index[first:], cells)
 
 
 def _renumbered(index: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    """Consecutive numbers for the values that occur, and how many there are."""
+    """Return consecutive numbers for the values that occur, and their count."""
     numbers, values = pd.factorize(index)
     return numbers.astype(np.int64, copy=False), len(values)
 
 
-def _relative(index: NDArray[np.integer], cells: int, weights: NDArray[np.floating] | None) -> NDArray[np.float64]:
-    """Weighted relative frequencies of ``cells`` cells."""
-    counts = np.bincount(index, weights=weights, minlength=cells).astype(np.float64)
+def _relative(index: NDArray[np.integer], cells: int) -> NDArray[np.float64]:
+    """Return relative frequencies of ``cells`` cells."""
+    counts = np.bincount(index, minlength=cells).astype(np.float64)
     total = counts.sum()
     return counts / total if total > 0 else counts
 
 
 def _distances(p: NDArray[np.float64], q: NDArray[np.float64]) -> MarginalDistances:
-    occurring = (p > 0) | (q > 0)  # the other cells add nothing, and logarithms are dear
+    occurring = (p > 0) | (q > 0)  # other cells add nothing, and logarithms are slow
     p, q = p[occurring], q[occurring]
     variation = max(p.sum(), q.sum()) - np.minimum(p, q).sum()
     p, q = p + KLD_CONSTANT, q + KLD_CONSTANT
@@ -174,4 +142,4 @@ def _check(table: CodeTable, columns: Sequence[int], shape: Sequence[int]) -> No
     for column, size in zip(columns, shape, strict=True):
         codes = table[:, column]
         if codes.size and (codes.min() < 0 or codes.max() >= size):
-            raise InternalError(f"column {column}: codes outside of the domain 0..{size - 1}")
+            raise InternalError(f"column {column}: codes outside the domain 0..{size - 1}")

@@ -1,9 +1,9 @@
-"""Are synthetic records copies? Distances to the closest record of the source, against those between its own halves.
+"""Distance to the closest record (DCR): are synthetic rows nearer to one half of the source than its other half is?
 
-Rows are compared attribute by attribute: ordered ones by their distance in codes as a share of the domain, others by
-equality; the distance is the mean over attributes, from 0 (the same in every code) to 1. A synthesizer that copies puts
-its rows closer to the source than the source's other half is. Rows that are common in the source (few attributes, small
-domains) are at distance 0 from it whoever makes them, so the two figures only mean something side by side.
+The distance of two rows is the mean over attributes, from 0 (equal codes) to 1: ordered attributes differ by the
+distance of their codes as a share of the domain, others by 0 or 1. Rows of a synthesizer that copies are nearer to the
+source than the source's other half. Frequent rows (few attributes, small domains) always have distance 0, so only the
+comparison counts.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.evaluate.encode import Coded
+from privbench_core.evaluate.encode import EncodedTable
 
 SAMPLE = 2_000
-"""Rows that are looked up at most."""
+"""Maximum number of rows to search neighbours for. Chosen by hand."""
 REFERENCE = 20_000
-"""Rows they are looked up among at most."""
-_BLOCK = 200
-_UNLIKE = 0.05  # the least excess of exact copies that is worth a warning, as a share of rows
+"""Maximum number of rows to search among. Chosen by hand."""
+_BLOCK = 200  # rows per pass, to bound memory
+_MIN_EXCESS = 0.05  # of equal rows for a warning, as a share of rows; chosen by hand
 
 
 @dataclass(frozen=True)
-class Nearest:
-    """Distances to the closest record of one half of the source.
+class NearestRecords:
+    """Distances to the nearest record of one half of the source.
 
     Attributes:
-        rows: Rows looked up, of either kind.
+        rows: Number of synthetic rows, and of rows of the other half.
         synthetic_same: Share of synthetic rows at distance 0.
-        source_same: The same of rows of the source's other half.
+        source_same: The same for rows of the source's other half.
         synthetic: 5th percentile and median of the distances of synthetic rows.
-        source: The same of rows of the other half.
+        source: The same for rows of the other half.
     """
 
     rows: int
@@ -45,26 +45,26 @@ class Nearest:
 
     @property
     def suspicious(self) -> bool:
-        """Whether synthetic rows coincide with the source more often than the source with itself."""
+        """Whether synthetic rows equal source rows significantly more often than source rows do."""
         noise = 3 * math.sqrt(0.25 / max(self.rows, 1))
-        return self.synthetic_same > self.source_same + max(_UNLIKE, noise)
+        return self.synthetic_same > self.source_same + max(_MIN_EXCESS, noise)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Return it JSON-able."""
         return asdict(self) | {"suspicious": self.suspicious}
 
 
-def nearest_records(true: Coded, synthetic: Coded, rng: np.random.Generator) -> Nearest | None:
-    """Compare a table with its source; None where there is nothing to compare (no attributes, too few rows)."""
+def nearest_records(true: EncodedTable, synthetic: EncodedTable, rng: np.random.Generator) -> NearestRecords | None:
+    """Compare a table with its source; return None without attributes or with too few rows."""
     mixed = rng.permutation(len(true.codes))
     half = min(len(mixed) // 2, REFERENCE)
     count = min(SAMPLE, len(mixed) - half, len(synthetic.codes))
     if not true.names or not half or not count:
         return None
-    reference = Coded(true.names, true.codes[mixed[:half]], true.sizes, true.ordered)
-    made = closest(synthetic, reference, rows=rng.choice(len(synthetic.codes), count, replace=False))
-    real = closest(true, reference, rows=mixed[half : half + count])
-    return Nearest(
+    reference = EncodedTable(true.names, true.codes[mixed[:half]], true.sizes, true.ordered)
+    made = nearest_distances(synthetic, reference, rows=rng.choice(len(synthetic.codes), count, replace=False))
+    real = nearest_distances(true, reference, rows=mixed[half : half + count])
+    return NearestRecords(
         count, float((made == 0).mean()), float((real == 0).mean()), _low_and_median(made), _low_and_median(real)
     )
 
@@ -73,12 +73,12 @@ def _low_and_median(distances: NDArray[np.float64]) -> tuple[float, float]:
     return float(np.percentile(distances, 5)), float(np.percentile(distances, 50))
 
 
-def closest(of: Coded, among: Coded, rows: NDArray[np.integer]) -> NDArray[np.float64]:
-    """Distance of each of ``rows`` of one table to its closest record of another; shape (len(rows),).
+def nearest_distances(of: EncodedTable, among: EncodedTable, rows: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Return the distance of each of ``rows`` of one table to its nearest record in another; shape (len(rows),).
 
     Args:
-        of: Where the rows are.
-        among: The records, of the same columns and codes; at most `REFERENCE` of them, spread evenly, are looked at.
+        of: The table of the rows.
+        among: The other table, with the same columns and codes; at most `REFERENCE` evenly spaced rows are used.
         rows: Positions in ``of``.
     """
     step = np.linspace(0, len(among.codes) - 1, min(len(among.codes), REFERENCE)).astype(np.int64)
@@ -94,7 +94,7 @@ def closest(of: Coded, among: Coded, rows: NDArray[np.integer]) -> NDArray[np.fl
     return found / max(len(among.names), 1)
 
 
-def _column(codes: NDArray[np.integer], table: Coded, position: int) -> NDArray[np.float32]:
-    """Codes as numbers in [0, 1] where they are ordered, as they are where they are names."""
+def _column(codes: NDArray[np.integer], table: EncodedTable, position: int) -> NDArray[np.float32]:
+    """Return ordered codes as numbers in [0, 1], and other codes unchanged."""
     scale = max(table.sizes[position] - 1, 1) if table.ordered[position] else 1
     return (codes / np.float32(scale)).astype(np.float32)

@@ -1,7 +1,7 @@
-"""The privacy figures of a report: what was promised and spent, what that means, and what attackers found in rehearsal.
+"""The privacy figures of a report: guarantee, spend, their meaning, and the results of attacks on a rehearsal.
 
-The proof is the ledger's arithmetic and the tests; nothing measured here can replace it. These figures are for people:
-they say what ε means, and they would catch gross mistakes.
+These figures explain ε and would reveal gross mistakes. They prove nothing: the guarantee rests on the mechanisms, the
+ledger and the tests.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from privbench_core.evaluate.membership import Attack, RunOnRows, attack
-from privbench_core.evaluate.nearest import Nearest, nearest_records
-from privbench_core.evaluate.subjects import Subject, Subjects
-from privbench_core.evaluate.table_figures import SEED
+from privbench_core.evaluate.inputs import BundleAndSource, BundleSummary
+from privbench_core.evaluate.membership import Attack, RunOnRows, run_attacks
+from privbench_core.evaluate.metric import SEED
+from privbench_core.evaluate.nearest import NearestRecords, nearest_records
 from privbench_core.evaluate.traces import Trace, find_traces
+
+_MAX_EXPONENT = 700.0  # above about 709, exp overflows
 
 
 @dataclass(frozen=True)
@@ -26,9 +28,9 @@ class BundleSpend:
 
     Attributes:
         step: Its key.
-        measure: Currency.
-        amount: Price.
-        share: Of all that the bundle cost.
+        measure: Unit of the price, ε ("pure") or ρ.
+        amount: The price.
+        share: Its share of the bundle's total price.
     """
 
     step: str
@@ -39,12 +41,12 @@ class BundleSpend:
 
 @dataclass(frozen=True)
 class Odds:
-    """What (ε, δ) means for one unit, whoever attacks and whatever else they know.
+    """The meaning of (ε, δ) for one privacy unit, for any attacker with any other knowledge.
 
     Attributes:
-        right: Largest probability to tell rightly whether the unit is in, for someone who took it to be even odds.
-        advantage: The same above guessing, from 0 to 1: 2·right - 1.
-        factor: e^ε, by which odds can change at most (but for δ).
+        right: Largest probability of guessing correctly whether the unit is in the data, from prior odds of 1 to 1.
+        advantage: Advantage over random guessing, from 0 to 1: 2·right - 1.
+        factor: e^ε, the largest factor by which odds change (except with probability at most δ).
     """
 
     right: float
@@ -53,17 +55,14 @@ class Odds:
 
 
 def odds(epsilon: float, delta: float) -> Odds:
-    """The hypothesis-testing reading of differential privacy (Kairouz, Oh and Viswanath 2015).
+    """Return the odds by hypothesis testing (Kairouz, Oh and Viswanath 2015).
 
     >>> round(odds(0.8, 0).right, 3)
     0.69
     """
-    near_one = epsilon > _LARGE
+    near_one = epsilon > _MAX_EXPONENT
     right = 1.0 if near_one else min(1.0, (math.exp(epsilon) + delta) / (1 + math.exp(epsilon)))
     return Odds(right, 2 * right - 1, math.inf if near_one else math.exp(epsilon))
-
-
-_LARGE = 700.0  # e^ε is beyond floating point
 
 
 @dataclass(frozen=True)
@@ -71,33 +70,33 @@ class PrivacyFigures:
     """Everything about privacy.
 
     Attributes:
-        promise: (ε, δ) for adding or removing one unit; None if the manifest does not say.
+        guarantee: (ε, δ) for adding or removing one unit; None if the manifest does not say.
         replace: The same for replacing one.
-        so_far: (ε, δ) that all releases together had cost when the bundle was made; None if the manifest does not say.
-        unit: The unit of protection, in words.
-        spent: By step.
+        so_far: (ε, δ) of all releases up to this bundle together; None if the manifest does not say.
+        unit: The privacy unit, in words.
+        spent: Price by step.
         nearest: Nearest-record checks by table.
-        attacks: Membership attacks on a rehearsal; empty if none was made.
-        traces: What of the source was looked for in the bundle.
+        attacks: Membership attacks on a rehearsal; empty without one.
+        traces: Searches for values of the source in the bundle.
     """
 
-    promise: tuple[float, float] | None
+    guarantee: tuple[float, float] | None
     replace: tuple[float, float] | None
     so_far: tuple[float, float] | None
     unit: str
     spent: tuple[BundleSpend, ...]
-    nearest: dict[str, Nearest]
+    nearest: dict[str, NearestRecords]
     attacks: tuple[Attack, ...]
     traces: tuple[Trace, ...]
 
     @property
     def odds(self) -> Odds | None:
-        """What the promise means; None without one."""
-        return odds(*self.promise) if self.promise else None
+        """The meaning of the guarantee; None without one."""
+        return odds(*self.guarantee) if self.guarantee else None
 
     @property
     def alarms(self) -> tuple[str, ...]:
-        """What must not be: each a reason to not publish before it is understood."""
+        """Findings that must not occur; each is a reason not to publish before it is explained."""
         found = [
             f"{trace.where}: {trace.what}: {trace.found:g}; do not publish the bundle before you know why"
             for trace in self.traces
@@ -105,65 +104,66 @@ class PrivacyFigures:
         ]
         found += [
             f"{name}: {n.synthetic_same:.1%} of the synthetic rows are rows of one half of the source, against"
-            f" {n.source_same:.1%} of the other half's; that looks like copying"
+            f" {n.source_same:.1%} of the other half's; this looks like copying"
             for name, n in self.nearest.items()
             if n.suspicious
         ]
-        if self.promise:
+        if self.guarantee:
+            epsilon = self.guarantee[0]
             found += [
-                f"attack ({a.name}): proves ε ≥ {a.epsilon:.2f}, but {self.promise[0]:g} was promised; report this bug"
+                f"attack ({a.name}): proves ε ≥ {a.epsilon:.2f}, but {epsilon:g} was promised; report this bug"
                 for a in self.attacks
-                if a.epsilon > self.promise[0]
+                if a.epsilon > epsilon
             ]
         return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Return it JSON-able."""
         means = None
         if self.odds:
             means = asdict(self.odds) | {"factor": self.odds.factor if math.isfinite(self.odds.factor) else None}
         return {
             "unit": self.unit,
-            "add_or_remove_one_unit": _terms(self.promise),
+            "add_or_remove_one_unit": _terms(self.guarantee),
             "replace_one_unit": _terms(self.replace),
             "all_releases_so_far": _terms(self.so_far),
             "odds": means,
             "spent": [asdict(step) for step in self.spent],
             "nearest_record": {name: figures.to_dict() for name, figures in self.nearest.items()},
-            "membership_attacks": [figures.to_dict() for figures in self.attacks],
-            "traces": [trace.to_dict() for trace in self.traces],
+            "membership_attacks": [asdict(attack) for attack in self.attacks],
+            "traces": [asdict(trace) for trace in self.traces],
             "alarms": list(self.alarms),
         }
 
 
-def privacy_figures(subjects: Subjects, rehearse: RunOnRows | None) -> PrivacyFigures:
-    """Work out the figures; looks at private rows.
+def privacy_figures(inputs: BundleAndSource, rehearse: RunOnRows | None) -> PrivacyFigures:
+    """Return the privacy figures; reads private rows.
 
     Args:
-        subjects: Bundle and source.
-        rehearse: The bundle's synthesizer at its budget, for the attack; None makes none.
+        inputs: Bundle and source.
+        rehearse: The bundle's synthesizer at its budget, for the attacks; None skips them.
     """
-    about, pair = subjects.about, subjects.pair
-    true, made = pair.coded
+    summary, pair = inputs.summary, inputs.pair
+    source, synthetic = pair.encoded
     rng = np.random.default_rng(SEED)
-    nearest = {t.name: nearest_records(true[t.name], made[t.name], rng) for t in pair.schema.private_tables}
-    guarantee: Mapping[str, Any] = about.receipt.get("guarantee", {})
-    swap = guarantee.get("replace_one_unit")
+    nearest = {t.name: nearest_records(source[t.name], synthetic[t.name], rng) for t in pair.schema.private_tables}
+    guarantee: Mapping[str, Any] = summary.receipt.get("guarantee", {})
+    replace = guarantee.get("replace_one_unit")
     so_far = guarantee.get("all_releases_so_far")
     return PrivacyFigures(
-        promise=about.promise,
-        replace=(float(swap["epsilon"]), float(swap["delta"])) if swap else None,
+        guarantee=summary.guarantee,
+        replace=(float(replace["epsilon"]), float(replace["delta"])) if replace else None,
         so_far=(float(so_far["epsilon_at_most"]), float(so_far["delta"])) if so_far else None,
         unit=str(guarantee.get("unit", pair.schema.unit_in_words)),
-        spent=_spent(about),
+        spent=_spent(summary),
         nearest={name: figures for name, figures in nearest.items() if figures is not None},
-        attacks=attack(pair.schema, pair.source, rehearse, SEED) if rehearse else (),
-        traces=find_traces(pair.schema, (pair.source, pair.synthetic), pair.coded, subjects.papers, rng),
+        attacks=run_attacks(pair.schema, pair.source, rehearse, SEED) if rehearse else (),
+        traces=find_traces(pair.schema, (pair.source, pair.synthetic), pair.encoded, inputs.documents, rng),
     )
 
 
-def _spent(about: Subject) -> tuple[BundleSpend, ...]:
-    steps: Sequence[Mapping[str, Any]] = about.receipt.get("spend", [])
+def _spent(summary: BundleSummary) -> tuple[BundleSpend, ...]:
+    steps: Sequence[Mapping[str, Any]] = summary.receipt.get("spend", [])
     total = sum(float(step["amount"]) for step in steps) or 1.0
     return tuple(BundleSpend(s["step"], s["measure"], float(s["amount"]), float(s["amount"]) / total) for s in steps)
 

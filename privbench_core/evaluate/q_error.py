@@ -1,29 +1,67 @@
 """A workload's cardinalities on the source and on the synthetic database, and their Q-errors.
 
-PrivBench takes the Q-error for the database's own view of a query: a plan that is good for one cardinality is good for
-a similar one. Figures stand for the whole workload, by number of joins, and by cardinality in three classes of about
-equal size, as in PrivBench's Table 5.
+A plan that is good for one cardinality is good for a similar one, so Q-errors measure how a query optimiser sees the
+data. They are given for the whole workload, by number of joins, and by cardinality in three classes of about equal size
+(PrivBench, Table 5).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
-from privbench_core.evaluate.queries import QErrors, q_errors
+from privbench_core.evaluate.verdict import Q_ERROR, Remark
 from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine
-from privbench_core.workload.naming import UnansweredError, Understood
+from privbench_core.workload.resolve import ResolvedQuery, UnansweredError
 from privbench_core.workload.statements import Workload
 
 CLASSES = ("low", "medium", "high")
 WORSE = 1.02
-"""A Q-error so many times that of shuffled columns counts as worse: what is below is the chance of one shuffle."""
+"""Ratio to the Q-error of shuffled columns above which a Q-error is worse; below, it may be the chance of one shuffle.
+
+Chosen by hand; not tuned."""
+
+
+@dataclass(frozen=True)
+class QErrors:
+    """Q-errors of a workload: how many times too large or too small each estimate is, at least 1.
+
+    >>> print(q_errors(np.array([10, 0, 8]), np.array([5, 0, 8])))
+    mean 1.33, median 1.00, 75th 1.50, 95th 1.90, max 2.00
+    """
+
+    errors: NDArray[np.float64]
+
+    @cached_property
+    def mean(self) -> float:
+        """The mean, which papers report."""
+        return float(self.errors.mean())
+
+    def percentile(self, rank: float) -> float:
+        """Return a percentile of the errors."""
+        return float(np.percentile(self.errors, rank))
+
+    def summary(self) -> dict[str, float]:
+        """Return mean, median, 75th and 95th percentile, and maximum."""
+        ranks = {"median": 50, "75th": 75, "95th": 95, "max": 100}
+        return {"mean": self.mean} | {name: self.percentile(rank) for name, rank in ranks.items()}
+
+    def __str__(self) -> str:
+        """Return the summary in one line."""
+        return ", ".join(f"{name} {value:.2f}" for name, value in self.summary().items())
+
+
+def q_errors(true: NDArray[np.integer], estimated: NDArray[np.integer] | NDArray[np.floating]) -> QErrors:
+    """Return the Q-error max(t/e, e/t) of each query, with both cardinalities at least 1 (0 counts as 1)."""
+    t, e = np.maximum(true, 1).astype(np.float64), np.maximum(estimated, 1).astype(np.float64)
+    return QErrors(np.maximum(t / e, e / t))
 
 
 @dataclass(frozen=True)
@@ -31,12 +69,12 @@ class Answer:
     """One query's results.
 
     Attributes:
-        sql: As it stands in the workload.
+        sql: As written in the workload.
         true: Cardinality on the source.
         estimated: Cardinality on the synthetic database, divided by its scale.
         number: Position in the workload, from 1.
         joins: Number of joins.
-        stated: What the workload says that the cardinality on the source is, if it says so.
+        stated: Cardinality on the source that the workload states, if any.
     """
 
     sql: str
@@ -52,20 +90,20 @@ class Answer:
         return float(q_errors(np.array([self.true]), np.array([self.estimated])).errors[0])
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Return it JSON-able."""
         counts = {"source": self.true, "synthetic": self.estimated, "q_error": self.q_error}
         return {"query": self.number, "sql": self.sql, "joins": self.joins, **counts}
 
 
 @dataclass(frozen=True)
 class WorkloadResult:
-    """A workload's results. They are of private rows: internal.
+    """A workload's results, a `Section` of a report. Internal: they are counts of private rows.
 
     Attributes:
-        answers: The queries that could be answered, in order.
-        failed: (number in the workload from 1, reason) of those that could not.
-        made_from_private_rows: Whether the workload itself, literals and all, is private.
-        shuffled: Q-errors of the source with every column shuffled, by number of joins; empty where it was not asked.
+        answers: The answered queries, in order.
+        failed: (number in the workload from 1, reason) of the others.
+        made_from_private_rows: Whether the workload itself is private, because its literals are values of rows.
+        shuffled: Q-errors of the source with every column shuffled, by number of joins; empty if not measured.
     """
 
     answers: tuple[Answer, ...]
@@ -80,12 +118,12 @@ class WorkloadResult:
 
     @property
     def empty(self) -> tuple[int, ...]:
-        """Numbers of the queries that find nothing in the source: they say little, for 0 is taken as 1."""
+        """Numbers of the queries without result in the source; they say little, because 0 counts as 1."""
         return tuple(answer.number for answer in self.answers if answer.true == 0)
 
     @property
     def misstated(self) -> tuple[int, ...]:
-        """Numbers of the queries whose cardinality is not what the workload states: made for other data."""
+        """Numbers of the queries whose cardinality is not the stated one: the workload is for other data."""
         return tuple(a.number for a in self.answers if a.stated is not None and a.stated != a.true)
 
     @cached_property
@@ -96,7 +134,7 @@ class WorkloadResult:
 
     @property
     def worse_than_shuffled(self) -> tuple[int, ...]:
-        """Numbers of joins where the median Q-error is more than 2% above that of the source with shuffled columns."""
+        """Numbers of joins whose median Q-error is worse than that of the source with shuffled columns, see `WORSE`."""
         return tuple(
             joins
             for joins, errors in self.by_joins.items()
@@ -105,7 +143,7 @@ class WorkloadResult:
 
     @cached_property
     def cardinality_classes(self) -> dict[str, tuple[int, int]]:
-        """Smallest and largest cardinality on the source by class; equal cardinalities share a class."""
+        """Smallest and largest cardinality on the source, by class; equal cardinalities share a class."""
         found = {}
         for name, members in self._classes.items():
             counts = [answer.true for answer in members]
@@ -114,7 +152,7 @@ class WorkloadResult:
 
     @cached_property
     def by_cardinality(self) -> dict[str, QErrors]:
-        """Q-errors by class of the cardinality on the source; a class that is empty is left out."""
+        """Q-errors by class of the cardinality on the source, without empty classes."""
         return {name: _errors(members) for name, members in self._classes.items()}
 
     @cached_property
@@ -128,8 +166,19 @@ class WorkloadResult:
                    for i, name in enumerate(CLASSES)}  # fmt: skip
         return {name: members for name, members in classes.items() if members}
 
+    def remarks(self) -> Iterable[Remark]:
+        """Return the remark for the verdict; none if no query was answered."""
+        if self.errors is None:
+            return
+        level = Q_ERROR.level(self.errors.percentile(50))
+        generated = ", generated" if self.made_from_private_rows else ""
+        text = f"Q-errors of {len(self.answers):,} queries{generated}: {self.errors}."
+        if worse := self.worse_than_shuffled:
+            text += f" With {' and '.join(map(str, worse))} joins the source with every column shuffled is closer."
+        yield Remark(level, "Workload", text)
+
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Return it JSON-able."""
         return {
             "answered": len(self.answers),
             "made_from_private_rows": self.made_from_private_rows,
@@ -158,33 +207,35 @@ def run_workload(
     rebound: Workload | None = None,
     timeout: float = TIMEOUT_SECONDS,
 ) -> WorkloadResult:
-    """Count every query on both databases; those that fail are kept apart, with the reason.
+    """Count every query on both databases; failed ones are listed with the reason.
 
     Args:
         workload: The queries.
         source: Rows by table.
-        synthetic: Rows of the synthetic database.
+        synthetic: Rows of the synthetic database, by table.
         scale: Its size relative to the source.
-        rebound: What to ask the synthetic database instead, query by query; by default the same.
-        timeout: Seconds that a query may take on one database.
+        rebound: The queries for the synthetic database, one for each of ``workload``; by default the same.
+        timeout: Maximum seconds of a query on one database.
     """
-    theirs = rebound or workload
-    if len(theirs.statements) != len(workload.statements):
+    counterparts = rebound or workload
+    if len(counterparts.statements) != len(workload.statements):
         raise InternalError("the workload for the synthetic database must have as many queries as that for the source")
-    left, right = Engine(source, timeout), Engine(synthetic, timeout)
+    on_source, on_synthetic = Engine(source, timeout), Engine(synthetic, timeout)
     answers, failed = [], []
-    for number, (statement, other) in enumerate(zip(workload.statements, theirs.statements, strict=True), start=1):
+    for number, (statement, other) in enumerate(
+        zip(workload.statements, counterparts.statements, strict=True), start=1
+    ):
         try:
-            query = left.understand(statement.sql, workload.dialect)
-            true = _count(left, query, "source")
-            estimated = _count(right, right.understand(other.sql, theirs.dialect), "bundle") / scale
+            query = on_source.resolve(statement.sql, workload.dialect)
+            true = _count(on_source, query, "source")
+            estimated = _count(on_synthetic, on_synthetic.resolve(other.sql, counterparts.dialect), "bundle") / scale
             answers.append(Answer(statement.sql, true, estimated, number, query.joins, statement.stated))
         except UnansweredError as reason:
             failed.append((number, str(reason)))
     return WorkloadResult(tuple(answers), tuple(failed), workload.internal)
 
 
-def _count(engine: Engine, query: Understood, where: str) -> int:
+def _count(engine: Engine, query: ResolvedQuery, where: str) -> int:
     try:
         return engine.cardinality(query)
     except UnansweredError as reason:

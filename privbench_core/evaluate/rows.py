@@ -1,8 +1,7 @@
-"""Row-level distances between two databases: what queries count, where the models are built on privacy units.
+"""Row-level distances between two databases, because queries count rows, while models are built on privacy units.
 
-A benchmark is judged by its queries, and those count rows. So every figure here is taken over rows: how many there are,
-how their values are distributed, what they are joined to along each key, and how many rows share a parent. Nothing is
-averaged over parents first, which is what weights of 1/(group size) would do.
+All figures are over rows: their number, the distribution of their values, of what they join to along each key, and of
+how many rows share a parent. Nothing is averaged over parents first, as weights of 1/fanout would do.
 
 The baseline to beat is `shuffled_reference`: perfect counts, one-way marginals, fanouts and popularity, and no
 dependence between any two columns.
@@ -17,9 +16,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.evaluate.encode import QUANTILE_BINS, Coded, encode_tables
-from privbench_core.evaluate.joins import Linked, chains, joint_tvd, link_chain, link_parents, link_tables, meetings
-from privbench_core.evaluate.marginals import subset_distances, tvd
+from privbench_core.evaluate.encode import QUANTILE_BINS, EncodedTable, encode_tables
+from privbench_core.evaluate.joins import (
+    LinkedTables,
+    chains,
+    joint_tvd,
+    junctions,
+    link_chain,
+    link_junction,
+    link_tables,
+)
+from privbench_core.evaluate.marginals import marginal_distances, subset_distances
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.validate.references import NO_PARENT, parent_rows
@@ -76,7 +83,7 @@ class RowFigures:
 
 
 def row_figures(schema: Schema, source: Tables, synthetic: Tables) -> RowFigures:
-    """Compare two databases over rows; looks at private rows, so the figures are internal.
+    """Compare two databases over rows; reads private rows, so the figures are internal.
 
     Args:
         schema: Of both.
@@ -110,10 +117,10 @@ def size_class_distance(true: NDArray[np.integer], made: NDArray[np.integer]) ->
     Exact sizes of a heavy tail occur about once, so over those two samples of one distribution would seem far apart.
     """
     classes = [np.frexp(sizes.astype(float))[1][:, None] for sizes in (true, made)]
-    return tvd(classes[0], classes[1], (0,), (64,))
+    return marginal_distances(classes[0], classes[1], (0,), (64,)).tvd
 
 
-def popularity_distance(true: Linked, made: Linked) -> float:
+def popularity_distance(true: LinkedTables, made: LinkedTables) -> float:
     """Return the share of references that would have to go to parents of another popularity, in [0, 1].
 
     Half the L1 distance between the shares of references as functions of the parents' relative rank by popularity;
@@ -150,15 +157,17 @@ def shuffled_reference(schema: Schema, tables: Tables, seed: int) -> dict[str, p
     return result
 
 
-_Sides = tuple[Linked, Linked]
+_Sides = tuple[LinkedTables, LinkedTables]
 
 
-def _coarsened(true: Mapping[str, Coded], made: Mapping[str, Coded]) -> tuple[dict[str, Coded], dict[str, Coded]]:
+def _coarsened(
+    true: Mapping[str, EncodedTable], made: Mapping[str, EncodedTable]
+) -> tuple[dict[str, EncodedTable], dict[str, EncodedTable]]:
     """Both with the codes of wide ordered columns in `QUANTILE_BINS` bins of about as many rows of the source.
 
     A pair of wide columns has more cells than there are rows, so two samples of one distribution would be far apart.
     """
-    coarse: tuple[dict[str, Coded], dict[str, Coded]] = {}, {}
+    coarse: tuple[dict[str, EncodedTable], dict[str, EncodedTable]] = {}, {}
     for name, coded in true.items():
         sides = [np.array(side[name].codes, order="F") for side in (true, made)]
         sizes = list(coded.sizes)
@@ -173,7 +182,7 @@ def _coarsened(true: Mapping[str, Coded], made: Mapping[str, Coded]) -> tuple[di
     return coarse
 
 
-def _one_way(schema: Schema, true: Mapping[str, Coded], made: Mapping[str, Coded]) -> Figures:
+def _one_way(schema: Schema, true: Mapping[str, EncodedTable], made: Mapping[str, EncodedTable]) -> Figures:
     found: Figures = {}
     for table in schema.private_tables:
         a, b = true[table.name], made[table.name]
@@ -182,7 +191,7 @@ def _one_way(schema: Schema, true: Mapping[str, Coded], made: Mapping[str, Coded
     return found
 
 
-def _named(joins: Iterable[tuple[str, str, str, _Sides]], coded: Mapping[str, Coded]) -> Figures:
+def _named(joins: Iterable[tuple[str, str, str, _Sides]], coded: Mapping[str, EncodedTable]) -> Figures:
     """Distances of all pairs of columns of joins (prefix of the name, table of either side, both links)."""
     found: Figures = {}
     for prefix, parent, child, (true, made) in joins:
@@ -194,17 +203,19 @@ def _named(joins: Iterable[tuple[str, str, str, _Sides]], coded: Mapping[str, Co
 
 
 def _further(
-    schema: Schema, source: tuple[Tables, Mapping[str, Coded]], synthetic: tuple[Tables, Mapping[str, Coded]]
+    schema: Schema,
+    source: tuple[Tables, Mapping[str, EncodedTable]],
+    synthetic: tuple[Tables, Mapping[str, EncodedTable]],
 ) -> Iterable[tuple[str, str, str, _Sides]]:
     for chain in chains(schema):
         name = " → ".join(key.name for key in chain)
         yield f"{name}: ", chain[-1].parent, chain[0].child, (link_chain(chain, *source), link_chain(chain, *synthetic))
-    for first, second in meetings(schema):
-        sides = link_parents(first, second, *source), link_parents(first, second, *synthetic)
+    for first, second in junctions(schema):
+        sides = link_junction(first, second, *source), link_junction(first, second, *synthetic)
         yield f"{first.name} and {second.name}: ", first.parent, second.parent, sides
 
 
-def _own_group(linked: Linked) -> NDArray[np.int64]:
+def _own_group(linked: LinkedTables) -> NDArray[np.int64]:
     """The size of the group that each child with a parent is in."""
     return np.repeat(linked.fanout, linked.fanout)
 
@@ -213,7 +224,7 @@ def _by_name(key: ForeignKey, source: Tables, synthetic: Tables) -> float:
     """TVD of references among the rows of a public parent, which are the same on both sides."""
     parent = source[key.parent]
     links = [parent_rows(parent, tables[key.child], key)[:, None] + 1 for tables in (source, synthetic)]
-    return tvd(links[0], links[1], (0,), (parent.num_rows + 1,))
+    return marginal_distances(links[0], links[1], (0,), (parent.num_rows + 1,)).tvd
 
 
 def _relative(true: int, made: int) -> float:

@@ -1,14 +1,14 @@
 """Run times of a workload in PostgreSQL, on the source and on the synthetic database side by side.
 
-Every query is run warm, a few times, on both in turn; medians are compared. In each turn the source is measured a
-second time, and its two medians are compared as well: that is the noise of the machine, the floor below which no
-discrepancy means anything. One process per query and no just-in-time compilation, because both start when the optimiser
-finds a query expensive, and would add jumps that say nothing about the data.
+Every query runs a few times on warm caches, on both databases in turn; medians are compared. Each turn measures the
+source a second time: the difference of its two medians is the noise of the machine, below which a discrepancy means
+nothing. Parallel workers and just-in-time compilation are off: they start when the optimiser expects a query to be
+expensive, and would add jumps that say nothing about the data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -16,29 +16,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psycopg
 
-from privbench_core.evaluate.plans import QueryPlan, edit_distance
-from privbench_core.workload.naming import Catalogue, UnansweredError, understand
+from privbench_core.evaluate.query_plans import QueryPlan, edit_distance
+from privbench_core.evaluate.verdict import Remark
+from privbench_core.workload.resolve import Catalogue, UnansweredError, resolve
 from privbench_core.workload.statements import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 Database = psycopg.Connection[Any]
-"""A connection in autocommit mode whose search path leads to the tables of one of the databases."""
+"""An autocommit connection whose search path leads to the tables of one of the databases."""
 
-_NAMES_ONLY = ("42",)  # classes of SQLSTATE whose messages quote names of the query, never values of rows
+_NAMES_ONLY = ("42",)  # classes of SQLSTATE whose messages quote names in the query, never values of rows
 
 
 @dataclass(frozen=True)
-class RunTimeProtocol:
-    """How run times are taken.
+class RunTimeSettings:
+    """How to measure run times. The defaults are chosen by hand, not tuned.
 
     Attributes:
-        repetitions: Measurements per query and database; the median counts.
-        warm_up: Runs before those, which are not measured.
-        timeout: Seconds that a query may run.
-        limit: Larger workloads are measured by a sample of this many queries.
-        seed: Of that sample.
+        repetitions: Measurements per query and database, of which the median is taken.
+        warm_up: Runs before the measurements.
+        timeout: Maximum seconds of a query.
+        limit: Of a larger workload, only a sample of this many queries is measured.
+        seed: Seed of that sample.
     """
 
     repetitions: int = 3
@@ -54,12 +55,12 @@ class QueryTime:
 
     Attributes:
         number: Position in the workload, from 1.
-        sql: As it stands there.
+        sql: As written there.
         milliseconds: Median run times.
-        again: Median run time of the source's second series, in milliseconds.
-        plan_distance: Operators to edit to get from one plan to the other; 0 for plans of the same shape.
+        again: Median run time of the second series on the source, in milliseconds.
+        plan_distance: Edit distance of the two plans, in operators; 0 for plans of the same shape.
         operators: Operators of the plans.
-        buffers: Pages touched, found in memory or not, of 8 kB each.
+        buffers: Pages of 8 kB read or written, cached or not.
     """
 
     number: int
@@ -72,12 +73,12 @@ class QueryTime:
 
     @property
     def discrepancy(self) -> float:
-        """|synthetic - source| / source of the run times, in percent."""
+        """Relative difference of the run times, |synthetic - source| / source, in percent."""
         return _percent(*self.milliseconds)
 
     @property
     def noise(self) -> float:
-        """The same between the two series of the source."""
+        """The same between the two series on the source."""
         return _percent(self.milliseconds[0], self.again)
 
     @property
@@ -86,26 +87,26 @@ class QueryTime:
         return 1 - self.plan_distance / sum(self.operators)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Return it JSON-able."""
         return asdict(self) | {"discrepancy_percent": self.discrepancy, "noise_percent": self.noise}
 
 
 @dataclass(frozen=True)
 class RunTimeResult:
-    """A workload's run times. They are of private rows: internal.
+    """A workload's run times, a `Section` of a report. Internal: they are times on private rows.
 
     Attributes:
-        times: The queries that were measured, in order.
-        failed: (number in the workload from 1, reason) of those that could not be.
+        times: The measured queries, in order.
+        failed: (number in the workload from 1, reason) of the others.
         queries: Number of queries of the workload.
-        protocol: How it was measured.
+        settings: How they were measured.
         server: Version of PostgreSQL.
     """
 
     times: tuple[QueryTime, ...]
     failed: tuple[tuple[int, str], ...]
     queries: int
-    protocol: RunTimeProtocol
+    settings: RunTimeSettings
     server: str
 
     @property
@@ -120,12 +121,12 @@ class RunTimeResult:
 
     @property
     def noise(self) -> dict[str, float] | None:
-        """The same of the source against itself: the floor."""
+        """The same between two series on the source: the noise of the machine."""
         return self._summary(lambda time: time.noise)
 
     @property
     def buffers(self) -> dict[str, float] | None:
-        """The same for pages touched instead of time; it has no noise."""
+        """The same for pages instead of time; it has no noise."""
         return self._summary(lambda time: _percent(*time.buffers))
 
     @property
@@ -138,11 +139,20 @@ class RunTimeResult:
         """Mean similarity of the plans, in [0, 1]."""
         return float(np.mean([time.plan_similarity for time in self.times])) if self.times else None
 
+    def remarks(self) -> Iterable[Remark]:
+        """Return the remark for the verdict, which only informs; none if no query was measured."""
+        if self.discrepancy is not None and self.noise is not None:
+            text = (
+                f"differs by {self.discrepancy['median']:.1f}% in the median; the source differs from itself by"
+                f" {self.noise['median']:.1f}%. {self.same_plan:.0%} of the queries have the same plan."
+            )
+            yield Remark(None, "Run time", text)
+
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Return it JSON-able."""
         return {
             "server": self.server,
-            "protocol": asdict(self.protocol),
+            "protocol": asdict(self.settings),
             "queries": self.queries,
             "measured": len(self.times),
             "discrepancy_percent": self.discrepancy,
@@ -167,60 +177,62 @@ def measure_run_times(
     synthetic: Database,
     workload: Workload,
     catalogue: Catalogue,
-    protocol: RunTimeProtocol | None = None,
+    settings: RunTimeSettings | None = None,
 ) -> RunTimeResult:
     """Run a workload on two loaded databases of the same server.
 
-    Nothing is changed: sessions are read-only. A query that fails or takes too long is reported, the rest goes on.
+    Sessions are read-only. A query that fails or takes too long is listed as failed; the others still run.
 
     Args:
         source: A connection to the source's tables.
         synthetic: A connection to the synthetic tables.
         workload: The queries.
         catalogue: Column names by table name.
-        protocol: How to measure.
+        settings: How to measure.
     """
-    how = protocol or RunTimeProtocol()
+    settings = settings or RunTimeSettings()
     for database in (source, synthetic):
-        _prepare(database, how)
+        _prepare(database, settings)
     times, failed = [], []
-    for position in _sample(len(workload.statements), how):
+    for position in _sample(len(workload.statements), settings):
         sql = workload.statements[position].sql
         try:
-            text = understand(sql, workload.dialect, catalogue).tree.sql(dialect="postgres")
-            times.append(_measure(position + 1, sql, text, {"source": source, "bundle": synthetic}, how))
+            text = resolve(sql, workload.dialect, catalogue).tree.sql(dialect="postgres")
+            times.append(_measure(position + 1, sql, text, {"source": source, "bundle": synthetic}, settings))
         except UnansweredError as reason:
             failed.append((position + 1, str(reason)))
     version = ".".join(str(source.info.server_version // part % 10_000) for part in (10_000, 1))
-    return RunTimeResult(tuple(times), tuple(failed), len(workload.statements), how, version)
+    return RunTimeResult(tuple(times), tuple(failed), len(workload.statements), settings, version)
 
 
-def _sample(size: int, how: RunTimeProtocol) -> Sequence[int]:
-    if size <= how.limit:
+def _sample(size: int, settings: RunTimeSettings) -> Sequence[int]:
+    if size <= settings.limit:
         return range(size)
-    return sorted(int(i) for i in np.random.default_rng(how.seed).choice(size, how.limit, replace=False))
+    return sorted(int(i) for i in np.random.default_rng(settings.seed).choice(size, settings.limit, replace=False))
 
 
-def _prepare(database: Database, how: RunTimeProtocol) -> None:
-    database.execute("SELECT set_config('statement_timeout', %s, false)", [str(round(how.timeout * 1000))])
+def _prepare(database: Database, settings: RunTimeSettings) -> None:
+    database.execute("SELECT set_config('statement_timeout', %s, false)", [str(round(settings.timeout * 1000))])
     database.execute("SET default_transaction_read_only = on")
     database.execute("SET max_parallel_workers_per_gather = 0")
     database.execute("SET jit = off")
 
 
-def _measure(number: int, sql: str, text: str, databases: Mapping[str, Database], how: RunTimeProtocol) -> QueryTime:
-    """Measure in turns that start with another series each time, so that none is always the first or the last."""
+def _measure(
+    number: int, sql: str, text: str, databases: Mapping[str, Database], settings: RunTimeSettings
+) -> QueryTime:
+    """Measure in turns, each starting with the next series, so that none is always first or last."""
     plans = {name: _explain(database, text, name) for name, database in databases.items()}
-    for _ in range(how.warm_up - 1):
+    for _ in range(settings.warm_up - 1):
         for name, database in databases.items():
             _explain(database, text, name)
     series: dict[str, list[float]] = {"source": [], "bundle": [], "again": []}
     names = list(series)
-    for turn in range(how.repetitions):
+    for turn in range(settings.repetitions):
         first = turn % len(names)
         for name in names[first:] + names[:first]:
             on = "source" if name == "again" else name
-            # The last run's plan is kept: the pages it touches are those of a warm run.
+            # Keep the last plan: its page counts are those of a warm run.
             plans[on] = _explain(databases[on], text, on)
             series[name].append(float(plans[on]["Execution Time"]))
     trees = [QueryPlan.of(plans[name]["Plan"]) for name in databases]
@@ -237,15 +249,15 @@ def _measure(number: int, sql: str, text: str, databases: Mapping[str, Database]
 
 
 def _explain(database: Database, text: str, where: str) -> dict[str, Any]:
-    """The query's plan with its run time; UnansweredError if it fails."""
+    """Return the query's plan with its run time; raise UnansweredError if it fails."""
     try:
-        # Without TIMING the clock is read once per query and not once per row and operator.
+        # TIMING OFF reads the clock once per query, not once per row and operator.
         row = database.execute(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {text}".encode()).fetchone()
     except psycopg.errors.QueryCanceled:
         raise UnansweredError(f"took longer than it may (on the {where})") from None
     except psycopg.Error as error:
         state = error.sqlstate or ""
-        # Errors met while running can quote values, so only their kind is told.
+        # Errors at run time can quote values, so only their kind is shown.
         words = error.diag.message_primary if state.startswith(_NAMES_ONLY) else None
         raise UnansweredError(f"{words or f'failed ({type(error).__name__})'} (on the {where})") from None
     explained: dict[str, Any] = row[0][0] if row else {}
@@ -253,7 +265,7 @@ def _explain(database: Database, text: str, where: str) -> dict[str, Any]:
 
 
 def _pages(plan: Mapping[str, Any]) -> int:
-    """Pages that a plan touched, those of temporary files included."""
+    """Return the pages that a plan used, including those of temporary files."""
     kinds = ("Shared Hit Blocks", "Shared Read Blocks", "Temp Read Blocks", "Temp Written Blocks")
     return sum(int(plan.get(kind, 0)) for kind in kinds)
 

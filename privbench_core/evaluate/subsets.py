@@ -1,4 +1,4 @@
-"""Which marginals a mean is taken over: all of an order, or a seeded sample where there are many, and which it was."""
+"""Choose the marginals of a mean: all of an order, or a seeded sample of many."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from privbench_core.errors import InternalError
 
 @dataclass(frozen=True)
 class ColumnSubsets:
-    """The marginals a mean is taken over.
+    """The marginals of a mean.
 
     Attributes:
-        order: How many columns each marginal has.
+        order: Number of columns of each marginal.
         subsets: Column positions, ascending inside each subset.
-        total: How many subsets of that order there are.
-        seed: What the sample was drawn with, None if ``subsets`` are all there are.
+        total: Number of subsets of that order.
+        seed: Seed of the sample, None if ``subsets`` are all.
     """
 
     order: int
@@ -28,14 +28,14 @@ class ColumnSubsets:
     seed: int | None
 
     def __str__(self) -> str:
-        """For captions of tables."""
+        """Return a caption for tables."""
         if self.seed is None:
             return f"all {self.total} {self.order}-way marginals"
         return f"{len(self.subsets)} of {self.total} {self.order}-way marginals (seed {self.seed})"
 
 
 def column_subsets(columns: int, order: int, limit: int | None = None, seed: int = 0) -> ColumnSubsets:
-    """All subsets of ``order`` columns, or a seeded sample of ``limit`` of them where there are more.
+    """Return all subsets of ``order`` columns, or a seeded sample of ``limit`` of them if there are more.
 
     >>> print(column_subsets(4, 2))
     all 6 2-way marginals
@@ -52,14 +52,14 @@ def column_subsets(columns: int, order: int, limit: int | None = None, seed: int
 
 
 def crossing_subsets(left: int, right: int, order: int, limit: int | None = None, seed: int = 0) -> ColumnSubsets:
-    """The cross-table workloads of Alimohammadi et al., section 2: at least one column of each of two joined tables.
+    """Return the cross-table workload of Alimohammadi et al., section 2: subsets with columns of both joined tables.
 
     Args:
         left: Number of columns of the first table; its positions come first.
         right: Number of columns of the second.
         order: k, the number of columns of each marginal.
-        limit: More than this are sampled.
-        seed: Of the sample.
+        limit: Size of the sample if there are more subsets.
+        seed: Seed of the sample.
 
     >>> crossing_subsets(1, 2, 2).subsets
     ((0, 1), (0, 2))
@@ -82,7 +82,7 @@ def crossing_subsets(left: int, right: int, order: int, limit: int | None = None
 
 
 def _unrank(rank: int, columns: int, order: int) -> tuple[int, ...]:
-    """The subset at position ``rank`` in lexicographic order."""
+    """Return the subset at position ``rank`` in lexicographic order."""
     chosen: list[int] = []
     column = 0
     while len(chosen) < order:

@@ -1,47 +1,48 @@
-"""Does anything of the source stand in the bundle that no model may have carried there? Keys, opaque texts, canaries.
+"""Search the bundle for values of the source that no model can have carried there: keys, opaque texts, canaries.
 
-Values of declared or learned domains are released by design, and common. What must not appear are values that single
-rows own: texts that are only modelled by their length, keys that are text, and in the bundle's own papers anything of
-the two. Numbers as keys coincide by chance (both count from 1), so for them the question is another one: do rows that
-have the same key agree more than rows paired at random?
+Values of declared or learned domains are released by design. Values of single rows must not appear: opaque texts, which
+are modelled by their length only, and text keys; neither in the data nor in the bundle's documents. Numeric keys
+coincide by chance (both count from 1), so the check is whether rows with equal keys agree more than rows paired at
+random.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privbench_core.evaluate.encode import Coded
-from privbench_core.schema.columns import Column, ColumnType, Pattern
+from privbench_core.evaluate.encode import EncodedTable
+from privbench_core.schema.columns import Column, Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.references import NO_PARENT, parent_rows
 
-SHORTEST = 8
-"""Shorter texts appear by chance."""
+MIN_LENGTH = 8
+"""Shorter texts appear by chance. Chosen by hand."""
 _WORDS = re.compile(r"[^\s\"'`,;()|]+")
-_SURE, _LEAST = 5.0, 0.01  # standard errors, and share of attributes, by which rows must agree more than by chance
-_PAIRS = 20_000
-_ENOUGH = 30  # fewer rows with a key in common say nothing
+# Chosen by hand:
+_MIN_ERRORS, _MIN_EXCESS = 5.0, 0.01  # standard errors, and share of attributes, above chance for an alarm
+_MAX_PAIRS = 20_000
+_MIN_PAIRS = 30  # of rows with equal keys; fewer show nothing
 
 
 @dataclass(frozen=True)
 class Trace:
-    """One thing that was looked for.
+    """The result of one search.
 
     Attributes:
         where: Table and columns, or file.
-        what: What would be wrong.
-        looked_at: How many values of the source were looked for, or rows compared.
-        found: How many were found; for keys that are numbers, by how many percentage points rows with the same key
-            agree more than others.
-        suspicious: Whether this should not be.
+        what: What is searched for.
+        looked_at: Number of values of the source, or of compared rows.
+        found: Number of values found; for numeric keys, by how many percentage points rows with equal keys agree
+            more than others.
+        suspicious: Whether this must not occur.
     """
 
     where: str
@@ -50,25 +51,21 @@ class Trace:
     found: float
     suspicious: bool
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
-        return asdict(self)
-
 
 def find_traces(
     schema: Schema,
     tables: tuple[Mapping[str, pa.Table], Mapping[str, pa.Table]],
-    coded: tuple[Mapping[str, Coded], Mapping[str, Coded]],
-    papers: Mapping[str, str],
+    encoded: tuple[Mapping[str, EncodedTable], Mapping[str, EncodedTable]],
+    documents: Mapping[str, str],
     rng: np.random.Generator,
 ) -> tuple[Trace, ...]:
-    """Look for the source in the bundle.
+    """Search the bundle for values of the source.
 
     Args:
         schema: The database.
         tables: Rows of the source and of the bundle.
-        coded: Their attributes in the same codes.
-        papers: Texts of the bundle's other files, by name.
+        encoded: Their attributes in the same codes.
+        documents: Texts of the bundle's other files, by name.
         rng: Pairs rows at random.
     """
     found: list[Trace] = []
@@ -83,16 +80,16 @@ def find_traces(
             owned |= theirs
             what = "texts of the source"
             found.append(Trace(f"{table.name}.{column.name}", what, len(theirs), len(common), bool(common)))
-        found += _by_key(table, (source, bundle), (coded[0][table.name], coded[1][table.name]), rng)
-    for name, text in papers.items() if owned else ():
+        found += _by_key(table, (source, bundle), (encoded[0][table.name], encoded[1][table.name]), rng)
+    for name, text in documents.items() if owned else ():
         common = owned & set(_WORDS.findall(text))
         found.append(Trace(name, "texts of the source", len(owned), len(common), bool(common)))
     return tuple(found)
 
 
 def _owned_by_rows(schema: Schema, table: Table, column: Column) -> bool:
-    """Whether a value of the column belongs to a row rather than to a domain, a public table or a public rule."""
-    if isinstance(column.domain, Pattern) or column.type.ordered or column.type is ColumnType.BOOLEAN:
+    """Return whether a value of the column belongs to a row, not to a domain, a public table or a public pattern."""
+    if isinstance(column.domain, Pattern) or column.type.ordered or column.logical.fixed_values:
         return False
     if any(column.name in key.columns and schema.table(key.parent).public for key in table.foreign_keys):
         return False
@@ -101,8 +98,8 @@ def _owned_by_rows(schema: Schema, table: Table, column: Column) -> bool:
 
 def _long_texts(values: pa.ChunkedArray) -> set[str]:
     if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
-        return {value.hex() for value in _distinct(values) if len(value) >= SHORTEST}
-    return {str(value) for value in _distinct(values) if len(str(value)) >= SHORTEST}
+        return {value.hex() for value in _distinct(values) if len(value) >= MIN_LENGTH}
+    return {str(value) for value in _distinct(values) if len(str(value)) >= MIN_LENGTH}
 
 
 def _distinct(values: pa.ChunkedArray) -> Iterable[Any]:
@@ -110,26 +107,26 @@ def _distinct(values: pa.ChunkedArray) -> Iterable[Any]:
 
 
 def _by_key(
-    table: Table, rows: tuple[pa.Table, pa.Table], coded: tuple[Coded, Coded], rng: np.random.Generator
+    table: Table, rows: tuple[pa.Table, pa.Table], encoded: tuple[EncodedTable, EncodedTable], rng: np.random.Generator
 ) -> list[Trace]:
-    """Whether rows of the bundle agree with the rows of the source that have the same key.
+    """Check whether rows of the bundle agree with the rows of the source that have the same key.
 
-    Keys of several columns are left out: a line number says something about its row in any database.
+    Keys of several columns are left out: a line number is related to its row in any database.
     """
-    if len(table.primary_key) != 1 or not coded[0].names:
+    if len(table.primary_key) != 1 or not encoded[0].names:
         return []
     same = ForeignKey(table.name, table.primary_key, table.name, table.primary_key)
     links = parent_rows(rows[0], rows[1], same)
     mine = np.flatnonzero(links != NO_PARENT)
-    mine = rng.permutation(mine)[:_PAIRS]
-    if len(mine) < _ENOUGH:
+    mine = rng.permutation(mine)[:_MAX_PAIRS]
+    if len(mine) < _MIN_PAIRS:
         return []
-    true, made = coded[0].codes, coded[1].codes[mine]
+    true, made = encoded[0].codes, encoded[1].codes[mine]
     agree = (true[links[mine]] == made).mean(axis=1)
-    # The same rows in another order: rows whose keys are in the bundle need not be like the others.
+    # The same rows, shuffled: rows whose keys are in the bundle may differ from the others.
     chance = (true[rng.permutation(links[mine])] == made).mean(axis=1)
     excess = float(agree.mean() - chance.mean())
     error = float(np.sqrt((agree.var() + chance.var()) / len(mine)))
     what = "agreement with the source's row of the same key, in percentage points above chance"
-    suspicious = excess > _SURE * error and excess > _LEAST
+    suspicious = excess > _MIN_ERRORS * error and excess > _MIN_EXCESS
     return [Trace(f"{table.name}.{table.primary_key[0]}", what, len(mine), round(100 * excess, 2), suspicious)]

@@ -29,7 +29,7 @@ from privbench_core.measure.row_count import counted_for_sizes
 from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount, class_coder, powers_up_to
-from privbench_core.models.size_counts import NoisySum, SizeCounts, estimate_bands, refine_bands
+from privbench_core.models.size_counts import ExpectedSizes, NoisySum, SizeCounts, estimate_bands, refine_bands
 from privbench_core.models.spn import REGION, Node, Sum
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
@@ -131,15 +131,14 @@ def _counts(
     share = fit.margin_share if parent.discretizers else 1.0
     sigma = parent.one_way.total_sigma if parent.one_way.counts else parent.size.sigma
     groups, most = NoisySum(parent.one_way.total, sigma), full
-    if (
-        parent.size.units is not None
-    ):  # in a chain a unit has many parents: how many of them count is a choice of its own
+    classes = (0, *powers_up_to(codec.bound))
+    if parent.size.units is not None:  # a chain: a unit has many parents, and how many of them count is a choice
         curator = session.view(ViewSpec(key.parent, {}), "fanout")
-        most = counted_for_sizes(curator, parent.size, price.share(share))
+        expected = ExpectedSizes.of_mean(codec, classes, children.rows / max(1.0, parent.size.rows))
+        most = counted_for_sizes(curator, parent.size, expected, price.share(share * _BANDS))
         groups = NoisySum(float(parent.size.counted(most).sum()), parent.size.sigma)
     counted = groups.value / max(1.0, parent.size.rows)  # of units with many rows T, not all of them
     rows = NoisySum(children.rows * counted, children.sigma * counted)
-    classes = (0, *powers_up_to(codec.bound))
     for_cells = price.share(share)
     if parent.size.units is None and children.units is not None:  # a parent is a unit, and its children are the unit's
         known = children.units - ownerless * (np.arange(len(classes) - 1) == 0)

@@ -31,18 +31,23 @@ class FanoutClasses:
     Attributes:
         rows: In groups with at least 1, 2, 3 members, which are what marginals of as many members count; by code of the
             size, shape (3, codes).
+        limits: T by code of the size: up to how many rows of a unit such groups may be counted in full, shape (codes,).
+        ends: Whether a class may end after a code: all groups up to it may have a T of their own; shape (codes,).
     """
 
     rows: Array
+    limits: NDArray[np.int64]
+    ends: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, fanout: Fanout, owners: float, rows_per_unit: int) -> FanoutClasses:
+    def of(cls, fanout: Fanout, owners: float, rows_per_unit: int, *, of_units: bool) -> FanoutClasses:
         """Rows in the groups of so many owners, and rows without an owner, each of which is a group.
 
         Args:
             fanout: Released sizes.
             owners: Number of owners.
             rows_per_unit: T: as how many rows larger groups count.
+            of_units: Whether a group is all that a unit has, so that groups up to a power of two can have it as their T.
         """
         discretizer = fanout.sizes
         if not isinstance(discretizer.codec, FanoutCodec):
@@ -58,7 +63,12 @@ class FanoutClasses:
             ]
         ).astype(np.float64)
         rows[0, discretizer.encode_numbers(np.ones(1, dtype=np.int64))] += fanout.ownerless
-        return cls(rows)
+        if not of_units:
+            return cls(rows, np.full(discretizer.size, rows_per_unit), np.ones(discretizer.size, dtype=bool))
+        largest = np.zeros(discretizer.size, dtype=np.int64)
+        np.maximum.at(largest, code_of, np.append(discretizer.codec.starts[1:], discretizer.codec.bound + 1) - 1)
+        power = 1 << np.ceil(np.log2(np.maximum(largest, 1))).astype(np.int64)
+        return cls(rows, np.minimum(power, rows_per_unit), (largest >= rows_per_unit) | (power == largest))
 
     def shares(self, inside: NDArray[np.bool_]) -> Array:
         """Of the rows in groups of some sizes, the share in those with at least 1, 2, 3 members, shape (3,)."""
@@ -98,7 +108,7 @@ class FanoutClasses:
     def classes(self, least: float) -> tuple[int, ...]:
         """Class of each code: the shortest intervals of at least ``least`` rows, the rest in the last.
 
-        The first cut parts those who are alone from families and gains most: where there would be none, intervals of
+        ``least`` is for the noise of the largest T, and less for less. The first cut parts those who are alone from families and gains most: where there would be none, intervals of
         `_FIRST_CUT` times as many rows will do.
         """
         found = self._intervals(least)
@@ -106,12 +116,18 @@ class FanoutClasses:
 
     def _intervals(self, least: float) -> tuple[int, ...]:
         class_of, current, held = [], 0, 0.0
+        needed = least * self.limits / self.limits[-1]
         for number, rows in enumerate(self.rows[0]):
             class_of.append(current)
             held += float(rows)
-            if held >= least and self.rows[0, number + 1 :].sum() >= least:
+            if self.ends[number] and held >= needed[number] and self.rows[0, number + 1 :].sum() >= least:
                 current, held = current + 1, 0.0
         return tuple(class_of)
+
+
+def counted_by_class(classes: FanoutClasses, class_of: Sequence[int]) -> list[int]:
+    """T of each class: that of its largest groups."""
+    return [int(classes.limits[np.asarray(class_of) == number].max()) for number in range(max(class_of) + 1)]
 
 
 def agreeing(looks: Sequence[OneWay], whole: OneWay) -> list[OneWay]:

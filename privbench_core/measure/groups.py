@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations, combinations_with_replacement, permutations
 
 import numpy as np
@@ -21,7 +21,7 @@ from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.estimate.candidates import Candidates
 from privbench_core.estimate.fitting import fit_margins
 from privbench_core.estimate.simplex import onto_simplex
-from privbench_core.measure.fanout_classes import FanoutClasses, agreeing
+from privbench_core.measure.fanout_classes import FanoutClasses, agreeing, counted_by_class
 from privbench_core.measure.pairwise import PairwiseFit, pair_scores
 from privbench_core.measure.privspn import measure_one_way
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
@@ -86,18 +86,27 @@ class GroupFit:
         context = {OWNER_FANOUT: fanout.sizes} | {
             parent_column(name): discretizer for name, discretizer in parent.discretizers.items()
         }
-        curator = session.view(_view(key, parent, child, fanout.sizes), "groups")
+        of_units = parent.size.units is None
+        sizes = FanoutClasses.of(fanout, parent.size.rows, child.size.rows_per_unit, of_units=of_units)
+        spec = _view(key, parent, child, fanout.sizes)
+        curator = session.view(spec, "groups")
         pairs = _Pairs.of(own, list(context), curator.sizes)
-        sizes = FanoutClasses.of(fanout, parent.size.rows, child.size.rows_per_unit)
         rest = price.share(1 - self.scores - self.margins)
         class_of = sizes.classes(self.least(curator, rest, max(len(pairs.all), 1), pairs.cells(curator.sizes)))
+        full = counted_by_class(sizes, class_of)
+        curator = session.view(replace(spec, rows_per_unit=tuple(sorted(set(full)))), "groups")
         parts = curator.split(ByValue(OWNER_FANOUT, class_of))
-        looks = agreeing([measure_one_way(part, own, price.share(self.margins)) for part in parts], child.one_way)
+        in_rows = [most / max(full) for most in full]  # of a count: those of the largest T are of rows
+        looks = [
+            measure_one_way(part, own, price.share(self.margins)).times(factor)
+            for part, factor in zip(parts, in_rows, strict=True)
+        ]
+        looks = agreeing(looks, child.one_way)
         ordered = ordered_codes({**context, **child.discretizers})
         ordered |= {f"{_OTHER}{name}": number for name, number in ordered_codes(child.discretizers).items()}
         classes = []
-        for number, (part, one_way) in enumerate(zip(parts, looks, strict=True)):
-            inside = np.asarray(class_of) == number
+        for number, (part, look, factor) in enumerate(zip(parts, looks, in_rows, strict=True)):
+            inside, one_way = np.asarray(class_of) == number, look.times(1 / factor)
             owners = sizes.owners(inside, fanout, parent.one_way, one_way.total, optional=key.optional)
             classes.append(self._class(part, owners, one_way, ordered, pairs, sizes.shares(inside), price))
         return GroupModel(OWNER_FANOUT, class_of, tuple(classes))
@@ -145,7 +154,7 @@ class GroupFit:
         joints: list[dict[Pair, Array]] = []
         for kind, weight, counts in zip(kinds, weights, (clean, clean, of_two), strict=True):
             share = rest.share(weight / sum(weights)) if kind else rest
-            joints.append(self.pairs.measure(part, kind, counts, share) if kind else {})
+            joints.append(self.pairs.joints(part, kind, counts, share) if kind else {})
         within, tied, between = joints
         between = {(a, b.removeprefix(_OTHER)): joint for (a, b), joint in between.items()}
         alike = {name: between[name, name] for name in useful if (name, name) in between}

@@ -60,7 +60,6 @@ def fit_lookup(
     parent: Mapping[str, Discretizer] | NDArray[np.int64] | None,
     price: Price,
     fit: LookupFit,
-    most: int,
 ) -> Lookup:
     """Measure the link along a key, for at most ``price``.
 
@@ -72,25 +71,21 @@ def fit_lookup(
             (`order_of_alike`), or None where a row can refer to one row alone.
         price: Of everything here.
         fit: How to spend it.
-        most: Bound on the rows of one unit that refer along the key.
     """
     own: dict[str, tuple[Feature, Discretizer]] = {
         name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()
     }
     if isinstance(parent, np.ndarray):
-        return _to_public(session, key, child, own, parent, price, fit, most)
+        return _to_public(session, key, child, own, parent, price, fit)
     features: dict[str, tuple[Feature, Discretizer]] = {}
     if parent:
         features = {f"{_TARGET}{name}": (OfParent(key, name), discretizer) for name, discretizer in parent.items()}
     elif key.optional:
         features[_ANY] = (ParentRow(key), present_or_not(_ANY))
-    popularity = None
-    if parent is not None:
-        share = fit.popularity_share if features else 1.0
-        popularity = rank_popularity(session, key, most, child.one_way.total, price.share(share))
-        price = price.share(1 - share)
     if not features:
-        return Lookup({}, {}, {}, popularity)
+        return Lookup({}, {}, {}, None if parent is None else rank_popularity(session, key, child.size, 1.0, price))
+    for_popularity = price.share(0.0 if parent is None else fit.popularity_share)
+    price = price.share(1 if parent is None else 1 - fit.popularity_share)
     view = session.view(ViewSpec(key.child, {**features, **own}, (child.size.rows_per_unit,)), "lookup")
     share = fit.margin_share if own else 1.0
     noisy = view.measure("targets", [Marginal((name,)) for name in features], price.share(share))
@@ -99,6 +94,10 @@ def fit_lookup(
     pair_tables = (
         _pair_tables(view, {**features, **own}, clean, child.one_way, fit.pairs, price.share(1 - share)) if own else {}
     )
+    popularity = None
+    if parent is not None:
+        none = float(np.mean([counts[-1] / total for counts in clean.values()])) if key.optional else 0.0
+        popularity = rank_popularity(session, key, child.size, 1 - none, for_popularity)
     targets = {name: discretizer for name, (_, discretizer) in features.items()}
     return Lookup(targets, {name: counts / total for name, counts in clean.items()}, pair_tables, popularity)
 
@@ -111,14 +110,13 @@ def _to_public(
     place: NDArray[np.int64],
     price: Price,
     fit: LookupFit,
-    most: int,
 ) -> Lookup:
     """`fit_lookup` along a key to a public table: its positions are the targets."""
     parents, one_way = len(place), child.one_way
     column = Column(_POSITION, ColumnType.INTEGER)
     discretizer = Discretizer(equal_width_codec(column, 0, max(parents - 1, 0), min(max(parents, 1), _MAX_POSITIONS)))
     share = fit.popularity_share + (1 - fit.popularity_share) * fit.margin_share if own else 1.0
-    popularity, none = row_popularity(session, key, most, one_way.total, place, price.share(share))
+    popularity, none = row_popularity(session, key, child.size, place, price.share(share))
     marginal = np.bincount(discretizer.encode_numbers(np.arange(parents)), popularity.counts, discretizer.size).astype(
         np.float64
     )

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from privbench_core.estimate.candidates import Candidates, PairTable, noisy_cells
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
 from privbench_core.measure.one_way import choose_remeasurement, least_noise, remeasure
+from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.one_way import OneWay
-from privbench_core.models.spn import Leaf
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Distances, Marginal
@@ -66,12 +66,12 @@ class PairwiseFit:
             "max_pairs": self.max_pairs,
         }
 
-    def fit(self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]) -> Leaf:
+    def fit(self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]) -> MeasuredLeaf:
         """A leaf over the columns of ``one_way``, for at most ``price``; see `find`."""
         found = self.find(curator, one_way, price, ordered)
-        return leaf_of(remeasure(curator, one_way, found)) if isinstance(found, Price) else found
+        return MeasuredLeaf(remeasure(curator, one_way, found)) if isinstance(found, Price) else found
 
-    def find(self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]) -> Leaf | Price:
+    def find(self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]) -> MeasuredLeaf | Price:
         """A leaf with joints for at most ``price``, or what is left of it if no joint is worth its noise.
 
         What the scores leave of the price goes partly to joints and partly to the one-way marginals again, in the
@@ -107,7 +107,7 @@ class PairwiseFit:
         if not tables:
             return rest
         better = remeasure(curator, one_way, rest.share(1 - share)) if share < 1 else one_way
-        return leaf_of(better, self.measure(curator, tables, better.clean(), rest.share(share)))
+        return MeasuredLeaf(better, self.measure(curator, tables, rest.share(share)))
 
     def promising(self, curator: Curator, codes: Sequence[int], total: float, price: Price, first: float) -> bool:
         """Whether to look for dependences, as far as can be told before.
@@ -173,7 +173,7 @@ class PairwiseFit:
         rest = price.share(1 - for_scores)
         candidates = Candidates.of(pairs, scores, clean, ordered)
         chosen = self.choose(curator, candidates.useful, candidates.cells, rest)
-        return self.measure(curator, chosen.tables(candidates), clean, rest)
+        return self.joints(curator, chosen.tables(candidates), clean, rest)
 
     def hopeless(self, curator: Curator, candidates: int, total: float, price: Price) -> bool:
         """Whether even a strong dependence would drown in the noise of its score: then nothing is spent on scores."""
@@ -203,11 +203,16 @@ class PairwiseFit:
                 best = PairSelection(value, tuple((int(telling[index]), int(ways[index])) for index in order))
         return best
 
-    def measure(
+    def joints(
         self, curator: Curator, tables: Sequence[PairTable], clean: Mapping[str, Array], price: Price
     ) -> dict[Pair, Array]:
-        """Joint probabilities: measured, rid of noise, fitted to the marginals, spread over codes, never zero."""
+        """Measure joints of pairs, and return their probabilities: denoised, fitted to the marginals, never zero."""
         total = _total(clean)
+        measured = self.measure(curator, tables, price)
+        return {pair: joint / total for pair, joint in estimated_joints(measured, clean).items()}
+
+    def measure(self, curator: Curator, tables: Sequence[PairTable], price: Price) -> dict[Pair, NoisyTable]:
+        """Measure the joints of some pairs, for ``price`` in all: the noisier ones get more of it."""
         weights = np.array([table.cells for table in tables]) ** (2 / 3)  # least sum of expected L1 errors
         measured = {}
         for table, share in zip(tables, (weights / weights.sum()).tolist(), strict=True):
@@ -215,7 +220,7 @@ class PairwiseFit:
             groups = (table.coarsenings[0].groups, table.coarsenings[1].groups)
             noisy = curator.measure(f"{a} x {b}", [Marginal((a, b), groups)], price.share(share))
             measured[a, b] = NoisyTable(noisy.values[0], noisy.sigma, groups)
-        return {pair: joint / total for pair, joint in estimated_joints(measured, clean).items()}
+        return measured
 
 
 @dataclass(frozen=True)
@@ -238,11 +243,6 @@ class PairSelection:
 def _informative(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair]:
     """The pairs whose columns both have more than one code."""
     return [(a, b) for a, b in pairs if len(clean[a]) > 1 and len(clean[b]) > 1]
-
-
-def leaf_of(one_way: OneWay, joints: Mapping[Pair, Array] | None = None) -> Leaf:
-    """A leaf of these marginals and joints."""
-    return Leaf(one_way.total, {name: c / one_way.total for name, c in one_way.clean().items()}, joints or {})
 
 
 def _error(sizes: Array, sigmas: Array, total: float) -> float:

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from privbench_core.estimate.fitting import combine
 from privbench_core.measure.one_way import remeasure
-from privbench_core.measure.pairwise import PairwiseFit, clear_scores, leaf_of
+from privbench_core.measure.pairwise import PairwiseFit, clear_scores
 from privbench_core.measure.splits import LloydSplit
 from privbench_core.models.attribute_split import AttributeSplit
+from privbench_core.models.measured import Measured, MeasuredLeaf, MeasuredParts
 from privbench_core.models.one_way import OneWay
-from privbench_core.models.spn import Leaf, Node, Product, Sum
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Distances, Marginal
@@ -66,16 +66,16 @@ class PairwiseSPN:
             "leaf": self.leaf.identity(),
         }
 
-    def build(self, curator: Curator, one_way: OneWay, price: Price, depth: int = 0) -> Node:
+    def build(self, curator: Curator, one_way: OneWay, price: Price, depth: int = 0) -> Measured:
         """The network over the columns of ``one_way``, for at most ``price``, below so many splits."""
         found = self.find(curator, one_way, price, depth)
-        return leaf_of(remeasure(curator, one_way, found)) if isinstance(found, Price) else found
+        return MeasuredLeaf(remeasure(curator, one_way, found)) if isinstance(found, Price) else found
 
     def promising(self, curator: Curator, codes: Sequence[int], total: float, price: Price, first: float) -> bool:
         """Whether to look for dependences at all; see `PairwiseFit.promising`."""
         return self.leaf.promising(curator, codes, total, price, first)
 
-    def find(self, curator: Curator, one_way: OneWay, price: Price, depth: int = 0) -> Node | Price:
+    def find(self, curator: Curator, one_way: OneWay, price: Price, depth: int = 0) -> Measured | Price:
         """The same, or what is left of the price if nothing but the columns themselves is worth being measured."""
         if depth >= self.max_depth or not self._affordable(curator, one_way, price):
             return self.leaf.find(curator, one_way, price, self.ordered)
@@ -91,7 +91,7 @@ class PairwiseSPN:
         for part in curator.split(rule):
             inside = measure_one_way(part, list(one_way.counts), rest.share(_MARGIN_SHARE))
             parts.append(self.build(part, inside, rest.share(1 - _MARGIN_SHARE), depth + 1))
-        return Sum(rule, tuple(parts))
+        return MeasuredParts(tuple(parts), rule)
 
     def _affordable(self, curator: Curator, one_way: OneWay, price: Price) -> bool:
         """Whether halves would still be large, and measured well: both judged by released numbers."""
@@ -134,7 +134,7 @@ class HistogramSPN:
             "iterations": self.iterations,
         }
 
-    def build(self, curator: Curator, one_way: OneWay, price: Price, rng: np.random.Generator) -> Node:
+    def build(self, curator: Curator, one_way: OneWay, price: Price, rng: np.random.Generator) -> Measured:
         """The network over the columns of ``one_way``, for at most ``price`` (Algorithm 2)."""
         names = tuple(one_way.counts)
         if len(names) == 1:
@@ -156,18 +156,17 @@ class HistogramSPN:
         for part in curator.split(rule):
             inside = measure_one_way(part, names, rest.share(_MARGIN_SHARE))
             parts.append(self.build(part, inside, rest.share(1 - _MARGIN_SHARE), rng))
-        return Sum(rule, tuple(parts))
+        return MeasuredParts(tuple(parts), rule)
 
     def scale(self, rows: float, columns: int) -> float:
         """σ(T) = 2|T||attr(T)|/β - 1, at least the number of nodes that column splits alone make (Algorithm 5)."""
         return max(2 * rows * columns / self.beta - 1, 2 * columns - 1)
 
-    def _leaf(self, curator: Curator, one_way: OneWay, price: Price) -> Leaf:
+    def _leaf(self, curator: Curator, one_way: OneWay, price: Price) -> MeasuredLeaf:
         (name,) = one_way.counts
         again = curator.measure(f"histogram {name}", [Marginal((name,))], price)
         merged, sigmas = combine(one_way.counts[name], one_way.sigmas[name], again.values[0], again.sigma)
-        better = OneWay({name: merged}, {name: sigmas})
-        return Leaf(better.total, {name: better.clean()[name] / better.total})
+        return MeasuredLeaf(OneWay({name: merged}, {name: sigmas}))
 
     def _product(
         self,
@@ -176,13 +175,13 @@ class HistogramSPN:
         halves: tuple[tuple[str, ...], ...],
         price: Price,
         rng: np.random.Generator,
-    ) -> Product:
+    ) -> MeasuredParts:
         """Children share the budget by their scales (Algorithm 2, line 18)."""
         scales = [self.scale(one_way.total, len(half)) if len(half) > 1 else 1.0 for half in halves]
         parts = []
         for half, scale in zip(halves, scales, strict=True):
             parts.append(self.build(curator, one_way.only(half), price.share(scale / sum(scales)), rng))
-        return Product(tuple(parts))
+        return MeasuredParts(tuple(parts))
 
     def _choose_columns(
         self, curator: Curator, one_way: OneWay, price: Price, rng: np.random.Generator

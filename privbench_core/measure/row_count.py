@@ -18,7 +18,7 @@ from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.fitting import combine
 from privbench_core.measure.pairwise import MOST_CODES, highest_noise
 from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder, powers_up_to
-from privbench_core.models.size_counts import NoisySum, SizeCounts, estimate_bands
+from privbench_core.models.size_counts import ExpectedSizes, NoisySum, SizeCounts, estimate_bands
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal
@@ -31,10 +31,10 @@ _CLEAR = 0.005  # of all units: noise of a size that is no reason to look again
 _TOTALS = (0.02, 0.04, 0.08, 0.16)  # of a table's price, for the number of rows: the least that makes it precise
 _PRECISE = 0.003  # relative error of a number of rows that is no reason to pay more for it
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
-_SIZES = 20.0  # numbers of children that occur
 _FANOUT_OTHERWISE = 0.3  # how far parents of units with many rows have other numbers of children
 _TOLD = 3.0  # standard deviations by which a code stands out
 _FEW = 0.002  # of all rows: what may be left out
+_NOTHING = 1e-300
 _OTHERWISE = 0.05  # how far rows that are not counted are supposed to change distributions, before more is known
 
 
@@ -120,22 +120,27 @@ def _counted_in_full(curator: Curator, fit: SizeCounts, bound: int, columns: Seq
     return min(powers_up_to(bound), key=error)
 
 
-def counted_for_sizes(curator: Curator, size: RowCount, price: Price) -> int:
-    """T for a histogram of numbers of children over a table's rows: the least expected error of their distribution.
+def counted_for_sizes(curator: Curator, parents: RowCount, expected: ExpectedSizes, price: Price) -> int:
+    """T for a histogram of numbers of children over the rows of a table whose units have several.
+
+    It is the one with the least expected error of the sizes of groups over the *children*: noise of one parent of 100
+    children is noise of 100 rows. What noise can do to a class of sizes is at most to hide it.
 
     Args:
         curator: Of a view that counts every unit once.
-        size: Of the parents' table.
+        parents: Released size of the parents' table.
+        expected: Numbers of children, before any are measured.
         price: Of the histogram.
     """
     sigma = curator.sigma([Marginal(())], price)
 
     def error(most: int) -> float:
-        rows = max(1.0, float(size.counted(most).sum()))
-        noise = float(distance_by_noise(np.array([_SIZES]), most * sigma, rows)[0])
-        return noise + _FANOUT_OTHERWISE * (1 - rows / max(rows, size.rows))
+        counted = max(1.0, float(parents.counted(most).sum()))
+        noise = np.minimum(_ABSOLUTE * most * sigma / counted, expected.groups) @ expected.sizes
+        moved = _FANOUT_OTHERWISE * (1 - counted / max(counted, parents.rows))
+        return float(noise / max(expected.groups @ expected.sizes, _NOTHING)) + moved
 
-    return min(size.classes, key=error)
+    return min(parents.classes, key=error)
 
 
 def distance_by_noise(sizes: Array, sigma: float, rows: float) -> Array:

@@ -14,12 +14,11 @@ from typing import Protocol
 
 from privbench_core.columns.discretizer import ordered_codes
 from privbench_core.measure.one_way import remeasure
-from privbench_core.measure.pairwise import leaf_of
 from privbench_core.measure.profile import Cells, first_share, learned_codecs, measure_cells, over_rows
 from privbench_core.measure.row_count import measure_row_count
+from privbench_core.models.measured import Measured, MeasuredLeaf
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
-from privbench_core.models.spn import Node
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal
@@ -37,7 +36,7 @@ class Network(Protocol):
         """Whether to look for dependences at all; see `PairwiseFit.promising`."""
         ...
 
-    def find(self, curator: Curator, one_way: OneWay, price: Price) -> Node | Price:
+    def find(self, curator: Curator, one_way: OneWay, price: Price) -> Measured | Price:
         """A model for at most ``price``, or what is left of it if the columns by themselves are all there is."""
         ...
 
@@ -49,8 +48,8 @@ def learn_table(
     price: Price,
     first: float,
     network: Callable[[Mapping[str, int]], Network],
-) -> tuple[Cells, Profile, Node]:
-    """All that is measured of a table's attributes, and their model; a unit has at most ``bound`` rows.
+) -> tuple[Cells, Profile, Measured]:
+    """Measure a table's attributes, as many of their joints as the price supports; a unit has at most ``bound`` rows.
 
     Under pure privacy two looks at a marginal are worth less than one for the price of both (Laplace noise does not
     average as prices add up), so the number of rows comes first: it tells whether to look for anything else. Gaussian
@@ -72,7 +71,7 @@ def learn_table(
     cells = measure_cells(session, table, codecs, size, rest.share(share * early))
     cells, profile = over_rows(session, table, cells, rest.share(share * (1 - early)))
     if share == 1:
-        return cells, profile, leaf_of(profile.one_way)
+        return cells, profile, MeasuredLeaf(profile.one_way)
     found = _modelled(session, table, profile, rest, share, network)
     if not isinstance(found, Price):
         return cells, profile, found
@@ -81,7 +80,7 @@ def learn_table(
     else:
         cells = cells.again(session, table, found)
         profile = cells.profile()
-    return cells, profile, leaf_of(profile.one_way)
+    return cells, profile, MeasuredLeaf(profile.one_way)
 
 
 def _view(session: PrivateSession, table: Table, profile: Profile) -> Curator:
@@ -96,7 +95,7 @@ def _modelled(
     price: Price,
     share: float,
     network: Callable[[Mapping[str, int]], Network],
-) -> Node | Price:
+) -> Measured | Price:
     """A model for what a first look has left of the price, or what is left then."""
     view = _view(session, table, profile)
     chosen = network(ordered_codes(profile.discretizers))

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.errors import InternalError
 
 Array = NDArray[np.float64]
 OWN_FANOUT = "#children"
@@ -36,6 +38,25 @@ class Fanout:
     pair_tables: Mapping[tuple[str, str], Array]
     owned: float
     ownerless: float = 0.0
+
+    def numbers(self, parents: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Numbers of children of so many parents in ascending order: evenly spaced quantiles, shape (parents,).
+
+        There is one parent of 900 children where one is expected, neither none nor three.
+
+        Raises:
+            InternalError: Numbers of children have no codec of their own.
+        """
+        if not isinstance(self.sizes.codec, FanoutCodec):
+            raise InternalError("numbers of children have a codec of their own")
+        code_of, weights = self.sizes.shares
+        ends = np.cumsum(self.counts[code_of] * weights)
+        if not ends[-1] > 0:
+            return np.zeros(parents, dtype=np.int64)
+        places = (np.arange(parents) + rng.random()) * (ends[-1] / max(parents, 1))
+        cells = np.minimum(np.searchsorted(ends, places, side="right"), np.flatnonzero(np.diff(ends, prepend=0.0))[-1])
+        begins = np.append(0.0, ends[:-1])[cells]
+        return self.sizes.codec.within(cells, np.clip((places - begins) / (ends[cells] - begins), 0.0, 1.0))
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""

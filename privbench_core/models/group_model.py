@@ -54,7 +54,8 @@ class GroupClass:
 
     def pair_tables(self, column: str, rows: Rows, members: Sequence[str]) -> list[PairMarginal]:
         """Released joints of ``column`` and the columns of ``rows``; ``members``: prefixes of other children there."""
-        pair_tables = [PairMarginal(above, joint.T) for (above, c), joint in self.above.items() if c == column]
+        above = {**rows.links, **self.above}
+        pair_tables = [PairMarginal(a, joint.T) for (a, c), joint in above.items() if c == column and a in rows.codes]
         pair_tables += [
             PairMarginal(b, joint) for (a, b), joint in self.within.items() if a == column and b in rows.codes
         ]

@@ -21,7 +21,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.fitting import mutual_information
 from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.parent_choice import Level, ParentChoice, pick_parents
-from privbench_core.models.popularity import ByRow, Popularity, popularity_from_dict
+from privbench_core.models.popularity import ByRank, ByRow, Popularity, popularity_from_dict
 from privbench_core.models.rows import Rows
 
 Array = NDArray[np.float64]
@@ -29,6 +29,8 @@ _TARGET = "target."
 _POSITION = "target.#row"
 _ANY = "target.#any"  # code 0: refers to some row, 1: to none
 _MAX_TARGETS = 3
+_REFITS = 4  # draws of references that must differ
+_MOST_REFIT = 2.0  # by which one of them may raise what is wanted
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,8 @@ class Lookup:
         """The row number of each row's parent, -1 for none; shape (n,).
 
         Args:
-            rows: Rows with their own attributes drawn.
+            rows: Rows with their own attributes drawn; without, they are to follow what the row refers to, and any
+                parent is as good that the row may have.
             parents: Codes of the synthetic parents' attributes, by column name; {} for a public parent.
             count: Number of parent rows.
             rng: Sampling only.
@@ -95,34 +98,75 @@ class Lookup:
         """
         if count == 0:
             return np.full(rows.n, -1, dtype=np.int64)
-        wanting, preferences = np.ones(rows.n, dtype=bool), list[Level]()
+        choice = choice or ParentChoice.free(rows.n, count)
         if isinstance(self.popularity, ByRow):
-            codes = self._draw_target(_POSITION, rows, rng)
-            discretizer = self.targets[_POSITION]
-            wanting = codes < _none_from(discretizer)
-            preferences = [(discretizer.encode_numbers(np.arange(count)).astype(np.int64), codes.astype(np.int64))]
-        elif _ANY in self.targets:
+            return self._draw_position(rows, count, rng, choice, drawn)
+        wanting, preferences = np.ones(rows.n, dtype=bool), list[Level]()
+        if _ANY in self.targets:
             wanting = self._draw_target(_ANY, rows, rng) == 0
         elif self.targets:
             wanting, preferences = self._preferences(rows, parents, rng)
-        choice = replace(
-            choice or ParentChoice.free(rows.n, count), weights=self._weights(preferences, wanting, count, drawn, rng)
-        )
+        choice = replace(choice, weights=self._weights(preferences, wanting, choice, drawn, rng))
         return pick_parents(preferences, wanting, choice, rng)
+
+    def _draw_position(
+        self,
+        rows: Rows,
+        count: int,
+        rng: np.random.Generator,
+        choice: ParentChoice,
+        drawn: NDArray[np.int64] | None,
+    ) -> NDArray[np.int64]:
+        """`draw`, of a public parent.
+
+        Where rows must differ, those that want a popular parent often get another one. So more rows are made to want
+        what fewer rows got than should have, and all are drawn again.
+        """
+        discretizer, marginal = self.targets[_POSITION], self.marginals[_POSITION]
+        have = discretizer.encode_numbers(np.arange(count)).astype(np.int64)
+        weights = self._weights([], np.ones(rows.n, dtype=bool), choice, drawn, rng)
+        found, wanted, least = np.full(rows.n, -1, dtype=np.int64), marginal, np.inf
+        for _ in range(_REFITS if choice.distinct and drawn is None else 1):
+            codes = self._draw_target(_POSITION, rows, rng, wanted)
+            levels = [(have, codes.astype(np.int64))]
+            picked = pick_parents(levels, codes < _none_from(discretizer), replace(choice, weights=weights), rng)
+            got = np.bincount(have[picked[picked >= 0]], minlength=len(marginal)) / max(1, rows.n)
+            missed = float(np.abs(marginal - got)[: _none_from(discretizer)].sum())
+            if missed < least:
+                found, least = picked, missed
+            more = np.divide(marginal, got, out=np.ones(len(marginal)), where=got > 0)
+            wanted = wanted * np.clip(more, 1 / _MOST_REFIT, _MOST_REFIT)
+            wanted = wanted / wanted.sum()
+        return found
+
+    def referred(self, parents: Mapping[str, Codes], places: NDArray[np.signedinteger[Any]]) -> dict[str, Codes]:
+        """Codes of the targets of rows with these parents (row numbers, -1 for none), by name; shape (n,) each."""
+        result: dict[str, Codes] = {}
+        for name, marginal in self.marginals.items():
+            last = len(marginal) - 1  # none, where the key may be NULL
+            if name == _ANY:
+                result[name] = (places < 0).astype(np.uint8)
+            else:
+                codes = parents[name.removeprefix(_TARGET)]
+                result[name] = np.append(codes, np.array([last], dtype=np.min_scalar_type(last)))[places]
+        return result
 
     def _weights(
         self,
         preferences: list[Level],
         wanting: NDArray[np.bool_],
-        count: int,
+        choice: ParentChoice,
         drawn: NDArray[np.int64] | None,
         rng: np.random.Generator,
     ) -> Array:
         """How often each parent is to be referred to, relative to the others, shape (parents,)."""
+        count = len(choice.of_parent)
         if drawn is not None:
             return np.bincount(drawn[drawn >= 0], minlength=count).astype(np.float64)
         if self.popularity is None:
             return np.ones(count)
+        if isinstance(self.popularity, ByRank) and not preferences and choice.of_row.any():
+            return self.popularity.weights_inside(choice.of_parent, choice.of_row[wanting], rng)
         have, want = (
             preferences[-1]
             if preferences
@@ -142,18 +186,20 @@ class Lookup:
         first = wanted[0] if wanted else next(iter(self.targets))
         drawn = {name: self._draw_target(name, rows, rng) for name in wanted or [first]}
         preferences = []
-        for depth in range(1, len(wanted) + 1):
+        for depth in range(1, len(wanted) + 1 if rows.codes else 1):
             shape = [self.targets[name].size + 1 for name in wanted[:depth]]
             have = np.ravel_multi_index([parents[name.removeprefix(_TARGET)] for name in wanted[:depth]], shape)
             want = np.ravel_multi_index([drawn[name] for name in wanted[:depth]], shape)
             preferences.append((have.astype(np.int64), want.astype(np.int64)))
         return drawn[first] < self.targets[first].size, preferences
 
-    def _draw_target(self, name: str, rows: Rows, rng: np.random.Generator) -> Codes:
+    def _draw_target(self, name: str, rows: Rows, rng: np.random.Generator, marginal: Array | None = None) -> Codes:
         pair_tables = [
-            PairMarginal(column, joint) for (target, column), joint in self.pair_tables.items() if target == name
+            PairMarginal(column, joint)
+            for (target, column), joint in self.pair_tables.items()
+            if target == name and column in rows.codes
         ]
-        return draw_column(rows, self.marginals[name], pair_tables, rng)
+        return draw_column(rows, self.marginals[name] if marginal is None else marginal, pair_tables, rng)
 
 
 def _none_from(discretizer: Discretizer) -> int:

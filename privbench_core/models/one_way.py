@@ -66,6 +66,11 @@ class OneWay:
         raised = np.maximum(nearest, least)
         return np.asarray(raised * (total / raised.sum()))
 
+    def times(self, factor: float) -> OneWay:
+        """The same in another unit of counts."""
+        counts = {name: values * factor for name, values in self.counts.items()}
+        return OneWay(counts, {name: values * factor for name, values in self.sigmas.items()}, self.rows * factor)
+
     def only(self, names: Iterable[str]) -> OneWay:
         """Some of the columns."""
         kept = tuple(names)

@@ -17,6 +17,7 @@ Numbers = NDArray[np.int64]
 _SINGLES = 64  # most popular parents that are handed out one by one
 _SWAPS = 4  # of degrees, per kind, in the end
 _GROWTH = 1.1  # of the runs of ranks that are handed out together
+_SPREADS = tuple(quarter / 4 for quarter in range(17))  # of the logarithms of weights inside of a group
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,34 @@ class ByRank:
             lacking -= np.bincount(kind, handed, minlength=kinds)
             room, next_of = room - given, next_of + given
         _balance(result, parents, lacking)
+        return result
+
+    def weights_inside(self, of_parent: Numbers, of_row: Numbers, rng: np.random.Generator) -> Array:
+        """How often each parent is to be referred to, where rows choose among the parents of their own group.
+
+        How many rows a group has is given, so degrees cannot be handed out. Inside of groups weights are log-normal, of
+        that spread with which the degrees come closest to those released.
+
+        Args:
+            of_parent: Group of each parent, -1 for one that is never chosen.
+            of_row: Group of each row.
+            rng: Sampling only.
+        """
+        possible = np.flatnonzero(of_parent >= 0)
+        group = of_parent[possible]
+        rows = np.bincount(of_row[np.isin(of_row, group)], minlength=int(group.max(initial=0)) + 1)
+        wanted = np.sort(self.degrees(len(of_parent), int(rows.sum())))[::-1][: len(possible)]
+        luck = rng.normal(size=len(possible))
+
+        def shares(spread: float) -> Array:
+            weights = np.exp(spread * luck)
+            return np.asarray(weights / np.bincount(group, weights)[group])
+
+        def misfit(spread: float) -> float:
+            return float(np.abs(np.sort(np.rint(rows[group] * shares(spread)))[::-1] - wanted).sum())
+
+        result = np.zeros(len(of_parent))
+        result[possible] = shares(min(_SPREADS, key=misfit))
         return result
 
     def to_dict(self) -> dict[str, Any]:

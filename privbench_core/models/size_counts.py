@@ -73,6 +73,35 @@ class SizeCounts:
         return float(np.hypot(_UNKNOWN * self.counts @ beyond, np.sqrt((self.sigmas**2) @ (beyond**2))))
 
 
+@dataclass(frozen=True)
+class ExpectedSizes:
+    """What numbers of children may be, before any are measured.
+
+    Attributes:
+        groups: Share of the groups in each class of sizes, shape (classes,).
+        sizes: Mean size in each of them, shape (classes,).
+    """
+
+    groups: Array
+    sizes: Array
+
+    @classmethod
+    def of_mean(cls, codec: FanoutCodec, classes: Sequence[int], mean: float) -> ExpectedSizes:
+        """Sizes that follow the codec's prior, but for a factor x^θ by which their mean is the released one.
+
+        Args:
+            codec: Of sizes.
+            classes: Largest size of each class; the last one holds all that is larger.
+            mean: Rows per group.
+        """
+        means, places = codec.means(), np.maximum(codec.starts, 1.0)
+        shapes = [codec.prior * places**theta for theta in _TILTS]
+        shape = min(shapes, key=lambda shape: abs(float(shape @ means) / float(shape.sum()) - mean))
+        band = np.minimum(np.searchsorted(classes, codec.starts), len(classes) - 1)
+        groups = np.bincount(band, shape / shape.sum())
+        return cls(groups, np.bincount(band, shape / shape.sum() * means) / np.maximum(groups, _NOTHING))
+
+
 def estimate_bands(
     codec: FanoutCodec,
     classes: Sequence[int],

@@ -9,7 +9,7 @@ from privbench_core.errors import BudgetExhaustedError
 from privbench_core.pipeline.run import run_name
 from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for, zero
 from privbench_core.privacy.ledger.ledger import Balance, Entry, Ledger, Neighbour
-from privbench_core.privacy.ledger.refresh_limits import RefreshLimits
+from privbench_core.privacy.ledger.refresh_limits import Purchase, RefreshLimits
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
 
@@ -97,14 +97,7 @@ def standing(spec: Spec, ledger: Ledger, plans: Iterable[Plan]) -> AccountStatus
         (run_name(plan.budget.epsilon), "/".join(s.key)): s.price for plan in plans for s in plan.steps if s.reads
     }
     price = sum(bought.values(), start=zero(plans[0].budget.measure))
-    left, refusal = 0, None
-    try:
-        ledger.require("all ε", price, spec.cohort, bought)
-    except BudgetExhaustedError as error:
-        refusal = str(error)
-    else:
-        first = spent.refresh_of(bought)
-        left = max(1, RefreshLimits(ledger.lifetime, ledger.policy).affordable(spent, first, [*bought.values()]))
+    left, refusal = affordable(spec, ledger, "all ε", bought)
     others = dict.fromkeys(entry.account for entry in everything if entry.account != spec.cohort)
     return AccountStatus(
         entries=tuple(mine),
@@ -118,6 +111,37 @@ def standing(spec: Spec, ledger: Ledger, plans: Iterable[Plan]) -> AccountStatus
         refusal=refusal,
         neighbours=tuple(ledger.others()),
     )
+
+
+def affordable(spec: Spec, ledger: Ledger, what: str, bought: Mapping[Purchase, Price]) -> tuple[int, str | None]:
+    """How often some steps could be paid for, one time after the other.
+
+    Args:
+        spec: The spec; its cohort is the account.
+        ledger: Of the database.
+        what: What is to be bought, as a refusal calls it.
+        bought: The price of each step at each ε.
+
+    Returns:
+        How often, and why not once more if that is never; None if it can be.
+    """
+    if not bought:
+        return 0, None
+    measure = next(iter(bought.values())).measure
+    try:
+        ledger.require(what, sum(bought.values(), start=zero(measure)), spec.cohort, bought)
+    except BudgetExhaustedError as error:
+        return 0, str(error)
+    spent = ledger.spent(spec.cohort)
+    first = spent.refresh_of(bought)
+    return max(1, RefreshLimits(ledger.lifetime, ledger.policy).affordable(spent, first, [*bought.values()])), None
+
+
+def lifetime_share(lifetime: Budget, prices: Iterable[Price]) -> float:
+    """The part of the lifetime budget that some prices take: of ε if the lifetime is pure, of ρ otherwise."""
+    if lifetime.measure is Measure.PURE:
+        return sum(price.amount for price in prices) / lifetime.epsilon
+    return sum(price.rho for price in prices) / lifetime.total().amount
 
 
 def _epsilon(lifetime: Budget, price: Price) -> float:

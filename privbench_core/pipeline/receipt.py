@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from privbench_core import __version__
 from privbench_core.pipeline.runner import Run
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.relations import reference_moves, stability
@@ -13,6 +12,7 @@ from privbench_core.schema.constraints import OnUnitRemoved
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
+from privbench_core.version import __version__
 
 COHORT_TERMS = (
     "no unit of this cohort is in another one; whoever is in several is protected by the sum of their figures"

@@ -7,25 +7,22 @@ leaves the owner's machine is no release. The result is not protected by any bud
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
 
 from privbench_core.errors import BudgetError, InternalError, SpecError
+from privbench_core.evaluate.inputs import summarize_bundle
 from privbench_core.evaluate.membership import RunOnRows
-from privbench_core.evaluate.subjects import subject_of
+from privbench_core.pipeline.executor import Executor
 from privbench_core.pipeline.run import plan_for
-from privbench_core.privacy.ledger.ledger import Ledger
-from privbench_core.privacy.noise import NoiseSource, OpenDPNoise
-from privbench_core.privacy.relations import PrivateDatabase
-from privbench_core.privacy.session import open_session
+from privbench_core.pipeline.runner import GivenRows, Run, Runner
+from privbench_core.pipeline.workspace import Scratch
+from privbench_core.privacy.noise import NoiseSource
 from privbench_core.publish.bundle import is_bundle, read_bundle
-from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.synthesizers.contract import Key, Plan, StepContext, StepKind
+from privbench_core.synthesizers.contract import Plan, StepKind
 
 _NOT_NEEDED = {StepKind.FIDELITY, StepKind.VALIDATE, StepKind.PUBLISH}
 
@@ -38,56 +35,42 @@ def rehearsal_of(spec: Spec, bundle: Path) -> RunOnRows | None:
     """
     if not is_bundle(bundle):
         return None
-    about = subject_of(bundle.name, read_bundle(bundle).manifest)
-    if about.promise is None or about.synthesizer is None:
+    summary = summarize_bundle(bundle.name, read_bundle(bundle).manifest)
+    if summary.guarantee is None or summary.synthesizer is None:
         return None
-    epsilon, delta = about.promise
+    epsilon, delta = summary.guarantee
     try:
-        plan = plan_for(spec, epsilon, delta=delta, synthesizer=about.synthesizer)
+        plan = plan_for(spec, epsilon, delta=delta, synthesizer=summary.synthesizer)
     except (SpecError, BudgetError):
         return None
 
     def run(tables: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
-        return rehearse(spec.schema, plan, tables)
+        return rehearse(spec, plan, tables)
 
     return run
 
 
 def rehearse(
-    schema: Schema, plan: Plan, tables: Mapping[str, pa.Table], *, seed: int = 0, noise: NoiseSource | None = None
+    spec: Spec, plan: Plan, tables: Mapping[str, pa.Table], *, seed: int = 0, noise: NoiseSource | None = None
 ) -> dict[str, pa.Table]:
     """Synthetic rows by ``plan`` from the rows in ``tables``.
 
     Args:
-        schema: The database.
+        spec: The database.
         plan: Made for it.
         tables: Rows by table name, integrity checked.
         seed: Of sampling.
         noise: Injected by tests.
     """
-    ledger = Ledger(":memory:", schema.name, schema.unit_in_words, plan.budget)
+    here = Scratch(spec, plan.budget)
     try:
-        database = PrivateDatabase(schema, tables, secrets.token_bytes(16))
-        public = {table.name: tables[table.name] for table in schema.tables if table.public}
-        made: dict[Key, Artifact] = {}
-        rows: dict[str, pa.Table] = {}
-        for step in plan.steps:
-            if step.kind in _NOT_NEEDED:
-                continue
-            name = "/".join(step.key)
-            session = None
-            if step.reads:
-                session, _ = open_session(
-                    database, ledger, noise or OpenDPNoise(), release=name, step=name, run="rehearsal", price=step.price
-                )
-            inputs = {key: made[key] for key in step.inputs if key in made}
-            made[step.key] = step.run(StepContext(inputs, session, public, seed))
-            table = made[step.key].table
-            if step.kind is StepKind.SAMPLE and table is not None:
-                rows[step.table] = table
+        runner = Runner(here, plan, Run("rehearsal", seed), noise, GivenRows(here, tables))
+        made = Executor(runner, {step.key for step in plan.steps if step.kind not in _NOT_NEEDED}).run()
     finally:
-        ledger.close()
-    missing = [table.name for table in schema.tables if table.name not in rows]
+        here.close()
+    sampled = {step.table: made[step.key] for step in plan.steps if step.kind is StepKind.SAMPLE}
+    rows = {name: table for name, step in sampled.items() if (table := step.release.artifact.table) is not None}
+    missing = [table.name for table in spec.schema.tables if table.name not in rows]
     if missing:
         raise InternalError(f"{', '.join(missing)}: the plan of {plan.synthesizer} has no sample step for it")
     return rows

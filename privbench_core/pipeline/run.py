@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from privbench_core.errors import SpecError
-from privbench_core.pipeline.receipt import receipt_for
+from privbench_core.pipeline.executor import Executor, Progress
+from privbench_core.pipeline.places import epsilon_name
 from privbench_core.pipeline.runner import Release, Run, Runner
 from privbench_core.pipeline.workload import public_workload
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.noise import NoiseSource
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.contract import Key, Plan, Step
+from privbench_core.synthesizers.contract import Key, Plan
 from privbench_core.synthesizers.registry import load_synthesizer
-
-Progress = Callable[[int, int, Step], None]
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def run_name(epsilon: float) -> str:
     >>> run_name(2.0)
     'epsilon=2'
     """
-    return f"epsilon={epsilon:.12g}"
+    return f"epsilon={epsilon_name(epsilon)}"
 
 
 def plan_for(spec: Spec, epsilon: float, *, delta: float | None = None, synthesizer: str | None = None) -> Plan:
@@ -62,6 +61,11 @@ def plan_for(spec: Spec, epsilon: float, *, delta: float | None = None, synthesi
     if not epsilon > 0:
         raise SpecError(f"epsilon: {epsilon} is not positive; give the ε this run may spend, say 0.8")
     return load_synthesizer(name).plan(spec.schema, Budget(epsilon, spec.delta if delta is None else delta), options)
+
+
+def plans_for(spec: Spec) -> dict[str, Plan]:
+    """The plan of each ε of a spec, by the name that files and partitions have."""
+    return {epsilon_name(epsilon): plan_for(spec, epsilon) for epsilon in spec.epsilons}
 
 
 def run_spec(
@@ -101,15 +105,8 @@ def run_spec(
     here = workspace or Workspace(spec)
     try:
         runner = Runner(here, plan, Run(run_name(epsilon), seed, scale, Path(out), workload), noise)
-        runner.require(f"the run at ε={epsilon:g}")
-        releases: dict[Key, Release] = {}
-        for number, step in enumerate(plan.steps, start=1):
-            if progress is not None:
-                progress(number, len(plan.steps), step)
-            receipt = receipt_for(spec, plan, here.ledger, runner.run) if step.kind == "publish" else None
-            releases[step.key] = runner.execute(step, releases, receipt)
-            if not any(later.reads for later in plan.steps[number:]):
-                runner.snapshot.forget()
+        made = Executor(runner).run(progress=progress)
+        releases = {key: step.release for key, step in made.items()}
         paid = sum(release.paid.amount for release in releases.values() if release.paid is not None)
         return RunResult(plan, releases, Path(out), paid)
     finally:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
 from privbench_core.errors import BudgetExhaustedError, ReleaseError
-from privbench_core.pipeline.observe import fingerprint_of
+from privbench_core.pipeline.observe import fingerprint_of, record_observations
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise
@@ -95,22 +95,27 @@ class Decoded(Mapping[Key, Artifact]):
 
 
 class Snapshot:
-    """The source as one run sees it: a table is read when first needed, once, and never changes under the steps."""
+    """The source as one run sees it: a table is read when first needed, once, and never changes under the steps.
+
+    Attributes:
+        fingerprints: Of the tables that were looked at so far.
+    """
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._schema = workspace.spec.schema
         self._source = open_source(workspace.spec)
         self._rows: dict[str, pa.Table] = {}
-        self._fingerprints: dict[str, str] = {}
+        self.fingerprints: dict[str, str] = {}
 
     def fingerprint(self, table: str) -> str:
         """Keyed fingerprint of a table: changes with the rows, as far as the spec wants; says nothing about them."""
-        if table not in self._fingerprints:
+        if table not in self.fingerprints:
             declared = self._schema.table(table)
             found = fingerprint_of(self._workspace, self._source, declared, lambda: self._read(table))
-            self._fingerprints[table] = found
-        return self._fingerprints[table]
+            record_observations(self._workspace.spec, {table: found})
+            self.fingerprints[table] = found
+        return self.fingerprints[table]
 
     @cached_property
     def tables(self) -> dict[str, pa.Table]:
@@ -145,6 +150,27 @@ class Snapshot:
         return self._rows[table]
 
 
+class GivenRows(Snapshot):
+    """Rows in memory in place of the source's, for a rehearsal.
+
+    Args:
+        workspace: Of the rehearsal.
+        rows: All tables of the schema, integrity checked.
+    """
+
+    def __init__(self, workspace: Workspace, rows: Mapping[str, pa.Table]) -> None:
+        self.tables = dict(rows)
+        self.private = PrivateDatabase(workspace.spec.schema, rows, workspace.secret)
+        self.public = {table.name: rows[table.name] for table in workspace.spec.schema.tables if table.public}
+
+    def fingerprint(self, table: str) -> str:
+        """The rows are the same throughout."""
+        return ""
+
+    def forget(self) -> None:
+        """They belong to whoever gave them."""
+
+
 class Runner:
     """Runs the steps of a plan against a workspace.
 
@@ -153,13 +179,21 @@ class Runner:
         plan: Made by a synthesizer.
         run: What all steps share.
         noise: Source of privacy noise; anything but `OpenDPNoise` is refused by a durable ledger.
+        snapshot: The rows; the source's, read when they are needed, if none are given.
     """
 
-    def __init__(self, workspace: Workspace, plan: Plan, run: Run, noise: NoiseSource | None = None) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        plan: Plan,
+        run: Run,
+        noise: NoiseSource | None = None,
+        snapshot: Snapshot | None = None,
+    ) -> None:
         self.workspace = workspace
         self.plan = plan
         self.run = run
-        self.snapshot = Snapshot(workspace)
+        self.snapshot = snapshot or Snapshot(workspace)
         self._noise = noise or OpenDPNoise()
 
     def release_key(self, step: Step, inputs: Mapping[Key, Release]) -> str:

@@ -1,6 +1,7 @@
-"""The state folder of a database: releases, the secret that keys hashes, and the ledger unless it is in PostgreSQL.
+"""What a run works with: releases, the secret that keys hashes, and the ledger unless it is in PostgreSQL.
 
-Private; never published. Machines that work on one database share the folder; the ledger makes sure of that.
+All of it is in the state folder: private, never published. Machines that work on one database share the folder; the
+ledger makes sure of that.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ import os
 import secrets
 import tempfile
 from collections.abc import Collection
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from hashlib import blake2b
 from pathlib import Path
+from typing import Protocol
 
 from privbench_core.errors import LedgerError, ReleaseError
 from privbench_core.files import sync_entry
 from privbench_core.locks import exclusive, is_locked
+from privbench_core.pipeline.places import claim_folder, write_once
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.spec.location import expand
@@ -33,15 +36,15 @@ class Workspace:
 
     Raises:
         LedgerError: The ledger cannot be used, or has lost what this folder has seen in it.
-        ReleaseError: The ledger belongs to another state folder.
+        ReleaseError: The ledger belongs to another state folder, or the folder to another database.
     """
 
     def __init__(self, spec: Spec, *, new_state: bool = False) -> None:
         self.spec = spec
-        self.folder = spec.state
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.folder.chmod(0o700)
-        self.secret = _secret(self.folder / "secret.key")
+        spec.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        spec.state.chmod(0o700)
+        self.folder = claim_folder(spec)
+        self.secret = _secret(spec.state / "secret.key")
         self.ledger = open_ledger(spec)
         try:
             self._require_all_known(anew=new_state)
@@ -49,7 +52,7 @@ class Workspace:
         except BaseException:
             self.ledger.close()
             raise
-        self.releases = ReleaseStore(self.folder / "releases")
+        self.releases: Releases = ReleaseStore(self.folder / "releases", shared=spec.state / "releases")
 
     def keyed(self, text: str) -> str:
         """A hash of ``text`` that says nothing to whoever does not hold the secret (for fingerprints in logs)."""
@@ -69,7 +72,7 @@ class Workspace:
 
     @property
     def _note(self) -> Path:
-        return self.folder / "spending" / self.keyed(f"ledger of {self.spec.schema.name}")
+        return self.spec.state / "spending" / self.keyed(f"ledger of {self.spec.schema.name}")
 
     def _require_all_known(self, *, anew: bool) -> None:
         """Refuse a ledger with fewer reservations than this folder has seen: what was spent would be forgotten."""
@@ -113,20 +116,75 @@ def open_ledger(spec: Spec) -> Ledger:
     return Ledger(place, spec.schema.name, spec.schema.unit_in_words, lifetime, spec.refresh)
 
 
-class ReleaseStore:
-    """Bytes of released artifacts by key, checked against the digest that the ledger or a caller remembers."""
+class Scratch(Workspace):
+    """A workspace in memory for a rehearsal: it keeps nothing, and its ledger ends with it.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        spec: The spec; its state folder is not touched.
+        budget: The most that the rehearsal may spend.
+    """
+
+    def __init__(self, spec: Spec, budget: Budget) -> None:
+        self.spec = spec
+        self.secret = secrets.token_bytes(16)
+        self.ledger = Ledger(":memory:", spec.schema.name, spec.schema.unit_in_words, budget)
+        self.releases = NoStore()
+
+    def exclusive(self, key: str, what: str) -> AbstractContextManager[None]:
+        """Nobody else can be at work here."""
+        return nullcontext()
+
+    def is_locked(self, key: str) -> bool:
+        """Nobody else can be at work here."""
+        return False
+
+
+class Releases(Protocol):
+    """Bytes of released artifacts by key."""
+
+    def put(self, key: str, stored: bytes) -> str:
+        """Store an artifact and return its digest."""
+        ...
+
+    def get(self, key: str, digests: Collection[str] | None = None) -> bytes | None:
+        """The stored bytes, None if there are none."""
+        ...
+
+
+class NoStore:
+    """Takes artifacts and keeps none: a rehearsal runs every step once."""
+
+    def put(self, key: str, stored: bytes) -> str:
+        """Return the digest."""
+        return digest_of(stored)
+
+    def get(self, key: str, digests: Collection[str] | None = None) -> bytes | None:
+        """Nothing is kept."""
+        return None
+
+
+class ReleaseStore:
+    """Files of released artifacts by key, checked against the digest that the ledger or a caller remembers.
+
+    Args:
+        folder: Of one database.
+        shared: Where earlier versions kept the releases of all databases; only read.
+    """
+
+    def __init__(self, folder: Path, *, shared: Path | None = None) -> None:
         self.folder = folder
+        self._shared = shared
         folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, key: str) -> Path:
         """Where the artifact of ``key`` lies."""
-        return self.folder / key[:2] / f"{key}.bin"
+        own = _file(self.folder, key)
+        shared = _file(self._shared, key) if self._shared else own
+        return shared if shared.exists() and not own.exists() else own
 
     def put(self, key: str, stored: bytes) -> str:
         """Store durably: written beside, synced, renamed. Returns the digest."""
-        target = self.path(key)
+        target = _file(self.folder, key)
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, beside = tempfile.mkstemp(dir=target.parent)
         try:
@@ -162,15 +220,12 @@ class ReleaseStore:
         return stored
 
 
+def _file(folder: Path, key: str) -> Path:
+    return folder / key[:2] / f"{key}.bin"
+
+
 def _secret(path: Path) -> bytes:
     """16 random bytes, made once."""
     if not path.exists():
-        handle, beside = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(secrets.token_bytes(16))
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileExistsError):
-            os.link(beside, path)  # whoever comes first makes the secret; nobody replaces it
-        Path(beside).unlink()
+        write_once(path, secrets.token_bytes(16))
     return path.read_bytes()

@@ -41,8 +41,9 @@ class Query(Protocol):
 class Marginal:
     """Weighted counts over all combinations of ``columns``, or of *released* groups of their codes.
 
-    One unit moves ``s`` in L1 and at most ``s`` in L2. A group is a function of the code alone, so merged cells are
-    sums of disjoint sets of cells, and by the triangle inequality they move by no more than these.
+    With a unit, cells lose a total of b and gain one of a, b + a = ``s`` (`CodedView.shifts`): L1 is at most s, and L2²
+    at most b² + a², as neither is negative in any cell. A group is a function of the code alone, so merged cells are
+    sums of disjoint sets of cells, and they lose and gain no more than these.
 
     Attributes:
         columns: The columns.
@@ -63,8 +64,8 @@ class Marginal:
         return joined(low, high, HALF)
 
     def moves(self, view: CodedView) -> tuple[float, float]:
-        """L1 ≤ s; L2 ≤ L1."""
-        return float(view.stability), float(view.stability) ** 2
+        """L1 ≤ b + a; L2² ≤ b² + a²."""
+        return _moves(*view.shifts)
 
     def scale(self, view: CodedView) -> int:
         """The weight unit."""
@@ -155,8 +156,7 @@ class CentreSums:
 class ParentCounts:
     """Weight of the references to each group of rows of a *public* parent, and of those to none (the last cell).
 
-    A marginal: each row is in one cell, that of the row it refers to. One unit moves ``s`` in L1, and at most that in
-    L2.
+    A marginal: each row is in one cell, that of the row it refers to. It moves as far as any.
 
     Attributes:
         group_of: Group of each parent row, dense from 0, shape (parents,); rows of their own groups are counted singly.
@@ -180,8 +180,8 @@ class ParentCounts:
         return weighted_sums(cells, weights, groups + 1)
 
     def moves(self, view: CodedView) -> tuple[float, float]:
-        """L1 ≤ s; L2 ≤ L1."""
-        return float(view.stability), float(view.stability) ** 2
+        """L1 ≤ b + a; L2² ≤ b² + a²."""
+        return _moves(*view.shifts)
 
     def scale(self, view: CodedView) -> int:
         """The weight unit."""
@@ -194,8 +194,10 @@ class RankSums:
 
     The unattributed histogram of Hay et al. 2010, "Boosting the accuracy of differentially private histograms through
     consistency", section 3. Sorting is a contraction: two vectors of weights per parent are no nearer to each other in
-    L1 than the same vectors sorted. One unit therefore moves ``s`` in L1, and at most that in L2, whichever parents
-    come or go (they weigh 0 in the other database). Sums over disjoint blocks of ranks move by no more.
+    L1 than the same vectors sorted; and a vector that is nowhere larger than another is not after sorting either, so
+    sorted vectors lose and gain no more than unsorted ones (see `Marginal`), whichever parents come or go (they weigh 0
+    in the other database). Rows that refer to none are in no cell: those that only lose their reference leave, and come
+    nowhere. Sums over disjoint blocks of ranks lose and gain no more.
 
     Attributes:
         ends: One past the last rank of each block, ascending; parents beyond the last are left out.
@@ -214,12 +216,18 @@ class RankSums:
         return np.diff(summed[np.minimum(self.ends, len(totals))], prepend=0)
 
     def moves(self, view: CodedView) -> tuple[float, float]:
-        """L1 ≤ s; L2 ≤ L1."""
-        return float(view.stability), float(view.stability) ** 2
+        """L1 ≤ b + a; L2² ≤ b² + a²; what loses its reference is not in a."""
+        lost, gained = view.shifts
+        return _moves(lost, gained - view.lost)
 
     def scale(self, view: CodedView) -> int:
         """The weight unit."""
         return view.unit
+
+
+def _moves(lost: float, gained: float) -> tuple[float, float]:
+    """(L1, L2²) by which cells move that lose and gain so much in total."""
+    return lost + gained, lost**2 + gained**2
 
 
 def _references(view: CodedView) -> References:

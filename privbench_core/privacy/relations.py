@@ -55,17 +55,33 @@ def moved_rows(schema: Schema, table: str) -> int:
     return own + 2 * (sum(_into_other_units(schema, here).values()) + exchanged)
 
 
-def reference_moves(schema: Schema, key: ForeignKey) -> float:
+def reference_moves(schema: Schema, key: ForeignKey, rows_per_unit: int = 1) -> float:
     """What one unit moves in a view that looks along ``key``, beyond the stability of the key's own table.
 
     Where a key does not cascade, removing a row sets references to it to NULL: each changes the value, not the weight,
-    of a row. Along such a key with ``same_unit`` only units see a difference whose own rows of the parent change.
+    of a row, which is at most 1/``rows_per_unit``. Along such a key with ``same_unit`` only units see a difference
+    whose own rows of the parent change: all rows of a unit weigh at most 1.
+
+    Args:
+        schema: The database.
+        key: The key.
+        rows_per_unit: T, up to how many rows the view counts a unit's in full; the least, if there are several.
     """
     if key.cascades or schema.table(key.parent).public:
         return 0.0
     if key.same_unit:
         return 2.0 * _other_units(schema, key.parent)
-    return 2.0 * referring_rows(schema, key)
+    return 2.0 * lost_references(schema, key, rows_per_unit)
+
+
+def lost_references(schema: Schema, key: ForeignKey, rows_per_unit: int) -> float:
+    """Bound on the total weight of the rows that stay as they are, but for losing what they refer to along ``key``.
+
+    Arguments as in `reference_moves`. In one of two neighbouring databases they refer to a row, in the other to none.
+    """
+    if key.cascades or key.same_unit or schema.table(key.parent).public:
+        return 0.0
+    return referring_rows(schema, key) / rows_per_unit
 
 
 def referring_rows(schema: Schema, key: ForeignKey) -> int:

@@ -23,7 +23,14 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST, total, weighted_sums
 from privbench_core.errors import InternalError
 from privbench_core.privacy.permutations import MOST_MEMBERS, PERMUTATION_SCALE, Groups, tuple_counts
-from privbench_core.privacy.relations import WEIGHT_SCALE, PrivateDatabase, Rows, reference_moves, stability
+from privbench_core.privacy.relations import (
+    WEIGHT_SCALE,
+    PrivateDatabase,
+    Rows,
+    lost_references,
+    reference_moves,
+    stability,
+)
 from privbench_core.schema.constraints import ForeignKey
 
 
@@ -138,6 +145,8 @@ class CodedView:
         members: Columns of a permutation view that are not of member 0 -> their member.
         groups: Of a permutation view: which rows have the same owner, and what their tuples weigh.
         references: Of a view of references: the parent row that each row refers to.
+        own: Largest total weight of the rows of one unit; 0 if only ``stability`` is known.
+        lost: Of a view of references: largest total weight of rows that only lose their reference with a unit.
     """
 
     codes: dict[str, Codes]
@@ -150,6 +159,18 @@ class CodedView:
     members: Mapping[str, int] = field(default_factory=dict)
     groups: Groups | None = None
     references: References | None = None
+    own: int = 0
+    lost: float = 0.0
+
+    @property
+    def shifts(self) -> tuple[float, float]:
+        """Largest total weight in cells that loses it, and that gains it, when one unit is removed.
+
+        Other units that change, and rows that change a value, may have as much weight after as before; the removed unit
+        has none after.
+        """
+        own = self.own or self.stability
+        return (self.stability + own) / 2, (self.stability - own) / 2
 
     def take(self, mask: NDArray[np.bool_]) -> CodedView:
         """The rows where ``mask`` holds."""
@@ -216,12 +237,22 @@ def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
         whole, weights = PERMUTATION_SCALE, groups.weights(1)
     looked_along = dict.fromkeys(feature.key for feature in along)
     of_children = [feature.key.child for feature in along if isinstance(feature, OwnFanout)]
-    moved = stability(schema, spec.table, *of_children)
-    moved += sum(reference_moves(schema, key) for key in looked_along)
-    touched = int(schema.max_rows_per_unit(spec.table) * moved)
+    here = stability(schema, spec.table, *of_children)
+    moved = here + sum(reference_moves(schema, key, spec.rows_per_unit[0]) for key in looked_along)
+    changed = here + sum(reference_moves(schema, key) for key in looked_along)
+    touched = int(schema.max_rows_per_unit(spec.table) * changed)
     unit = whole // spec.rows_per_unit[-1]
     return CodedView(
-        codes, sizes, weights, unit, int(np.ceil(moved * whole)), touched, int(kept.sum()), members, groups
+        codes,
+        sizes,
+        weights,
+        unit,
+        int(np.ceil(moved * whole)),
+        touched,
+        int(kept.sum()),
+        members,
+        groups,
+        own=whole,
     )
 
 
@@ -237,11 +268,15 @@ def build_references(database: PrivateDatabase, key: ForeignKey, most: int) -> C
     rows = np.flatnonzero(database.kept(key.child))
     parents = database.rows(key.parent) if schema.table(key.parent).public else None
     references = References(database.kept_parent_rows(key)[rows], parents)
-    moved = stability(schema, key.child) + reference_moves(schema, key)
-    touched = int(schema.max_rows_per_unit(key.child) * moved)
+    here = stability(schema, key.child)
+    moved = here + reference_moves(schema, key, most)
+    touched = int(schema.max_rows_per_unit(key.child) * (here + reference_moves(schema, key)))
     weights = database.weights(key.child, (most,))[rows]
     bound = int(np.ceil(moved * WEIGHT_SCALE))
-    return CodedView({}, {}, weights, WEIGHT_SCALE, bound, touched, len(rows), references=references)
+    lost = lost_references(schema, key, most) * WEIGHT_SCALE
+    return CodedView(
+        {}, {}, weights, WEIGHT_SCALE, bound, touched, len(rows), references=references, own=WEIGHT_SCALE, lost=lost
+    )
 
 
 def _groups(database: PrivateDatabase, spec: ViewSpec, rows: Rows) -> tuple[Rows, Groups]:

@@ -1,13 +1,12 @@
-"""The bundle: the folder that is given away.
+"""The bundle: the published folder.
 
-    data/<table>.parquet    the rows; what file systems do not like in a name stands there as %2F and so on
+    data/<table>.parquet    the rows; special characters in names are percent-encoded
     schema.sql              tables, then keys and indexes
-    workload/<name>.sql     queries, where there are any
-    MANIFEST.json           what is in the folder, with checksums, the schema and the privacy receipt
-    README.md               for whoever gets the folder
+    workload/<name>.sql     queries, if any
+    MANIFEST.json           the list of files with checksums, the schema and the privacy receipt
+    README.md               for users of the bundle
 
-The same inputs give the same bytes. A bundle is there as a whole or not at all: it is written beside its place, then
-renamed; the one before is put back by whoever looks next if that is cut short.
+Equal inputs give equal bytes. A bundle is replaced atomically (`files.replace_folder`).
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from privbench_core.backends.postgres.ddl import create_schema_sql
 from privbench_core.errors import InternalError, PublishError, did_you_mean
 from privbench_core.files import recover_folder, replace_folder
 from privbench_core.publish.readme import consumer_readme
-from privbench_core.schema.arrow_types import arrow_schema
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.dump import dump_enums, dump_tables
 from privbench_core.spec.fields import Node, Problems
@@ -42,7 +40,7 @@ MANIFEST = "MANIFEST.json"
 SCHEMA_SQL = "schema.sql"
 README = "README.md"
 
-_ROW_GROUP = 1 << 20
+_ROW_GROUP = 1 << 20  # rows, PyArrow's default
 
 
 @dataclass(frozen=True)
@@ -63,18 +61,18 @@ class Bundle:
         return tuple(self.manifest["tables"])
 
     def table(self, name: str) -> pa.Table:
-        """The rows of a table, read now; PublishError if there is no such table."""
+        """Read the rows of a table; raise PublishError if there is no such table."""
         if name not in self.manifest["tables"]:
             raise PublishError(f"{self.path.name}: no table {name}; {did_you_mean(name, self.tables)}")
         return pq.read_table(self.file(name))
 
     def file(self, table: str) -> Path:
-        """The Parquet file of a table."""
+        """Return the Parquet file of a table."""
         return self.path / str(self.manifest["tables"][table]["file"])
 
     @cached_property
     def schema(self) -> Schema:
-        """The database, without the domains that rows were drawn from; PublishError if the manifest does not say it."""
+        """The database, without domains; PublishError if the manifest lacks it."""
         described = self.manifest.get("schema")
         problems = Problems()
         node = Node("schema", described if isinstance(described, dict) else {}, problems)
@@ -106,18 +104,18 @@ def write_bundle(
     """Write a bundle to ``out``, whole or not at all.
 
     Args:
-        out: Its folder: new, empty, or a bundle, which is replaced.
+        out: Its folder: new, empty, or a bundle of the same database, which is replaced.
         schema: The database.
-        tables: The rows of every table of the schema; each is asked for once, and needed until it is written.
-        receipt: JSON-able facts about privacy, kept as they are under ``privacy``. A ``created`` date in it becomes the
-            bundle's, and the README quotes a ``guarantee`` as the pipeline writes it.
+        tables: The rows of every table of the schema; each is read once, until it is written.
+        receipt: JSON-able privacy receipt, stored under ``privacy``. Its ``created`` date becomes the bundle's, and
+            the README quotes its ``guarantee``.
         workload: SQL text by name.
 
     Returns:
         The folder.
 
     Raises:
-        PublishError: ``out`` holds something else, or it could not be written (disk full); nothing is left behind then.
+        PublishError: ``out`` holds something else, or could not be written (disk full); then nothing is left behind.
     """
     ordered = schema.sampling_order
     workload = workload or {}
@@ -126,6 +124,8 @@ def write_bundle(
     missing = [table.name for table in ordered if table.name not in tables]
     if missing:
         raise InternalError(f"{', '.join(missing)}: no rows were given for the bundle")
+
+    refuse_foreign_bundle(Path(out), schema.name)
 
     def write(folder: Path) -> None:
         (folder / "data").mkdir()
@@ -159,7 +159,7 @@ def read_bundle(path: Path) -> Bundle:
 
     Raises:
         BusyError: See `recover_folder`.
-        PublishError: No bundle, of a newer format, or a file is missing or changed.
+        PublishError: Not a bundle, another format version, or a file is missing or changed.
     """
     folder = Path(path)
     if not is_bundle(folder):
@@ -182,7 +182,7 @@ def read_bundle(path: Path) -> Bundle:
 
 
 def is_bundle(folder: Path) -> bool:
-    """Whether a folder has the manifest of a bundle; the one before is put back if its replacement was cut short."""
+    """Return whether a folder has the manifest of a bundle, after restoring it from an interrupted replacement."""
     recover_folder(folder)
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -191,8 +191,19 @@ def is_bundle(folder: Path) -> bool:
     return isinstance(manifest, dict) and manifest.get("format") == FORMAT
 
 
+def refuse_foreign_bundle(folder: Path, database: str) -> None:
+    """Raise `PublishError` if the folder holds a bundle of another database: it must not be replaced."""
+    if is_bundle(folder):
+        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("database")
+        if found != database:
+            raise PublishError(
+                f"{folder}: holds a bundle of the database {found}, not of {database}; choose another folder, or"
+                " remove that bundle first"
+            )
+
+
 def file_name(name: str) -> str:
-    """A name that every file system takes, without folders in it.
+    """Return a name that is valid on every file system, without path separators.
 
     >>> file_name("order"), file_name("a/b c"), file_name("..")
     ('order', 'a%2Fb%20c', '%2E.')
@@ -202,7 +213,7 @@ def file_name(name: str) -> str:
 
 
 def _describe(schema: Schema) -> dict[str, Any]:
-    """The schema for the manifest. Its domains stay behind: some are only for the owner to interpret."""
+    """Return the schema for the manifest, without domains: some are only meant for the owner."""
     bare = tuple(
         replace(table, columns=tuple(replace(column, domain=None) for column in table.columns))
         for table in schema.tables
@@ -215,12 +226,12 @@ def _write_table(folder: Path, table: Table, rows: pa.Table) -> dict[str, Any]:
     if sorted(rows.column_names) != sorted(names):
         raise InternalError(f"{table.name}: columns {rows.column_names} were given for the bundle; expected {names}")
     file = f"data/{file_name(table.name)}.parquet"
-    # One chunk per row group and no metadata of other programs: pages, and so the bytes, depend on the rows alone.
-    with pq.ParquetWriter(folder / file, arrow_schema(table), compression="zstd") as writer:
+    # One chunk per row group and no metadata of other programs, so that the bytes depend on the rows only.
+    with pq.ParquetWriter(folder / file, table.arrow_schema, compression="zstd") as writer:
         for start in range(0, max(rows.num_rows, 1), _ROW_GROUP):
             part = rows.select(names).slice(start, _ROW_GROUP)
             try:
-                canonical = part.cast(arrow_schema(table))
+                canonical = part.cast(table.arrow_schema)
             except ValueError as error:
                 message = f"{table.name}: the rows for the bundle do not fit their columns: {error}"
                 raise InternalError(message) from error
@@ -235,9 +246,9 @@ def _write_table(folder: Path, table: Table, rows: pa.Table) -> dict[str, Any]:
 
 
 def _verify(folder: Path, name: PurePosixPath, digest: str) -> None:
-    """PublishError unless the file is inside of the bundle, there, and what the manifest says it is."""
+    """Raise PublishError unless the file is inside the bundle and matches its checksum."""
     if name.is_absolute() or ".." in name.parts:
-        raise PublishError(f"{folder / MANIFEST}: lists {name}, which is outside of the bundle; do not trust it")
+        raise PublishError(f"{folder / MANIFEST}: lists {name}, which is outside the bundle; do not trust it")
     if not (folder / name).is_file():
         raise PublishError(f"{folder / name}: missing; copy the bundle again or run privbench again")
     if _sha256(folder / name) != digest:
@@ -253,4 +264,4 @@ def _sha256(file: Path) -> str:
 
 def _check_file_name(name: str) -> None:
     if not name or name.startswith(".") or "\0" in name or any(mark in name for mark in {os.sep, "/", "\\"}):
-        raise PublishError(f"{name!r}: cannot be the name of a file in a bundle; rename it in the spec")
+        raise PublishError(f"{name!r}: cannot be a file name in a bundle; rename it in the spec")

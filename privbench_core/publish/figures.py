@@ -1,7 +1,7 @@
-"""Published fidelity figures: distances to the source, measured under differential privacy, each with its noise.
+"""Published fidelity figures: distances from the source, measured under differential privacy, with their noise.
 
-A distance cannot be negative, so noise alone looks like a distance of 0. A figure below twice its noise is therefore
-never given as a number of its own, but as the most that it may be.
+A distance cannot be negative, so pure noise looks like a distance of 0. A figure below twice its noise is therefore
+shown as an upper bound only.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-_SURE = 2.0
-"""Standard deviations of the noise that a figure is given with: it is that close in about 95 of 100 cases."""
+_DEVIATIONS = 2.0
+"""Standard deviations of noise in an interval, about 95% of a normal distribution."""
 
 
 @dataclass(frozen=True)
 class FidelityFigure:
-    """A noisy distance of the released models from the source, as a share of the largest it can be.
+    """A noisy distance of the released models from the source, as a share of its maximum.
 
     Attributes:
-        table: Whose rows.
-        metric: What was measured, "two-way TVD" for instance.
+        table: The table.
+        metric: Its name, such as "two-way TVD".
         value: The figure, in [0, 1]; 0 where noise made it negative.
         noise: Standard deviation of its noise.
-        shuffled: The same distance for independent columns with the models' one-way marginals, as noisy; None where a
-            metric is about single columns.
+        shuffled: The same distance for independent columns with the models' one-way marginals, with equal noise; None
+            for metrics of single columns.
     """
 
     table: str
@@ -37,13 +37,13 @@ class FidelityFigure:
     def of(
         cls, where: tuple[str, str], distances: tuple[float, float | None], sigma: float, whole: float
     ) -> FidelityFigure:
-        """Return noisy distances (the models', independent columns') as shares of ``whole``, the largest but for noise.
+        """Return noisy distances (the models', independent columns') as shares of ``whole``, the maximum without noise.
 
         Args:
             where: Table and metric.
-            distances: As released; the second is None where there is none.
+            distances: As released; the second may be None.
             sigma: Standard deviation of the noise on each.
-            whole: What stands for 1.
+            whole: The distance that becomes 1.
         """
         value, shuffled = (None if d is None else min(1.0, max(0.0, d / whole)) for d in distances)
         return cls(*where, value or 0.0, min(1.0, sigma / whole), shuffled)
@@ -54,24 +54,24 @@ class FidelityFigure:
         return cls(**{name: stored[name] for name in ("table", "metric", "value", "noise", "shuffled")})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as a step stores it."""
+        """Return it JSON-able, as steps store it."""
         return asdict(self)
 
     @property
     def receipt(self) -> dict[str, Any]:
-        """What a manifest says of it; ``value`` is None where the measurement is all noise."""
-        significant = self.value > _SURE * self.noise
+        """The figure for a manifest; ``value`` is None if it is not significant."""
+        significant = self.value > _DEVIATIONS * self.noise
         return {
             "metric": self.metric,
             "value": round(self.value, 4) if significant else None,
-            "plus_minus": round(min(1.0, _SURE * self.noise), 4),
-            "at_most": round(min(1.0, self.value + _SURE * self.noise), 4),
+            "plus_minus": round(min(1.0, _DEVIATIONS * self.noise), 4),
+            "at_most": round(min(1.0, self.value + _DEVIATIONS * self.noise), 4),
             "columns_shuffled": None if self.shuffled is None else round(self.shuffled, 4),
             "text": str(self),
         }
 
     def __str__(self) -> str:
-        """Return the figure with its noise, and beside it what shuffled columns would have.
+        """Return the figure with its noise, and the figure of shuffled columns.
 
         >>> str(FidelityFigure("person", "join TVD", 0.03, 0.002, 0.21))
         '0.030 ± 0.004, columns shuffled 0.210 ± 0.004'
@@ -95,6 +95,6 @@ def fidelity_table(fidelity: Mapping[str, Any]) -> list[str]:
 
 
 def _with_noise(value: float, noise: float) -> str:
-    if value <= _SURE * noise:
-        return f"at most {min(1.0, value + _SURE * noise):.3f} (all noise)"
-    return f"{value:.3f} ± {_SURE * noise:.3f}"
+    if value <= _DEVIATIONS * noise:
+        return f"at most {min(1.0, value + _DEVIATIONS * noise):.3f} (all noise)"
+    return f"{value:.3f} ± {_DEVIATIONS * noise:.3f}"

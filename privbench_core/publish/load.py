@@ -1,4 +1,4 @@
-"""Loading a bundle into a database, all of it or nothing."""
+"""Load a bundle into a database, completely or not at all."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _DUCKDB_SCHEME = "duckdb:///"
 
 
 def load_bundle(bundle: Path, target_url: str, *, replace: bool = False) -> Loaded:
-    """Create the tables in a database and load the rows, then keys and indexes, then gather statistics.
+    """Create the tables in a database, load the rows, then create keys and indexes, then gather statistics.
 
     Args:
         bundle: Folder of a bundle; its checksums are verified first.
-        target_url: ``postgresql://...`` (a SQLAlchemy driver such as ``+psycopg`` may stand in it, and
+        target_url: ``postgresql://...`` (optionally with a SQLAlchemy driver such as ``+psycopg``, and
             ``?schema=name``), ``duckdb:///path`` or a path that ends in ``.duckdb``.
-        replace: Whether the target may hold tables: those of the same names are dropped first, with the enums of the
-            same names. Nothing that depends on them is, and no other table is touched.
+        replace: Whether to drop tables and enums of the same names first. Nothing that depends on them is dropped, and
+            no other table changes.
 
     Returns:
-        Rows loaded by table, and what was left out.
+        Loaded rows by table, and what was left out.
 
     Raises:
-        PublishError: The bundle is damaged, the target is unknown or refuses, or is not empty. The target is then as it
-            was. No message holds a password.
+        PublishError: The bundle is damaged, the target is unknown or refuses, or is not empty. The target is then
+            unchanged. No message contains a password.
     """
     opened = read_bundle(bundle)
     if target_url.startswith(_DUCKDB_SCHEME) or ("://" not in target_url and target_url.endswith(".duckdb")):

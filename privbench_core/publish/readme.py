@@ -1,4 +1,4 @@
-"""README.md of a bundle: for a person who gets the folder and knows nothing of privbench."""
+"""README.md of a bundle, for users who do not know privbench."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import Any
 
 from privbench_core.backends.postgres.ddl import AFTER_THE_ROWS, quote_identifier, quote_text
 from privbench_core.publish.figures import fidelity_table
-from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.tables import Schema, Table
 
 
 def consumer_readme(
     schema: Schema, tables: Mapping[str, Mapping[str, Any]], receipt: Mapping[str, Any], workload: Mapping[str, str]
 ) -> str:
-    """What the folder is, what it promises, what it holds and how to load it.
+    """Return the README: what the folder is, its privacy guarantee, its content and how to load it.
 
     Args:
         schema: The database.
-        tables: The manifest's entries by table name, each after those it refers to.
+        tables: The manifest's entries by table name, referenced tables first.
         receipt: The manifest's ``privacy``.
         workload: SQL text by name.
     """
@@ -38,22 +37,23 @@ def _summary(schema: Schema) -> str:
     public = [table.name for table in schema.tables if table.public]
     kept = f" The public tables ({', '.join(public)}) are those of the original." if public else ""
     return (
-        "The rows in here are made up. They were drawn from a model of a private database that was learned under "
-        "differential privacy: same tables, columns, types and keys, similar distributions and joins. Keys are new, so "
-        f"no row stands for a person or thing of the original.{kept} Use it to test, to benchmark and to demonstrate."
+        "The rows are synthetic: sampled from a model of a private database that was learned under differential "
+        "privacy. Tables, columns, types and keys are those of the original; distributions and joins are similar. "
+        f"Key values are new, so no row stands for a person or thing of the original.{kept} Use it for tests, "
+        "benchmarks and demos."
     )
 
 
 def _guarantee(schema: Schema, receipt: Mapping[str, Any]) -> str:
-    lines = ["## What is promised", ""]
+    lines = ["## Privacy guarantee", ""]
     public = [table.name for table in schema.tables if table.public]
     stated = receipt.get("guarantee")
     guarantee = stated if isinstance(stated, Mapping) else {}
     unit = guarantee.get("unit", f"one row of {schema.unit} and all rows that depend on it")
     lines.append(
-        f"The unit of protection is {unit}. Whatever anyone computes from this folder, with whatever else they know, "
-        "its probability would have been nearly the same without that unit in the original: it changes by a factor of "
-        "at most exp(ε), but for a part of at most δ."
+        f"The privacy unit is {unit}. With or without one unit in the original, the probability of every result that "
+        "anyone can compute from this folder, with any other knowledge, differs by a factor of at most exp(ε), except "
+        "with probability at most δ."
     )
     figures = [
         ("a unit is added or removed", guarantee.get("add_or_remove_one_unit")),
@@ -81,10 +81,9 @@ def _fidelity(receipt: Mapping[str, Any]) -> str:
     if not lines:
         return ""
     explained = (
-        "Mean total variation distances between the original and the models that these rows were drawn from: 0 is "
-        "the same, 1 has nothing in common. They were measured under the guarantee above, so each has noise of its own "
-        "(± is two standard deviations of it). *Columns shuffled* is the distance of a database whose columns know "
-        "nothing of each other."
+        "Mean total variation distances between the original and the models of these rows: 0 is equal, 1 has nothing "
+        "in common. They were measured under the guarantee above, so each has noise (± is two standard deviations). "
+        "*Columns shuffled* is the distance of a database with independent columns."
     )
     return "\n".join(["## How close it is", "", explained, "", *lines])
 
@@ -108,7 +107,7 @@ def _contents(schema: Schema, tables: Mapping[str, Mapping[str, Any]], workload:
 
 
 def _loading(schema: Schema, tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """Commands that work in this folder. Foreign keys come last, so the order of the tables does not matter."""
+    """Return commands that work in this folder. Foreign keys come last, so the order of tables does not matter."""
     first = next(iter(tables.values()))["file"] if tables else "data/table.parquet"
     copies = []
     for name, entry in tables.items():
@@ -121,20 +120,20 @@ def _loading(schema: Schema, tables: Mapping[str, Mapping[str, Any]]) -> str:
         [
             "## Loading it",
             "",
-            "With privbench, into PostgreSQL or a DuckDB file (the command tells what DuckDB cannot hold):",
+            "With privbench, into PostgreSQL or a DuckDB file (the command lists what DuckDB does not support):",
             "",
             "```sh",
             "privbench publish . postgresql://user@host/database",
             "privbench publish . benchmark.duckdb",
             "```",
             "",
-            "With DuckDB alone, where it lies:",
+            "With DuckDB only, without loading:",
             "",
             "```sh",
             f"duckdb -c {_shell(f'SELECT count(*) FROM {quote_text(first)}')}",
             "```",
             "",
-            "With psql (and DuckDB to read Parquet). The first command makes the tables, the last but one their keys:",
+            "With psql (and DuckDB to read Parquet). The first command creates tables, the last but one their keys:",
             "",
             "```sh",
             f'sed "/^{begin}/,\\$d" schema.sql | psql "$URL"',
@@ -147,16 +146,12 @@ def _loading(schema: Schema, tables: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _spelled(table: Table) -> str:
-    """The columns as DuckDB has to write them for PostgreSQL to read."""
-    spelled = []
-    for column in table.columns:
-        name = quote_identifier(column.name)
-        forms = {ColumnType.INTERVAL: f"to_microseconds({name})", ColumnType.BYTES: f"'\\x' || hex({name})"}
-        if column.type in forms:
-            spelled.append(f"{forms[column.type]} AS {name}")
-    return f"* REPLACE ({', '.join(spelled)})" if spelled else "*"
+    """Return the columns as DuckDB has to write them for PostgreSQL to read."""
+    named = [(quote_identifier(column.name), column.logical.copy_form) for column in table.columns]
+    forms = [f"{form.format(name)} AS {name}" for name, form in named if form != "{}"]
+    return f"* REPLACE ({', '.join(forms)})" if forms else "*"
 
 
 def _shell(text: str) -> str:
-    """``text`` as one word of a shell command, in the quotes that leave it readable."""
+    """Return ``text`` as one word of a shell command, in readable quotes."""
     return shlex.quote(text) if "'" not in text or set(text) & set('"$`\\!') else f'"{text}"'

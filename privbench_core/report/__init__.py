@@ -1,1 +1,1 @@
-"""Internal reports: figures, plots and one self-contained HTML page. They show what rows look like: never published."""
+"""Internal reports: plots and one self-contained HTML page. They show private rows, and are never published."""

@@ -1,6 +1,6 @@
-"""Small plots as inline SVG: marginals of one column and of pairs, fanout, a heat map of a join, scatter plots.
+"""Small plots as inline SVG: one-way and two-way marginals, fanouts, a heat map of a join, scatter plots.
 
-They show private counts. Text stays text in the SVG, so that pages are small and can be searched.
+They show private counts. Text stays text in the SVG, so that pages are small and searchable.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.evaluate.encode import Coded
+from privbench_core.evaluate.encode import EncodedTable
 from privbench_core.evaluate.join_figures import KeyFigures
 
 if TYPE_CHECKING:
@@ -21,17 +21,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SOURCE, SYNTHETIC = "#9aa5b1", "#c2410c"
-_BARS = 60  # more cells than this are grouped (ordered ones) or left out (the rarest of the others)
-_TAIL = 0.002  # share of the source's rows that is put together at either end of an order
-_CELLS = 24  # the same, along each side of the marginal of a pair
-_FEW_DECADES = 300.0  # an axis that spans less than this factor has ticks between the powers of ten
-_DOTS = 400  # more dots than this are drawn as a picture, to keep the page small
-_ACROSS = 4
-_TITLE = 24  # characters
+# Chosen by eye:
+_MAX_BARS = 60  # of more codes, ordered ones are merged, and the rarest of the others left out
+_TAIL = 0.002  # share of the source's rows in one bar at each end of an order
+_MAX_CELLS = 24  # like `_MAX_BARS`, along each side of a 2-way marginal
+_FEW_DECADES = 300.0  # below this ratio, an axis has ticks between the powers of ten
+_MAX_DOTS = 400  # more are drawn as a bitmap, to keep the page small
+_MAX_ACROSS = 4  # plots side by side
+_MAX_TITLE = 24  # characters
 
 
-def marginals(true: Coded, synthetic: Coded, distances: dict[str, float]) -> str:
-    """One-way marginals of every attribute: the source filled, the synthetic table as a line."""
+def marginals(true: EncodedTable, synthetic: EncodedTable, distances: dict[str, float]) -> str:
+    """Plot the one-way marginal of every attribute: the source filled, the synthetic table as a line."""
     count = len(true.names)
     figure, axes = _grid(count)
     for position, (name, axis) in enumerate(zip(true.names, axes, strict=False)):
@@ -44,16 +45,16 @@ def marginals(true: Coded, synthetic: Coded, distances: dict[str, float]) -> str
 
 
 def fanout(true: NDArray[np.int64], synthetic: NDArray[np.int64]) -> str:
-    """Distribution of children per parent."""
+    """Plot the distributions of the fanout."""
     size = int(max(true.max(initial=0), synthetic.max(initial=0))) + 1
     figure, axes = _grid(1, height=2.0)
-    _step(axes[0], _shares(true, size), _shares(synthetic, size), ticks=size <= _BARS)
+    _step(axes[0], _shares(true, size), _shares(synthetic, size), ticks=size <= _MAX_BARS)
     axes[0].set_title("children per parent", fontsize=8, loc="left")
     return _svg(figure)
 
 
-def pair(true: Coded, synthetic: Coded, columns: tuple[str, str]) -> str:
-    """A 2-way marginal of both tables side by side, in one colour scale (darker is more, by square root)."""
+def pair(true: EncodedTable, synthetic: EncodedTable, columns: tuple[str, str]) -> str:
+    """Plot a 2-way marginal of both tables side by side, in one colour scale (darker is more, by square root)."""
     from matplotlib.colors import PowerNorm
 
     places = [true.names.index(name) for name in columns]
@@ -63,7 +64,7 @@ def pair(true: Coded, synthetic: Coded, columns: tuple[str, str]) -> str:
         index = np.ravel_multi_index([coded.codes[:, place] for place in places], sizes)
         shares.append(_shares(index, sizes[0] * sizes[1]).reshape(sizes))
     for axis, place in enumerate(places):
-        groups = _groups(shares[0].sum(axis=1 - axis), ordered=true.ordered[place], most=_CELLS)
+        groups = _groups(shares[0].sum(axis=1 - axis), ordered=true.ordered[place], most=_MAX_CELLS)
         shares = [np.stack([share.take(g, axis=axis).sum(axis=axis) for g in groups], axis=axis) for share in shares]
     figure = _figure(4.6, 1.9)
     norm = PowerNorm(0.5, vmin=0, vmax=max(float(share.max()) for share in shares) or 1.0)
@@ -78,7 +79,7 @@ def pair(true: Coded, synthetic: Coded, columns: tuple[str, str]) -> str:
 
 
 def heat_map(key: KeyFigures) -> str:
-    """Distance of each pair (parent attribute down, child attribute across)."""
+    """Plot the distance of each pair (parent attribute down, child attribute across)."""
     parents, children = (list(dict.fromkeys(pair[side] for pair in key.pairs)) for side in (0, 1))
     values = np.array([[key.pairs.get((p, c), np.nan) for c in children] for p in parents])
     figure = _figure(1.6 + 0.55 * len(children), 1.0 + 0.3 * len(parents))
@@ -98,7 +99,7 @@ def heat_map(key: KeyFigures) -> str:
 
 
 def scatter(source: NDArray[np.float64], bundle: NDArray[np.float64], unit: str) -> str:
-    """One dot per query on logarithmic axes, the source across and the bundle up; on the diagonal both agree."""
+    """Plot one dot per query on logarithmic axes, source across and bundle up; both agree on the diagonal."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     figure = _figure(3.6, 3.2)
@@ -106,7 +107,7 @@ def scatter(source: NDArray[np.float64], bundle: NDArray[np.float64], unit: str)
     low = float(min(source.min(), bundle.min())) * 0.7
     high = float(max(source.max(), bundle.max())) * 1.4
     axis.plot([low, high], [low, high], color=SOURCE, linewidth=1)
-    axis.scatter(source, bundle, s=9, color=SYNTHETIC, alpha=0.45, linewidths=0, rasterized=len(source) > _DOTS)
+    axis.scatter(source, bundle, s=9, color=SYNTHETIC, alpha=0.45, linewidths=0, rasterized=len(source) > _MAX_DOTS)
     axis.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
     few = high / low < _FEW_DECADES
     for side in (axis.xaxis, axis.yaxis):
@@ -122,7 +123,7 @@ def scatter(source: NDArray[np.float64], bundle: NDArray[np.float64], unit: str)
 
 
 def q_error_curve(errors: NDArray[np.float64]) -> str:
-    """Q-errors in ascending order, against the share of queries at most as bad."""
+    """Plot the cumulative distribution of Q-errors."""
     figure = _figure(3.6, 3.2)
     axis = figure.add_subplot()
     axis.step(np.sort(errors), np.arange(1, len(errors) + 1) / len(errors), where="post", color=SYNTHETIC)
@@ -142,8 +143,8 @@ def _figure(width: float, height: float) -> Figure:
 
 
 def _grid(count: int, height: float = 1.25) -> tuple[Figure, Sequence[Axes]]:
-    """A figure with room for ``count`` small plots, and their axes."""
-    across = min(_ACROSS, max(count, 1))
+    """Return a figure with room for ``count`` small plots, and their axes."""
+    across = min(_MAX_ACROSS, max(count, 1))
     rows = ceil(max(count, 1) / across)
     figure = _figure(2.4 * across, height * rows)
     axes: Any = figure.subplots(rows, across, squeeze=False).ravel()
@@ -177,16 +178,16 @@ def _shares(codes: NDArray[np.integer], size: int) -> NDArray[np.float64]:
 def _condensed(
     source: NDArray[np.float64], synthetic: NDArray[np.float64], *, ordered: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """At most `_BARS` bars."""
-    groups = _groups(source, ordered=ordered, most=_BARS)
+    """Return both marginals in at most `_MAX_BARS` bars."""
+    groups = _groups(source, ordered=ordered, most=_MAX_BARS)
     first, second = (np.array([share[group].sum() for group in groups]) for share in (source, synthetic))
     return first, second
 
 
 def _groups(shares: NDArray[np.float64], *, ordered: bool, most: int) -> list[NDArray[np.int64]]:
-    """At most ``most`` groups of codes: neighbours together where there is an order, else the largest of the source.
+    """Return at most ``most`` groups of codes: neighbours if ordered, else the most frequent codes of the source.
 
-    Of an order, what few rows of the source are in makes one group at either end: empty stretches hide the rest.
+    The sparse codes at each end of an order are one group, because empty stretches would hide the rest.
     """
     codes = np.arange(len(shares))
     if len(codes) <= most:
@@ -200,7 +201,7 @@ def _groups(shares: NDArray[np.float64], *, ordered: bool, most: int) -> list[ND
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= _TITLE else name[: _TITLE - 1] + "…"
+    return name if len(name) <= _MAX_TITLE else name[: _MAX_TITLE - 1] + "…"
 
 
 def _svg(figure: Figure) -> str:

@@ -1,4 +1,4 @@
-"""Drawings of query heat maps: a tree of circles, coloured by selectivity, as inline SVG written by hand."""
+"""Draw query heat maps as inline SVG: trees of circles, coloured by selectivity."""
 
 from __future__ import annotations
 
@@ -6,23 +6,19 @@ from html import escape
 
 from privbench_core.evaluate.heatmap import Heat
 
-_LEVEL, _RADIUS = 72, 16  # distance of levels and size of nodes, in pixels
-_WIDTH, _NARROW, _WIDE = 440, 40, 80  # what leaves share, and the least and the most that one of them gets
-_STAGGER = 12  # every other leaf has its label lower by this, so that neighbours' labels do not touch
+# In pixels unless noted, chosen by eye:
+_LEVEL, _RADIUS = 72, 16  # distance of levels, and radius of nodes
+_WIDTH, _MIN_LEAF, _MAX_LEAF = 440, 40, 80  # of all leaves, and of one leaf
+_STAGGER = 12  # offset of every other leaf's label, so that labels do not touch
 _MARGIN = 30
 _LABEL = 13  # characters
 _COLD, _HOT = (255, 247, 237), (154, 52, 18)
-_DARK = 0.5  # colour strength from which text is white
+_DARK = 0.5  # colour strength above which text is white
 
 
 def draw(heat: Heat, title: str) -> str:
-    """One tree as an ``<svg>`` element: selectivities in the nodes, shares of rows on the edges below sum nodes.
-
-    Args:
-        heat: The tree.
-        title: Stands above it.
-    """
-    step = max(_NARROW, min(_WIDE, _WIDTH / heat.leaves))
+    """Return a tree as an ``<svg>`` element: selectivities in nodes, shares of rows on the edges below sum nodes."""
+    step = max(_MIN_LEAF, min(_MAX_LEAF, _WIDTH / heat.leaves))
     width = max(heat.leaves * step, 150) + 2 * _MARGIN
     height = (heat.depth - 1) * _LEVEL + 2 * _RADIUS + 62 + _STAGGER
     shapes: list[str] = []
@@ -36,7 +32,7 @@ def draw(heat: Heat, title: str) -> str:
 
 
 def _node(heat: Heat, left: float, top: float, step: float, shapes: list[str]) -> float:
-    """Draw a node and what is below it; returns where its centre is."""
+    """Draw a node and its subtree; return the x coordinate of its centre."""
     at, centres = left, []
     for part in heat.parts:
         inner: list[str] = []
@@ -68,7 +64,7 @@ def _node(heat: Heat, left: float, top: float, step: float, shapes: list[str]) -
 
 
 def _percent(share: float) -> str:
-    """A share in at most four characters."""
+    """Return a share in at most four characters."""
     if share == 0 or share >= 0.095:  # noqa: PLR2004 - two digits from here
         return f"{share:.0%}"
     return f"{100 * share:.1f}%" if share >= 0.001 else "<.1%"  # noqa: PLR2004 - one digit down to here

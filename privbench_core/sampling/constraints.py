@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.sampling.row_groups import group_numbers
-from privbench_core.schema.arrow_types import arrow_type
 from privbench_core.schema.checks import columns_of, parse_check
 from privbench_core.schema.constraints import Check, Dependency
 from privbench_core.schema.tables import Table
@@ -85,7 +84,7 @@ def _rule(table: Table, check: Check) -> RowRule | None:
     rule = RowRule(check, named, tree.transform(_plain).sql(dialect="duckdb"))
 
     try:
-        rule.broken({name: pa.array([], arrow_type(table.column(name))) for name in named})
+        rule.broken({name: pa.array([], table.column(name).arrow_type) for name in named})
     except duckdb.Error:
         return None
     return rule

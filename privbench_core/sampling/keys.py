@@ -1,4 +1,4 @@
-"""Fresh keys for synthetic rows: numbered, so no key of the source can come back except by being a small number."""
+"""Surrogate keys for synthetic rows: numbered, so a key of the source can only recur by being a small number."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ from numpy.typing import NDArray
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.opaque import length_limit
 from privbench_core.columns.surrogates import random_uuids
-from privbench_core.errors import PublishError
-from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.errors import InternalError, PublishError
+from privbench_core.schema.columns import Column
 
 _DIGITS = 6
-_FIRST_DAY = "2000-01-01"
-_MICROSECONDS = 1_000_000
 _SIGNS = np.frombuffer(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", np.uint8)
-_BYTES = 8  # of a key of bytes
 
 
 def surrogate_key(column: Column, n: int, *, prefix: str) -> pa.Array:
-    """``n`` distinct values for a key column, in ascending order but for UUIDs.
+    """Return ``n`` distinct values for a key column, in ascending order except for UUIDs.
 
     Args:
         column: Its type decides the form of the keys.
@@ -31,47 +28,33 @@ def surrogate_key(column: Column, n: int, *, prefix: str) -> pa.Array:
         prefix: Usually the table's name; text keys begin with it.
 
     Returns:
-        Integers, decimals and floats 1 to n; text ``prefix-000001`` and so on, with less of the prefix where the
-        column is short, and numbers in base 36 where it is shorter still; dates and timestamps consecutive days and
-        seconds from 2000-01-01, intervals seconds; UUIDs that look random and follow from the names of table and
-        column; bytes the number in eight of them, JSON the number; booleans false and true.
+        Integers and decimals 1 to n; text ``prefix-000001`` and so on, with less of the prefix where the column is
+        short, and numbers in base 36 where it is shorter still; dates and timestamps consecutive days and seconds from
+        2000-01-01; UUIDs that look random and follow from the names of table and column.
 
     Raises:
         PublishError: The type has fewer than ``n`` values.
+        InternalError: Private tables have no keys of this type.
 
+    >>> from privbench_core.schema.columns import ColumnType
     >>> surrogate_key(Column("id", ColumnType.TEXT), 2, prefix="person").to_pylist()
     ['person-000001', 'person-000002']
     """
     numbers = np.arange(1, n + 1, dtype=np.int64)
-    match column.type:
-        case ColumnType.TEXT | ColumnType.CATEGORY:
+    match column.logical.surrogate:
+        case "series":
+            return _series(column, numbers, prefix)
+        case "text":
             return _text(column, numbers, prefix)
-        case ColumnType.UUID:
+        case "uuid":
             seed = blake2b(f"{prefix}.{column.name}".encode(), digest_size=8).digest()
             return random_uuids(n, np.random.default_rng(int.from_bytes(seed, "big")))
-        case ColumnType.BYTES:
-            _room(column, n, 256 ** min(_BYTES, length_limit(column)) - 1, prefix)
-            big_endian = numbers.astype(">i8").view(np.uint8).reshape(-1, _BYTES)[:, -length_limit(column) :]
-            return pa.array([row.tobytes() for row in big_endian], pa.binary())
-        case ColumnType.JSON:
-            return pa.array(numbers).cast(pa.string())
-        case ColumnType.BOOLEAN:
-            _room(column, n, 2, prefix)
-            return pa.array(numbers > 1)
-        case ColumnType.FLOAT:
-            return pa.array(numbers.astype(np.float64))
         case _:
-            grid = Grid.of(column, prefix)
-            first, step = _series(column, grid)
-            _room(column, n, (grid.extent[1] - first) // step + 1, prefix)
-            numbers -= 1
-            numbers *= step
-            numbers += first
-            return grid.array(numbers)
+            raise InternalError(f"{prefix}.{column.name}: no surrogate keys of type {column.type}")
 
 
 def ordinal_within(groups: NDArray[np.integer]) -> NDArray[np.int64]:
-    """The running number of each row inside its group, from 1, in row order.
+    """Return the running number of each row inside its group, from 1, in row order.
 
     Args:
         groups: Group of each row, shape (n,), in any order.
@@ -89,20 +72,15 @@ def ordinal_within(groups: NDArray[np.integer]) -> NDArray[np.int64]:
     return ordinals
 
 
-def _series(column: Column, grid: Grid) -> tuple[int, int]:
-    """First number and step on the column's grid."""
-    match column.type:
-        case ColumnType.INTEGER:
-            return 1, 1
-        case ColumnType.INTERVAL:
-            return _MICROSECONDS, _MICROSECONDS
-        case ColumnType.DECIMAL:
-            one = 10 ** (column.scale or 0)
-            return one, one
-        case ColumnType.DATE:
-            return int(grid.number(_FIRST_DAY)), 1
-        case _:
-            return int(grid.number(_FIRST_DAY)), _MICROSECONDS
+def _series(column: Column, numbers: NDArray[np.int64], prefix: str) -> pa.Array:
+    """Return values at equal distances on the column's number line; overwrites ``numbers``."""
+    grid = Grid.of(column, prefix)
+    first, step = grid.logical.series
+    _room(column, len(numbers), (grid.extent[1] - first) // step + 1, prefix)
+    numbers -= 1
+    numbers *= step
+    numbers += first
+    return grid.array(numbers)
 
 
 def _text(column: Column, numbers: NDArray[np.int64], prefix: str) -> pa.Array:

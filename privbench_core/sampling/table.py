@@ -7,7 +7,7 @@ are drawn given their parent's row, every key is made anew, and the schema's con
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from privbench_core.sampling.constraints import RowRule, made_dependent, row_rul
 from privbench_core.sampling.keys import ordinal_within, surrogate_key
 from privbench_core.sampling.references import Parent, copied_columns, draw_reference, lookup_order, room_for_children
 from privbench_core.sampling.row_groups import group_numbers, repeated
-from privbench_core.schema.arrow_types import arrow_type
+from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 
 Places = NDArray[np.signedinteger[Any]]
@@ -73,7 +73,10 @@ def draw_children(
     """
     above = Rows(parent.table.num_rows, dict(parent.codes), dict(parent.sizes), parent.weights)
     pair_tables = [PairMarginal(name, joint.T) for name, joint in fanout.fanout_tables.items()]
-    numbers = fanout.sizes.decode(draw_column(above, fanout.counts, pair_tables, rng), rng).to_numpy()
+    # What each parent's columns say decides who has more children than whom; how many there are is as released.
+    codes = draw_column(above, fanout.counts, pair_tables, rng)
+    numbers = np.empty(len(codes), dtype=np.int64)
+    numbers[np.lexsort((rng.random(len(codes)), codes))] = fanout.numbers(len(codes), rng)
     room = np.full(len(numbers), int(numbers.max(initial=0)))
     if table is not None and table.owner_key is not None:
         room = np.minimum(room_for_children(table, parent.table), table.owner_key.max_children or 1)
@@ -155,18 +158,19 @@ def draw_table(
     later = {n for key in table.foreign_keys if key.name in deferred for n in table.emptied_columns(key)}
     rules = [rule for rule in row_rules(table) if later.isdisjoint(rule.columns)]
     columns, places = _owned(table, owners, parents)
+    keys = lookup_order(table, deferred)
+    inside = tuple(key for key in keys if key.same_unit)
+    draft = _TableDraft(table, inside, parents, lookups, Rows(rows.n, weights=rows.weights), rng, units)
+    draft.draw(rules, columns, places)
     limits = RowLimits.among(table, rules, frozenset(columns))
-    codes, values = draw_attributes(rows, model, discretizers, limits, columns, rng)
+    context = _referred(rows, inside, parents, lookups, places)
+    codes, values = draw_attributes(context, model, discretizers, limits, columns, rng)
     columns |= values
-    draft = _TableDraft(
-        table, parents, lookups, Rows(rows.n, codes, _sizes(discretizers), rows.weights), rng, deferred, units
-    )
-    references, found = draft.references(columns, np.arange(rows.n), {})
-    columns |= references
-    places |= found
-    columns |= {name: pa.nulls(rows.n, arrow_type(table.column(name))) for name in later}
+    own = Rows(rows.n, codes, _sizes(discretizers), rows.weights)
+    outside = tuple(key for key in keys if not key.same_unit)
+    _TableDraft(table, outside, parents, lookups, own, rng, units).draw(rules, columns, places)
+    columns |= {name: pa.nulls(rows.n, table.column(name).arrow_type) for name in later}
     columns |= _fresh(table, columns, rows.n)
-    draft.settle([rule for rule in rules if not references.keys().isdisjoint(rule.columns)], columns, places)
     key_rules = [rule for rule in table.dependencies if rule not in limits.dependencies]
     columns |= made_dependent(key_rules, columns, frozenset(discretizers))
     return _kept(table, rules, columns, places, rows.n)
@@ -188,27 +192,56 @@ def _sizes(discretizers: Mapping[str, Discretizer]) -> dict[str, int]:
     return {name: discretizer.size for name, discretizer in discretizers.items()}
 
 
+def _referred(
+    rows: Rows,
+    keys: Collection[ForeignKey],
+    parents: Mapping[str, Parent],
+    lookups: Mapping[str, Lookup],
+    places: Mapping[str, Places],
+) -> Rows:
+    """``rows`` with the attributes of what they refer to as more context."""
+    context = replace(rows, codes=dict(rows.codes), sizes=dict(rows.sizes), links=dict(rows.links))
+    for key in keys:
+        lookup = lookups[key.name]
+        for name, codes in lookup.referred(parents[key.parent].codes, places[key.name]).items():
+            context.add(f"{key.name}: {name}", len(lookup.marginals[name]), codes)
+        context.links |= {
+            (f"{key.name}: {name}", column): joint for (name, column), joint in lookup.pair_tables.items()
+        }
+    return context
+
+
 @dataclass(frozen=True)
 class _TableDraft:
     """What references are drawn from.
 
     Attributes:
-        own: Codes of all rows' attributes.
+        keys: Those to draw, in this order.
+        own: All rows, with the codes of their attributes if these are drawn.
         units: Number of the unit of each row, None where no key asks for it.
     """
 
     table: Table
+    keys: tuple[ForeignKey, ...]
     parents: Mapping[str, Parent]
     lookups: Mapping[str, Lookup]
     own: Rows
     rng: np.random.Generator
-    deferred: Collection[str]
     units: Places | None
+
+    def draw(self, rules: list[RowRule], columns: Columns, places: dict[str, Places]) -> None:
+        """Add the columns and places of the keys; those that break a check that can be judged then are drawn again."""
+        filled = dict(columns)
+        made, found = self.references(filled, np.arange(self.own.n), {})
+        columns |= made
+        places |= found
+        judged = [r for r in rules if not made.keys().isdisjoint(r.columns) and columns.keys() >= set(r.columns)]
+        self.settle(judged, filled, columns, places)
 
     def references(
         self, filled: Columns, index: Places, before: Mapping[str, Places]
     ) -> tuple[Columns, dict[str, Places]]:
-        """Columns and places of the keys off the ownership path, for the rows of ``index``.
+        """Columns and places of the keys, for the rows of ``index``.
 
         ``before`` are the places of all rows by key name, where they are drawn already: see `Lookup.draw`.
         """
@@ -217,7 +250,7 @@ class _TableDraft:
         rows = self.own if everything else self.own.take(index)
         units = None if self.units is None else self.units[index]
         places: dict[str, Places] = {}
-        for key in lookup_order(self.table, self.deferred):
+        for key in self.keys:
             parent = self.parents[key.parent]
             lookup, drawn = self.lookups[key.name], before.get(key.name)
             found = draw_reference(self.table, key, lookup, rows, parent, here, self.rng, units, drawn)
@@ -225,12 +258,12 @@ class _TableDraft:
             here |= copied_columns(key, found, parent.table, here)
         return {name: values for name, values in here.items() if name not in filled}, places
 
-    def settle(self, rules: list[RowRule], columns: Columns, places: dict[str, Places]) -> None:
-        """Draw references again for the rows that break a check on them; ``columns`` and ``places`` change."""
-        looked_up = {name for key in lookup_order(self.table, self.deferred) for name in key.columns}
-        owner = self.table.owner_key
-        filled = {n: v for n, v in columns.items() if n in self.own.codes or (owner is not None and n in owner.columns)}
-        for _ in range(_ROUNDS if looked_up else 0):
+    def settle(self, rules: list[RowRule], filled: Columns, columns: Columns, places: dict[str, Places]) -> None:
+        """Draw references again for the rows that break a check on them; ``columns`` and ``places`` change.
+
+        ``filled`` are the columns that were there before the keys.
+        """
+        for _ in range(_ROUNDS if rules else 0):
             broken = np.zeros(self.own.n, dtype=bool)
             for rule in rules:
                 broken |= rule.broken(columns)

@@ -23,7 +23,7 @@ _LEXEME = re.compile(
 
 
 def is_contained(expression: str) -> bool:
-    """Whether an expression ends where its text ends, so that ``(expression)`` is one term and nothing more.
+    """Return whether an expression ends where its text ends, so that ``(expression)`` is one term and nothing more.
 
     >>> is_contained("a <= b"), is_contained("true); DROP TABLE person; --"), is_contained("a IN ('x; y')")
     (True, False, True)
@@ -44,7 +44,7 @@ def is_contained(expression: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def parse_check(expression: str) -> Expr | None:
-    """The expression as a tree, None if it is no single condition that sqlglot understands.
+    """Return the expression as a tree, None if it is no single condition that sqlglot understands.
 
     The tree is shared between callers: copy it before changing it.
     """
@@ -64,7 +64,7 @@ def parse_check(expression: str) -> Expr | None:
 
 
 def columns_of(expression: Expr) -> frozenset[str]:
-    """Names of the columns that a tree of `parse_check` refers to; as in SQL, unquoted ones are in lower case.
+    """Return the columns that a tree of `parse_check` refers to; as in SQL, unquoted names are in lower case.
 
     >>> tree = parse_check('"Low" <= HIGH')
     >>> sorted(columns_of(tree)) if tree else None

@@ -1,66 +1,33 @@
-"""Columns: their types, their declared domains, and what the DDL keeps of them."""
+"""Columns: their declared domains, and what the DDL keeps of them; their types are in `types`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import TYPE_CHECKING
 
-Scalar = str | int | float | bool
+from privbench_core.schema.types.base import LogicalType, Scalar
+from privbench_core.schema.types.registry import ColumnType
+from privbench_core.schema.types.sql import SqlType, default_sql_type, parse_sql_type
 
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-class ColumnType(StrEnum):
-    """Logical column types; the physical (Arrow, SQL) ones follow from these."""
-
-    INTEGER = "integer"
-    DECIMAL = "decimal"
-    FLOAT = "float"
-    BOOLEAN = "boolean"
-    DATE = "date"
-    TIMESTAMP = "timestamp"
-    CATEGORY = "category"  # text with a declared or learned list of values
-    TEXT = "text"  # opaque text: only its length is modelled, or it follows a public pattern
-    TIMESTAMPTZ = "timestamptz"  # a point in time: microseconds since 1970 in UTC
-    INTERVAL = "interval"  # a span of time in microseconds, 30 days to the month
-    UUID = "uuid"  # opaque: fresh random ones
-    BYTES = "bytes"  # opaque: only their length is modelled
-    JSON = "json"  # opaque: only the length of its text is modelled
-
-    @property
-    def ordered(self) -> bool:
-        """Whether a range makes sense as a domain."""
-        return self in _ORDERED
-
-    @property
-    def opaque(self) -> bool:
-        """Whether at most the length of a value is looked at, so that it needs no domain."""
-        return self in {ColumnType.TEXT, ColumnType.UUID, ColumnType.BYTES, ColumnType.JSON}
-
-
-_ORDERED = frozenset(
-    {
-        ColumnType.INTEGER,
-        ColumnType.DECIMAL,
-        ColumnType.FLOAT,
-        ColumnType.DATE,
-        ColumnType.TIMESTAMP,
-        ColumnType.TIMESTAMPTZ,
-        ColumnType.INTERVAL,
-    }
-)
+__all__ = ["Column", "ColumnType", "Domain", "EnumType", "Generated", "IdentitySequence", "Learn", "Pattern", "Range",
+           "Scalar", "Values"]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Range:
     """A declared interval, ends included.
 
-    Dates and timestamps stand as ISO 8601 text here, decimals as text or numbers.
+    Dates and timestamps are ISO 8601 text, decimals text or numbers.
 
     Attributes:
         low: Smallest value of the domain.
         high: Largest value of the domain.
-        cells: How many equal cells the interval is measured in; None picks a default from the width.
-        step: What the values are apart, counted from ``low``: a number, or a span of time for dates and times; None
-            for all values of the type.
+        cells: Number of equal cells that the interval is measured in; None picks a default from the width.
+        step: Distance between values, counted from ``low``: a number, or a span of time for dates and times; None for
+            all values of the type.
     """
 
     low: Scalar
@@ -83,10 +50,10 @@ class Learn:
 
 @dataclass(frozen=True)
 class Pattern:
-    """Opaque text that is made anew by a public rule; nothing of the source's text is looked at but NULL.
+    """Opaque text that a public rule generates; of the source's text only NULL is measured.
 
     Attributes:
-        regex: A regular expression that made values match in full.
+        regex: A regular expression that generated values match in full.
         provider: A provider of the Faker library (``email``, ``name``, ``phone_number``, ``address``); one of the two.
     """
 
@@ -102,9 +69,9 @@ class IdentitySequence:
     """How the database numbers a column, where that is not PostgreSQL's usual way.
 
     Attributes:
-        name: Of the sequence; None for the one that PostgreSQL gives it.
+        name: Of the sequence; None for the name that PostgreSQL gives it.
         increment: From one number to the next, above 0.
-        always: Whether the database takes no other number (GENERATED ALWAYS).
+        always: Whether the database accepts no other number (GENERATED ALWAYS).
     """
 
     name: str | None = None
@@ -142,6 +109,27 @@ class Column:
     identity: bool = False
     comment: str | None = None
     sequence: IdentitySequence | None = None
+
+    @property
+    def logical(self) -> LogicalType:
+        """The entry of the column's type, with the column's digits or bits."""
+        return self.type.logical.sized(self.precision, self.scale, self.bits)
+
+    @property
+    def bits(self) -> int:
+        """The width of an integer, as its SQL type declares it."""
+        stored = parse_sql_type(self.sql_type) if self.sql_type else None
+        return (stored.facts.bits if stored else None) or 64
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """The one Arrow type that the column has inside the project, whatever the source stores."""
+        return self.logical.arrow_type
+
+    @property
+    def stored_type(self) -> SqlType | None:
+        """The type in the database; None if it is an enum (or one that `find_problems` refuses)."""
+        return default_sql_type(self.logical) if self.sql_type is None else parse_sql_type(self.sql_type)
 
 
 @dataclass(frozen=True)

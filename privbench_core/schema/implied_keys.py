@@ -34,7 +34,7 @@ K = TypeVar("K", bound=Key)
 
 
 def without_implied(keys: Sequence[K], keys_of: Callable[[str], Iterable[Key]]) -> tuple[list[K], list[K]]:
-    """The keys of a table, those apart that hold because others on the same columns do.
+    """Return the keys of a table, those apart that hold because others on the same columns do.
 
     Args:
         keys: Of the table, in its order.
@@ -50,7 +50,7 @@ def without_implied(keys: Sequence[K], keys_of: Callable[[str], Iterable[Key]]) 
 
 
 def _follows(key: Key, other: Key, keys_of: Callable[[str], Iterable[Key]]) -> bool:
-    """Whether the parent along ``other`` has itself a key that leads, over others or not, where ``key`` does."""
+    """Return whether the parent along ``other`` has itself a key that leads, over others or not, where ``key`` does."""
     if set(key.columns) != set(other.columns):
         return False
     target = (key.parent, frozenset(zip(key.columns, key.parent_columns, strict=True)))

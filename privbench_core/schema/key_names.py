@@ -15,7 +15,7 @@ _ACTIONS = re.compile(
 
 
 def usual_name(table: str, columns: tuple[str, ...], kind: str) -> str:
-    """The name that PostgreSQL gives, if nothing else has it: ``makeObjectName`` of its ``indexcmds.c``.
+    """Return the name that PostgreSQL gives, if nothing else has it: ``makeObjectName`` of its ``indexcmds.c``.
 
     Args:
         table: Name of the table.

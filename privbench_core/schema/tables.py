@@ -6,10 +6,14 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import TYPE_CHECKING
 
 from privbench_core.errors import InternalError, SpecError, did_you_mean
 from privbench_core.schema.columns import Column, EnumType, Generated
 from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,13 @@ class Table:
     def attributes(self) -> tuple[Column, ...]:
         """The modelled columns, in source order."""
         return tuple(c for c in self.columns if c.name not in self.key_columns)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The canonical Arrow schema: what sources read and bundles hold."""
+        import pyarrow as pa
+
+        return pa.schema([pa.field(column.name, column.arrow_type, column.nullable) for column in self.columns])
 
     def emptied_columns(self, key: ForeignKey) -> tuple[str, ...]:
         """The columns of an optional key that are NULL where it refers to no row: those no other key has a say in."""

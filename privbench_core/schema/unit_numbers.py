@@ -14,7 +14,7 @@ Numbers = NDArray[np.int64]
 
 
 def unit_numbers(schema: Schema, table: str, rows: int, owners: tuple[Numbers, Numbers] | None) -> Numbers:
-    """A number for the unit of each row, shape (rows,): equal for rows of one unit, in whatever table they are.
+    """Return a number for the unit of each row, shape (rows,): equal for rows of one unit, in whatever table they are.
 
     Args:
         schema: The database.

@@ -6,7 +6,8 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from privbench_core.spec.fields import MAX_COUNT, Node, as_name, as_number
+from privbench_core.schema.types.numeric import as_number
+from privbench_core.spec.fields import MAX_COUNT, Node, as_name
 from privbench_core.spec.refresh import DecayingRefreshes, EqualRefreshes, RefreshPolicy
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _TIMES = "write how many refreshes there may be, the first release counted"
 
 
 def parse_budget(node: Node) -> dict[str, Any] | None:
-    """The fields of `Spec` under ``privacy`` but the unit, or None if one of them is missing or wrong."""
+    """Return the fields of `Spec` under ``privacy`` but the unit, or None if one of them is missing or wrong."""
     node.only("unit", "delta", "epsilons", "lifetime", "refresh", "cohort", "ledger")
     delta = _delta(node, "write 0 for pure differential privacy, or a small number like 1.0e-9")
     epsilons = _epsilons(node)
@@ -88,7 +89,7 @@ def _cohort(node: Node) -> str:
 
 
 def parse_ledger(privacy: Node) -> str | None:
-    """The URL of the ledger's database, None for a file in the state folder."""
+    """Return the URL of the ledger's database, None for a file in the state folder."""
     raw = privacy.fields.get("ledger")
     if raw is None:
         return None
@@ -122,7 +123,7 @@ def _epsilons(node: Node) -> tuple[float, ...]:
 
 
 def dump_budget(spec: Spec) -> dict[str, Any]:
-    """What `parse_budget` reads, with the unit."""
+    """Return what `parse_budget` reads, with the unit."""
     privacy: dict[str, Any] = {
         "unit": spec.schema.unit,
         "delta": spec.delta,

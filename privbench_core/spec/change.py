@@ -12,7 +12,7 @@ _CHOICES = "write content, {watermark: updated_at} or {sql: 'select ..'}"
 
 
 def parse_change(node: Node, *, public: bool) -> Change:
-    """The ``change`` of a table, `Content` if it has none.
+    """Return the ``change`` of a table, `Content` if it has none.
 
     Args:
         node: The table.
@@ -37,7 +37,7 @@ def parse_change(node: Node, *, public: bool) -> Change:
 
 
 def dump_change(change: Change) -> Mapping[str, Any]:
-    """What a table's mapping holds about it; nothing for `Content`."""
+    """Return what a table's mapping holds about it; nothing for `Content`."""
     match change:
         case Content():
             return {}

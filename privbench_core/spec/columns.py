@@ -6,18 +6,12 @@ from collections.abc import Mapping
 
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.columns import Column, ColumnType, EnumType, IdentitySequence
-from privbench_core.schema.sql_types import known_sql_types, parse_sql_type
+from privbench_core.schema.types.sql import known_sql_types, parse_sql_type
 from privbench_core.spec.domains import parse_domain
 from privbench_core.spec.fields import MAX_COUNT, Node, Problems
 
 _MAX_PRECISION = 38  # of decimal128, and enough for every database's default
-_SIZED = frozenset({ColumnType.TEXT, ColumnType.BYTES, ColumnType.JSON})
-_BELONGS = {
-    "precision": (frozenset({ColumnType.DECIMAL}), "decimal"),
-    "scale": (frozenset({ColumnType.DECIMAL}), "decimal"),
-    "max_length": (_SIZED, "text, bytes and json"),
-    "identity": (frozenset({ColumnType.INTEGER}), "integer"),
-}
+_OPTIONS = ("precision", "scale", "max_length", "identity")  # of some types only
 
 
 def parse_column(
@@ -25,17 +19,17 @@ def parse_column(
 ) -> Column:
     """Read one column: a mapping, or just the name of its type.
 
-    A column whose type is wrong is reported and stands as text, so that keys may still refer to it.
+    A column of a wrong type is reported and read as text, so that keys may still refer to it.
 
     Args:
         table: Name of its table.
         name: Name of the column.
-        raw: What the spec says.
-        problems: Where mistakes go.
+        raw: Its value in the spec.
+        problems: Collects the mistakes.
         enums: The enums of the spec by name, for ``sql_type``.
     """
     node = Node(f"{table}.{name}", raw if isinstance(raw, dict) else {"type": raw}, problems)
-    node.only("type", "domain", "nullable", *_BELONGS, "sql_type", "default", "comment", "sequence")
+    node.only("type", "domain", "nullable", *_OPTIONS, "sql_type", "default", "comment", "sequence")
     types = [kind.value for kind in ColumnType]
     spelled = node.fields.get("type")
     if spelled not in types:
@@ -45,11 +39,14 @@ def parse_column(
     kind = ColumnType(spelled)
     precision = node.count("precision", 1, _MAX_PRECISION, f"write a number of digits from 1 to {_MAX_PRECISION}")
     scale = node.count("scale", 0, precision or _MAX_PRECISION, "write a number of decimals from 0 to the precision")
-    if kind is ColumnType.DECIMAL and not (node.has("precision") and node.has("scale")):
+    if "precision" in kind.logical.options and not (node.has("precision") and node.has("scale")):
         problems.add(node.where, "a decimal without precision and scale", "declare both, as in NUMERIC(8, 2)")
-    for key, (kinds, owner) in _BELONGS.items():
-        if node.has(key) and kind not in kinds:
-            problems.add(node.where, f"{key} on a column of type {kind}", f"it belongs to {owner} columns; remove it")
+    for option in _OPTIONS:
+        if node.has(option) and option not in kind.logical.options:
+            *most, last = (other for other in ColumnType if option in other.logical.options)
+            owners = f"{', '.join(most)} and {last}" if most else last
+            todo = f"it belongs to {owners} columns; remove it"
+            problems.add(node.where, f"{option} on a column of type {kind}", todo)
     sql_type = _sql_type(node, enums or {})
     return Column(
         name,
@@ -83,9 +80,9 @@ def _sequence(node: Node) -> IdentitySequence | None:
 
 
 def _max_length(node: Node, kind: ColumnType, sql_type: str | None) -> int:
-    """The declared bound; by default the model's, or what the SQL type has room for."""
+    """Return the declared bound; by default the model's, or that of the SQL type if it is lower."""
     declared = node.count("max_length", 1, MAX_COUNT, "write a positive number of characters or bytes")
-    stored = parse_sql_type(sql_type) if sql_type and kind in _SIZED else None
+    stored = parse_sql_type(sql_type) if sql_type and kind.logical.length_unit else None
     room = stored.length if stored else None
     return declared or min(Column.max_length, room or Column.max_length)
 

@@ -5,16 +5,9 @@ from __future__ import annotations
 import re
 
 from privbench_core.schema.columns import ColumnType, Domain, Learn, Pattern, Range, Scalar, Values
+from privbench_core.schema.types.base import LogicalType, OrderedType
 from privbench_core.spec.fields import MAX_COUNT, Node
-from privbench_core.spec.scalars import EXPECTED, canonical_scalar, sort_key
 
-_OPAQUE = "remove it: no more than the length of a value is modelled"
-_NO_DOMAIN = {
-    ColumnType.BOOLEAN: "remove it: a boolean has two values",
-    ColumnType.UUID: "remove it: fresh ones are made",
-    ColumnType.BYTES: _OPAQUE,
-    ColumnType.JSON: _OPAQUE,
-}
 _ORDERED_HINT = "declare domain: {min:, max:}, or domain: learn (paid for)"
 _LIST_HINT = "declare domain: {values: [..]}, or domain: learn (paid for)"
 _TEXT_HINT = "write {pattern: a regular expression} or {faker: email}, or leave it out; or make it a category"
@@ -22,15 +15,16 @@ _PROVIDER = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def parse_domain(node: Node, kind: ColumnType) -> Domain | None:
-    """The domain of a column whose type is known; None if there is none, or one that is reported as wrong."""
+    """Return the domain of a column of a known type; None if there is none, or one that is reported as wrong."""
+    logical = kind.logical
     raw = node.fields.get("domain")
     if raw is None:
         return None
-    if kind in _NO_DOMAIN:
-        node.problems.add(node.where, f"a domain on a column of type {kind}", _NO_DOMAIN[kind])
+    if logical.no_domain is not None:
+        node.problems.add(node.where, f"a domain on a column of type {kind}", logical.no_domain)
         return None
     inner = Node(node.where, raw if isinstance(raw, dict) else {}, node.problems)
-    if kind is ColumnType.TEXT:
+    if kind.opaque:
         if len(inner.fields) == 1 and not inner.fields.keys().isdisjoint({"pattern", "faker"}):
             return _pattern(inner)
         node.wrong("domain", _TEXT_HINT)
@@ -38,9 +32,9 @@ def parse_domain(node: Node, kind: ColumnType) -> Domain | None:
     if raw == "learn":
         return Learn()
     if "values" in inner.fields:
-        return _values(inner, kind)
-    if isinstance(raw, dict) and kind.ordered:
-        return _range(inner, kind)
+        return _values(inner, logical)
+    if isinstance(raw, dict) and isinstance(logical, OrderedType):
+        return _range(inner, logical)
     node.wrong("domain", _ORDERED_HINT if kind.ordered else _LIST_HINT)
     return None
 
@@ -54,7 +48,7 @@ def _pattern(node: Node) -> Pattern | None:
         return None
     regex = node.fields["pattern"]
     try:
-        # Python turns numbers of YAML into no expression: they must be quoted to be one.
+        # YAML reads an unquoted number as a number, which is not an expression.
         compiled = re.compile(regex) if isinstance(regex, str) and regex else None
     except (re.error, RecursionError, OverflowError):
         compiled = None
@@ -64,18 +58,20 @@ def _pattern(node: Node) -> Pattern | None:
     return Pattern(regex=compiled.pattern)
 
 
-def _values(node: Node, kind: ColumnType) -> Values | None:
+def _values(node: Node, logical: LogicalType) -> Values | None:
     node.only("values")
     raw = node.fields["values"]
-    if kind not in {ColumnType.INTEGER, ColumnType.CATEGORY}:
-        node.problems.add(node.where, f"a list of values for the type {kind}", "declare domain: {min:, max:} instead")
+    if not logical.listable:
+        node.problems.add(
+            node.where, f"a list of values for the type {logical}", "declare domain: {min:, max:} instead"
+        )
     elif not isinstance(raw, list) or not raw:
         node.wrong("values", "list at least one value")
     else:
-        found = [canonical_scalar(kind, value) for value in raw]
+        found = [logical.parse(value) for value in raw]
         values = [value for value in found if value is not None]
         if len(values) < len(found):
-            todo = f"each must be {EXPECTED[kind]}; NULL is not listed but declared by nullable: true"
+            todo = f"each must be {logical.expected}; NULL is not listed but declared by nullable: true"
             node.problems.add(node.where, f"values holds {raw[found.index(None)]!r}", todo)
         elif len(set(values)) < len(values):
             twice = next(value for value in values if values.count(value) > 1)
@@ -85,37 +81,33 @@ def _values(node: Node, kind: ColumnType) -> Values | None:
     return None
 
 
-def _range(node: Node, kind: ColumnType) -> Range | None:
+def _range(node: Node, logical: OrderedType) -> Range | None:
     node.only("min", "max", "cells", "step")
     cells = node.count("cells", 1, MAX_COUNT, "write a positive number of cells, or leave it out")
-    low, high, step = _end(node, "min", kind), _end(node, "max", kind), _step(node, kind)
+    low, high, step = _end(node, "min", logical), _end(node, "max", logical), _step(node, logical)
     if low is None or high is None:
         return None
-    if sort_key(kind, low) > sort_key(kind, high):
+    if logical.sort_key(low) > logical.sort_key(high):
         node.problems.add(node.where, f"min {low!r} is above max {high!r}", "swap or correct them")
         return None
     return Range(low, high, cells, step)
 
 
-def _step(node: Node, kind: ColumnType) -> Scalar | None:
+def _step(node: Node, logical: OrderedType) -> Scalar | None:
     if not node.has("step"):
         return None
-    if kind is ColumnType.FLOAT:
-        node.problems.add(node.where, "a step on a column of type float", "declare type: decimal, which has exact ones")
+    if logical.step_expected is None:
+        todo = "declare type: decimal, which has exact ones"
+        node.problems.add(node.where, f"a step on a column of type {logical}", todo)
         return None
-    unit = kind if kind in {ColumnType.INTEGER, ColumnType.DECIMAL} else ColumnType.INTERVAL
-    value = canonical_scalar(unit, node.fields["step"])
-    if value is None or sort_key(unit, value) <= 0:
-        node.wrong("step", f"write {EXPECTED[unit]}, above zero")
-        return None
-    if kind is ColumnType.DATE and sort_key(unit, value) % sort_key(unit, "P1D"):
-        node.wrong("step", "write whole days, like P7D")
-        return None
+    value = logical.parse_step(node.fields["step"])
+    if value is None:
+        node.wrong("step", f"write {logical.step_expected}")
     return value
 
 
-def _end(node: Node, key: str, kind: ColumnType) -> Scalar | None:
-    value = canonical_scalar(kind, node.fields.get(key))
+def _end(node: Node, key: str, logical: OrderedType) -> Scalar | None:
+    value = logical.parse(node.fields.get(key))
     if value is None:
-        node.wrong(key, f"write {EXPECTED[kind]}")
+        node.wrong(key, f"write {logical.expected}")
     return value

@@ -6,13 +6,13 @@ finds every mistake in it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from reprlib import repr as short_repr
 from typing import Any
 
 from privbench_core.errors import did_you_mean
+from privbench_core.schema.types.numeric import as_integer, as_number
 
 MAX_COUNT = 2**31 - 1
 """The largest count a spec may declare: of children, cells or characters."""
@@ -39,29 +39,8 @@ class Problems:
         self.broken.add(where)
 
 
-def as_integer(value: object) -> int | None:
-    """An integer written as a number or as numeric text (``1e6`` too); None for anything else."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    number = as_number(value)
-    if isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
-        return int(value)  # exact beyond 2^53, where the way through a float is not
-    return int(number) if number is not None and number.is_integer() else None
-
-
-def as_number(value: object) -> float | None:
-    """A finite number written as a number or as numeric text; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
-
-
 def as_name(value: object) -> str | None:
-    """A name: text, or a number that stands for text; None for anything else."""
+    """Return a name: text, or a number that stands for text; None for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     usable = isinstance(value, str) and value.strip() and "\0" not in value and value != UNDECIDED
@@ -96,18 +75,18 @@ class Node:
                 self.problems.add(self.where, f"unknown key {key!r}", did_you_mean(key, known))
 
     def has(self, key: str) -> bool:
-        """Whether the key is there with a value."""
+        """Return whether the key is there with a value."""
         return self.fields.get(key) is not None
 
     def name(self, key: str, todo: str) -> str | None:
-        """A required name."""
+        """Return a required name."""
         value = as_name(self.fields.get(key))
         if value is None:
             self.wrong(key, todo)
         return value
 
     def names(self, key: str, todo: str) -> tuple[str, ...] | None:
-        """A required name or list of distinct names, as a tuple."""
+        """Return a required name or list of distinct names, as a tuple."""
         value = self.fields.get(key)
         found = [as_name(item) for item in (value if isinstance(value, list) else [value])]
         names = tuple(name for name in found if name is not None)
@@ -117,14 +96,14 @@ class Node:
         return names
 
     def number(self, key: str, todo: str) -> float | None:
-        """A required finite number."""
+        """Return a required finite number."""
         value = as_number(self.fields.get(key))
         if value is None:
             self.wrong(key, todo)
         return value
 
     def count(self, key: str, low: int, high: int, todo: str) -> int | None:
-        """An optional integer from ``low`` to ``high``; None if absent or wrong."""
+        """Return an optional integer from ``low`` to ``high``; None if absent or wrong."""
         if not self.has(key):
             return None
         value = as_integer(self.fields[key])
@@ -134,7 +113,7 @@ class Node:
         return value
 
     def flag(self, key: str) -> bool:
-        """An optional true or false, false if absent."""
+        """Return an optional true or false, false if absent."""
         value = self.fields.get(key, False)
         if not isinstance(value, bool):
             self.wrong(key, "write true or false")
@@ -142,7 +121,7 @@ class Node:
         return value
 
     def text(self, key: str, todo: str) -> str | None:
-        """An optional text that is not empty; None if absent or wrong."""
+        """Return an optional text that is not empty; None if absent or wrong."""
         if not self.has(key):
             return None
         value = self.fields[key]
@@ -152,7 +131,7 @@ class Node:
         return None
 
     def items(self, key: str, todo: str) -> list[Node]:
-        """An optional list of mappings, called as this one in messages; empty if absent or wrong."""
+        """Return an optional list of mappings, called as this one in messages; empty if absent or wrong."""
         value = self.fields.get(key) or []
         if isinstance(value, list) and all(isinstance(item, dict) for item in value):
             return [Node(self.where, item, self.problems) for item in value]
@@ -160,7 +139,7 @@ class Node:
         return []
 
     def mapping(self, key: str, todo: str) -> Node | None:
-        """A required mapping, called by its key in messages."""
+        """Return a required mapping, called by its key in messages."""
         value = self.fields.get(key)
         if not isinstance(value, dict) or not value:
             self.wrong(key, todo)

@@ -151,7 +151,7 @@ def _workload(node: Node, folder: Path) -> Path | None:
 
 
 def dump_spec(spec: Spec) -> str:
-    """The spec as YAML; `load_spec` of it, saved at ``spec.path``, gives an equal spec."""
+    """Return the spec as YAML; `load_spec` of it, saved at ``spec.path``, gives an equal spec."""
     folder = spec.path.parent
     named = {"name": spec.synthesizer, "options": dict(spec.options)}
     content: dict[str, Any] = {"database": spec.schema.name, "source": relative(spec.source, folder)}

@@ -22,7 +22,7 @@ _CONNECT_SECONDS = 15
 
 
 def is_url(source: str) -> bool:
-    """Whether ``source`` is a database URL rather than a path."""
+    """Return whether ``source`` is a database URL rather than a path."""
     return bool(_URL.match(source))
 
 
@@ -34,7 +34,7 @@ def resolve(source: str, folder: Path) -> str:
 
 
 def home(source: str) -> Path:
-    """The path with ``~`` read as the user's home, where there is one."""
+    """Return the path with ``~`` read as the user's home, where there is one."""
     try:
         return Path(source).expanduser()
     except RuntimeError:  # no such user: then it is a name like any other
@@ -42,7 +42,7 @@ def home(source: str) -> Path:
 
 
 def relative(location: str, folder: Path) -> str:
-    """The inverse of `resolve`: paths inside ``folder`` become relative, so that a project can be moved."""
+    """Undo `resolve`: paths inside ``folder`` become relative, so that a project can be moved."""
     path = Path(location)
     return str(path.relative_to(folder)) if path.is_absolute() and path.is_relative_to(folder) else location
 
@@ -64,7 +64,7 @@ def expand(source: str, what: str = "source") -> str:
 
 
 def parse_url(url: str, what: str = "source") -> URL:
-    """The SQLAlchemy URL, with psycopg as the driver of PostgreSQL unless another is named.
+    """Return the SQLAlchemy URL, with psycopg as the driver of PostgreSQL unless another is named.
 
     For PostgreSQL, ``?schema=name`` chooses the schema; the server is told by its search path.
 
@@ -93,13 +93,13 @@ def parse_url(url: str, what: str = "source") -> URL:
 
 
 def describe(url: URL) -> str:
-    """A name for messages: dialect, host and database; never user, password or query."""
+    """Return a name for messages: dialect, host and database; never user, password or query."""
     host = f"{url.host or 'local'}:{url.port}" if url.port else url.host or "local"
     return f"{url.get_backend_name()} database {url.database or '(default)'} at {host}"
 
 
 def open_engine(url: URL) -> Engine:
-    """An engine that has connected once and keeps no connection open.
+    """Return an engine that has connected once and keeps no connection open.
 
     Raises:
         SourceError: The driver is missing or the server refuses; the message holds no password.
@@ -126,7 +126,7 @@ def connection_parameters(url: URL) -> dict[str, Any]:
 
 
 def reason_of(error: Exception, url: URL) -> str:
-    """The driver's first line about a failure, without anything that was secret in the URL."""
+    """Return the driver's first line about a failure, without anything that was secret in the URL."""
     text = (str(getattr(error, "orig", None) or error).strip() or type(error).__name__).splitlines()[0]
     secrets = [url.password, *(v for k, v in url.query.items() if "pass" in k.lower())]
     for secret in secrets:

@@ -10,7 +10,6 @@ from privbench_core.schema.columns import ColumnType, EnumType, Generated
 from privbench_core.schema.constraints import Check, Dependency, Index
 from privbench_core.schema.tables import Table
 from privbench_core.spec.fields import Node, Problems
-from privbench_core.spec.scalars import canonical_scalar
 
 _UNIQUE = "write a list of lists of column names, like [[a, b], [c]]"
 _CHECKS = "write a list like [{name: .., expression: 'low <= high'}]"
@@ -24,7 +23,7 @@ _PLAIN_TYPE = re.compile(r"[a-z][a-z0-9_ ]*(\(\d+(,\d+)?\))?[a-z ]*(\[\])*")
 
 
 def parse_unique(node: Node) -> tuple[tuple[str, ...], ...]:
-    """The declared unique sets of columns."""
+    """Return the declared unique sets of columns."""
     raw = node.fields.get("unique") or []
     if not isinstance(raw, list) or not all(isinstance(group, list) for group in raw):
         node.wrong("unique", _UNIQUE)
@@ -34,7 +33,7 @@ def parse_unique(node: Node) -> tuple[tuple[str, ...], ...]:
 
 
 def parse_checks(node: Node) -> tuple[Check, ...]:
-    """The CHECK constraints."""
+    """Return the CHECK constraints."""
     checks = []
     for item in node.items("checks", _CHECKS):
         item.only("name", "expression")
@@ -48,7 +47,7 @@ def parse_checks(node: Node) -> tuple[Check, ...]:
 
 
 def parse_indexes(node: Node) -> tuple[Index, ...] | None:
-    """The indexes; None if the spec leaves them to us."""
+    """Return the indexes; None if the spec leaves them to us."""
     if not node.has("indexes"):
         return None
     indexes = []
@@ -63,7 +62,7 @@ def parse_indexes(node: Node) -> tuple[Index, ...] | None:
 
 
 def parse_key_names(node: Node) -> tuple[tuple[tuple[str, ...], str], ...]:
-    """The columns and names of the primary and unique keys that have names of their own."""
+    """Return the columns and names of the primary and unique keys that have names of their own."""
     if node.fields.get("key_names") in (None, {}):
         return ()
     listed = node.mapping("key_names", _KEY_NAMES)
@@ -73,7 +72,7 @@ def parse_key_names(node: Node) -> tuple[tuple[tuple[str, ...], str], ...]:
 
 
 def parse_generated(node: Node, enums: Mapping[str, EnumType]) -> tuple[Generated, ...]:
-    """The columns that the database computes."""
+    """Return the columns that the database computes."""
     if node.fields.get("generated") in (None, {}):
         return ()
     listed = node.mapping("generated", _GENERATED)
@@ -92,7 +91,7 @@ def parse_generated(node: Node, enums: Mapping[str, EnumType]) -> tuple[Generate
 
 
 def parse_dependencies(node: Node) -> tuple[Dependency, ...]:
-    """The functional dependencies."""
+    """Return the functional dependencies."""
     rules = []
     for item in node.items("dependencies", _DEPENDENCIES):
         item.only("determinant", "dependent")
@@ -104,13 +103,13 @@ def parse_dependencies(node: Node) -> tuple[Dependency, ...]:
 
 
 def parse_enums(node: Node) -> tuple[EnumType, ...]:
-    """The enums of the whole database."""
+    """Return the enums of the whole database."""
     if node.fields.get("enums") in (None, {}):
         return ()
     listed = node.mapping("enums", _ENUMS)
     enums = []
     for name, raw in listed.fields.items() if listed else ():
-        values = [canonical_scalar(ColumnType.CATEGORY, item) for item in raw] if isinstance(raw, list) else []
+        values = [ColumnType.CATEGORY.logical.parse(item) for item in raw] if isinstance(raw, list) else []
         if not values or None in values or len(set(values)) < len(values):
             Node("enums", {name: raw}, node.problems).wrong(name, "list its values, each once and in their order")
         else:
@@ -119,7 +118,7 @@ def parse_enums(node: Node) -> tuple[EnumType, ...]:
 
 
 def known_columns(names: tuple[str, ...], table: Table, problems: Problems) -> bool:
-    """Whether a table has all these columns; each unknown one is reported."""
+    """Return whether a table has all these columns; each unknown one is reported."""
     known = [column.name for column in table.columns]
     unknown = [name for name in names if name not in known]
     for name in unknown:

@@ -27,7 +27,7 @@ class EqualRefreshes:
     times: int
 
     def upto(self, refresh: int, lifetime: float, worth: Callable[[float], float]) -> float:
-        """The most that refreshes 1 to ``refresh`` may cost together.
+        """Return the most that refreshes 1 to ``refresh`` may cost together.
 
         Args:
             refresh: Number of a refresh, from 1.

@@ -10,13 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from privbench_core.errors import did_you_mean
-from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern
+from privbench_core.schema.columns import Column, Learn, Pattern
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.rules_of_keys import find_column, find_key_problems
 from privbench_core.spec.rules_of_sql import find_sql_problems
 
-_UNKEYED = frozenset({ColumnType.FLOAT, ColumnType.BOOLEAN, ColumnType.JSON})
-_NEVER_FRESH = frozenset({ColumnType.BYTES, ColumnType.INTERVAL})
 _IDENTIFIER_BYTES = 63  # of PostgreSQL, which cuts off what comes after
 
 
@@ -96,7 +94,7 @@ def _primary_keys(schema: Schema) -> Iterator[str]:
                 yield f"{table.name}.{name}: a primary key that may be NULL; remove nullable: true"
         for name in sorted(table.referring_columns.union(table.primary_key)):
             column = find_column(table, name)
-            if column and (column.type in _UNKEYED or (column.type in _NEVER_FRESH and not table.public)):
+            if column and not (column.logical.keyable and (column.logical.surrogate or table.public)):
                 todo = "keys are integers, decimals, times, UUIDs or text"
                 yield f"{table.name}.{name}: a key of type {column.type}; {todo}"
             if column and column.domain is not None and not table.public:
@@ -118,8 +116,7 @@ def _domains(schema: Schema, delta: float, broken: Collection[str]) -> Iterator[
     for table in schema.private_tables:
         for column in table.attributes:
             place = f"{table.name}.{column.name}"
-            modelled = column.type.ordered or column.type is ColumnType.CATEGORY
-            if place in broken or not modelled:
+            if place in broken or column.logical.codec:
                 continue
             if column.domain is None:
                 shape = "{min:, max:}" if column.type.ordered else "{values: [..]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.columns import Column
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 
@@ -153,12 +153,10 @@ def _reference(table: Table, key: ForeignKey, schema: Schema, broken: Collection
 
 
 def _stored_type(column: Column, schema: Schema) -> str:
-    """What must agree along a key: categories and opaque text are both stored as text."""
-    if column.type is ColumnType.DECIMAL:
-        return f"decimal({column.precision},{column.scale})"
+    """Return what must agree along a key."""
     if column.sql_type in {enum.name for enum in schema.enums}:
         return f"enum {column.sql_type}"
-    return "text" if column.type is ColumnType.CATEGORY else str(column.type)
+    return column.logical.key_type
 
 
 def _cycles(schema: Schema) -> Iterator[str]:

@@ -9,11 +9,10 @@ from collections.abc import Collection, Iterator
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.checks import columns_of, is_contained, parse_check
 from privbench_core.schema.columns import Column, ColumnType, EnumType, Learn, Pattern, Range, Values
-from privbench_core.schema.sql_types import SqlType, default_sql_type, parse_sql_type
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.spec.fields import as_integer
+from privbench_core.schema.types.numeric import as_integer
+from privbench_core.schema.types.sql import SqlType, default_sql_type, parse_sql_type
 
-_SIZED = frozenset({ColumnType.TEXT, ColumnType.BYTES, ColumnType.JSON})
 _METHOD = re.compile(r"[a-z]+ ?\(")
 _OUTSIDE = "is no single expression; it must not leave its brackets or hold comments"
 
@@ -55,7 +54,7 @@ def _enum(column: Column, enum: EnumType, *, made_anew: bool) -> Iterator[str]:
 
 
 def _sql_type(column: Column, *, is_key: bool) -> Iterator[str]:
-    stored = parse_sql_type(column.sql_type) if column.sql_type else default_sql_type(column)
+    stored = parse_sql_type(column.sql_type) if column.sql_type else default_sql_type(column.logical)
     if stored is None:
         yield f"sql_type {column.sql_type!r} is neither a known type nor an enum; correct it"
         return
@@ -64,15 +63,15 @@ def _sql_type(column: Column, *, is_key: bool) -> Iterator[str]:
         yield f"type {column.type}, but sql_type {stored} holds {fitting}; change one of them"
         return
     yield from _room(column, stored)
-    made_up = column.type is ColumnType.TEXT and not isinstance(column.domain, Pattern) and not is_key
-    if made_up and not stored.takes_any_text:
+    random = column.type.opaque and not isinstance(column.domain, Pattern) and not is_key
+    if random and not stored.facts.any_text:
         yield f"text that is made up is no {stored}; declare domain: {{faker: ipv4}} or the like, or type: category"
 
 
 def _room(column: Column, stored: SqlType) -> Iterator[str]:
     """Declared values and lengths that the SQL type has no room for: they would only fail in the database."""
     length, bounds = stored.length, stored.integers
-    if column.type in _SIZED and length is not None and column.max_length > length:
+    if column.logical.length_unit and length is not None and column.max_length > length:
         yield f"max_length is {column.max_length}, but sql_type {stored} ends at {length}; write at most that"
     values: tuple[object, ...] = ()
     if isinstance(column.domain, Values):
@@ -85,11 +84,10 @@ def _room(column: Column, stored: SqlType) -> Iterator[str]:
         too_long = length is not None and isinstance(value, str) and len(value) > length
         if outside or too_long:
             yield f"the domain holds {value!r}, which does not fit in sql_type {stored}; correct one of them"
-    if stored.name == "numeric" and column.type is ColumnType.DECIMAL and stored.arguments:
+    if stored.name == "numeric" and "precision" in column.logical.options and stored.arguments:
         precision, scale = (*stored.arguments, 0)[:2]
         if (precision, scale) != (column.precision, column.scale):
-            declared = f"decimal({column.precision},{column.scale})"
-            yield f"{declared}, but sql_type {stored}; leave sql_type out, or make them agree"
+            yield f"{column.logical}, but sql_type {stored}; leave sql_type out, or make them agree"
 
 
 def _default(column: Column) -> Iterator[str]:

@@ -18,9 +18,10 @@ from privbench_core.measure.lookup import LookupFit
 from privbench_core.measure.privspn import HistogramSPN, PairwiseSPN
 from privbench_core.measure.profile import lists_to_learn
 from privbench_core.measure.table import Network
+from privbench_core.models.measured import Measured
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
-from privbench_core.models.spn import Node, node_from_dict
+from privbench_core.models.spn import node_from_dict
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.schema.constraints import ForeignKey
@@ -107,7 +108,7 @@ class _Histograms:
         """Every leaf measures its own histogram, so there is always something to spend on."""
         return True
 
-    def find(self, curator: Curator, one_way: OneWay, price: Price) -> Node:
+    def find(self, curator: Curator, one_way: OneWay, price: Price) -> Measured:
         """See `HistogramSPN.build`."""
         return self.network.build(curator, one_way, price, self.rng)
 

@@ -1,1 +1,1 @@
-"""Synthetic rows against the schema and its constraints. Looks at no private row."""
+"""Check synthetic rows against the schema and its constraints. Reads no private row."""

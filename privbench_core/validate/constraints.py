@@ -1,4 +1,4 @@
-"""Whether a synthetic table keeps its CHECK constraints and functional dependencies, as expectation results."""
+"""Check a synthetic table's CHECK constraints and functional dependencies."""
 
 from __future__ import annotations
 
@@ -14,13 +14,9 @@ from privbench_core.validate.expectations import ExpectationResult
 
 
 def check_constraints(table: Table, rows: pa.Table) -> list[ExpectationResult]:
-    """Judge every check that sampling keeps, and every functional dependency, of a private table.
+    """Return the result of each CHECK that sampling enforces, and of each functional dependency, of a private table.
 
-    Public tables are published as they are, so nothing is said about them.
-
-    Args:
-        table: What must hold.
-        rows: The synthetic rows.
+    Public tables are published unchanged, and have no results.
     """
     if table.public:
         return []
@@ -31,19 +27,19 @@ def check_constraints(table: Table, rows: pa.Table) -> list[ExpectationResult]:
     ]
     for rule in table.dependencies:
         name = f"expect_functional_dependency: {', '.join(rule.determinant)} -> {', '.join(rule.dependent)}"
-        results.append(_result(name, (*rule.determinant, *rule.dependent), _undetermined(rule, rows)))
+        results.append(_result(name, (*rule.determinant, *rule.dependent), _dependency_violations(rule, rows)))
     return results
 
 
-def _result(name: str, columns: tuple[str, ...], against: int) -> ExpectationResult:
-    return ExpectationResult(name, ",".join(columns), against == 0, against)
+def _result(name: str, columns: tuple[str, ...], violations: int) -> ExpectationResult:
+    return ExpectationResult(name, ",".join(columns), violations == 0, violations)
 
 
-def _undetermined(rule: Dependency, rows: pa.Table) -> int:
-    """Rows whose dependent values differ from those of the first row with the same determinant; NULL is a value."""
-    given = group_numbers([rows.column(name) for name in rule.determinant], rows.num_rows)
+def _dependency_violations(rule: Dependency, rows: pa.Table) -> int:
+    """Count rows whose dependent values differ from the first row with the same determinant; NULL counts as a value."""
+    determinant = group_numbers([rows.column(name) for name in rule.determinant], rows.num_rows)
     codes = [pc.fill_null(rows.column(n).combine_chunks().dictionary_encode().indices, -1) for n in rule.dependent]
-    drawn = group_numbers(codes, rows.num_rows)
-    keyed = np.flatnonzero(given >= 0)
-    _, first, which = np.unique(given[keyed], return_index=True, return_inverse=True)
-    return int((drawn[keyed] != drawn[keyed][first][which.ravel()]).sum())
+    dependent = group_numbers(codes, rows.num_rows)
+    keyed = np.flatnonzero(determinant >= 0)
+    _, first, group = np.unique(determinant[keyed], return_index=True, return_inverse=True)
+    return int((dependent[keyed] != dependent[keyed][first][group.ravel()]).sum())

@@ -1,12 +1,11 @@
-"""What one synthetic table's rows cannot show by themselves, worked out as extra columns for the integrity suite.
+"""Data frames for the integrity suite: a synthetic table's columns, and derived columns for checks beyond one column.
 
-Does the referenced parent exist, how many rows share it, does a column have its Arrow type, is text what it should be:
-joins, types and forms are settled here, and `expectations` only has to look at columns.
+Derived columns say whether the referenced parent exists, how many rows share it, whether a column has its Arrow type,
+and whether text is well formed. Then every expectation is about columns.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -19,59 +18,55 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.opaque import length_limit
 from privbench_core.columns.systematic import group_counts
-from privbench_core.schema.arrow_types import arrow_type
-from privbench_core.schema.columns import Column, ColumnType, Pattern
+from privbench_core.schema.columns import Column, Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.references import NO_PARENT, parent_rows, unit_rows
 
 BETWEEN, IN_SET, LENGTHS = "between", "in set", "lengths"
-_LENGTHS = frozenset({ColumnType.TEXT, ColumnType.JSON})
-_BLOCK = 1 << 20  # rows looked at together
+_BLOCK = 1 << 20  # rows per pass, to bound memory; chosen by hand
 
 
 def integrity_frame(
     schema: Schema, table: Table, tables: Mapping[str, pa.Table], wanted: Collection[str] | None = None
 ) -> pd.DataFrame:
-    """The rows of ``table`` as a frame, with the derived columns that `integrity_suite` asks for.
+    """Return the rows of ``table`` as a frame, with the derived columns of `integrity_suite`.
 
-    Decimals become floats: rounding keeps the order, so a value inside of its range stays inside. Timestamps with a
-    zone become those of UTC without one, intervals their microseconds.
-
-    Opaque text that is in no key becomes text of the same length, because nothing else is asked of it: millions of
-    different texts take gigabytes as Python objects.
+    Decimals become floats: rounding keeps the order, so a value inside its range stays inside. Timestamps with a zone
+    become UTC without one, intervals their microseconds. Opaque text outside keys becomes text of the same length,
+    which is all that is checked: millions of different texts take gigabytes as Python objects.
 
     Args:
         schema: The database.
-        table: The table whose rows are looked at.
-        tables: Its rows, those of its parents, and of all `tables_to_check`.
+        table: The table to check.
+        tables: Rows of all `tables_to_check`.
         wanted: Columns of the frame, derived ones included; None for all.
     """
     rows = tables[table.name]
     frame = _frame(rows if wanted is None else rows.select([name for name in rows.column_names if name in wanted]))
     compared = table.key_columns.union(*table.unique)
     for column in table.columns:
-        opaque = column.type in _LENGTHS and column.name not in compared
+        opaque = has_characters(column) and column.name not in compared
         if opaque and column.name in frame and _has_its_type(column, rows):
             frame[column.name] = _of_same_length(rows[column.name])
     shown = _derived(schema, table, tables, wanted)
-    # All at once: pandas copies the frame for each column that is added alone.
+    # At once: pandas copies the whole frame for each column that is added.
     return pd.concat([frame, pd.DataFrame(shown, index=pd.RangeIndex(rows.num_rows))], axis=1)
 
 
 def witness_frame(
     schema: Schema, table: Table, tables: Mapping[str, pa.Table], asked: Mapping[str, Collection[str]]
 ) -> pd.DataFrame:
-    """A few values of each column, so chosen that what is asked of the column holds for all its values if for these.
+    """Return witnesses for each column: a few values for which a check holds exactly if it holds for all values.
 
-    Its rows are none of the table's: each column has witnesses of its own, the last one repeated to make them equally
-    many. NULL is among them where the column has one. Columns of another type than they should have are left out.
+    Each column has its own witnesses, so the rows are not the table's; the last witness is repeated to make columns
+    equally long. NULL is a witness where it occurs. Columns of a wrong type are left out.
 
     Args:
         schema: The database.
         table: The table.
         tables: As for `integrity_frame`.
-        asked: Per column of `integrity_frame`, what its values have to be: any of `BETWEEN`, `IN_SET` and `LENGTHS`.
+        asked: The checks of each column of `integrity_frame`: any of `BETWEEN`, `IN_SET` and `LENGTHS`.
     """
     rows = tables[table.name]
     sound = [column.name for column in table.columns if column.name in asked and _has_its_type(column, rows)]
@@ -86,7 +81,7 @@ def witness_frame(
 
 
 def row_hashes(rows: pa.Table, number: int) -> NDArray[np.unsignedinteger[Any]]:
-    """A number below ``number`` for each row, the same for rows that are equal in all columns; shape (rows,)."""
+    """Return a hash below ``number`` for each row, equal for equal rows; shape (rows,)."""
     hashes = np.empty(rows.num_rows, np.min_scalar_type(number))
     for start in range(0, rows.num_rows, _BLOCK):
         block = _frame(rows.slice(start, _BLOCK))
@@ -116,7 +111,7 @@ def _witnesses(values: pa.ChunkedArray, asked: Collection[str]) -> pa.Array:
 def _derived(
     schema: Schema, table: Table, tables: Mapping[str, pa.Table], wanted: Collection[str] | None
 ) -> dict[str, Any]:
-    """The derived columns among ``wanted`` (None for all): a value for each row, or one for all."""
+    """Return the derived columns among ``wanted`` (None for all): a value for each row, or one for all."""
     rows = tables[table.name]
     derived: dict[str, Any] = {}
     for column in table.columns:
@@ -126,19 +121,19 @@ def _derived(
         if has_form(column) and not table.public and (wanted is None or form in wanted):
             derived[form] = _formed(column, rows[column.name]) if fits else False
     for key in table.foreign_keys:
-        names = {reference_column(key), siblings_column(key), unit_column(key)}
-        # Without its columns the type expectation already fails, and the one on the reference will too.
+        names = {reference_column(key), fanout_column(key), unit_column(key)}
+        # If columns are missing, the expectations on types and references fail anyway.
         if set(key.columns) <= set(rows.column_names) and (wanted is None or not names.isdisjoint(wanted)):
             derived |= _references(schema, key, tables)
     return {name: values for name, values in derived.items() if wanted is None or name in wanted}
 
 
 def _has_its_type(column: Column, rows: pa.Table) -> bool:
-    return column.name in rows.column_names and _fits(rows.schema.field(column.name).type, arrow_type(column))
+    return column.name in rows.column_names and _fits(rows.schema.field(column.name).type, column.arrow_type)
 
 
 def _of_same_length(texts: pa.ChunkedArray) -> NDArray[np.object_]:
-    """One text for all of the same length, None for NULL."""
+    """Return texts of the same lengths, one object per length; None for NULL."""
     found = pc.utf8_length(texts).combine_chunks().dictionary_encode()
     shared = np.array([*("x" * length for length in found.dictionary.to_pylist()), None], dtype=object)
     same: NDArray[np.object_] = shared[found.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
@@ -146,17 +141,17 @@ def _of_same_length(texts: pa.ChunkedArray) -> NDArray[np.object_]:
 
 
 def _references(schema: Schema, key: ForeignKey, tables: Mapping[str, pa.Table]) -> dict[str, NDArray[Any]]:
-    """The derived columns of a foreign key."""
+    """Return the derived columns of a foreign key."""
     rows, parent = tables[key.child], tables[key.parent]
     parents = parent_rows(parent, rows, key)
     missing = np.zeros(rows.num_rows, bool)
     if key.optional:
         for name in key.columns:
             missing |= np.asarray(rows[name].is_null(nan_is_null=True))
-    siblings = group_counts(parents, parent.num_rows + 1)  # the last entry is that of `NO_PARENT`: none
+    fanout = group_counts(parents, parent.num_rows + 1)  # `NO_PARENT` takes the last entry, 0
     derived = {
         reference_column(key): (parents != NO_PARENT) | missing,
-        siblings_column(key): siblings[parents],
+        fanout_column(key): fanout[parents],
     }
     if key.same_unit:
         mine, theirs = unit_rows(schema, key.child, tables), unit_rows(schema, key.parent, tables)
@@ -165,7 +160,7 @@ def _references(schema: Schema, key: ForeignKey, tables: Mapping[str, pa.Table])
 
 
 def tables_to_check(schema: Schema, table: Table) -> tuple[str, ...]:
-    """Names of the tables that `integrity_frame` needs: the table, its parents, and whoever decides about units."""
+    """Return the tables `integrity_frame` needs: the table, its parents, and those that determine privacy units."""
     names = [table.name, *sorted({key.parent for key in table.foreign_keys})]
     for key in table.foreign_keys:
         if key.same_unit:
@@ -174,38 +169,42 @@ def tables_to_check(schema: Schema, table: Table) -> tuple[str, ...]:
 
 
 def type_column(column: Column) -> str:
-    """Name of the derived column that says whether ``column`` has its Arrow type."""
+    """Return the name of the derived column: whether ``column`` has its Arrow type."""
     return f"{column.name} has its type"
 
 
 def has_form(column: Column) -> bool:
-    """Whether values of ``column`` have a form that their Arrow type does not show: UUIDs, JSON, bytes, patterns."""
-    formed = {ColumnType.UUID, ColumnType.JSON, ColumnType.BYTES}
-    return column.type in formed or (isinstance(column.domain, Pattern) and column.domain.regex is not None)
+    """Return whether values of ``column`` have a form that their Arrow type does not show: UUIDs, JSON, patterns."""
+    return column.logical.has_form or (isinstance(column.domain, Pattern) and column.domain.regex is not None)
+
+
+def has_characters(column: Column) -> bool:
+    """Return whether ``column`` is opaque text of a bounded number of characters."""
+    return column.logical.length_unit == "characters"
 
 
 def form_column(column: Column) -> str:
-    """Name of the derived column that says whether a value of ``column`` is NULL or has its form."""
+    """Return the name of the derived column: whether a value of ``column`` is NULL or well formed."""
     return f"{column.name} has its form"
 
 
 def reference_column(key: ForeignKey) -> str:
-    """Name of the derived column that says whether each row's key is NULL where it may be, or has a parent."""
+    """Return the name of the derived column: whether a row's key has a parent, or is NULL where allowed."""
     return f"{','.join(key.columns)} refers to {key.parent}"
 
 
 def unit_column(key: ForeignKey) -> str:
-    """Name of the derived column that says whether each row's reference stays inside of its unit."""
+    """Return the name of the derived column: whether a row's reference stays inside its privacy unit."""
     return f"{','.join(key.columns)} {key.parent} of the same unit"
 
 
-def siblings_column(key: ForeignKey) -> str:
-    """Name of the derived column that counts the rows with the same parent as this one."""
+def fanout_column(key: ForeignKey) -> str:
+    """Return the name of the derived column: the fanout of the row's parent."""
     return f"{','.join(key.columns)} rows of the same {key.parent}"
 
 
 def _frame(rows: pa.Table) -> pd.DataFrame:
-    """Rows as pandas keeps NULL apart from numbers: nullable integers and booleans, datetimes, floats for decimals."""
+    """Return rows with pandas types that keep NULL: nullable integers and booleans, datetimes, floats for decimals."""
     for position, field in enumerate(rows.schema):
         plain = _comparable(field.type)
         if plain != field.type:
@@ -215,7 +214,7 @@ def _frame(rows: pa.Table) -> pd.DataFrame:
 
 
 def _comparable(kind: pa.DataType) -> pa.DataType:
-    """The type in which values compare with the bounds of an expectation."""
+    """Return the type in which values are compared with the bounds of an expectation."""
     if pa.types.is_decimal(kind):
         return pa.float64()
     if pa.types.is_duration(kind):
@@ -226,31 +225,21 @@ def _comparable(kind: pa.DataType) -> pa.DataType:
 
 
 def _formed(column: Column, values: pa.ChunkedArray) -> NDArray[np.bool_]:
-    if column.type is ColumnType.BYTES:
+    if pa.types.is_binary(values.type):
         right = pc.less_equal(pc.binary_length(values), length_limit(column))
         return np.asarray(right.fill_null(fill_value=True))
-    if column.type is ColumnType.UUID:
-        right = pc.match_substring_regex(values, r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+    if column.logical.form is not None:
+        right = pc.match_substring_regex(values, column.logical.form)
         return np.asarray(right.fill_null(fill_value=True))
-    pattern = re.compile(column.domain.regex or "" if isinstance(column.domain, Pattern) else "")
+    regex = column.domain.regex if isinstance(column.domain, Pattern) else None
+    matches = column.logical.is_value if regex is None else re.compile(regex).fullmatch
     formed = np.ones(len(values), bool)
     for start in range(0, len(values), _BLOCK):
         texts = values.slice(start, _BLOCK).combine_chunks().dictionary_encode()
-        right = [
-            _is_json(text) if column.type is ColumnType.JSON else pattern.fullmatch(text) is not None
-            for text in texts.dictionary.to_pylist()
-        ]
+        right = [bool(matches(text)) for text in texts.dictionary.to_pylist()]
         # -1, NULL, takes the last entry
         formed[start : start + _BLOCK] = np.array([*right, True], bool)[texts.indices.fill_null(-1).to_numpy()]
     return formed
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _fits(found: pa.DataType, expected: pa.DataType) -> bool:

@@ -1,18 +1,15 @@
-"""What must hold of a synthetic database, as Great Expectations suites.
+"""Checks of a synthetic database as Great Expectations suites, built from the schema.
 
-Suites are built from the schema; what takes a join to see comes as extra columns from `derived`. Results carry names
-and counts, never values. Great Expectations is slow to import, so it is imported only when a suite is
-built, and it is kept from showing progress bars and from reporting its use to anyone.
+Checks that need a join are about the derived columns of `derived`. Results carry names and counts, never values. Great
+Expectations is slow to import, so this happens only when a suite is built; its progress bars and usage reports are off.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -20,21 +17,20 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from privbench_core.columns.grid import Grid
 from privbench_core.columns.opaque import length_limit
-from privbench_core.schema.arrow_types import arrow_type
-from privbench_core.schema.columns import Column, ColumnType, Range, Scalar, Values
+from privbench_core.schema.columns import Column, Range, Values
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.derived import (
     BETWEEN,
     IN_SET,
     LENGTHS,
+    fanout_column,
     form_column,
+    has_characters,
     has_form,
     integrity_frame,
     reference_column,
     row_hashes,
-    siblings_column,
     type_column,
     unit_column,
     witness_frame,
@@ -43,8 +39,8 @@ from privbench_core.validate.derived import (
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
 
-_CELLS = 12_000_000
-# What looks at the values of a column one by one, and which of them stand for all; NULL always does.
+_MAX_CELLS = 12_000_000  # of a frame; chosen by hand, not tuned
+# Expectations on single values, and the kind of their witnesses; NULL always is one.
 _ONE_BY_ONE = {
     "expect_column_values_to_not_be_null": None,
     "expect_column_values_to_be_between": BETWEEN,
@@ -58,10 +54,10 @@ class ExpectationResult:
     """The outcome of one expectation.
 
     Attributes:
-        name: The expectation, in Great Expectations' words: ``expect_column_values_to_not_be_null``.
-        column: Column or columns it is about, derived ones included; None for the table as a whole.
+        name: Great Expectations' name, such as ``expect_column_values_to_not_be_null``.
+        column: Its column or columns, derived ones included; None for the whole table.
         success: Whether it holds.
-        unexpected_count: Rows that break it; None where no rows could be counted.
+        unexpected_count: Rows that violate it; None where rows cannot be counted.
     """
 
     name: str
@@ -71,22 +67,22 @@ class ExpectationResult:
 
 
 def check_table(
-    schema: Schema, table: Table, tables: Mapping[str, pa.Table], *, cells: int = _CELLS
+    schema: Schema, table: Table, tables: Mapping[str, pa.Table], *, cells: int = _MAX_CELLS
 ) -> list[ExpectationResult]:
     """Check one table of a synthetic database; results are in the order of `integrity_suite`.
 
     Args:
         schema: The database.
-        table: What must hold.
-        tables: Its rows and those of all `tables_to_check`.
-        cells: How many values stand in a frame at a time (they take far more room there than in Arrow), as long as
-            these are those of one expectation.
+        table: The table to check.
+        tables: Rows of all `tables_to_check`.
+        cells: Maximum number of values in a frame (which takes far more memory than Arrow); one expectation's columns
+            are always together.
     """
     suite = integrity_suite(table)
     needed = [frozenset(_columns(expectation)) for expectation in suite]
     width = max(1, cells // max(1, tables[table.name].num_rows))
     results = _hold_for_witnesses(schema, table, tables, suite)
-    # Those of the same columns come one after the other.
+    # Sorted, so that expectations on the same columns follow each other.
     waiting = sorted((place for place in range(len(suite)) if place not in results), key=lambda p: sorted(needed[p]))
     while waiting:
         columns, part = needed[waiting[0]], waiting[:1]
@@ -102,10 +98,10 @@ def check_table(
 def _hold_for_witnesses(
     schema: Schema, table: Table, tables: Mapping[str, pa.Table], suite: Sequence[Expectation]
 ) -> dict[int, ExpectationResult]:
-    """Results by place in the suite of what can be seen to hold from a few values of each column.
+    """Return, by place in the suite, the results of expectations that hold for the witnesses of their column.
 
-    Whatever looks at values one by one holds for all if it holds for each of them: looking at millions of values that
-    way takes minutes, and a frame with all of them gigabytes. What fails has still to be counted.
+    Expectations on single values hold for all values if they hold for the witnesses. Checking millions of values takes
+    minutes, and their frame gigabytes. Failed expectations are left out: their violations are still to be counted.
     """
     places = [place for place, expectation in enumerate(suite) if expectation.configuration.type in _ONE_BY_ONE]
     asked: dict[str, set[str]] = {}
@@ -125,10 +121,10 @@ def _judge(
     suite: Sequence[Expectation],
     cells: int,
 ) -> list[ExpectationResult]:
-    """Results of ``suite``, whose expectations are all about ``columns``, or some of these if they have few ``cells``.
+    """Return the results of ``suite``, whose expectations are about ``columns``, with at most ``cells`` per frame.
 
-    Too many cells of the table's own columns stand in frames of some of the rows at a time: equal rows together, so
-    that what holds of each part holds of the whole, uniqueness included.
+    More cells of the table's own columns are split into frames of some of the rows. Equal rows stay together, so what
+    holds for every part holds for the whole, uniqueness included.
     """
     rows = tables[table.name]
     number = -(-rows.num_rows * len(columns) // cells)
@@ -140,21 +136,21 @@ def _judge(
     for part in range(number):
         here = {**tables, table.name: compared.filter(pa.array(part_of == part))}
         found.append(run_suite(table.name, integrity_frame(schema, table, here, columns), suite))
-    return [_together(results) for results in zip(*found, strict=True)]
+    return [_combined(results) for results in zip(*found, strict=True)]
 
 
-def _together(results: Sequence[ExpectationResult]) -> ExpectationResult:
-    """The result of one expectation on all rows, from those on their parts."""
+def _combined(results: Sequence[ExpectationResult]) -> ExpectationResult:
+    """Return the result of one expectation on all rows from the results on parts."""
     counts = [result.unexpected_count for result in results if result.unexpected_count is not None]
     success = all(result.success for result in results)
     return replace(results[0], success=success, unexpected_count=sum(counts) if counts else None)
 
 
 def integrity_suite(table: Table) -> list[Expectation]:
-    """What must hold of one synthetic table, for the frame that `integrity_frame` makes.
+    """Return the expectations on one synthetic table, for the frame of `integrity_frame`.
 
-    Primary and other unique keys, NOT NULL, types, forms and declared domains (of private tables), references along
-    every foreign key, inside of the unit where they have to stay there, and at most ``max_children`` rows per parent
+    They cover types, primary and other unique keys, NOT NULL, forms and declared domains (of private tables),
+    references along every foreign key, references within one privacy unit, and at most ``max_children`` rows per parent
     along the ownership path.
     """
     gxe = _expectations()
@@ -163,20 +159,20 @@ def integrity_suite(table: Table) -> list[Expectation]:
     required = {c.name for c in table.columns if not c.nullable} | set(table.primary_key)
     required -= {name for key in table.foreign_keys if key.optional for name in key.columns} - set(table.primary_key)
     suite += [gxe.ExpectColumnValuesToNotBeNull(column=c.name) for c in table.columns if c.name in required]
-    if not table.public:  # which is published as it is
+    if not table.public:  # public tables are published unchanged
         suite += [_true(gxe, form_column(c)) for c in table.columns if has_form(c)]
         suite += [expectation for c in table.attributes for expectation in _domain(gxe, c)]
     for key in table.foreign_keys:
         suite.append(_true(gxe, reference_column(key)))
         if key.owner and key.max_children is not None:
-            suite.append(gxe.ExpectColumnValuesToBeBetween(column=siblings_column(key), max_value=key.max_children))
+            suite.append(gxe.ExpectColumnValuesToBeBetween(column=fanout_column(key), max_value=key.max_children))
         if key.same_unit:
             suite.append(_true(gxe, unit_column(key)))
     return suite
 
 
 def fidelity_suite(metrics: pd.DataFrame) -> list[Expectation]:
-    """Upper limits on distances between the synthetic and the source database, for `fidelity_frame`'s frame.
+    """Return upper limits on distances between the synthetic and the source database, for `fidelity_frame`.
 
     Args:
         metrics: Columns ``table``, ``metric``, ``value`` and ``limit``, a row per measured distance.
@@ -190,7 +186,7 @@ def fidelity_suite(metrics: pd.DataFrame) -> list[Expectation]:
 
 
 def fidelity_frame(metrics: pd.DataFrame) -> pd.DataFrame:
-    """One row with a column ``table: metric`` for each row of ``metrics``."""
+    """Return one row with a column ``table: metric`` for each row of ``metrics``."""
     return pd.DataFrame([metrics["value"].to_numpy(np.float64)], columns=_metric_names(metrics))
 
 
@@ -198,9 +194,9 @@ def run_suite(name: str, frame: pd.DataFrame, suite: Iterable[Expectation]) -> l
     """Run all expectations on ``frame``; one that cannot be evaluated counts as failed.
 
     Args:
-        name: What the suite is called.
+        name: Name of the suite.
         frame: The rows.
-        suite: Expectations, as `integrity_suite` and `fidelity_suite` build them.
+        suite: Expectations of `integrity_suite` or `fidelity_suite`.
 
     Returns:
         One result per expectation, in the order of the suite.
@@ -214,7 +210,7 @@ def run_suite(name: str, frame: pd.DataFrame, suite: Iterable[Expectation]) -> l
     context.variables.progress_bars = gx.data_context.types.base.ProgressBarsConfig(globally=False)
     whole = context.data_sources.add_pandas(name).add_dataframe_asset(name).add_batch_definition_whole_dataframe(name)
     batch = whole.get_batch({"dataframe": frame})
-    # Results come back grouped by column, so each expectation carries its position along.
+    # Results come back grouped by column, so each expectation carries its position.
     for position, expectation in enumerate(expectations):
         expectation.meta = {"position": position}
     outcome = batch.validate(
@@ -232,14 +228,14 @@ def run_suite(name: str, frame: pd.DataFrame, suite: Iterable[Expectation]) -> l
 
 
 def _columns(expectation: Expectation) -> list[str]:
-    """Columns of the frame that an expectation is about."""
+    """Return the columns of an expectation."""
     about = expectation.configuration.kwargs
     return [about["column"]] if about.get("column") else list(about.get("column_list", ()))
 
 
 def _great_expectations() -> ModuleType:
     os.environ["GX_ANALYTICS_ENABLED"] = "False"  # read once, when the package is imported
-    # Failures come back as results; the package's own log would repeat them beside the values it saw.
+    # Failures are in the results; the package's own log would repeat them with values.
     log = logging.getLogger("great_expectations")
     log.propagate = False
     if not log.handlers:
@@ -257,7 +253,7 @@ def _expectations() -> ModuleType:
 
 
 def _unique(gxe: ModuleType, key: tuple[str, ...]) -> Expectation:
-    """Uniqueness of a key; as in SQL, rows with a NULL in it are all different."""
+    """Return the uniqueness of a key; as in SQL, rows with a NULL in it are all distinct."""
     expectation: Expectation
     if len(key) == 1:
         expectation = gxe.ExpectColumnValuesToBeUnique(column=key[0])
@@ -273,31 +269,15 @@ def _true(gxe: ModuleType, column: str) -> Expectation:
 
 def _domain(gxe: ModuleType, column: Column) -> list[Expectation]:
     if isinstance(column.domain, Range):
-        low, high = (_bound(column, value) for value in (column.domain.low, column.domain.high))
+        low, high = (column.logical.bound(value) for value in (column.domain.low, column.domain.high))
         return [gxe.ExpectColumnValuesToBeBetween(column=column.name, min_value=low, max_value=high)]
     if isinstance(column.domain, Values):
-        values = [_bound(column, value) for value in column.domain.values]
+        values = [column.logical.bound(value) for value in column.domain.values]
         return [gxe.ExpectColumnValuesToBeInSet(column=column.name, value_set=values)]
-    if column.type in {ColumnType.TEXT, ColumnType.JSON}:
-        longest = max(length_limit(column), 2 if column.type is ColumnType.JSON else 0)  # an empty object
+    if has_characters(column):
+        longest = max(length_limit(column), column.logical.shortest)
         return [gxe.ExpectColumnValueLengthsToBeBetween(column=column.name, max_value=longest)]
     return []
-
-
-def _bound(column: Column, value: Scalar) -> Scalar | dt.datetime:
-    """A declared value as it compares with the values of the frame."""
-    if column.type in {ColumnType.DATE, ColumnType.TIMESTAMP}:
-        return dt.datetime.fromisoformat(str(value))
-    if column.type is ColumnType.TIMESTAMPTZ:  # in UTC, as the frame has it
-        utc = Grid.of(replace(column, type=ColumnType.TIMESTAMP))
-        return dt.datetime.fromisoformat(str(utc.scalar(Grid.of(column).number(value))))
-    if column.type is ColumnType.INTERVAL:
-        return Grid.of(column).number(value)
-    if column.type is ColumnType.DECIMAL:  # by way of Arrow, like the frame: its floats are not always the nearest ones
-        return float(pa.scalar(Decimal(str(value)), arrow_type(column)).cast(pa.float64()).as_py())
-    if column.type is ColumnType.FLOAT:
-        return float(value)
-    return str(value) if column.type is ColumnType.CATEGORY else value
 
 
 def _metric_names(metrics: pd.DataFrame) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which row of a parent each row refers to, and which privacy unit it belongs to."""
+"""Resolve references: the parent row of each row, and its privacy unit."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from privbench_core.schema.tables import Schema
 from privbench_core.schema.unit_numbers import unit_numbers
 
 NO_PARENT = -1
-"""Position of the parent of a child whose key is NULL or matches nothing."""
+"""Stands for the parent row of a child whose key is NULL or has no match."""
 
 
 def parent_rows(parent: pa.Table, child: pa.Table, key: ForeignKey) -> NDArray[np.int64]:
-    """The row of the parent that each child refers to, `NO_PARENT` for NULL keys and keys without a match.
+    """Return the parent row of each child row, `NO_PARENT` for NULL keys and keys without a match.
 
-    Key values are compared column by column in the parent's type. Parents must have unique keys.
+    Keys are compared column by column in the parent's type, and must be unique in the parent.
 
     Returns:
         Row positions, shape (child rows,).
@@ -51,7 +51,7 @@ def parent_rows(parent: pa.Table, child: pa.Table, key: ForeignKey) -> NDArray[n
 
 
 def unit_rows(schema: Schema, table: str, tables: Mapping[str, pa.Table]) -> NDArray[np.int64]:
-    """A number for the unit of each row of a private table, the same for rows of one unit in all tables; (rows,)."""
+    """Return the number of the privacy unit of each row of a private table, equal across tables; shape (rows,)."""
     key = schema.table(table).owner_key
     owners = None
     if key is not None:

@@ -1,1 +1,1 @@
-"""Queries as public text: parsing, naming, counting on given tables, and re-binding of literals."""
+"""Queries as public text: parsing, name resolution, counting on given tables, and rebinding of literals."""

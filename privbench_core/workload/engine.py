@@ -1,7 +1,4 @@
-"""DuckDB as the engine that counts: in memory, and with no way out to files or network.
-
-A workload can look at the tables it is given and at nothing else, and no query runs longer than it may.
-"""
+"""Count query results in an in-memory DuckDB without access to files or network, and with a time limit per query."""
 
 from __future__ import annotations
 
@@ -14,12 +11,12 @@ import pyarrow as pa
 from sqlglot import exp
 
 from privbench_core.backends.postgres.ddl import quote_identifier
-from privbench_core.workload.naming import UnansweredError, Understood, understand
+from privbench_core.workload.resolve import ResolvedQuery, UnansweredError, resolve
 
 TIMEOUT_SECONDS = 30.0
-"""The longest that one query may run on one database."""
+"""Time limit of one query on one database, in seconds. Chosen by hand."""
 
-_ARRIVING = "privbench_arriving"
+_STAGED = "privbench_staged"
 
 
 class Engine:
@@ -27,7 +24,7 @@ class Engine:
 
     Attributes:
         catalogue: Column names by table name.
-        timeout: Seconds that a query may run.
+        timeout: Time limit of a query, in seconds.
     """
 
     def __init__(self, tables: Mapping[str, pa.Table], timeout: float = TIMEOUT_SECONDS) -> None:
@@ -35,20 +32,20 @@ class Engine:
         self.timeout = timeout
         self._connection = duckdb.connect(config={"enable_external_access": False})
         for name, rows in tables.items():
-            # Copied once, so that the optimiser has statistics and hundreds of queries need not convert anything.
-            self._connection.register(_ARRIVING, rows)
-            self._connection.execute(f"CREATE TABLE {quote_identifier(name)} AS SELECT * FROM {_ARRIVING}")
-            self._connection.unregister(_ARRIVING)
+            # Copied, so that the optimiser has statistics and queries need no conversion.
+            self._connection.register(_STAGED, rows)
+            self._connection.execute(f"CREATE TABLE {quote_identifier(name)} AS SELECT * FROM {_STAGED}")
+            self._connection.unregister(_STAGED)
 
-    def understand(self, sql: str, dialect: str = "postgres") -> Understood:
-        """See `naming.understand`."""
-        return understand(sql, dialect, self.catalogue)
+    def resolve(self, sql: str, dialect: str = "postgres") -> ResolvedQuery:
+        """See `resolve.resolve`."""
+        return resolve(sql, dialect, self.catalogue)
 
-    def cardinality(self, query: Understood) -> int:
-        """How many rows a query is about, see `counting_query`.
+    def cardinality(self, query: ResolvedQuery) -> int:
+        """Return the cardinality of a query, see `counting_query`.
 
         Raises:
-            UnansweredError: It fails, takes too long, or does not come down to a number.
+            UnansweredError: The query fails, takes too long, or does not return a number.
         """
         rows = self.rows(counting_query(query.tree), limit=2)
         if len(rows) != 1 or len(rows[0]) != 1 or isinstance(rows[0][0], bool) or not isinstance(rows[0][0], int):
@@ -56,10 +53,10 @@ class Engine:
         return rows[0][0]
 
     def rows(self, tree: exp.Query, limit: int = 1_000_000) -> list[tuple[Any, ...]]:
-        """At most ``limit`` rows of a query's result.
+        """Return at most ``limit`` rows of a query's result.
 
         Raises:
-            UnansweredError: It fails or takes too long.
+            UnansweredError: The query fails or takes too long.
         """
         timer = Timer(self.timeout, self._connection.interrupt)
         timer.daemon = True
@@ -71,17 +68,17 @@ class Engine:
         except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as error:
             raise UnansweredError(str(error).splitlines()[0]) from None
         except duckdb.Error as error:
-            # Errors met while running can quote values, so only their kind is told.
+            # Errors at run time can quote values, so only their kind is shown.
             raise UnansweredError(f"failed while running ({type(error).__name__})") from None
         finally:
             timer.cancel()
 
 
 def counting_query(tree: exp.Query) -> exp.Query:
-    """The query that answers with the cardinality of ``tree``.
+    """Return a query for the cardinality of ``tree``.
 
-    A query that returns a lone COUNT states its cardinality itself. One that returns other aggregates of everything has
-    a single row whatever the data, so the rows that it aggregates are counted. Of all others, the result's rows are.
+    A query that returns a single COUNT returns its cardinality itself. Other aggregates without GROUP BY always return
+    one row, so the aggregated rows are counted. For all other queries, the rows of the result are counted.
     """
     if isinstance(tree, exp.Select) and not any(tree.args.get(part) for part in ("group", "distinct", "having")):
         projected = [item.unalias() for item in tree.expressions]

@@ -1,4 +1,4 @@
-"""Values as SQL literals, and constant expressions as values."""
+"""Write values as SQL literals, and evaluate constant expressions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from sqlglot import exp
 
 from privbench_core.workload.engine import Engine
-from privbench_core.workload.naming import UnansweredError
+from privbench_core.workload.resolve import UnansweredError
 
 
 def literal(value: Any) -> str | None:
-    """A value as SQL that PostgreSQL and DuckDB read alike; None for NULL and for what has no literal.
+    """Return a value as SQL that PostgreSQL and DuckDB read alike; None for NULL and for values without a literal.
 
     >>> literal(dt.date(2020, 2, 29)), literal("it's")
     ("DATE '2020-02-29'", "'it''s'")
@@ -38,11 +38,11 @@ def literal(value: Any) -> str | None:
 
 
 def constant(expression: exp.Expr, engine: Engine) -> Any:
-    """The value of an expression without columns, such as ``DATE '1994-01-01' + INTERVAL '1' YEAR``.
+    """Return the value of an expression without columns, such as ``DATE '1994-01-01' + INTERVAL '1' YEAR``.
 
     Args:
         expression: Any part of a query.
-        engine: What works it out; its tables do not matter.
+        engine: Evaluates the expression; its tables do not matter.
 
     Returns:
         The value; None if the expression names a column, is a subquery, has no value, or has one that `literal` cannot

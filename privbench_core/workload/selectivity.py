@@ -1,4 +1,4 @@
-"""Selectivities of comparisons with a constant, and the literal that has a given one."""
+"""Selectivities of comparisons with a constant, and literals for a given selectivity."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ Floats = NDArray[np.float64]
 RANGES = ("<", "<=", ">", ">=")
 
 _DRAWN = 50_000
-"""Values that stand for a released marginal: shares are right to about 1 in this."""
-_NEAR = 0.05
-"""A literal stays when its selectivity is off by at most this fraction."""
+"""Values drawn from a released marginal, so shares are accurate to 1 in 50,000. Chosen by hand."""
+_TOLERANCE = 0.05
+"""Relative error of the selectivity up to which a literal is kept. Chosen by hand."""
 _EPOCH = dt.datetime(1970, 1, 1)
 _MICROSECONDS_PER_DAY = 86_400_000_000
 
 
 @dataclass(frozen=True)
 class ReleasedMarginal:
-    """A column's one-way marginal as a profile step released it.
+    """A column's one-way marginal, as released by a profile step.
 
     Attributes:
-        discretizer: Values <-> codes.
-        counts: Noisy counts of the codes; below 0 is read as 0.
+        discretizer: Maps values to codes and back.
+        counts: Noisy counts of the codes; negative ones count as 0.
     """
 
     discretizer: Discretizer
     counts: Floats
 
     def distribution(self, rng: np.random.Generator) -> Distribution:
-        """The marginal as values: codes in proportion to their counts, decoded as synthetic rows are."""
+        """Return the marginal over values: codes in proportion to their counts, decoded like synthetic rows."""
         weights = np.maximum(self.counts, 0)
         weights = weights if weights.sum() > 0 else np.ones(len(weights))
         expected = np.cumsum(weights) / weights.sum() * _DRAWN
@@ -52,10 +52,10 @@ class Distribution:
     """The weighted values of a column.
 
     Attributes:
-        values: The distinct ones, ascending.
-        numbers: The same on one axis, shape (values,); positions for text, which is compared for equality only.
+        values: Distinct values, ascending.
+        numbers: The values as numbers, shape (values,); for text, which is only compared for equality, positions.
         weights: Weight of each value.
-        total: Weight of all rows, NULLs included.
+        total: Weight of all rows, including NULLs.
     """
 
     values: pa.Array
@@ -65,7 +65,7 @@ class Distribution:
 
     @classmethod
     def of(cls, column: pa.Array | pa.ChunkedArray, weights: Floats | None = None) -> Distribution:
-        """The distribution of a column's rows, each with a weight (by default 1)."""
+        """Return the distribution of a column's rows, each with a weight (by default 1)."""
         rows = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         weigh = np.ones(len(rows)) if weights is None else weights
         encoded = rows.dictionary_encode()
@@ -77,7 +77,7 @@ class Distribution:
         return cls(values, _numbers(values), per_value[order], float(weigh.sum()))
 
     def share(self, operator: str, value: Any) -> float:
-        """The share of rows for which ``column operator value`` is true."""
+        """Return the share of rows for which ``column operator value`` is true."""
         if operator == "=":
             return self._share_of(self._position(value))
         number = _number(value)
@@ -87,12 +87,12 @@ class Distribution:
         return matching / self.total if self.total else 0.0
 
     def value_for(self, operator: str, share: float, value: Any) -> Any:
-        """A literal for which ``column operator literal`` is true for about ``share`` of the rows.
+        """Return a literal for which ``column operator literal`` is true for about ``share`` of the rows.
 
         Args:
             operator: ``=`` or one of `RANGES`.
-            share: What to aim at, in [0, 1].
-            value: The literal so far. It stays if it is good enough, and decides between equally good ones.
+            share: The target, in [0, 1].
+            value: The present literal. It is kept if it is close enough, and breaks ties.
 
         Returns:
             ``value``, or one of `values`.
@@ -108,21 +108,21 @@ class Distribution:
             mine = abs(self.share(operator, value) - share)
             shares = self._shares(operator)
         off = np.abs(shares - share)
-        if mine <= max(float(off.min()), _NEAR * share):
+        if mine <= max(float(off.min()), _TOLERANCE * share):
             return value
         best = np.flatnonzero(off <= off.min() + 1e-12)
         away = np.abs(self.numbers[best] - (0.0 if isinstance(value, str) else _number(value)))
         return self.values[int(best[int(np.argmin(away))])].as_py()
 
     def _shares(self, operator: str) -> Floats:
-        """The share of rows for each of `values` as the literal."""
+        """Return the share of rows for each of `values` as the literal."""
         upto = np.cumsum(self.weights)
         below = upto - self.weights
         matching = {"<": below, "<=": upto, ">": upto[-1] - upto, ">=": upto[-1] - below}[operator]
         return np.asarray(matching / self.total, np.float64)
 
     def _position(self, value: Any) -> int | None:
-        """Where a value stands among `values`."""
+        """Return the position of a value in `values`."""
         if isinstance(value, str) or pa.types.is_string(self.values.type) or pa.types.is_boolean(self.values.type):
             found = pc.index(self.values, pa.scalar(value)).as_py() if len(self.values) else -1
             return found if found >= 0 else None
@@ -134,7 +134,7 @@ class Distribution:
 
 
 def _number(value: Any) -> float:
-    """A literal on the axis of `_numbers`: microseconds since 1970 for dates and timestamps."""
+    """Return a literal as a number, like `_numbers`: microseconds since 1970 for dates and timestamps."""
     if isinstance(value, dt.datetime):
         naive = value if value.tzinfo is None else value.astimezone(dt.UTC).replace(tzinfo=None)
         return (naive - _EPOCH) / dt.timedelta(microseconds=1)

@@ -1,8 +1,7 @@
-"""Workloads as files: SQL statements, with the cardinalities that benchmark files state beside them.
+"""Workload files: SQL statements, with the cardinalities that benchmark files state.
 
-Statements are read as PostgreSQL, because that is where a bundle is published; a first line ``-- dialect: duckdb`` has
-them read as DuckDB's. Besides plain SQL, the form of the cardinality benchmarks is known: one query a line, followed by
-``||table id||true cardinality``.
+Statements are in PostgreSQL's dialect unless the first line is ``-- dialect: duckdb``. Besides plain SQL, the format of
+the cardinality benchmarks is read: one query per line, followed by ``||table id||true cardinality``.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Statement:
 
     Attributes:
         sql: Its text, without a semicolon.
-        stated: The cardinality on the source that the file states, if it does.
+        stated: The cardinality on the source that the file states, if any.
     """
 
     sql: str
@@ -41,8 +40,8 @@ class Workload:
 
     Attributes:
         statements: The queries.
-        dialect: What they are written in, one of `DIALECTS`.
-        internal: Whether they were made from private rows: then they must not be published, nor anything made of them.
+        dialect: Their SQL dialect, one of `DIALECTS`.
+        internal: Whether they are generated from private rows: then neither they nor anything derived may be published.
     """
 
     statements: tuple[Statement, ...]
@@ -51,20 +50,20 @@ class Workload:
 
     @classmethod
     def of(cls, queries: Iterable[str], *, internal: bool = False) -> Workload:
-        """A workload in PostgreSQL's dialect from the texts of its queries."""
+        """Return a workload of queries in PostgreSQL's dialect."""
         return cls(tuple(Statement(sql) for sql in queries), internal=internal)
 
     def to_sql(self) -> str:
-        """The workload as a file that `read_workload` reads."""
+        """Return the workload in the format of `read_workload`."""
         head = "" if self.dialect == "postgres" else f"-- dialect: {self.dialect}\n"
         return head + "".join(f"{statement.sql};\n" for statement in self.statements)
 
 
 def read_workload(path: Path) -> Workload:
-    """The queries of a file.
+    """Read the queries of a file.
 
     Raises:
-        SourceError: The file cannot be read or split into statements, holds none, or asks for an unknown dialect.
+        SourceError: The file cannot be read or split into statements, holds none, or names an unknown dialect.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -76,7 +75,7 @@ def read_workload(path: Path) -> Workload:
     dialect = declared[1].lower() if declared else "postgres"
     if dialect not in DIALECTS:
         raise SourceError(f"{path.name}: the dialect {dialect} is unknown; {did_you_mean(dialect, DIALECTS)}")
-    statements = _stated(text)
+    statements = _with_cardinalities(text)
     if statements is None:
         try:
             statements = tuple(Statement(sql) for sql in split_statements(text, dialect))
@@ -88,7 +87,7 @@ def read_workload(path: Path) -> Workload:
 
 
 def split_statements(text: str, dialect: str = "postgres") -> list[str]:
-    """The statements of a script, without the comments before them and the semicolons behind them."""
+    """Return the statements of a script, without comments before and semicolons after them."""
     queries: list[str] = []
     start: int | None = None
     end = 0
@@ -104,8 +103,8 @@ def split_statements(text: str, dialect: str = "postgres") -> list[str]:
     return queries
 
 
-def _stated(text: str) -> tuple[Statement, ...] | None:
-    """The statements if every line states its cardinality, else None: elsewhere ``||`` joins texts."""
+def _with_cardinalities(text: str) -> tuple[Statement, ...] | None:
+    """Return the statements if every line states its cardinality, else None: in SQL, ``||`` concatenates texts."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("--")]
     found = [_STATED.fullmatch(line) for line in lines]
     if not found or None in found:

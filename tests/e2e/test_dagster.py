@@ -15,6 +15,9 @@ import pytest
 from dagster._core.execution.backfill import BulkActionStatus
 
 from privbench_assets.definitions import project_root
+from privbench_assets.keys import step_key
+from privbench_core.pipeline.manifest import read_manifest
+from privbench_core.pipeline.observe import last_observed
 from privbench_core.pipeline.run import plan_for, run_name, run_spec
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.publish.bundle import read_bundle
@@ -46,14 +49,11 @@ def test_dagster_and_the_command_line_share_releases_and_bundles(big_town: Path,
     done = dagster(home, big_town, "asset", "materialize", *location, "--select", "*", "--partition", "3.2")
     assert done.returncode == 0, done.stderr[-3000:]
     spec = load_spec(big_town)
-    made = read_bundle(spec.state / "bundles" / "3.2")
+    made = read_bundle(spec.state / "town" / "bundles" / "3.2")
     assert made.table("person").num_rows > 0
     with dg.DagsterInstance.from_config(str(home)) as instance:
         checks = instance.event_log_storage.get_latest_asset_check_execution_by_key(
-            [
-                dg.AssetCheckKey(dg.AssetKey(["town", "validate", "person"]), suite)
-                for suite in ("integrity", "fidelity")
-            ]
+            [dg.AssetCheckKey(step_key("town", ("validate", "person")), suite) for suite in ("integrity", "fidelity")]
         )
         assert {record.status.value for record in checks.values()} == {"SUCCEEDED"}
         status = instance.get_latest_materialization_event(dg.AssetKey(["town", "benchmark_status"]))
@@ -84,7 +84,7 @@ def test_a_backfill_over_epsilon_makes_both_bundles_and_pays_for_both(big_town: 
     environment = {**os.environ, "DAGSTER_HOME": str(home), "PRIVBENCH_SPECS": str(big_town)}
     workspace = ("--workspace", str(project_root() / "workspace.yaml"))
     spec = load_spec(big_town)
-    steps = [["town", *step.key] for step in plan_for(spec, 0.8).steps]
+    steps = [step_key("town", step.key).path for step in plan_for(spec, 0.8).steps]
     with (
         running(environment, tmp_path / "web.log", "dagster_webserver", "--port", str(port), *workspace),
         running(environment, tmp_path / "daemon.log", "dagster._daemon", "run", *workspace),
@@ -104,7 +104,7 @@ def test_a_backfill_over_epsilon_makes_both_bundles_and_pays_for_both(big_town: 
         assert sorted(runs) == ["", "0.8", "3.2"]  # the status is gathered last, once
         assert runs[0] == ""
     for epsilon in (0.8, 3.2):
-        read_bundle(spec.state / "bundles" / f"{epsilon:g}")
+        read_bundle(spec.state / "town" / "bundles" / f"{epsilon:g}")
     ledger = open_ledger(spec)
     paid = {(entry.run, tuple(entry.step.split("/"))): entry.price for entry in ledger.entries()}
     assert ledger.count() == len(paid)
@@ -114,6 +114,48 @@ def test_a_backfill_over_epsilon_makes_both_bundles_and_pays_for_both(big_town: 
         (run_name(plan.budget.epsilon), step.key): step.price for plan in plans for step in plan.steps if step.reads
     }
     assert all(run_spec(spec, epsilon, out=tmp_path / f"{epsilon:g}").paid == 0 for epsilon in (0.8, 3.2))
+
+
+@pytest.mark.slow
+def test_a_daemon_catches_up_with_what_it_did_not_see(big_town: Path, tmp_path: Path) -> None:
+    """A change from before the sensor was on, then one from while the daemon was killed."""
+    home, spec = tmp_path / "home", load_spec(big_town)
+    home.mkdir()
+    (home / "dagster.yaml").write_text((project_root() / "dagster.yaml").read_text())
+    environment = {**os.environ, "DAGSTER_HOME": str(home), "PRIVBENCH_SPECS": str(big_town)}
+    workspace = ("--workspace", str(project_root() / "workspace.yaml"))
+    location = ("-m", "privbench_assets.definitions")
+    everything = ("asset", "materialize", *location, "--select", "*", "--partition", "3.2")
+    done = dagster(home, big_town, *everything)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+    def change() -> str:
+        path = big_town.parent / "person.parquet"
+        pq.write_table(pq.read_table(path).slice(1), path)
+        observed = dagster(home, big_town, "job", "execute", *location, "-j", "town_observe")
+        assert observed.returncode == 0, observed.stderr[-3000:]
+        return last_observed(spec)["person"].fingerprint
+
+    def published() -> str:
+        manifest = read_manifest(spec, ("publish", "bundle"), "3.2")
+        assert manifest is not None
+        return manifest.sources["person"]
+
+    wanted = change()
+    started = dagster(home, big_town, "sensor", "start", "town_refresh_on_change", *workspace)
+    assert started.returncode == 0, started.stderr[-3000:]
+    log = tmp_path / "daemon.log"
+    with running(environment, log, "dagster._daemon", "run", *workspace) as daemon:
+        wait_for("the refresh of what changed before", lambda: published() == wanted, 300)
+        daemon.kill()
+    wanted = change()
+    with (
+        running(environment, log, "dagster._daemon", "run", *workspace),
+        dg.DagsterInstance.from_config(str(home)) as instance,
+    ):
+        wait_for("the refresh of what changed meanwhile", lambda: published() == wanted, 300)
+        asked = instance.get_runs(dg.RunsFilter(tags={"privbench/database": "town"}))
+        assert len({run.tags["dagster/run_key"] for run in asked}) == len(asked) == 2
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""What is survived. ``docs/faults.md`` has a row for each test here, and a test holds the two together.
+"""Failure modes and recovery. ``docs/faults.md`` has a row for each test here, and a test holds the two together.
 
 After every fault: nothing was looked at that the ledger does not count, the lifetime budget holds, there is a whole
 bundle or none, and what had been released is not paid for again.
@@ -25,6 +25,7 @@ import privbench_core.privacy.ledger.ledger as ledger_module
 from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.errors import LedgerError, ReleaseError
 from privbench_core.locks import exclusive
+from privbench_core.pipeline.places import database_folder
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.ledger.ledger import Ledger
@@ -203,7 +204,7 @@ def test_the_database_is_gone_and_comes_back() -> None:
 def test_a_stored_release_is_damaged(new_town: NewTown) -> None:
     town = new_town()
     assert town.run().startswith("done")
-    booked, stored = town.booked(), sorted((town.spec.parent / ".privbench" / "releases").rglob("*.bin"))
+    booked, stored = town.booked(), sorted((database_folder(load_spec(town.spec)) / "releases").rglob("*.bin"))
     assert len(stored) == 9
     endings = []
     for path in stored:
@@ -259,7 +260,7 @@ def test_another_process_never_ends(new_town: NewTown) -> None:
     assert "more than 0.2 s" in ended
     assert town.booked("released") == Counter(dict.fromkeys(PAID, 1))
     assert town.run() == "done paid=0"
-    state = town.spec.parent / ".privbench"
+    state = database_folder(load_spec(town.spec))
     made = [path.stem for path in (state / "releases").rglob("*.bin")]
     shutil.rmtree(state / "releases")
     with ExitStack() as hanging:

@@ -1,50 +1,111 @@
-"""docs/library.md, run as it stands beside the example."""
+"""docs/library.md, run unchanged next to the example's spec and a quarter of its rows."""
 
 from __future__ import annotations
 
 import re
 import shutil
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
+import privbench_core as privbench
 from privbench_core.backends.folder.read import FolderSource
 from privbench_core.commands.demo import find_example
-from privbench_core.privacy.budget import Budget, Measure, Price
+from privbench_core.evaluate.comparison import compare
+from privbench_core.evaluate.inputs import read_bundle_and_source
+from privbench_core.evaluate.metric import BRIEF
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import OpenDPNoise
 from privbench_core.privacy.relations import PrivateDatabase
 from privbench_core.privacy.session import open_session
-from privbench_core.synthesizers.contract import StepContext
+from privbench_core.synthesizers import registry
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "library.md"
+MODULE = "independent"
+HOUSEHOLDS = 12_000
 
 
-def test_the_document_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for file in find_example().glob("*.*"):
-        shutil.copyfile(file, tmp_path / file.name)
+@pytest.fixture(scope="module")
+def blocks() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.fixture
+def beside_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: list[str]) -> Path:
+    """The working directory: the example, and the document's synthesizer as an installed package."""
+    example = find_example()
+    shutil.copyfile(example / "spec.yaml", tmp_path / "spec.yaml")
+    household, person = (pq.read_table(example / f"{name}.parquet") for name in ("household", "person"))
+    household = household.slice(0, HOUSEHOLDS)
+    person = person.filter(pc.is_in(person.column("household_id"), household.column("HHID").combine_chunks()))
+    pq.write_table(household, tmp_path / "household.parquet")
+    pq.write_table(person, tmp_path / "person.parquet")
+    [module] = [block for block in blocks if block.startswith(f"# {MODULE}.py\n")]
+    (tmp_path / f"{MODULE}.py").write_text(module, encoding="utf-8")
+    [declared] = re.findall(r"^independent = \"(.*)\"$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
+    installed = registry.entry_points(group=registry.GROUP)
+    added = EntryPoint(MODULE, declared, registry.GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda **_: [*installed, added])
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    return tmp_path
+
+
+def test_the_document_runs(beside_the_example: Path, blocks: list[str]) -> None:
     names: dict[str, Any] = {"__name__": "document"}
     for block in blocks:
         exec(compile(block, str(DOCUMENT), "exec"), names)
     assert 0.1 <= names["account"].balance.spent <= 0.8
     assert names["result"].paid > 0
-    assert len(names["persons"]) == pytest.approx(136_477, rel=0.05)
+    assert len(names["persons"]) == pytest.approx(pq.read_metadata("person.parquet").num_rows, rel=0.05)
     assert names["loaded"].rows["person"] == len(names["persons"])
-    assert (tmp_path / "report" / "report.html").exists()
+    assert (beside_the_example / "report" / "report.html").exists()
     assert {"household", "person"} <= {
         key.path[2] for key in names["defs"].resolve_all_asset_keys() if len(key.path) > 2
     }
-    rows = _as_a_step(tmp_path, names)
-    assert rows == pytest.approx(48_769, rel=0.01)
+    rows = _as_a_step(beside_the_example, names)
+    assert rows == pytest.approx(HOUSEHOLDS, rel=0.02)
+    _check_the_synthesizer(beside_the_example, names)
+
+
+def _check_the_synthesizer(folder: Path, names: dict[str, Any]) -> None:
+    """It keeps columns and joins, and no dependence within a table; and no release is paid for twice."""
+    spec = names["spec"]
+    again = privbench.run(spec, epsilon=3.2, synthesizer=MODULE, out=folder / MODULE, seed=1)
+    assert again.paid == 0
+    found = compare(read_bundle_and_source(spec, folder / MODULE).pair, BRIEF)
+    one_way = {name: found.tables[name].tvd(1) for name in ("household", "person")}
+    assert max(one_way.values()) < 0.06, one_way
+    join = found.keys["person.household_id"].join
+    joint, shuffled = join.metrics["joint"], join.metrics["shuffled"]
+    assert joint is not None
+    assert shuffled is not None
+    assert joint < shuffled
+    household = found.tables["household"]
+    assert household.tvd(2) == pytest.approx(household.shuffled, rel=0.3)
+
+
+@pytest.mark.usefixtures("beside_the_example")
+@pytest.mark.parametrize("delta", [0.0, 1e-9])
+def test_the_synthesizer_plans_within_both_kinds_of_budget(delta: float) -> None:
+    spec = privbench.load_spec("spec.yaml")
+    plan = privbench.plan(spec, epsilon=0.8, delta=delta, synthesizer=MODULE)
+    total = plan.budget.total()
+    assert sum(step.price.amount for step in plan.steps) == pytest.approx(total.amount)
+    assert {step.price.measure for step in plan.steps} == {total.measure}
+    with pytest.raises(privbench.SpecError, match="gamma: unknown"):
+        registry.load_synthesizer(MODULE).plan(spec.schema, plan.budget, {"gamma": 0.5})
 
 
 def _as_a_step(folder: Path, names: dict[str, Any]) -> float:
-    schema, price = names["spec"].schema, Price(Measure.ZCDP, 0.1)
+    schema, price = names["spec"].schema, privbench.Price(privbench.Measure.ZCDP, 0.1)
     tables = {table.name: FolderSource(folder).read(table) for table in schema.tables}
-    ledger = Ledger(":memory:", schema.name, "household", Budget(10, 1e-9))
+    ledger = Ledger(":memory:", schema.name, "household", privbench.Budget(10, 1e-9))
     database = PrivateDatabase(schema, tables, bytes(16))
     session, _ = open_session(database, ledger, OpenDPNoise(), release="rows", step="rows", run="document", price=price)
-    return float(names["count_households"](StepContext({}, session, {}, 0)).data["rows"])
+    context = privbench.StepContext({}, session, {}, 0)
+    return float(names["count_households"](context).data["rows"])

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.privacy.relations import PrivateDatabase
-from privbench_core.schema.arrow_types import arrow_schema
 from privbench_core.schema.columns import Column, ColumnType, Domain, Learn, Range, Values
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
@@ -86,7 +85,7 @@ def _keys(rows: pa.Table, columns: tuple[str, ...]) -> list[Row]:
 
 
 def _arrow(table: Table, rows: list[Row]) -> pa.Table:
-    schema = arrow_schema(table)
+    schema = table.arrow_schema
     schema = pa.schema([field.with_nullable(True) for field in schema])
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)

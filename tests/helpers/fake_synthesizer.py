@@ -18,7 +18,6 @@ from privbench_core.privacy.budget import Budget, zero
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.publish.bundle import write_bundle
-from privbench_core.schema.arrow_types import arrow_type
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
@@ -151,7 +150,7 @@ def _rows(table: Table, rows: int, rng: np.random.Generator) -> pa.Table:
     for column in table.columns:
         if column.name in table.key_columns:
             values: Any = pa.array(np.arange(rows) if column.name in table.primary_key else np.zeros(rows, int)).cast(
-                arrow_type(column)
+                column.arrow_type
             )
         else:
             codec = codec_for(column)

@@ -13,11 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from privbench_assets.build import build_defs
+from privbench_assets.keys import step_key
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
+from privbench_core.synthesizers.contract import StepKind
 from tests.helpers.fake_synthesizer import FakeSynthesizer
 
+STATUS = "benchmark_status"
 _TICKS = 6
 
 
@@ -28,14 +31,17 @@ class Orchestrated:
     Attributes:
         path: Its spec.
         fake: The synthesizer in place of every other; tests read what ran, and break it.
-        instance: Event log, runs and cursors.
+        instance: Event log and runs.
+        said: Why the last tick asked for nothing, if so.
+        requests: What it asked for, by ε.
     """
 
     path: Path
     fake: FakeSynthesizer
     instance: dg.DagsterInstance
     defs: dg.Definitions = field(init=False)
-    cursor: Any = None
+    said: str = ""
+    requests: dict[str, dg.RunRequest] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.defs = build_defs(self.path)
@@ -64,35 +70,28 @@ class Orchestrated:
             raise_on_error=False,
         )
 
-    def answer(self, epsilon: str, steps: Sequence[str]) -> dg.ExecuteInProcessResult:
-        """Run what a tick requested, marked as the daemon marks its runs."""
-        return self.refresh(epsilon, steps, tags={"dagster/from_automation_condition": "true"})
+    def answer(self, epsilon: str) -> dg.ExecuteInProcessResult:
+        """Run what the last tick requested at one ε, tagged as the daemon tags its runs."""
+        request = self.requests.pop(epsilon)
+        assert request.run_key
+        steps = [step_of(key) for key in request.asset_selection or ()]
+        return self.refresh(epsilon, steps, tags={**request.tags, "dagster/run_key": request.run_key})
 
     def reload(self) -> None:
-        """Load the spec and the code again, as an operator does after an edit; what the sensor remembers stays."""
+        """Load the spec and the code again, as an operator does after an edit."""
         self.defs = build_defs(self.path)
 
-    def settle(self, requested: Mapping[str, Sequence[str]] | None = None) -> dict[str, dict[str, int]]:
-        """Tick, and run what is requested in one run per ε, until nothing is: how often each step was made, by ε.
-
-        Args:
-            requested: By a tick whose answer is still to be run.
-        """
+    def settle(self) -> dict[str, dict[str, int]]:
+        """Tick, and run what is requested, until nothing is: how often each step was made, by ε."""
         made: dict[str, Counter[str]] = {}
         for _ in range(_TICKS):
-            requested = requested or self.tick()
-            if not requested:
+            if not self.tick():
                 return {step: dict(counts) for step, counts in made.items()}
-            for epsilon in sorted({epsilon for found in requested.values() for epsilon in found}):
-                result = self.answer(epsilon, [step for step, found in requested.items() if epsilon in found])
-                for step in versions(result):
-                    made.setdefault(step, Counter())[epsilon] += 1
-            whole = [self.key(step) for step, found in requested.items() if not found]
-            if whole:
-                job = self.defs.resolve_implicit_global_asset_job_def()
-                assert job.execute_in_process(instance=self.instance, asset_selection=whole).success
-            requested = None
-        raise AssertionError(f"still at work after {_TICKS} ticks: {requested}")
+            for epsilon in sorted(self.requests):
+                for step in versions(self.answer(epsilon)):
+                    if step != STATUS:
+                        made.setdefault(step, Counter())[epsilon] += 1
+        raise AssertionError(f"still at work after {_TICKS} ticks: {self.requests}")
 
     def observe(self) -> None:
         """Observe the source."""
@@ -101,14 +100,18 @@ class Orchestrated:
         assert result.success, errors(result)
 
     def tick(self) -> dict[str, list[str]]:
-        """One evaluation of all automation conditions: the requested partitions by step."""
-        result = dg.evaluate_automation_conditions(self.defs, self.instance, cursor=self.cursor)
-        self.cursor = result.cursor
-        wanted = {"/".join(r.key.path[1:]): r.true_subset for r in result.results if not r.true_subset.is_empty}
-        return {
-            name: sorted(subset.expensively_compute_partition_keys()) if subset.is_partitioned else []
-            for name, subset in wanted.items()
-        }
+        """One evaluation of the sensor: the ε at which each step is requested."""
+        (sensor,) = self.defs.sensors or []
+        context = dg.build_sensor_context(self.instance, repository_def=self.defs.get_repository_def())
+        tick = sensor.evaluate_tick(context)
+        self.requests = {str(request.partition_key): request for request in tick.run_requests or ()}
+        self.said = tick.skip_message or ""
+        requested: dict[str, list[str]] = {}
+        for epsilon, request in self.requests.items():
+            for key in request.asset_selection or ():
+                if step_of(key) != STATUS:
+                    requested.setdefault(step_of(key), []).append(epsilon)
+        return requested
 
     def change(self, table: str) -> None:
         """Change one value of a table of the source, inside of its domain."""
@@ -129,7 +132,14 @@ class Orchestrated:
 
     @staticmethod
     def key(step: str) -> dg.AssetKey:
-        return dg.AssetKey(["town", *step.split("/")])
+        words = tuple(step.split("/"))
+        return step_key("town", words) if words[0] in list(StepKind) else dg.AssetKey(["town", *words])
+
+
+def step_of(key: dg.AssetKey) -> str:
+    """The step of an asset: "model/person" of ``town/model/person_model``."""
+    _, stage, *name = key.path
+    return "/".join([stage, *name]).removesuffix(f"_{stage}")
 
 
 def shown(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
@@ -139,14 +149,14 @@ def shown(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
         if event.is_step_materialization:
             materialization = event.step_materialization_data.materialization
             values = {name: getattr(value, "records", value.value) for name, value in materialization.metadata.items()}
-            found["/".join(materialization.asset_key.path[1:])] = values
+            found[step_of(materialization.asset_key)] = values
     return found
 
 
 def versions(result: dg.ExecuteInProcessResult) -> dict[str, str]:
     """Data versions of what a run materialised, by step."""
     events = [e.step_materialization_data.materialization for e in result.all_events if e.is_step_materialization]
-    return {"/".join(m.asset_key.path[1:]): (m.tags or {})["dagster/data_version"] for m in events}
+    return {step_of(m.asset_key): (m.tags or {})["dagster/data_version"] for m in events}
 
 
 def errors(result: dg.ExecuteInProcessResult) -> str:
@@ -155,4 +165,6 @@ def errors(result: dg.ExecuteInProcessResult) -> str:
     for event in result.all_events:
         error = getattr(event.event_specific_data, "error", None)
         said += [error.to_string()] if error is not None else []
+        failure = getattr(event.event_specific_data, "user_failure_data", None)
+        said += [f"{failure.metadata['error'].value}: {failure.description}"] if failure is not None else []
     return "\n".join(said)

@@ -27,7 +27,6 @@ from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity
 from privbench_core.privacy.relations import PrivateDatabase
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import CodedView
-from privbench_core.schema.arrow_types import arrow_schema
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -230,7 +229,7 @@ def codes_of(column: pa.ChunkedArray) -> NDArray[np.int64]:
 
 def rows_of(table: Table, **columns: Any) -> pa.Table:
     """Arrow rows of a table, cast to its types."""
-    types = arrow_schema(table)
+    types = table.arrow_schema
     arrays = [columns[f.name] if isinstance(columns[f.name], pa.Array) else pa.array(columns[f.name]) for f in types]
     return pa.table([a.cast(f.type) for a, f in zip(arrays, types, strict=True)], names=types.names)
 

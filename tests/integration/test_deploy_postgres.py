@@ -178,7 +178,7 @@ def test_a_deployment_refreshes_ticks_and_ends_what_hangs(
         done = wait_for("the refresh", lambda: instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])))
         booked = raw(databases[1], "select step from reservation order by id")
         assert len(booked) == len(set(booked)) == len(raw(databases[1], "select * from result")) > 3
-        read_bundle(town_spec.parent / ".privbench" / "bundles" / "3.2")
+        read_bundle(town_spec.parent / ".privbench" / "town" / "bundles" / "3.2")
 
         dagster("sensor", "start", "town_refresh_on_change")
         wait_for(

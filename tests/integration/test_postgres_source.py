@@ -18,7 +18,6 @@ from privbench_core.backends.registry import open_source
 from privbench_core.backends.sqlalchemy import read as database
 from privbench_core.draft.draft import reflect
 from privbench_core.errors import SourceError
-from privbench_core.schema.arrow_types import arrow_schema
 from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.constraints import ForeignKey
@@ -91,7 +90,7 @@ def test_rows_come_back_as_they_went_in(url: str) -> None:
     source = open_source(spec(url))
     assert source.tables() == ["Person", "failing", "odd", "visit", "zone"]
     whole = source.read(PERSON)
-    assert whole.schema.types == arrow_schema(PERSON).types
+    assert whole.schema.types == PERSON.arrow_schema.types
     assert [tuple(row.values()) for row in whole.to_pylist()] == ROWS
     assert source.fingerprint(PERSON) == fingerprint_rows(PERSON, whole)
 
@@ -243,7 +242,7 @@ def odd_url(url: str) -> str:
 def test_values_of_every_kind_come_natively(odd_url: str) -> None:
     rows = open_source(spec(odd_url)).read(VALUES)
     rows.validate(full=True)
-    assert rows.schema.types == arrow_schema(VALUES).types
+    assert rows.schema.types == VALUES.arrow_schema.types
     first, empty, last = (list(row.values()) for row in rows.to_pylist())
     assert first == [
         "0b9cb3e9-4c97-4f5b-99e6-6e3c93735d06",

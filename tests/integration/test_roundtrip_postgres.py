@@ -20,7 +20,6 @@ from privbench_core.draft.draft import reflect
 from privbench_core.errors import PublishError, SourceError
 from privbench_core.publish.bundle import read_bundle, write_bundle
 from privbench_core.publish.load import load_bundle
-from privbench_core.schema.arrow_types import arrow_schema
 from privbench_core.schema.checks import unparsed_checks
 from privbench_core.schema.columns import ColumnType, Pattern, Range, Values
 from privbench_core.schema.constraints import Check, Index
@@ -127,7 +126,7 @@ def decided(draft: str) -> str:
 
 
 def filled(schema: Schema) -> dict[str, pa.Table]:
-    return {table.name: pa.table(ROWS[table.name], schema=arrow_schema(table)) for table in schema.tables}
+    return {table.name: pa.table(ROWS[table.name], schema=table.arrow_schema) for table in schema.tables}
 
 
 @pytest.fixture(scope="module")

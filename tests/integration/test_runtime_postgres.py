@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import PublishError
-from privbench_core.evaluate.runtime import RunTimeProtocol
+from privbench_core.evaluate.runtime import RunTimeSettings
 from privbench_core.evaluate.side_by_side import both_loaded, compare_run_times
 from privbench_core.publish.bundle import write_bundle
 from privbench_core.schema.columns import Column, ColumnType
@@ -64,8 +64,8 @@ def schemas(url):
 
 
 def test_queries_are_measured_on_both_and_failures_are_reported(url, bundle):
-    protocol = RunTimeProtocol(repetitions=3, timeout=1)
-    found = compare_run_times(SCHEMA, shop(20_000), bundle, Workload.of(QUERIES), url=url, protocol=protocol)
+    settings = RunTimeSettings(repetitions=3, timeout=1)
+    found = compare_run_times(SCHEMA, shop(20_000), bundle, Workload.of(QUERIES), url=url, settings=settings)
     assert [time.number for time in found.times] == [1, 2]
     scan, lookup = found.times
     assert (scan.plan_distance, lookup.plan_distance) == (0, 0)
@@ -96,7 +96,7 @@ def test_another_size_shows_in_plans_and_pages(url, tmp_path):
 def test_large_workloads_are_sampled(url, bundle):
     workload = Workload.of([f"select count(*) from orders where id < {i}" for i in range(30)])
     once, again = (
-        compare_run_times(SCHEMA, shop(100), bundle, workload, url=url, protocol=RunTimeProtocol(1, 1, limit=4))
+        compare_run_times(SCHEMA, shop(100), bundle, workload, url=url, settings=RunTimeSettings(1, 1, limit=4))
         for _ in range(2)
     )
     assert len(once.times) == 4

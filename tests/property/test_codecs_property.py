@@ -17,9 +17,8 @@ from privbench_core.columns.log_scale import LogScaleCodec
 from privbench_core.columns.registry import codec_for, codec_from_dict
 from privbench_core.columns.variable_width import cut, joined, values_in
 from privbench_core.errors import SpecError
-from privbench_core.schema.arrow_types import arrow_type
 from privbench_core.schema.columns import Column, ColumnType, Pattern, Range, Values
-from privbench_core.schema.durations import duration_text
+from privbench_core.schema.types.durations import duration_text
 
 T = ColumnType
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -66,7 +65,7 @@ def ordered_columns(draw):
 
 
 def arrow(column, values):
-    return pa.chunked_array([pa.array(values, arrow_type(column))])
+    return pa.chunked_array([pa.array(values, column.arrow_type)])
 
 
 @given(ordered_columns(), st.integers(0, 2**32))
@@ -78,7 +77,7 @@ def test_values_come_back_in_their_cell_and_outside_ones_clamped(case, seed):
     assert cells.dtype == np.int32
     back = codec.decode(cells, np.random.default_rng(seed))
     back.validate(full=True)
-    assert back.type == arrow_type(column)
+    assert back.type == column.arrow_type
     again = codec.encode(pa.chunked_array([back]))
     for value, cell, returned, cell_again in zip(values, cells, back.to_pylist(), again, strict=True):
         if value is None:
@@ -164,7 +163,7 @@ def test_opaque_values_come_back_in_their_cell_of_lengths(data, kind, max_length
     cells = codec.encode(arrow(column, values))
     back = codec.decode(cells, np.random.default_rng(seed))
     back.validate(full=True)
-    assert back.type == arrow_type(column)
+    assert back.type == column.arrow_type
     inside = cells != codec.outside[0]
     if kind is T.JSON:  # no JSON is shorter than two characters but for numbers
         assert all(isinstance(json.loads(text), dict) for text in back.drop_null().to_pylist())

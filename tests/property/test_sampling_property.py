@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from privbench_core.privacy.budget import Budget
-from privbench_core.schema.arrow_types import arrow_schema, arrow_type
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -75,8 +74,8 @@ def filled(table: Table, pools: list[list[Any]], keys: dict[str, list[Any]], rng
     columns = dict(keys)
     for column, pool in zip(table.attributes, pools, strict=True):
         columns[column.name] = [pool[i] for i in rng.integers(0, len(pool), n)]
-    arrays = [pa.array(columns[column.name], arrow_type(column)) for column in table.columns]
-    return pa.table(arrays, names=arrow_schema(table).names)
+    arrays = [pa.array(columns[column.name], column.arrow_type) for column in table.columns]
+    return pa.table(arrays, names=table.arrow_schema.names)
 
 
 @st.composite
@@ -125,7 +124,7 @@ def test_every_sample_keeps_its_schema(database, budget, leaf, beta, scale, seed
     samples = draw_exactly(schema, rows, noise=SeededNoise(seed), budget=budget, seed=seed, scale=scale, **options)
     made = {name: sample.table for name, sample in samples.items()}
     for table in schema.tables:
-        assert [field.type for field in made[table.name].schema] == [field.type for field in arrow_schema(table)]
+        assert [field.type for field in made[table.name].schema] == [field.type for field in table.arrow_schema]
     assert failures(check_integrity(schema, made)) == []
     assert made["unit"].num_rows >= 1
     for key in schema.table("child").foreign_keys:

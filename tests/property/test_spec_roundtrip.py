@@ -23,8 +23,8 @@ from privbench_core.schema.columns import (
     Values,
 )
 from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index
-from privbench_core.schema.durations import duration_text
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.schema.types.durations import duration_text
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
 

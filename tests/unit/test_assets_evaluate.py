@@ -9,8 +9,9 @@ import dagster as dg
 import pytest
 
 from privbench_assets.evaluation import NOTICE
+from privbench_core import api
 from privbench_core.errors import SourceError
-from privbench_core.evaluate import evaluation
+from privbench_core.pipeline.places import database_folder
 from tests.helpers.orchestrated import Orchestrated, errors, shown
 
 REPORT = "evaluate/report"
@@ -32,7 +33,7 @@ def test_a_report_is_written_for_its_epsilon_and_only_its_place_is_shown(operate
     spent = operated.spent()
     result = evaluate(operated, "0.8")
     assert result.success, errors(result)
-    folder = operated.spec.state / "reports" / "0.8"
+    folder = database_folder(operated.spec) / "reports" / "0.8"
     found = shown(result)[REPORT]
     assert set(found) == {"internal report", "seconds", "notice"}
     assert found["internal report"] == str(folder / "report.html")
@@ -50,7 +51,7 @@ def test_a_report_is_written_for_its_epsilon_and_only_its_place_is_shown(operate
 
 def test_it_is_made_on_request_only(operated: Orchestrated) -> None:
     assert REPORT not in shown(operated.refresh("0.8"))
-    assert not (operated.spec.state / "reports").exists()
+    assert not (database_folder(operated.spec) / "reports").exists()
     node = operated.defs.resolve_asset_graph().get(operated.key(REPORT))
     assert node.automation_condition is None
     assert node.group_name == "town"
@@ -59,12 +60,23 @@ def test_it_is_made_on_request_only(operated: Orchestrated) -> None:
     assert node.partitions_def.get_partition_keys() == ["0.8", "3.2"]
 
 
+@pytest.mark.parametrize("asked", [False, True])
+def test_materialising_everything_writes_it_only_if_asked(operated: Orchestrated, asked: bool) -> None:
+    job = operated.defs.resolve_implicit_global_asset_job_def()
+    config = {"ops": {"town__evaluate__report": {"config": {"write": asked}}}}
+    result = job.execute_in_process(partition_key="0.8", instance=operated.instance, run_config=config)
+    assert result.success
+    assert (REPORT in shown(result)) == asked
+    assert "publish/bundle" in shown(result)
+    assert (database_folder(operated.spec) / "reports").exists() == asked
+
+
 def test_without_a_bundle_it_says_what_to_do(operated: Orchestrated) -> None:
     assert operated.refresh("0.8").success
     result = evaluate(operated, "3.2")
     assert not result.success
     assert "PublishError: town: no bundle at ε=3.2 yet; materialise publish/bundle first" in errors(result)
-    assert not (operated.spec.state / "reports").exists()
+    assert not (database_folder(operated.spec) / "reports").exists()
 
 
 @pytest.mark.parametrize(
@@ -81,10 +93,10 @@ def test_errors_say_nothing_private(
         raise error
 
     assert operated.refresh("0.8").success
-    monkeypatch.setattr(evaluation, "evaluate_bundle", fail)
+    monkeypatch.setattr(api, "evaluate_bundle", fail)
     result = evaluate(operated, "0.8")
     assert not result.success
     assert said in errors(result)
     assert SECRET not in errors(result)
-    (kept,) = (operated.spec.state / "errors").iterdir()
+    (kept,) = (database_folder(operated.spec) / "errors").iterdir()
     assert SECRET in kept.read_text(encoding="utf-8")

@@ -78,7 +78,7 @@ def test_queries_admit_codes_of_the_declared_domain_alone(pair: Pair, planted: P
 
 def test_random_links_keep_rows_and_sizes_of_groups(pair: Pair) -> None:
     true = pair.join.linked
-    dealt = {name: join.linked for name, join in pair.join.relinked(0).items()}
+    dealt = {name: join.linked for name, join in pair.join.with_shuffled_links(0).items()}
     np.testing.assert_array_equal(dealt["random link, sizes kept"].fanout, true.fanout)
     np.testing.assert_array_equal(np.sort(dealt["random link"].fanout), np.sort(true.fanout))
     assert not np.array_equal(dealt["random link"].fanout, true.fanout)
@@ -87,7 +87,7 @@ def test_random_links_keep_rows_and_sizes_of_groups(pair: Pair) -> None:
 def test_the_source_has_no_error_and_a_random_link_has(pair: Pair) -> None:
     itself = pair.score_join(pair.join)
     assert max(itself.values()) == pytest.approx(0, abs=1e-12)
-    linked = pair.score_join(pair.join.relinked(0)["random link"])
+    linked = pair.score_join(pair.join.with_shuffled_links(0)["random link"])
     assert linked["counting error, c2 k1"] > 0.2
     assert linked["Pearson, siblings"] > 0.1
     assert linked["fanout TVD"] == 0

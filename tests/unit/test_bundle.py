@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from privbench_core.errors import InternalError, PublishError
+from privbench_core.publish import bundle as bundle_module
 from privbench_core.publish.bundle import file_name, read_bundle, write_bundle
 from privbench_core.publish.load import load_bundle
-from privbench_core.schema.arrow_types import arrow_schema
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -96,7 +96,7 @@ def test_what_is_in_a_bundle(bundle, tables):
 def test_the_readme_speaks_to_its_consumers(bundle):
     text = (bundle / "README.md").read_text(encoding="utf-8")
     assert "| a unit is replaced by another | 1.6 | 2e-09 |" in text
-    assert "The unit of protection is one row of home." in text
+    assert "The privacy unit is one row of home." in text
     assert "| pet | 4 | nr, home id, name | home id, nr |" in text
     assert "declared them public: place." in text
     # Rows go in between the tables and their keys, so their order does not matter.
@@ -125,7 +125,7 @@ def test_a_bundle_is_replaced_and_anything_else_is_not(tmp_path, bundle, schema,
     thesis.mkdir()
     (thesis / "MANIFEST.json").write_text('{"format": "mine"}', encoding="utf-8")
     for taken in (thesis, thesis / "MANIFEST.json"):
-        with pytest.raises(PublishError, match="is there already and is not a bundle"):
+        with pytest.raises(PublishError, match="exists already and is not a bundle"):
             write_bundle(taken, schema, tables, RECEIPT)
     assert content(thesis) == {"MANIFEST.json": b'{"format": "mine"}'}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "out", "thesis"]
@@ -180,7 +180,7 @@ def test_bugs_of_the_caller_leave_nothing_behind(tmp_path, schema, tables):
     for given, receipt, message in wrong:
         with pytest.raises(InternalError, match=message):
             write_bundle(tmp_path / "out", schema, given, receipt)
-    with pytest.raises(PublishError, match="cannot be the name of a file"):
+    with pytest.raises(PublishError, match="cannot be a file name"):
         write_bundle(tmp_path / "out", schema, tables, RECEIPT, {"../q": "SELECT 1"})
     assert list(tmp_path.iterdir()) == []
 
@@ -332,7 +332,7 @@ def test_a_table_is_asked_for_once_and_written_one_row_group_at_a_time(
         "home": pa.table({"id": range(25), "place": pa.array([None, *codes[1:]])}),
         "pet": pa.table({"nr": range(25), "home id": range(25), "name": pa.nulls(25, pa.string())}),
     }
-    monkeypatch.setattr("privbench_core.publish.bundle._ROW_GROUP", 10)
+    monkeypatch.setattr(bundle_module, "_ROW_GROUP", 10)
     asked = []
 
     class Rows(dict[str, pa.Table]):
@@ -345,6 +345,6 @@ def test_a_table_is_asked_for_once_and_written_one_row_group_at_a_time(
     for table in schema.tables:
         file, whole = out / "data" / f"{table.name}.parquet", tmp_path / f"{table.name}.parquet"
         assert pq.read_metadata(file).num_row_groups == 3
-        canonical = rows[table.name].cast(arrow_schema(table)).combine_chunks()
+        canonical = rows[table.name].cast(table.arrow_schema).combine_chunks()
         pq.write_table(canonical, whole, compression="zstd", row_group_size=10)
         assert file.read_bytes() == whole.read_bytes()

@@ -8,13 +8,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.evaluate.correlations import Side, among, between, numbers_of, pearson, siblings
+from privbench_core.evaluate.correlations import (
+    JoinValues,
+    inter_table,
+    intra_group,
+    ordered_values,
+    pearson,
+    sibling_pearson,
+)
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.tables import Table
 from privbench_core.validate.references import NO_PARENT
 
 
-def database(seed: int, likeness: float) -> Side:
+def database(seed: int, likeness: float) -> JoinValues:
     """Siblings and their parents share a part of their values; some values are NULL, some children have no parent."""
     rng = np.random.default_rng(seed)
     parents = 300
@@ -23,7 +30,7 @@ def database(seed: int, likeness: float) -> Side:
     child = 1000 + likeness * base[links] + (1 - likeness) * rng.normal(size=len(links))
     child[::17] = np.nan
     links[::23] = NO_PARENT
-    return Side({"p": base}, {"c": child}, links)
+    return JoinValues({"p": base}, {"c": child}, links)
 
 
 @pytest.mark.parametrize("likeness", [0.0, 0.7])
@@ -36,31 +43,31 @@ def test_siblings_agree_with_the_self_join(likeness: float) -> None:
         for i, j in permutations(np.flatnonzero((side.links == parent) & ~np.isnan(child)), 2)
     ]
     x, y = np.array(pairs).T
-    assert siblings(side.links, child, 300) == pytest.approx(np.corrcoef(x, y)[0, 1], abs=1e-9)
-    assert (siblings(side.links, child, 300) or 0) > 0.5 * likeness
+    assert sibling_pearson(side.links, child, 300) == pytest.approx(np.corrcoef(x, y)[0, 1], abs=1e-9)
+    assert (sibling_pearson(side.links, child, 300) or 0) > 0.5 * likeness
 
 
 def test_parents_and_children_agree_with_the_join() -> None:
     true, lost = database(1, 0.7), database(2, 0.0)
-    (found,) = between(true, lost)
+    (found,) = inter_table(true, lost)
     kept = (true.links != NO_PARENT) & ~np.isnan(true.child["c"])
     expected = np.corrcoef(true.parent["p"][true.links[kept]], true.child["c"][kept])[0, 1]
     assert found.source == pytest.approx(expected)
     assert abs(found.synthetic or 0) < 0.15
     assert found.difference is not None
     assert found.difference > 0.5
-    assert among(true, lost)[0].columns == ("c", "c")
+    assert intra_group(true, lost)[0].columns == ("c", "c")
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [2.0, 2.0, 2.0], [np.nan, 1.0]])
 def test_a_coefficient_that_is_not_defined_is_none(values: list[float]) -> None:
     x = np.array(values)
     assert pearson(x, x) is None
-    assert siblings(np.zeros(len(x), np.int64), x, 1) is None
+    assert sibling_pearson(np.zeros(len(x), np.int64), x, 1) is None
 
 
 def test_equal_siblings_of_different_groups_are_fully_correlated() -> None:
-    assert siblings(np.array([0, 0, 1, 1]), np.array([5.0, 5.0, 9.0, 9.0]), 2) == pytest.approx(1)
+    assert sibling_pearson(np.array([0, 0, 1, 1]), np.array([5.0, 5.0, 9.0, 9.0]), 2) == pytest.approx(1)
 
 
 def test_only_what_has_distances_is_correlated() -> None:
@@ -75,6 +82,6 @@ def test_only_what_has_distances_is_correlated() -> None:
         ("id",),
     )
     rows = pa.table({"id": [1, 2], "age": [3, None], "kind": [1, 2], "name": ["a", "b"]})
-    found = numbers_of(table, rows)
+    found = ordered_values(table, rows)
     assert list(found) == ["age"]
     assert np.array_equal(found["age"], [3.0, np.nan], equal_nan=True)

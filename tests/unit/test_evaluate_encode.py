@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import SourceError
-from privbench_core.evaluate.encode import Coded, SourceBins, encode_tables, value_codes
-from privbench_core.evaluate.marginals import kld, mean_tvd
+from privbench_core.evaluate.encode import EncodedTable, SourceBins, encode_tables, value_codes
+from privbench_core.evaluate.marginals import marginal_distances, mean_distances
+from privbench_core.evaluate.subsets import column_subsets
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
 from privbench_core.schema.tables import Schema, Table
 
@@ -61,7 +62,7 @@ def test_attributes_are_coded_and_keys_are_not() -> None:
 def test_synthetic_rows_share_the_codes_of_the_source() -> None:
     source = _rows(2000, 0)
     true, same = encode_tables(SCHEMA, source)["t"], encode_tables(SCHEMA, source, source)["t"]
-    assert mean_tvd(true.codes, same.codes, true.sizes, 2) == 0
+    assert mean_distances(true.codes, same.codes, true.sizes, column_subsets(len(true.sizes), 2)).tvd == 0
     # Twice the pay: in the source's bins that is far away, in bins of its own it would look the same.
     doubled = {"t": source["t"].set_column(3, "pay", pa.array([2 * (v or 0) for v in source["t"]["pay"].to_pylist()]))}
     moved = encode_tables(SCHEMA, doubled, source)["t"]
@@ -70,9 +71,9 @@ def test_synthetic_rows_share_the_codes_of_the_source() -> None:
     assert _one_way(true, encode_tables(SCHEMA, _rows(2000, 1), source)["t"], "pay") < 0.15
 
 
-def _one_way(a: Coded, b: Coded, name: str) -> float:
+def _one_way(a: EncodedTable, b: EncodedTable, name: str) -> float:
     position = a.names.index(name)
-    return mean_tvd(a.codes[:, [position]], b.codes[:, [position]], (a.sizes[position],), 1)
+    return marginal_distances(a.codes, b.codes, (position,), a.sizes).tvd
 
 
 def test_a_city_the_source_does_not_have_gets_a_code_of_its_own() -> None:
@@ -119,7 +120,7 @@ def test_source_bins_have_equal_counts_and_keep_frequent_values_together() -> No
     assert (counts == 100).all()
     spiked = pa.chunked_array([pa.array([0.0] * 900 + list(range(1, 101)))])
     bins = SourceBins.of(spiked)
-    assert len(bins.cuts) < 10
+    assert len(bins.edges) < 10
     assert (bins.encode(spiked)[:900] == 0).all()
 
 
@@ -138,4 +139,4 @@ def test_value_codes_tell_every_value_apart() -> None:
     assert len(set(codes_a[:, 0]) | set(codes_b[:, 0])) == 4
     assert codes_a[:, 1].tolist() == [0, 1, 0]
     assert codes_b[:, 1].tolist() == [2]
-    assert kld(codes_a, codes_a, (0, 1), sizes) == pytest.approx(0)
+    assert marginal_distances(codes_a, codes_a, (0, 1), sizes).kld == pytest.approx(0)

@@ -1,29 +1,29 @@
-"""Query heat maps: selectivities that are known in advance, and trees that two tables share."""
+"""CodeQuery heat maps: selectivities that are known in advance, and trees that two tables share."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from privbench_core.evaluate.encode import Coded
-from privbench_core.evaluate.heatmap import Heat, exact, grow, heat, random_queries, refill, worst_and_typical
+from privbench_core.evaluate.encode import EncodedTable
+from privbench_core.evaluate.heatmap import Heat, exact, grow_spn, heat, random_queries, refit_spn, worst_and_typical
 from privbench_core.models.spn import Leaf, Product, Sum
 from privbench_core.privacy.split_rules import ByValue
 from privbench_core.report.tree import draw
 
 
-def table(rows: int, seed: int, *, linked: bool = True) -> Coded:
+def table(rows: int, seed: int, *, linked: bool = True) -> EncodedTable:
     """The second column follows the first, the third is independent of both."""
     rng = np.random.default_rng(seed)
     first = rng.integers(0, 10, rows)
     second = (first >= 5) * 2 + rng.integers(0, 2, rows) if linked else rng.integers(0, 4, rows)
-    return Coded(
+    return EncodedTable(
         ("a", "b", "c"), np.stack([first, second, rng.integers(0, 6, rows)], axis=1), (10, 4, 6), (True, True, False)
     )
 
 
 def test_the_network_splits_what_depends_and_separates_what_does_not() -> None:
-    node = grow(table(4000, 0))
+    node = grow_spn(table(4000, 0))
     assert isinstance(node, Product)
     kinds = {part.columns: type(part) for part in node.parts}
     assert kinds[("c",)] is Leaf
@@ -43,16 +43,16 @@ def test_selectivities_multiply_across_products_and_average_over_parts() -> None
 
 
 def test_columns_without_a_condition_are_not_drawn() -> None:
-    found = heat(grow(table(4000, 0)), {"c": np.array([True, True, True, False, False, False])})
+    found = heat(grow_spn(table(4000, 0)), {"c": np.array([True, True, True, False, False, False])})
     assert (found.kind, found.label, found.parts) == ("leaf", "c", ())
     assert found.selectivity == pytest.approx(0.5, abs=0.05)
 
 
 def test_both_trees_have_the_same_nodes_and_the_estimate_is_near_the_truth() -> None:
     true, other = table(4000, 0), table(3000, 1)
-    node = grow(true)
+    node = grow_spn(true)
     for query in random_queries(true, 20, np.random.default_rng(0)):
-        left, right = heat(node, query), heat(refill(node, other), query)
+        left, right = heat(node, query), heat(refit_spn(node, other), query)
         assert shape(left) == shape(right)
         assert left.selectivity == pytest.approx(exact(true, query), abs=0.06)
         assert right.selectivity == pytest.approx(exact(other, query), abs=0.06)

@@ -17,20 +17,20 @@ from privbench_core.evaluate.counting import (
     counting_errors,
     counting_queries,
 )
-from privbench_core.evaluate.encode import Coded
+from privbench_core.evaluate.encode import EncodedTable
 from privbench_core.evaluate.joins import (
-    Linked,
+    LinkedTables,
     chains,
     cross_distances,
     fanout_distance,
     joint_tvd,
+    junctions,
     link_chain,
-    link_parents,
+    link_junction,
     link_tables,
-    meetings,
-    random_linking,
+    shuffle_links,
 )
-from privbench_core.evaluate.marginals import tvd
+from privbench_core.evaluate.marginals import marginal_distances
 from privbench_core.evaluate.subsets import crossing_subsets
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
@@ -40,12 +40,12 @@ from privbench_core.validate.references import NO_PARENT, parent_rows
 KEY = ForeignKey("person", ("household_id",), "household", ("id",), max_children=9, owner=True)
 
 
-def _database(rng: np.random.Generator, parents: int = 300) -> Linked:
+def _database(rng: np.random.Generator, parents: int = 300) -> LinkedTables:
     """Children copy their parent's first attribute, so linking matters."""
     parent = rng.integers(0, [3, 4], (parents, 2))
     links = np.repeat(np.arange(parents), rng.integers(0, 5, parents))
     child = np.stack([parent[links, 0], rng.integers(0, 5, len(links))], axis=1)
-    return Linked(parent, (3, 4), child, (3, 5), links)
+    return LinkedTables(parent, (3, 4), child, (3, 5), links)
 
 
 def test_parent_rows_of_simple_keys() -> None:
@@ -70,8 +70,8 @@ def test_parent_rows_of_empty_tables() -> None:
 def test_link_tables_puts_codes_and_links_together() -> None:
     tables = {"household": pa.table({"id": [1, 2]}), "person": pa.table({"household_id": [2, 2, 1]})}
     coded = {
-        "household": Coded(("h",), np.array([[0], [1]]), (2,), (True,)),
-        "person": Coded(("p",), np.array([[0], [1], [2]]), (3,), (False,)),
+        "household": EncodedTable(("h",), np.array([[0], [1]]), (2,), (True,)),
+        "person": EncodedTable(("p",), np.array([[0], [1], [2]]), (3,), (False,)),
     }
     linked = link_tables(KEY, tables, coded)
     assert linked.links.tolist() == [1, 1, 0]
@@ -82,19 +82,19 @@ def test_link_tables_puts_codes_and_links_together() -> None:
 def test_random_linking_keeps_fanouts_and_breaks_the_joint_marginal() -> None:
     rng = np.random.default_rng(3)
     true = _database(rng)
-    shuffled = true.relinked(rng)
+    shuffled = true.with_shuffled_links(rng)
     assert (shuffled.fanout == true.fanout).all()
     assert (joint_tvd(true, true) == 0).all()
     distances = joint_tvd(true, shuffled)
     assert distances.shape == (2, 2)
     assert distances[0, 0] > 0.5  # the copied attribute
     assert distances[1, 1] < 0.2  # attributes that were independent anyway
-    assert sorted(random_linking(true.links, rng)) == sorted(true.links)
+    assert sorted(shuffle_links(true.links, rng)) == sorted(true.links)
 
 
 def test_joint_tvd_leaves_out_children_without_a_parent() -> None:
-    true = Linked(np.array([[0], [1]]), (2,), np.array([[0], [1], [1]]), (2,), np.array([0, 1, NO_PARENT]))
-    kept = Linked(true.parent, (2,), true.child[:2], (2,), true.links[:2])
+    true = LinkedTables(np.array([[0], [1]]), (2,), np.array([[0], [1], [1]]), (2,), np.array([0, 1, NO_PARENT]))
+    kept = LinkedTables(true.parent, (2,), true.child[:2], (2,), true.links[:2])
     assert joint_tvd(true, kept).tolist() == [[0.0]]
 
 
@@ -110,7 +110,7 @@ def _holds(codes: np.ndarray, predicate: Predicate) -> bool:
     return all(admitted[codes[column]] for column, admitted in predicate)
 
 
-def _brute_force(linked: Linked, query: CountingQuery) -> int:
+def _brute_force(linked: LinkedTables, query: CountingQuery) -> int:
     """Try every ordered choice of distinct children."""
     count = 0
     for number, parent in enumerate(linked.parent):
@@ -138,12 +138,12 @@ def test_counting_queries_agree_with_brute_force(children: int, max_fanout: int 
 
 def test_one_child_cannot_stand_for_two() -> None:
     both = ((0, np.array([True, False])),)
-    linked = Linked(np.zeros((2, 1), int), (1,), np.array([[0], [0], [0], [1]]), (2,), np.array([0, 0, 1, 1]))
+    linked = LinkedTables(np.zeros((2, 1), int), (1,), np.array([[0], [0], [0], [1]]), (2,), np.array([0, 0, 1, 1]))
     assert answer_counting(linked, [CountingQuery(None, (), (both, both))]).tolist() == [1]
 
 
 def test_predicates_admit_equal_shares_of_the_domain() -> None:
-    linked = Linked(np.zeros((0, 1), int), (100,), np.zeros((0, 1), int), (100,), np.zeros(0, np.int64))
+    linked = LinkedTables(np.zeros((0, 1), int), (100,), np.zeros((0, 1), int), (100,), np.zeros(0, np.int64))
     shape = CountingShape(selectivity=0.25)
     queries = counting_queries(linked, ((True,), (False,)), shape, 20, np.random.default_rng(0))
     for query in queries:
@@ -157,7 +157,7 @@ def test_counting_errors_scale_to_the_size_of_the_source() -> None:
     rng = np.random.default_rng(4)
     true = _database(rng)
     parents = len(true.parent)
-    twice = Linked(
+    twice = LinkedTables(
         np.vstack([true.parent] * 2),
         (3, 4),
         np.vstack([true.child] * 2),
@@ -166,8 +166,8 @@ def test_counting_errors_scale_to_the_size_of_the_source() -> None:
     )
     queries = counting_queries(true, ((False, False), (False, False)), CountingShape(max_fanout=None), 30, rng)
     assert counting_errors(true, twice, queries).max() == pytest.approx(0)
-    assert counting_errors(true, true.relinked(rng), queries).mean() > 0.05
-    empty = Linked(true.parent[:0], (3, 4), true.child[:0], (3, 5), true.links[:0])
+    assert counting_errors(true, true.with_shuffled_links(rng), queries).mean() > 0.05
+    empty = LinkedTables(true.parent[:0], (3, 4), true.child[:0], (3, 5), true.links[:0])
     with pytest.raises(InternalError, match="at least one parent"):
         counting_errors(true, empty, queries)
 
@@ -184,7 +184,7 @@ def test_chains_go_up_from_every_table_and_pass_none_twice() -> None:
     schema = Schema("s", (_table("user"), _table("order", "user"), _table("product"), item), "user")
     found = {" ".join(key.name for key in chain) for chain in chains(schema)}
     assert found == {"item.order order.user"}
-    assert [(a.name, b.name) for a, b in meetings(schema)] == [("item.order", "item.product")]
+    assert [(a.name, b.name) for a, b in junctions(schema)] == [("item.order", "item.product")]
     circle = Schema("c", (_table("a", "b", optional=True), _table("b", "a", optional=True)), "a")
     assert chains(circle) == ()
 
@@ -195,7 +195,7 @@ def test_a_chain_links_grandchildren_to_grandparents() -> None:
         "order": pa.table({"id": [1, 2, 3], "user": [8, 7, None], "x": [0, 0, 0]}),
         "item": pa.table({"id": [1, 2, 3, 4], "order": [2, 1, 3, None], "x": [0, 1, 2, 3]}),
     }
-    coded = {name: Coded(("x",), rows["x"].to_numpy()[:, None], (4,), (True,)) for name, rows in tables.items()}
+    coded = {name: EncodedTable(("x",), rows["x"].to_numpy()[:, None], (4,), (True,)) for name, rows in tables.items()}
     chain = (ForeignKey("item", ("order",), "order", ("id",)), ForeignKey("order", ("user",), "user", ("id",)))
     linked = link_chain(chain, tables, coded)
     assert linked.links.tolist() == [0, 1, NO_PARENT, NO_PARENT]
@@ -208,9 +208,9 @@ def test_parents_meet_in_the_rows_that_have_both() -> None:
         "b": pa.table({"id": [5, 6], "x": [2, 3]}),
         "ab": pa.table({"a": [1, 2, 2, None], "b": [6, 5, None, 5]}),
     }
-    coded = {name: Coded(("x",), tables[name]["x"].to_numpy()[:, None], (4,), (True,)) for name in "ab"}
+    coded = {name: EncodedTable(("x",), tables[name]["x"].to_numpy()[:, None], (4,), (True,)) for name in "ab"}
     keys = ForeignKey("ab", ("a",), "a", ("id",)), ForeignKey("ab", ("b",), "b", ("id",))
-    assert link_parents(*keys, tables, coded).joined.tolist() == [[0, 3], [1, 2]]
+    assert link_junction(*keys, tables, coded).joined.tolist() == [[0, 3], [1, 2]]
 
 
 def test_cross_marginals_take_columns_of_both_tables() -> None:
@@ -219,8 +219,8 @@ def test_cross_marginals_take_columns_of_both_tables() -> None:
     for order in (2, 3):
         subsets = crossing_subsets(2, 2, order)
         sizes = true.parent_sizes + true.child_sizes
-        shuffled = true.relinked(rng)
-        each = [tvd(true.joined, shuffled.joined, s, sizes) for s in subsets.subsets]
+        shuffled = true.with_shuffled_links(rng)
+        each = [marginal_distances(true.joined, shuffled.joined, s, sizes).tvd for s in subsets.subsets]
         assert cross_distances(true, shuffled, subsets).tvd == pytest.approx(np.mean(each))
     assert cross_distances(true, shuffled, crossing_subsets(2, 2, 2)).tvd == pytest.approx(
         joint_tvd(true, shuffled).mean()

@@ -10,35 +10,38 @@ import pytest
 
 from privbench_core.errors import InternalError
 from privbench_core.evaluate import marginals
-from privbench_core.evaluate.marginals import frequencies, kld, mean_distances, mean_kld, mean_tvd, tvd
+from privbench_core.evaluate.marginals import frequencies, marginal_distances, mean_distances
 from privbench_core.evaluate.subsets import column_subsets
 
 
 def test_tvd_of_a_hand_counted_pair() -> None:
     a = np.array([[0, 0], [0, 1], [1, 1], [1, 1]])
     b = np.array([[0, 0], [1, 1]])
-    assert tvd(a, b, (0, 1), (2, 2)) == pytest.approx(0.25)  # (.25, .25, 0, .5) against (.5, 0, 0, .5)
-    assert tvd(a, b, (0,), (2, 2)) == 0
+    assert marginal_distances(a, b, (0, 1), (2, 2)).tvd == pytest.approx(
+        0.25
+    )  # (.25, .25, 0, .5) against (.5, 0, 0, .5)
+    assert marginal_distances(a, b, (0,), (2, 2)).tvd == 0
 
 
 def test_kld_is_of_the_original_from_the_synthetic_table() -> None:
     a, b = np.array([[0], [0], [0], [1]]), np.array([[0], [1]])
     expected = 0.75 * log(0.75 / 0.5) + 0.25 * log(0.25 / 0.5)
-    assert kld(a, b, (0,), (2,)) == pytest.approx(expected, abs=1e-8)
-    assert kld(b, a, (0,), (2,)) != pytest.approx(expected, abs=1e-3)
+    assert marginal_distances(a, b, (0,), (2,)).kld == pytest.approx(expected, abs=1e-8)
+    assert marginal_distances(b, a, (0,), (2,)).kld != pytest.approx(expected, abs=1e-3)
 
 
 def test_kld_stays_finite_for_a_value_that_the_synthetic_table_lacks() -> None:
     a, b = np.array([[0], [1]]), np.array([[0], [0]])
-    assert kld(a, b, (0,), (2,)) == pytest.approx(0.5 * log(0.5) + 0.5 * log(0.5 / 1e-10), rel=1e-6)
+    assert marginal_distances(a, b, (0,), (2,)).kld == pytest.approx(0.5 * log(0.5) + 0.5 * log(0.5 / 1e-10), rel=1e-6)
 
 
 def test_large_domains_are_counted_sparsely_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     a, b = rng.integers(0, 7, (500, 3)), rng.integers(0, 7, (300, 3))
-    dense = [tvd(a, b, (0, 1, 2), (7, 7, 7)), kld(a, b, (0, 1, 2), (7, 7, 7))]
+    dense = marginal_distances(a, b, (0, 1, 2), (7, 7, 7))
     monkeypatch.setattr(marginals, "DENSE_CELLS", 10)
-    assert [tvd(a, b, (0, 1, 2), (7, 7, 7)), kld(a, b, (0, 1, 2), (7, 7, 7))] == pytest.approx(dense)
+    sparse = marginal_distances(a, b, (0, 1, 2), (7, 7, 7))
+    assert (sparse.tvd, sparse.kld) == pytest.approx((dense.tvd, dense.kld))
 
 
 def test_a_product_of_sizes_beyond_64_bits_does_not_overflow() -> None:
@@ -49,40 +52,35 @@ def test_a_product_of_sizes_beyond_64_bits_does_not_overflow() -> None:
     assert sorted(q) == [0, 0, 1]
 
 
-def test_weights_replace_row_counts() -> None:
-    a = np.array([[0], [1]])
-    assert tvd(a, a, (0,), (2,), weights=(np.array([3.0, 1.0]), None)) == pytest.approx(0.25)
-
-
 @pytest.mark.parametrize(("rows_a", "rows_b", "distance"), [(0, 0, 0), (0, 3, 1), (3, 0, 1)])
 def test_empty_tables(rows_a: int, rows_b: int, distance: float) -> None:
-    assert tvd(np.zeros((rows_a, 2), int), np.zeros((rows_b, 2), int), (0, 1), (2, 2)) == distance
+    assert marginal_distances(np.zeros((rows_a, 2), int), np.zeros((rows_b, 2), int), (0, 1), (2, 2)).tvd == distance
 
 
 def test_codes_outside_of_the_domain_are_our_bug() -> None:
     with pytest.raises(InternalError, match="column 1"):
-        tvd(np.array([[0, 2]]), np.array([[0, 0]]), (0, 1), (2, 2))
+        marginal_distances(np.array([[0, 2]]), np.array([[0, 0]]), (0, 1), (2, 2))
 
 
 def test_means_are_over_all_marginals_or_the_given_ones() -> None:
     rng = np.random.default_rng(2)
     a, b, sizes = rng.integers(0, 3, (200, 4)), rng.integers(0, 3, (200, 4)), (3,) * 4
-    pairs = [tvd(a, b, s, sizes) for s in combinations(range(4), 2)]
-    assert mean_tvd(a, b, sizes, 2) == pytest.approx(np.mean(pairs))
+    pairs = [marginal_distances(a, b, s, sizes).tvd for s in combinations(range(4), 2)]
+    assert mean_distances(a, b, sizes, column_subsets(4, 2)).tvd == pytest.approx(np.mean(pairs))
     some = column_subsets(4, 2, limit=3, seed=5)
-    assert mean_kld(a, b, sizes, 2, some) == pytest.approx(np.mean([kld(a, b, s, sizes) for s in some.subsets]))
-    assert np.isnan(mean_tvd(a[:, :1], b[:, :1], (3,), 2))
-    with pytest.raises(InternalError, match="3-way"):
-        mean_tvd(a, b, sizes, 3, some)
+    klds = [marginal_distances(a, b, s, sizes).kld for s in some.subsets]
+    assert mean_distances(a, b, sizes, some).kld == pytest.approx(np.mean(klds))
+    assert np.isnan(mean_distances(a[:, :1], b[:, :1], (3,), column_subsets(1, 2)).tvd)
 
 
 def test_both_means_come_from_one_count() -> None:
     rng = np.random.default_rng(6)
     a, b, sizes = rng.integers(0, 9, (300, 5)), rng.integers(0, 9, (200, 5)), (9, 9, 2**40, 9, 2**40)
     for order in (1, 4, 5):
-        both = mean_distances(a, b, sizes, order)
-        assert (both.tvd, both.kld) == (mean_tvd(a, b, sizes, order), mean_kld(a, b, sizes, order))
-        assert both.tvd == pytest.approx(np.mean([tvd(a, b, s, sizes) for s in combinations(range(5), order)]))
+        both = mean_distances(a, b, sizes, column_subsets(5, order))
+        each = [marginal_distances(a, b, s, sizes) for s in combinations(range(5), order)]
+        assert both.tvd == pytest.approx(np.mean([d.tvd for d in each]))
+        assert both.kld == pytest.approx(np.mean([d.kld for d in each]))
 
 
 def test_sampled_subsets_are_distinct_seeded_and_say_so() -> None:

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.evaluate.encode import Coded, encode_tables
-from privbench_core.evaluate.membership import attack, epsilon_bound, judge, restrict
-from privbench_core.evaluate.nearest import closest, nearest_records
+from privbench_core.evaluate.encode import EncodedTable, encode_tables
+from privbench_core.evaluate.membership import epsilon_bound, restrict_to_units, run_attacks, score_attack
+from privbench_core.evaluate.nearest import nearest_distances, nearest_records
 from privbench_core.evaluate.traces import find_traces
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
@@ -65,14 +65,14 @@ def copying(tables: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
 
 
 def test_a_synthesizer_that_copies_is_caught_by_both_attackers() -> None:
-    for found in attack(NOTES, rows(0), copying):
+    for found in run_attacks(NOTES, rows(0), copying):
         assert found.auc > 0.9, found.name
         assert found.right > 0.9 * found.guesses, found.name
         assert found.epsilon > 2, found.name
 
 
 def test_a_synthesizer_that_looks_at_nothing_gives_nothing_away() -> None:
-    for found in attack(NOTES, rows(0), lambda _: rows(99)):
+    for found in run_attacks(NOTES, rows(0), lambda _: rows(99)):
         assert abs(found.auc - 0.5) < 0.06, found.name
         assert found.epsilon < 0.3, found.name
 
@@ -85,7 +85,7 @@ def test_the_rehearsal_is_given_half_of_the_units_with_all_that_depends_on_them(
         seen.append(tables)
         return tables
 
-    attack(NOTES, source, rehearse)
+    run_attacks(NOTES, source, rehearse)
     people = set(seen[0]["person"]["code"].to_pylist())
     assert 500 < len(people) < 700
     expected = [owner for owner in source["entry"]["person"].to_pylist() if owner in people]
@@ -93,14 +93,14 @@ def test_the_rehearsal_is_given_half_of_the_units_with_all_that_depends_on_them(
 
 
 def test_one_unit_cannot_be_halved() -> None:
-    assert attack(NOTES, rows(0, people=1), copying) == ()
+    assert run_attacks(NOTES, rows(0, people=1), copying) == ()
 
 
 def test_a_restricted_database_is_the_neighbour_of_the_tests() -> None:
     for database in (shop(3), forum(3)):
         unit = database.units()[4]
         expected = database.without(unit).tables
-        found = restrict(database.schema, database.tables, np.delete(np.arange(len(database.units())), 4))
+        found = restrict_to_units(database.schema, database.tables, np.delete(np.arange(len(database.units())), 4))
         assert {name: t.num_rows for name, t in found.items()} == {name: t.num_rows for name, t in expected.items()}
 
 
@@ -111,27 +111,27 @@ def test_the_bound_on_epsilon_holds_for_randomised_response(epsilon: float) -> N
     for _ in range(200):
         member = rng.random(1000) < 0.5
         told = np.where(rng.random(1000) < np.exp(epsilon) / (1 + np.exp(epsilon)), member, ~member)
-        too_high += judge("r", told + 0.0, member, 0.05, rng).epsilon > epsilon
+        too_high += score_attack("r", told + 0.0, member, 0.05, rng).epsilon > epsilon
     assert too_high <= 20  # 10 are expected at most
-    assert judge("r", told + 0.0, member, 0.05, rng).epsilon > 0.5 * epsilon
+    assert score_attack("r", told + 0.0, member, 0.05, rng).epsilon > 0.5 * epsilon
 
 
 def test_the_area_under_the_curve_and_the_catch() -> None:
     member = np.repeat([True, False], 500)
     rng = np.random.default_rng(0)
-    perfect = judge("p", member + 0.0, member, 0.05, rng)
+    perfect = score_attack("p", member + 0.0, member, 0.05, rng)
     assert (perfect.auc, perfect.caught, perfect.right) == (1, 1, 500)
-    reversed_ = judge("r", -member.astype(float), member, 0.05, rng)
+    reversed_ = score_attack("r", -member.astype(float), member, 0.05, rng)
     assert (reversed_.auc, reversed_.caught, reversed_.epsilon) == (0, 0, 0)
     assert epsilon_bound(0, 0, 0.05) == 0
 
 
-def coded(codes: list[list[int]]) -> Coded:
-    return Coded(("a", "b"), np.array(codes).reshape(-1, 2), (11, 3), (True, False))
+def coded(codes: list[list[int]]) -> EncodedTable:
+    return EncodedTable(("a", "b"), np.array(codes).reshape(-1, 2), (11, 3), (True, False))
 
 
 def test_distances_count_ordered_columns_by_how_far() -> None:
-    found = closest(coded([[0, 0], [5, 1], [10, 2]]), coded([[0, 0], [10, 0]]), rows=np.array([0, 1, 2]))
+    found = nearest_distances(coded([[0, 0], [5, 1], [10, 2]]), coded([[0, 0], [10, 0]]), rows=np.array([0, 1, 2]))
     assert found == pytest.approx([0, (0.5 + 1) / 2, 0.5])
 
 
@@ -147,7 +147,9 @@ def test_copies_are_nearer_to_the_source_than_it_is_to_itself() -> None:
     assert not fresh.suspicious
     assert fresh.synthetic[1] == pytest.approx(fresh.source[1], rel=0.3)
     assert (
-        nearest_records(true, Coded(true.names, true.codes[:0], true.sizes, true.ordered), np.random.default_rng())
+        nearest_records(
+            true, EncodedTable(true.names, true.codes[:0], true.sizes, true.ordered), np.random.default_rng()
+        )
         is None
     )
 

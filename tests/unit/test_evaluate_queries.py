@@ -13,10 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from benchmarks.sam import cardinalities
 from privbench_core.errors import SourceError
-from privbench_core.evaluate.queries import Condition, cardinalities, load_sam_workload, q_errors, read_sam_workload
+from privbench_core.evaluate.q_error import q_errors
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
+from privbench_core.workload.sam import Condition, load_sam_workload, read_sam_workload
 
 TABLE = pa.table(
     {

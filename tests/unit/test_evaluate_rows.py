@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.evaluate.joins import Linked
+from privbench_core.evaluate.joins import LinkedTables
 from privbench_core.evaluate.rows import popularity_distance, row_figures, shuffled_reference, size_class_distance
 from privbench_core.schema.tables import Schema
 from privbench_core.validate.references import NO_PARENT
@@ -106,11 +106,11 @@ def test_size_classes_are_powers_of_two():
     assert size_class_distance(np.array([0, 0]), np.array([1, 1])) == 1
 
 
-def linked(*counts: int, none: int = 0) -> Linked:
+def linked(*counts: int, none: int = 0) -> LinkedTables:
     """Parents with these numbers of children, and some children without a parent."""
     links = np.append(np.repeat(np.arange(len(counts)), counts), np.full(none, NO_PARENT)).astype(np.int64)
     empty = np.zeros((len(counts), 0), np.int64)
-    return Linked(empty, (), np.zeros((len(links), 0), np.int64), (), links)
+    return LinkedTables(empty, (), np.zeros((len(links), 0), np.int64), (), links)
 
 
 def test_popularity_is_the_share_of_references_at_another_rank():

@@ -8,7 +8,7 @@ import pytest
 from privbench_core.errors import InternalError, SourceError
 from privbench_core.evaluate.q_error import Answer, WorkloadResult, run_workload
 from privbench_core.workload.engine import Engine
-from privbench_core.workload.naming import UnansweredError
+from privbench_core.workload.resolve import UnansweredError
 from privbench_core.workload.statements import Statement, Workload, read_workload
 
 USERS = pa.table({"Id": [1, 2, 3, 4], "Views": [10, 20, None, 40], "name": ["a", "b", "it's", "secret-value"]})
@@ -78,7 +78,7 @@ def test_files_that_hold_no_workload_are_refused(tmp_path, content, message):
 )
 def test_names_are_found_whatever_their_case(sql):
     engine = Engine(TABLES)
-    query = engine.understand(sql)
+    query = engine.resolve(sql)
     assert engine.cardinality(query) == 2
     # In PostgreSQL the schema's spelling needs quotes.
     assert '"blogPosts"' in query.tree.sql("postgres")
@@ -87,10 +87,10 @@ def test_names_are_found_whatever_their_case(sql):
 
 def test_a_column_that_tables_spell_differently_follows_its_qualifier():
     tables = {"a": pa.table({"Id": [1, 2]}), "b": pa.table({"ID": [2, 3]})}
-    query = Engine(tables).understand("select count(*) from a x, b y where x.id = y.id")
+    query = Engine(tables).resolve("select count(*) from a x, b y where x.id = y.id")
     assert query.tree.sql("postgres").endswith('WHERE x."Id" = y."ID"')
     with pytest.raises(UnansweredError, match="id: tables spell this column in several ways"):
-        Engine(tables).understand("select count(*) from a, b where id = 1")
+        Engine(tables).resolve("select count(*) from a, b where id = 1")
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_queries_differ_find_rows_and_join_along_keys():
     engine = Engine(tables)
     joins = []
     for sql in texts:
-        assert engine.cardinality(engine.understand(sql)) > 0
+        assert engine.cardinality(engine.resolve(sql)) > 0
         tree = sqlglot.parse_one(sql, read="postgres")
         mentioned = [node.name for node in tree.find_all(exp.Table)]
         linked = [e for e in tree.find_all(exp.EQ) if isinstance(e.expression, exp.Column)]

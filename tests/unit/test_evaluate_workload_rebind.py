@@ -131,7 +131,7 @@ def test_keys_get_the_key_of_a_row_and_ranges_over_keys_have_no_counterpart():
         "select count(*) from region where size > 10 and id = 2",
     )
     assert found.kept == (1, 3, 4, 5)
-    assert found.left_out == ((2, "customer.id: compares a key, and keys are made anew"),)
+    assert found.left_out == ((2, "customer.id: compares a key, and keys are regenerated"),)
     assert found.rows[0] == 1
     assert all(1000 <= int(key) < 1100 for key in re.findall(r"\d+", where(found)[1]))
     assert where(found)[2:] == ['"region" = 2', '"size" > 10 AND "id" = 2']

@@ -14,7 +14,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from privbench_core.schema.arrow_types import arrow_type
 from privbench_core.schema.columns import Column, ColumnType, Pattern, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -250,7 +249,7 @@ def _nights(**changed: list[Any]) -> dict[str, pa.Table]:
         "room": ["A1", None],
         "code": ["", "abcd"],
     }
-    schema = pa.schema([pa.field(c.name, arrow_type(c)) for c in _NIGHT.columns])
+    schema = pa.schema([pa.field(c.name, c.arrow_type) for c in _NIGHT.columns])
     return {"night": pa.table(rows | changed, schema)}
 
 

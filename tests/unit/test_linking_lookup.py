@@ -77,7 +77,7 @@ def test_a_required_reference_is_never_null_whatever_the_noise():
     place, unit = schema.tables
     for shift in range(20):
         own = profile_of(unit, tables["unit"])
-        lookup = fit_lookup(door_of(schema, tables), unit.foreign_keys[0], own, np.arange(30), PLENTY, LookupFit(), 1)
+        lookup = fit_lookup(door_of(schema, tables), unit.foreign_keys[0], own, np.arange(30), PLENTY, LookupFit())
         rows = Rows(50)
         rows.add("a", coders_of(unit)["a"].size, np.zeros(50, dtype=np.int32))
         drawn = lookup.draw(rows, {}, 30, np.random.default_rng(shift))
@@ -157,7 +157,7 @@ def test_a_lookup_comes_back_from_a_stored_artifact():
     doctor, visit = schema.tables[1:]
     own = profile_of(visit, tables["visit"], rows_per_unit=4)
     for parent in (coders_of(doctor), {}):
-        lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, parent, PLENTY, LookupFit(), 4)
+        lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, parent, PLENTY, LookupFit())
         stored = Artifact({"link": lookup.to_dict()}).to_bytes()
         back = Lookup.from_dict(Artifact.from_bytes(stored).data["link"])
         assert Artifact({"link": back.to_dict()}).to_bytes() == stored
@@ -169,7 +169,7 @@ def test_only_null_or_not_is_kept_of_a_parent_without_attributes():
     schema, tables, _, _ = visits(optional=True, attributes=False)
     visit = schema.tables[2]
     own = profile_of(visit, tables["visit"], rows_per_unit=4)
-    lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, {}, PLENTY, LookupFit(), 4)
+    lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, {}, PLENTY, LookupFit())
     (discretizer,) = lookup.targets.values()
     assert discretizer.size == 2
     assert discretizer.encode_numbers(np.array([-1, 0, 1, 2**40])).tolist() == [1, 0, 0, 0]

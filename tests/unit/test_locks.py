@@ -43,7 +43,7 @@ def test_the_wait_ends_and_names_who_is_there(tmp_path: Path, monkeypatch: pytes
 
 def test_a_wait_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setenv(VARIABLE, "0.5")
-    monkeypatch.setattr(locks, "_SILENCE", 0.1)
+    monkeypatch.setattr(locks, "_WARN_AFTER", 0.1)
     with exclusive(tmp_path / "lock", "one"), pytest.raises(BusyError), exclusive(tmp_path / "lock", "profile/person"):
         pytest.fail("both were let in")
     (said,) = caplog.messages

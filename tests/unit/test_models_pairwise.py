@@ -29,7 +29,7 @@ def planted(n: int = 6000, seed: int = 0):
 def test_the_planted_pairs_are_found_and_no_others():
     codes = planted()
     curator, account = curator_of(codes, SIZES, Price(Measure.ZCDP, 0.001))
-    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES, sigma=20.0), Price(Measure.ZCDP, 0.001), {})
+    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES, sigma=20.0), Price(Measure.ZCDP, 0.001), {}).fit()
     assert set(leaf.pairs) == {("a", "b"), ("c", "d")}
     assert account.spent.amount <= 0.001 * (1 + 1e-9)
 
@@ -37,7 +37,7 @@ def test_the_planted_pairs_are_found_and_no_others():
 def test_an_exact_leaf_reproduces_marginals_and_the_joints_it_measured():
     codes = planted()
     curator, _ = curator_of(codes, SIZES)
-    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES), PLENTY, {})
+    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES), PLENTY, {}).fit()
     rows = Rows(6000)
     leaf.draw(rows, np.random.default_rng(0))
     for name in SIZES:
@@ -52,7 +52,7 @@ def test_joints_have_the_marginals_of_the_leaf_and_no_zeros():
     codes = planted(500)
     codes["b"] = codes["a"]  # most cells of the joint are empty
     curator, _ = curator_of(codes, SIZES)
-    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES), PLENTY, {})
+    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES), PLENTY, {}).fit()
     for (first, second), joint in leaf.pairs.items():
         assert joint.min() > 0
         assert joint.sum() == pytest.approx(1.0)
@@ -65,7 +65,7 @@ def test_independent_columns_are_measured_one_by_one():
     codes = {name: rng.integers(0, SIZES[name], 3000).astype(np.int32) for name in SIZES}
     curator, account = curator_of(codes, SIZES, Price(Measure.ZCDP, 0.01))
     noisy = OneWay.alike({n: c + 30.0 for n, c in one_way_of(codes, SIZES).counts.items()}, 100.0)
-    leaf = PairwiseFit().fit(curator, noisy, Price(Measure.ZCDP, 0.01), {})
+    leaf = PairwiseFit().fit(curator, noisy, Price(Measure.ZCDP, 0.01), {}).fit()
     assert leaf.pairs == {}
     exact = {name: joint_of(codes, SIZES, name) for name in SIZES}
     assert max(tvd(leaf.marginals[name], exact[name]) for name in SIZES) < 0.01  # the second look corrects the first
@@ -75,7 +75,7 @@ def test_independent_columns_are_measured_one_by_one():
 def test_a_single_column_spends_all_on_its_marginal():
     codes = {"a": planted()["a"]}
     curator, account = curator_of(codes, {"a": 4})
-    leaf = PairwiseFit().fit(curator, one_way_of(codes, {"a": 4}, 50.0), PLENTY, {})
+    leaf = PairwiseFit().fit(curator, one_way_of(codes, {"a": 4}, 50.0), PLENTY, {}).fit()
     assert isinstance(leaf, Leaf)
     assert leaf.columns == ("a",)
     assert account.spent.amount == pytest.approx(PLENTY.amount)
@@ -108,7 +108,7 @@ def test_no_price_is_exceeded_at_any_size_of_noise(measure):
     for amount in (1e-4, 0.1, 100.0):
         price = Price(measure, amount)
         curator, account = curator_of(codes, SIZES, price)
-        PairwiseFit().fit(curator, one_way_of(codes, SIZES, 5.0), price, {})
+        PairwiseFit().fit(curator, one_way_of(codes, SIZES, 5.0), price, {}).fit()
         assert account.spent.fits(price)
 
 
@@ -172,7 +172,7 @@ def test_a_leaf_that_only_looks_again_spends_its_price_and_no_more():
     codes = {"a": np.zeros(50, np.int32), "b": np.arange(50, dtype=np.int32) % 4}
     price = Price(Measure.PURE, 1e-4)
     curator, account = curator_of(codes, {"a": 1, "b": 4}, price)
-    leaf = PairwiseFit().fit(curator, one_way_of(codes, {"a": 1, "b": 4}, sigma=5.0), price, {})
+    leaf = PairwiseFit().fit(curator, one_way_of(codes, {"a": 1, "b": 4}, sigma=5.0), price, {}).fit()
     assert not leaf.pairs
     assert account.spent.amount == pytest.approx(price.amount)
 
@@ -185,7 +185,7 @@ def test_scores_cost_more_where_they_would_say_little_and_nothing_where_they_are
         curator, account = curator_of(codes, SIZES, price)
         charged: list[tuple[str, float]] = []
         account.charge = lambda label, asked, to=charged: to.append((label, asked.amount))  # type: ignore[method-assign]
-        PairwiseFit().fit(curator, one_way_of(codes, SIZES, sigma=20.0), price, {})
+        PairwiseFit().fit(curator, one_way_of(codes, SIZES, sigma=20.0), price, {}).fit()
         dear.append(sum(paid for label, paid in charged if label.endswith("dependence scores")) / amount)
     usual = PairwiseFit().score_share
     assert dear == pytest.approx([0.0, 3 * usual, usual])
@@ -251,7 +251,9 @@ def test_a_wide_pair_is_measured_over_groups_of_codes_if_these_are_in_order_and_
     monkeypatch.setattr(Marginal, "evaluate", lambda self, view: asked.append(self) or evaluate(self, view))
     for ordered, tables in ((sizes, 1), ({}, 0)):
         asked.clear()
-        PairwiseFit().fit(curator_of(codes, sizes, price)[0], one_way_of(codes, sizes, sigma=10.0), price, ordered)
+        PairwiseFit().fit(
+            curator_of(codes, sizes, price)[0], one_way_of(codes, sizes, sigma=10.0), price, ordered
+        ).fit()
         found = [query.groups for query in asked if query.groups]
         assert len(found) == tables
         for groups in found:

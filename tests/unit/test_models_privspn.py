@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from privbench_core.measure.privspn import HistogramSPN, PairwiseSPN, measure_one_way
+from privbench_core.models.measured import MeasuredParts
 from privbench_core.models.rows import Rows
 from privbench_core.models.spn import Leaf, Node, Product, Sum, count_nodes
 from privbench_core.privacy.budget import Measure, Price
@@ -52,7 +53,7 @@ def test_every_branch_of_the_papers_network_models_every_column_once(beta, alpha
     price = Price(measure, 1e6)
     curator, account = curator_of(codes, SIZES, price)
     spn = HistogramSPN(frozenset(ORDERED), alpha=alpha, beta=beta)
-    node = spn.build(curator, one_way_of(codes, SIZES), price, np.random.default_rng(1))
+    node = spn.build(curator, one_way_of(codes, SIZES), price, np.random.default_rng(1)).fit()
     assert {tuple(sorted(columns)) for columns in branches(node)} == {tuple(sorted(SIZES))}
     assert account.spent.fits(price)
 
@@ -60,15 +61,19 @@ def test_every_branch_of_the_papers_network_models_every_column_once(beta, alpha
 def test_dependent_columns_split_rows_and_independent_ones_split_columns():
     codes = planted()
     curator, _ = curator_of(codes, SIZES)
-    node = HistogramSPN(frozenset(ORDERED), alpha=0.05, beta=200).build(
-        curator, one_way_of(codes, SIZES), PLENTY, np.random.default_rng(1)
+    node = (
+        HistogramSPN(frozenset(ORDERED), alpha=0.05, beta=200)
+        .build(curator, one_way_of(codes, SIZES), PLENTY, np.random.default_rng(1))
+        .fit()
     )
     assert count_nodes(node)["sum"] >= 1
     rng = np.random.default_rng(2)
     loose = {name: rng.integers(0, SIZES[name], 4000).astype(np.int32) for name in SIZES}
     curator, _ = curator_of(loose, SIZES)
-    node = HistogramSPN(frozenset(ORDERED), alpha=0.05, beta=200).build(
-        curator, one_way_of(loose, SIZES), PLENTY, np.random.default_rng(1)
+    node = (
+        HistogramSPN(frozenset(ORDERED), alpha=0.05, beta=200)
+        .build(curator, one_way_of(loose, SIZES), PLENTY, np.random.default_rng(1))
+        .fit()
     )
     assert count_nodes(node) == {"sum": 0, "product": 4, "leaf": 5, "pairs": 0}
 
@@ -76,8 +81,10 @@ def test_dependent_columns_split_rows_and_independent_ones_split_columns():
 def test_few_rows_are_never_split():
     codes = planted(300)
     curator, _ = curator_of(codes, SIZES)
-    node = HistogramSPN(frozenset(ORDERED), alpha=0.0, beta=10_000).build(
-        curator, one_way_of(codes, SIZES), PLENTY, np.random.default_rng(1)
+    node = (
+        HistogramSPN(frozenset(ORDERED), alpha=0.0, beta=10_000)
+        .build(curator, one_way_of(codes, SIZES), PLENTY, np.random.default_rng(1))
+        .fit()
     )
     assert count_nodes(node)["sum"] == 0
 
@@ -85,8 +92,10 @@ def test_few_rows_are_never_split():
 def test_the_papers_network_reproduces_marginals_and_much_of_the_dependence():
     codes = planted()
     curator, _ = curator_of(codes, SIZES)
-    node = HistogramSPN(frozenset(ORDERED), alpha=0.05, beta=200).build(
-        curator, one_way_of(codes, SIZES), PLENTY, np.random.default_rng(1)
+    node = (
+        HistogramSPN(frozenset(ORDERED), alpha=0.05, beta=200)
+        .build(curator, one_way_of(codes, SIZES), PLENTY, np.random.default_rng(1))
+        .fit()
     )
     rows = drawn(node)
     for name in SIZES:
@@ -101,8 +110,10 @@ def test_a_single_column_is_a_leaf():
     curator, _ = curator_of(codes, {"a": 3})
     one_way = one_way_of(codes, {"a": 3})
     for node in (
-        HistogramSPN(frozenset(ORDERED), beta=1).build(curator, one_way, PLENTY.share(0.5), np.random.default_rng(0)),
-        PairwiseSPN(ORDERED, beta=1).build(curator, one_way, PLENTY.share(0.5)),
+        HistogramSPN(frozenset(ORDERED), beta=1)
+        .build(curator, one_way, PLENTY.share(0.5), np.random.default_rng(0))
+        .fit(),
+        PairwiseSPN(ORDERED, beta=1).build(curator, one_way, PLENTY.share(0.5)).fit(),
     ):
         assert isinstance(node, Leaf)
         assert tvd(node.marginals["a"], joint_of(codes, {"a": 3}, "a")) < 1e-6
@@ -112,7 +123,7 @@ def test_the_default_grows_a_sum_node_only_where_parts_stay_large():
     codes = planted()
     for beta, sums in ((500, True), (3000, False)):
         curator, account = curator_of(codes, SIZES)
-        node = PairwiseSPN(ORDERED, beta=beta).build(curator, one_way_of(codes, SIZES), PLENTY)
+        node = PairwiseSPN(ORDERED, beta=beta).build(curator, one_way_of(codes, SIZES), PLENTY).fit()
         assert (count_nodes(node)["sum"] > 0) is sums
         assert {tuple(sorted(columns)) for columns in branches(node)} == {tuple(sorted(SIZES))}
         assert account.spent.fits(PLENTY)
@@ -122,7 +133,7 @@ def test_the_default_grows_no_sum_node_that_it_cannot_pay_for():
     codes = planted()
     price = Price(Measure.ZCDP, 0.01)
     curator, _ = curator_of(codes, SIZES, price)
-    node = PairwiseSPN(ORDERED, beta=500).build(curator, one_way_of(codes, SIZES, 10.0), price)
+    node = PairwiseSPN(ORDERED, beta=500).build(curator, one_way_of(codes, SIZES, 10.0), price).fit()
     assert isinstance(node, Leaf)
 
 
@@ -130,7 +141,7 @@ def test_the_default_grows_no_sum_node_that_it_cannot_pay_for():
 def test_the_default_network_reproduces_all_pairs_it_is_made_of(depth):
     codes = planted()
     curator, _ = curator_of(codes, SIZES)
-    node = PairwiseSPN(ORDERED, beta=200, max_depth=depth).build(curator, one_way_of(codes, SIZES), PLENTY)
+    node = PairwiseSPN(ORDERED, beta=200, max_depth=depth).build(curator, one_way_of(codes, SIZES), PLENTY).fit()
     rows = drawn(node)
     for pair in (("a", "b"), ("a", "x"), ("x", "y"), ("b", "z")):
         assert tvd(joint_of(rows.codes, SIZES, *pair), joint_of(codes, SIZES, *pair)) < 0.05
@@ -139,7 +150,7 @@ def test_the_default_network_reproduces_all_pairs_it_is_made_of(depth):
 def test_the_parts_of_a_sum_add_up_to_all_rows():
     codes = planted()
     curator, _ = curator_of(codes, SIZES)
-    node = PairwiseSPN(ORDERED, beta=500, max_depth=1).build(curator, one_way_of(codes, SIZES), PLENTY)
+    node = PairwiseSPN(ORDERED, beta=500, max_depth=1).build(curator, one_way_of(codes, SIZES), PLENTY).fit()
     assert isinstance(node, Sum)
     assert node.total == pytest.approx(4000, abs=1)
     assert sorted(part.total for part in node.parts) == pytest.approx(
@@ -157,8 +168,10 @@ def test_identical_rows_do_not_split_for_ever():
     codes = {name: np.zeros(3000, dtype=np.int32) for name in SIZES}
     price = Price(Measure.ZCDP, 1.0)
     curator, account = curator_of(codes, SIZES, price)
-    node = HistogramSPN(frozenset(ORDERED), alpha=0.1, beta=10).build(
-        curator, one_way_of(codes, SIZES), price, np.random.default_rng(0)
+    node = (
+        HistogramSPN(frozenset(ORDERED), alpha=0.1, beta=10)
+        .build(curator, one_way_of(codes, SIZES), price, np.random.default_rng(0))
+        .fit()
     )
     assert isinstance(node, Product)
     assert account.spent.fits(price)
@@ -181,7 +194,7 @@ def test_rows_are_not_split_where_no_columns_depend_on_each_other():
     network = PairwiseSPN({}, max_noise=1.0)
     assert network._affordable(curator, one_way_of(codes, sizes), price)
     found = network.find(curator, one_way_of(codes, sizes, 30.0), price)
-    assert isinstance(found, Price) or not isinstance(found, Sum)
+    assert isinstance(found, Price) or not isinstance(found, MeasuredParts)
     codes["b"] = np.where(rng.random(30_000) < 0.7, codes["a"], codes["b"]).astype(np.int32)
     curator, _ = curator_of(codes, sizes, price)
-    assert isinstance(network.find(curator, one_way_of(codes, sizes, 30.0), price), Sum)
+    assert isinstance(network.find(curator, one_way_of(codes, sizes, 30.0), price), MeasuredParts)

@@ -191,7 +191,7 @@ def test_what_changes_while_it_is_read_is_not_remembered(
 @pytest.mark.parametrize("damage", ["", "{", "[1]", '{"person": 1}', '{"person": ["a"]}'])
 def test_a_damaged_memory_is_no_memory(folder: Spec, look: CellCounts, damage: str) -> None:
     first = look(folder)
-    (folder.state / "observed.json").write_text(damage)
+    (folder.state / "town" / "stored.json").write_text(damage)
     assert look(folder) == first
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from privbench_core.evaluate.plans import QueryPlan, edit_distance
-from privbench_core.evaluate.runtime import QueryTime, RunTimeProtocol, RunTimeResult
+from privbench_core.evaluate.query_plans import QueryPlan, edit_distance
+from privbench_core.evaluate.runtime import QueryTime, RunTimeResult, RunTimeSettings
 
 A, B, C = (QueryPlan(f"Seq Scan on {name}") for name in "abc")
 
@@ -63,7 +63,7 @@ def measured(number, source, synthetic, again, distance=0, buffers=(10, 10)):
 
 def test_figures_of_run_times():
     times = (measured(1, 10, 15, 11), measured(2, 20, 10, 20, distance=5), measured(3, 8, 8, 6, buffers=(10, 25)))
-    found = RunTimeResult(times, ((4, "too slow"),), 4, RunTimeProtocol(), "16.2")
+    found = RunTimeResult(times, ((4, "too slow"),), 4, RunTimeSettings(), "16.2")
     assert found.discrepancy == pytest.approx({"mean": 100 / 3, "median": 50, "75th": 50, "max": 50})
     assert found.noise["median"] == pytest.approx(10)
     assert found.buffers["max"] == pytest.approx(150)
@@ -77,7 +77,7 @@ def test_figures_of_run_times():
 
 
 def test_nothing_measured_is_no_figure():
-    found = RunTimeResult((), ((1, "failed"),), 500, RunTimeProtocol(limit=1), "16.2")
+    found = RunTimeResult((), ((1, "failed"),), 500, RunTimeSettings(limit=1), "16.2")
     assert (found.discrepancy, found.same_plan, found.plan_similarity) == (None, None, None)
     assert found.sampled
     assert measured(1, 0, 0, 0).discrepancy == 0

@@ -123,10 +123,10 @@ def fanout(probabilities: list[float], ownerless: float = 0.0) -> Fanout:
 
 
 def test_sizes_are_counted_from_released_numbers() -> None:
-    sizes = FanoutClasses.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0, 1)
+    sizes = FanoutClasses.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0, 1, of_units=True)
     np.testing.assert_allclose(sizes.rows, [[0, 47, 30, 20], [0, 0, 30, 20], [0, 0, 0, 20]])
     np.testing.assert_allclose(sizes.shares(np.array([False, True, True, False])), [1, 30 / 77, 0])
-    two = FanoutClasses.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0, 2)
+    two = FanoutClasses.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0, 2, of_units=True)
     np.testing.assert_allclose(two.rows, [[0, 47, 60, 40], [0, 0, 60, 40], [0, 0, 0, 40]])
 
 
@@ -142,7 +142,9 @@ def test_sizes_are_counted_from_released_numbers() -> None:
     ],
 )
 def test_classes_are_the_shortest_intervals_with_enough_groups(least: float, classes: tuple[int, ...]) -> None:
-    assert FanoutClasses.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0, 1).classes(least) == classes
+    assert (
+        FanoutClasses.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0, 1, of_units=True).classes(least) == classes
+    )
 
 
 def test_expected_owners_follow_the_released_sizes() -> None:
@@ -152,7 +154,7 @@ def test_expected_owners_follow_the_released_sizes() -> None:
         Discretizer(FanoutCodec(3)), np.array([0.0, 0.25, 0.5, 0.25]), pair_tables, {}, 125.0, ownerless=50.0
     )
     parent = OneWay.alike({"x": np.array([50.0, 50.0]), "y": np.array([80.0, 20.0])}, 1.0)
-    sizes = FanoutClasses.of(released, 100.0, 1)
+    sizes = FanoutClasses.of(released, 100.0, 1, of_units=True)
     small = sizes.owners(np.array([True, True, False, False]), released, parent, 75.0, optional=True)
     np.testing.assert_allclose(small[OWNER_FANOUT], [0, 75, 0, 0])
     np.testing.assert_allclose(small[parent_column("x")], [25, 0, 50], atol=0.1)

@@ -83,7 +83,7 @@ def test_the_bundle_has_queries_that_its_manifest_accounts_for(tmp_path: Path):
     bundle = read_bundle(place.out)
     noted = bundle.manifest["privacy"]["workload"]["queries"]
     assert (noted["queries"], noted["left_out"][0]["query"], noted["left_out"][1]["query"]) == (2, 3, 4)
-    assert noted["left_out"][0]["reason"] == "parent.id: compares a key, and keys are made anew"
+    assert noted["left_out"][0]["reason"] == "parent.id: compares a key, and keys are regenerated"
     assert "nothing" in noted["left_out"][1]["reason"]
     assert "released noisy" in noted["rule"]
     assert bundle.manifest["privacy"]["public"]["workload_texts"] == ["queries"]
@@ -163,7 +163,7 @@ def test_dagster_runs_publish_it_too(tmp_path: Path):
     place = place_with(tmp_path)
     plan = plan_for(place.spec, 3.2)
     session = Session(place.spec, {"3.2": plan})
-    assert session.runner("3.2").run.workload == {"queries": read_workload(tmp_path / "queries.sql")}
+    assert session.executor("3.2", ()).runner.run.workload == {"queries": read_workload(tmp_path / "queries.sql")}
     session.close()
 
 

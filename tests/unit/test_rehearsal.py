@@ -25,7 +25,7 @@ def test_a_rehearsal_follows_the_rows_it_is_given_and_leaves_no_trace(town: Town
     spec = load_spec(town_spec)
     plan = plan_for(spec, 200.0)
     half = {"household": town.tables["household"].slice(0, 30), "person": town.tables["person"].slice(0, 40)}
-    whole, part = rehearse(spec.schema, plan, town.tables), rehearse(spec.schema, plan, half)
+    whole, part = rehearse(spec, plan, town.tables), rehearse(spec, plan, half)
     assert set(whole) == {"household", "person"}
     assert whole["household"].num_rows == pytest.approx(60, abs=6)
     assert part["household"].num_rows == pytest.approx(30, abs=6)
@@ -52,7 +52,8 @@ def test_a_bundle_whose_plan_is_not_known_has_no_rehearsal(
 
 
 def test_a_plan_that_samples_nothing_is_a_bug(town: Town, town_spec: Path) -> None:
-    plan = plan_for(load_spec(town_spec), 1.0)
+    spec = load_spec(town_spec)
+    plan = plan_for(spec, 1.0)
     steps = tuple(step for step in plan.steps if step.kind is StepKind.PROFILE)
     with pytest.raises(InternalError, match="no sample step"):
-        rehearse(town.schema, Plan(plan.synthesizer, plan.budget, steps), town.tables)
+        rehearse(spec, Plan(plan.synthesizer, plan.budget, steps), town.tables)

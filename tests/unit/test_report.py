@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from dataclasses import replace
@@ -15,14 +16,21 @@ import pytest
 from privbench_core.errors import PublishError, SourceError
 from privbench_core.evaluate.comparison import Comparison, compare
 from privbench_core.evaluate.evaluation import INTERNAL, Evaluation, evaluate_bundle
-from privbench_core.evaluate.join_figures import JoinFigures, KeyFigures
+from privbench_core.evaluate.inputs import (
+    BundleAndSource,
+    BundleSummary,
+    DatabasePair,
+    read_bundle_and_source,
+    summarize_bundle,
+)
+from privbench_core.evaluate.join_figures import FANOUT_METRICS, JOIN_METRICS, JoinFigures, KeyFigures
 from privbench_core.evaluate.marginals import MarginalDistances
 from privbench_core.evaluate.membership import Attack
+from privbench_core.evaluate.metric import BRIEF, Scope
 from privbench_core.evaluate.privacy_figures import odds, privacy_figures
 from privbench_core.evaluate.q_error import Answer, WorkloadResult, run_workload
-from privbench_core.evaluate.runtime import QueryTime, RunTimeProtocol, RunTimeResult
-from privbench_core.evaluate.subjects import Subject, Subjects, TablesSideBySide, read_both, subject_of
-from privbench_core.evaluate.table_figures import BRIEF, OrderFigures, Scope, TableFigures
+from privbench_core.evaluate.runtime import QueryTime, RunTimeResult, RunTimeSettings
+from privbench_core.evaluate.table_figures import OrderFigures, TableFigures
 from privbench_core.evaluate.verdict import Level, judge
 from privbench_core.publish.bundle import write_bundle
 from privbench_core.report import plots
@@ -94,32 +102,39 @@ def lost_links() -> dict[str, pa.Table]:
 
 
 def test_a_database_is_at_no_distance_from_itself_and_shuffling_is() -> None:
-    found = compare(TablesSideBySide(SHOP, database(), database()), SMALL)
+    found = compare(DatabasePair(SHOP, database(), database()), SMALL)
     assert list(found.tables) == ["customer", "purchase", "visit"]
     customer, key = found.tables["customer"], found.keys["purchase.customer"]
     assert (customer.tvd(1), customer.tvd(2), customer.tvd(3)) == (0, 0, None)
     assert customer.orders[2].values == customer.orders[2].codes
     assert customer.shuffled is not None
     assert customer.shuffled > 0.3
-    assert (key.join.joint, key.join.three, key.fanout_tvd) == (0, 0, 0)
+    assert [key.join.metrics[name] for name in ("joint", "three", "fanout_tvd")] == [0, 0, 0]
     assert [(f.children, f.attributes, f.queries, f.mean) for f in key.counting] == [
         (1, 1, 25, 0), (1, 2, 25, 0), (2, 1, 25, 0), (2, 2, 25, 0),
     ]  # fmt: skip
-    assert key.join.shuffled is not None
-    assert key.join.shuffled > 0.2
+    assert (key.join.metrics["shuffled"] or 0) > 0.2
     assert found.tables["visit"].tvd(1) is None
-    assert judge(found).level is Level.CLOSE
+    assert judge(found.remarks()).level is Level.CLOSE
     assert found.overall(2)["codes"] == MarginalDistances(0, 0)
     assert json.loads(json.dumps(found.to_dict()))["overall"]["2"]["values"]["kld"] == pytest.approx(0)
 
 
+def test_every_metric_of_joins_is_in_the_file_and_on_the_page() -> None:
+    report = evaluation()
+    key = report.to_dict()["foreign_keys"]["purchase.customer"]
+    page = html.unescape(render(report))
+    for metric in JOIN_METRICS + FANOUT_METRICS:
+        assert key[metric.name] == report.comparison.keys["purchase.customer"].join.metrics[metric.name]
+        assert metric.label in page
+
+
 def test_lost_links_are_found_although_tables_agree() -> None:
-    key = compare(TablesSideBySide(SHOP, database(), lost_links()), SMALL)
+    key = compare(DatabasePair(SHOP, database(), lost_links()), SMALL)
     assert key.tables["purchase"].tvd(1) == 0
-    join = key.keys["purchase.customer"].join
-    assert join.joint == pytest.approx(join.shuffled, rel=0.2)
-    assert join.joint is not None
-    assert join.joint > 0.2
+    metrics = key.keys["purchase.customer"].join.metrics
+    assert metrics["joint"] == pytest.approx(metrics["shuffled"], rel=0.2)
+    assert (metrics["joint"] or 0) > 0.2
     assert max(f.mean for f in key.keys["purchase.customer"].counting) > 0.2
 
 
@@ -133,7 +148,7 @@ def test_values_and_codes_differ_where_nearly_every_value_is_unique() -> None:
         {"t": pa.table({"id": np.arange(2000), "v": np.random.default_rng(seed).integers(0, 10**6, 2000)})}
         for seed in (0, 1)
     )
-    figures = compare(TablesSideBySide(wide, a, b), SMALL).tables["t"].orders[1]
+    figures = compare(DatabasePair(wide, a, b), SMALL).tables["t"].orders[1]
     assert figures.codes is not None
     assert figures.values is not None
     assert figures.codes.kld < 0.3
@@ -145,7 +160,7 @@ def test_nulls_and_distinct_values_are_counted_for_keys_too() -> None:
     half = database()
     kind = pa.array([None if i % 2 else "book" for i in range(half["purchase"].num_rows)])
     half["purchase"] = half["purchase"].set_column(2, "kind", kind)
-    columns = compare(TablesSideBySide(SHOP, database(), half), BRIEF).tables["purchase"].columns
+    columns = compare(DatabasePair(SHOP, database(), half), BRIEF).tables["purchase"].columns
     assert columns["kind"].nulls == (0, 0.5)
     assert columns["kind"].distinct == (2, 1)
     assert columns["customer"].tvd is None
@@ -154,9 +169,7 @@ def test_nulls_and_distinct_values_are_counted_for_keys_too() -> None:
 
 def test_chains_and_meetings_have_figures_of_their_own() -> None:
     example = shop(2, units=120, learned=False)
-    found = compare(
-        TablesSideBySide(example.schema, example.tables, shop(3, units=120, learned=False).tables), SMALL
-    ).joins
+    found = compare(DatabasePair(example.schema, example.tables, shop(3, units=120, learned=False).tables), SMALL).joins
     assert "item.order_id → order.user_id → user" in found
     assert found["item.order_id → order.user_id → user"].tables == ("user", "item")
     assert "order ← item.order_id, item.product_id → product" in found
@@ -169,7 +182,7 @@ def figures(pairs: float, shuffled: float) -> TableFigures:
 
 @pytest.mark.parametrize(("distance", "level"), [(0.05, Level.CLOSE), (0.2, Level.ROUGH), (0.5, Level.FAR)])
 def test_the_verdict_is_that_of_the_worst_table(distance: float, level: Level) -> None:
-    verdict = judge(Comparison({"good": figures(0.01, 0.4), "t": figures(distance, 0.4)}, {}))
+    verdict = judge(Comparison({"good": figures(0.01, 0.4), "t": figures(distance, 0.4)}, {}).remarks())
     assert verdict.level is level
     assert [remark.level for remark in verdict.remarks] == [Level.CLOSE, level]
     assert ("lost" in str(verdict.remarks[1])) == (distance > 0.4)
@@ -178,21 +191,22 @@ def test_the_verdict_is_that_of_the_worst_table(distance: float, level: Level) -
 @pytest.mark.parametrize(("estimated", "level"), [(100, Level.CLOSE), (300, Level.ROUGH), (1000, Level.FAR)])
 def test_the_verdict_minds_the_workload(estimated: float, level: Level) -> None:
     workload = WorkloadResult((Answer("select 1", 100, estimated),), ())
-    assert judge(Comparison({"t": figures(0.01, 0.4)}, {}), workload).level is level
+    assert judge([*Comparison({"t": figures(0.01, 0.4)}, {}).remarks(), *workload.remarks()]).level is level
 
 
 def test_the_verdict_says_where_shuffled_columns_are_closer() -> None:
     reference = WorkloadResult((Answer("select 1", 100, 110, joins=2),)).by_joins
     workload = WorkloadResult((Answer("select 1", 100, 150, joins=2),), shuffled=reference)
-    verdict = judge(Comparison({"t": figures(0.01, 0.4)}, {}), workload)
-    assert str(verdict.remarks[-1]).endswith("With 2 joins the source with every column shuffled is closer.")
+    (remark,) = workload.remarks()
+    assert str(remark).endswith("With 2 joins the source with every column shuffled is closer.")
     closer = replace(workload, answers=(Answer("select 1", 100, 105, joins=2),))
-    assert "shuffled" not in str(judge(Comparison({}, {}), closer).remarks[-1])
+    assert "shuffled" not in str(next(iter(closer.remarks())))
 
 
 def test_the_verdict_says_that_a_link_is_lost() -> None:
-    key = KeyFigures(JoinFigures(("p", "c"), "", 0.2, 0.2, None), {("a", "b"): 0.2}, 0.0, 0.0, (1.0, 1.0))
-    assert "link is lost" in str(judge(Comparison({}, {"c.p": key})).remarks[0])
+    join = JoinFigures(("p", "c"), "", {"joint": 0.2, "shuffled": 0.2, "fanout_tvd": 0.0})
+    key = KeyFigures(join, {("a", "b"): 0.2}, (1.0, 1.0))
+    assert "link is lost" in str(next(iter(Comparison({}, {"c.p": key}).remarks())))
 
 
 def evaluation(schema: Schema = SHOP, **more: Any) -> Evaluation:
@@ -209,8 +223,8 @@ def evaluation(schema: Schema = SHOP, **more: Any) -> Evaluation:
         ],
         "sampling": {"scale": 2.0},
     }
-    pair = TablesSideBySide(schema, database(), lost_links())
-    subjects = Subjects(Subject(schema.name, "bundle", receipt), pair, {"README.md": "about"})
+    pair = DatabasePair(schema, database(), lost_links())
+    subjects = BundleAndSource(BundleSummary(schema.name, "bundle", receipt), pair, {"README.md": "about"})
     return Evaluation(subjects, compare(pair, SMALL), privacy_figures(subjects, lambda tables: tables), **more)
 
 
@@ -233,9 +247,9 @@ def test_alarms_say_what_must_not_be() -> None:
 
 
 def test_without_a_promise_and_a_plan_there_is_nothing_to_attack() -> None:
-    pair = TablesSideBySide(SHOP, database(), database(1))
-    found = privacy_figures(Subjects(Subject("shop", "b", {}), pair, {}), None)
-    assert (found.promise, found.odds, found.attacks, found.spent, found.so_far) == (None, None, (), (), None)
+    pair = DatabasePair(SHOP, database(), database(1))
+    found = privacy_figures(BundleAndSource(BundleSummary("shop", "b", {}), pair, {}), None)
+    assert (found.guarantee, found.odds, found.attacks, found.spent, found.so_far) == (None, None, (), (), None)
     assert found.unit == SHOP.unit_in_words
 
 
@@ -250,7 +264,7 @@ def test_the_page_shows_the_banner_first_and_escapes_names() -> None:
     assert "a&lt;b" in page
     assert "<script" not in page
     assert not re.search(r"""(src|href)=["']?(https?:|//)""", page)
-    assert "Public tables are published as they are: tag" in page
+    assert "Public tables are published unchanged: tag" in page
     assert "divided by its scale" in page
     assert page.count('class="tree"') >= 2
     assert "69.0%" in page
@@ -259,12 +273,12 @@ def test_the_page_shows_the_banner_first_and_escapes_names() -> None:
 
 def test_run_times_are_shown_with_their_floor() -> None:
     times = tuple(QueryTime(i, f"select {i}", (1.0 + i, 1.1 + i), 1.05 + i, i % 2, (3, 3), (10, 12)) for i in range(4))
-    result = RunTimeResult(times, ((9, "took too long"),), 5, RunTimeProtocol(), "16.2")
+    result = RunTimeResult(times, ((9, "took too long"),), 5, RunTimeSettings(), "16.2")
     report = evaluation(run_time=result)
     page = render(report)
-    assert "the source against itself: the floor" in page
+    assert "the source against itself (noise of the machine)" in page
     assert "took too long" in page
-    remark = judge(report.comparison, None, result).remarks[-1]
+    remark = report.verdict.remarks[-1]
     assert (remark.level, remark.subject) == (None, "Run time")
     assert "50% of the queries have the same plan" in remark.text
     assert report.to_dict()["run_time"]["measured"] == 4
@@ -279,7 +293,7 @@ def test_a_report_is_written_beside_a_bundle_and_not_inside(town: Town, town_spe
     assert stored["notice"] == INTERNAL
     assert stored["workload"]["made_from_private_rows"] is True
     assert stored["workload"]["q_error"]["max"] == 1
-    assert found.comparison.keys["person.household_id"].join.joint == 0
+    assert found.comparison.keys["person.household_id"].join.metrics["joint"] == 0
     assert (tmp_path / "report").stat().st_mode & 0o077 == 0
     with pytest.raises(PublishError, match="inside the bundle"):
         write_report(found, bundle / "report")
@@ -295,9 +309,11 @@ def test_a_bundle_of_another_schema_or_damaged_is_one_clear_error(town: Town, to
     with pytest.raises(
         PublishError, match=r"rooms is integer there and float.*household\.cars is missing; use the spec"
     ):
-        read_both(other, bundle)
+        read_bundle_and_source(other, bundle)
     with pytest.raises(PublishError, match="table elsewhere is missing"):
-        read_both(replace(spec, schema=Schema("town", (replace(household, name="elsewhere"),), "elsewhere")), bundle)
+        read_bundle_and_source(
+            replace(spec, schema=Schema("town", (replace(household, name="elsewhere"),), "elsewhere")), bundle
+        )
     with (bundle / "data" / "person.parquet").open("ab") as file:
         file.write(b"x")
     with pytest.raises(PublishError, match="checksum"):
@@ -313,10 +329,10 @@ def test_a_sam_workload_needs_a_database_of_one_table(town_spec: Path, tmp_path:
 
 def test_the_subject_is_read_from_the_manifest() -> None:
     promise = {"guarantee": {"add_or_remove_one_unit": {"epsilon": 0.8, "delta": 0}}, "sampling": {"scale": 10}}
-    found = subject_of("b", {"database": "shop", "privacy": promise | {"software": {"synthesizer": "x"}}})
+    found = summarize_bundle("b", {"database": "shop", "privacy": promise | {"software": {"synthesizer": "x"}}})
     assert (found.database, found.scale, found.synthesizer) == ("shop", 10.0, "x")
-    assert found.guarantee == "ε=0.8, δ=0 for adding or removing one unit"
-    assert subject_of("b", {"database": "shop"}).guarantee == ""
+    assert found.guarantee_in_words == "ε=0.8, δ=0 for adding or removing one unit"
+    assert summarize_bundle("b", {"database": "shop"}).guarantee_in_words == ""
 
 
 @pytest.mark.parametrize("ordered", [True, False])

@@ -11,13 +11,12 @@ from privbench_core.models.spn import Leaf
 from privbench_core.privacy.budget import Budget
 from privbench_core.sampling.references import Parent
 from privbench_core.sampling.table import draw_root, draw_table
-from privbench_core.schema.arrow_types import arrow_schema
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.privbench import PrivBench
-from privbench_core.validate.derived import integrity_frame, reference_column, siblings_column
+from privbench_core.validate.derived import fanout_column, integrity_frame, reference_column
 from tests.helpers.planted import (
     category,
     draw_exactly,
@@ -57,7 +56,7 @@ def assert_sound(schema: Schema, made: dict[str, pa.Table]) -> None:
     """Every table has its types, unique keys and complete references, and keeps its bounds."""
     for table in schema.tables:
         rows = made[table.name]
-        assert [(f.name, f.type) for f in rows.schema] == [(f.name, f.type) for f in arrow_schema(table)]
+        assert [(f.name, f.type) for f in rows.schema] == [(f.name, f.type) for f in table.arrow_schema]
         for unique in (table.primary_key, *table.unique):
             found = rows.select(list(unique)).drop_null()
             assert found.group_by(list(unique)).aggregate([]).num_rows == found.num_rows, (table.name, unique)
@@ -68,7 +67,7 @@ def assert_sound(schema: Schema, made: dict[str, pa.Table]) -> None:
         for key in table.foreign_keys:
             assert frame[reference_column(key)].all(), key.name
             if key.owner:
-                assert (frame[siblings_column(key)] <= (key.max_children or 1)).all()
+                assert (frame[fanout_column(key)] <= (key.max_children or 1)).all()
 
 
 def test_composite_keys_are_copied_as_a_whole_and_numbered_within_the_owner():

@@ -23,7 +23,6 @@ from privbench_core.backends.postgres.ddl import create_tables_sql
 from privbench_core.backends.registry import open_source
 from privbench_core.backends.sqlalchemy.read import DatabaseSource
 from privbench_core.errors import SourceError
-from privbench_core.schema.arrow_types import arrow_schema, arrow_type
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -58,7 +57,7 @@ ROWS = pa.table(
         "kind": ['é, "quoted"\nñ', "", None],
         "note": [None, "雪 ☃", "plain"],
     },
-    schema=pa.schema([pa.field(c.name, arrow_type(c)) for c in EVENT.columns]),
+    schema=pa.schema([pa.field(c.name, c.arrow_type) for c in EVENT.columns]),
 )
 
 
@@ -104,7 +103,7 @@ def test_every_kind_of_source_gives_the_same_rows_and_fingerprint(tmp_path: Path
     source = open_source(spec(kind(tmp_path)))
     assert source.tables() == ["event"]
     rows = source.read(EVENT)
-    assert rows.schema.types == arrow_schema(EVENT).types
+    assert rows.schema.types == EVENT.arrow_schema.types
     assert rows.to_pylist() == ROWS.to_pylist()
     assert source.fingerprint(EVENT) == fingerprint_rows(EVENT, ROWS)
 
@@ -254,7 +253,7 @@ def test_what_means_the_same_is_cast(kind: ColumnType, values: pa.Array, expecte
     column = Column("c", kind, None, True, *digits)
     cast = one_column(column, values)
     assert cast["c"].to_pylist() == expected
-    assert cast["c"].type == arrow_type(column)
+    assert cast["c"].type == column.arrow_type
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,9 @@ from privbench_core.backends.duckdb.read import DuckDBSource
 from privbench_core.backends.fingerprint import fingerprint_rows
 from privbench_core.backends.folder.read import FolderSource
 from privbench_core.errors import SourceError
-from privbench_core.schema.arrow_types import arrow_schema, arrow_type
 from privbench_core.schema.columns import Column, ColumnType
-from privbench_core.schema.durations import duration_text
 from privbench_core.schema.tables import Table
+from privbench_core.schema.types.durations import duration_text
 
 T = ColumnType
 DAY = 86_400_000_000
@@ -45,7 +44,7 @@ ROWS = pa.table(
         "scan": [b"\xff\x00", None, b""],
         "form": ['{"a": [1, 2]}', None, '"é"'],
     },
-    pa.schema([pa.field(c.name, arrow_type(c)) for c in TABLE.columns]),
+    pa.schema([pa.field(c.name, c.arrow_type) for c in TABLE.columns]),
 )
 
 
@@ -83,7 +82,7 @@ def duck(folder: Path) -> DuckDBSource:
 def test_the_same_rows_come_from_every_kind_of_source(tmp_path: Path, kind) -> None:
     source = kind(tmp_path)
     rows = source.read(TABLE)
-    assert rows.schema.types == arrow_schema(TABLE).types
+    assert rows.schema.types == TABLE.arrow_schema.types
     assert rows.sort_by("id").to_pylist() == ROWS.sort_by("id").to_pylist()
     assert source.fingerprint(TABLE) == fingerprint_rows(TABLE, ROWS)
 
@@ -154,7 +153,7 @@ def test_what_means_the_same_is_cast(kind: ColumnType, values: pa.Array, expecte
     cast = moved(values, kind)
     cast.validate(full=True)
     assert cast.to_pylist() == expected
-    assert cast.type == arrow_type(Column("c", kind))
+    assert cast.type == Column("c", kind).arrow_type
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from privbench_core.backends.postgres.readable import readable
 from privbench_core.schema.checks import is_contained, parse_check, unparsed_checks
 from privbench_core.schema.columns import Column, ColumnType, EnumType, Learn, Pattern, Range, Values
 from privbench_core.schema.constraints import Check, Dependency, Index
-from privbench_core.schema.durations import duration_text, parse_duration
+from privbench_core.schema.types.durations import duration_text, parse_duration
 from privbench_core.spec.load import dump_spec
 from tests.helpers.specs import changed as swapped
 from tests.helpers.specs import explained, load, problems

@@ -59,8 +59,8 @@ def learned(price: Price, n: int, tied: float, widths: tuple[int, ...] = WIDTHS,
     session = PrivateSession(
         PrivateDatabase(Schema("s", (table,), "t"), {"t": rows}, bytes(16)), account, SeededNoise(seed), "t"
     )
-    cells, _, node = learn_table(session, table, 1, price, 0.5, PairwiseSPN)
-    return Learned(cells, node, charged)
+    cells, _, measured = learn_table(session, table, 1, price, 0.5, PairwiseSPN)
+    return Learned(cells, measured.fit(), charged)
 
 
 @pytest.mark.parametrize("price", MEASURES.values(), ids=MEASURES)

@@ -17,7 +17,6 @@ from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.relations import PrivateDatabase
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.schema.arrow_types import arrow_type
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -69,7 +68,7 @@ def drawn(profile: Profile, name: str, n: int = 20_000) -> list[object]:
 def test_a_value_that_many_rows_share_keeps_its_share(column, common, others, price):
     rng = np.random.default_rng(1)
     values = [common if rng.random() < 0.3 else others(rng) for _ in range(20_000)]
-    profile, charged = profiled([column], price, x=pa.array(values, arrow_type(column)))
+    profile, charged = profiled([column], price, x=pa.array(values, column.arrow_type))
     share = np.mean([value == common for value in drawn(profile, "x")])
     assert share == pytest.approx(np.mean([value == common for value in values]), abs=0.02)
     assert sum(amount for _, amount in charged) == pytest.approx(price.amount)

@@ -29,7 +29,7 @@ _NEXTVAL = re.compile(r"\s*nextval\(", re.IGNORECASE)
 
 
 def duckdb_catalogue(path: Path) -> Catalogue:
-    """Tables and views of the ``main`` schema, opened read-only.
+    """Return the tables and views of the ``main`` schema, opened read-only.
 
     Raises:
         SourceError: It is no DuckDB file, or another process has it open.
@@ -67,7 +67,7 @@ def _column(
 
 
 def _in_postgres(expression: str) -> str | None:
-    """A default or check in PostgreSQL's words, None if sqlglot does not know them."""
+    """Return a default or check in PostgreSQL's words, None if sqlglot does not know them."""
     import sqlglot
     from sqlglot import exp
     from sqlglot.errors import ErrorLevel, SqlglotError
@@ -142,7 +142,7 @@ def _checks(rows: list[Any], columns: tuple[FoundColumn, ...]) -> tuple[list[Che
 
 
 def _names(expressions: str, columns: tuple[FoundColumn, ...]) -> tuple[str, ...] | None:
-    """The columns of an index, ``[a, "b c"]`` in DuckDB's words; None if it is on anything else."""
+    """Return the columns of an index, ``[a, "b c"]`` in DuckDB's words; None if it is on anything else."""
     inside = expressions.strip()[1:-1]
     found = [
         quoted.replace('""', '"') or bare for quoted, bare in re.findall(r"\"((?:[^\"]|\"\")+)\"|([^,\"]+)", inside)

@@ -19,22 +19,11 @@ from privbench_core.backends.postgres.ddl import (
 )
 from privbench_core.schema.columns import Column
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.sql_types import parse_sql_type, sql_type_of
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.schema.types.sql import parse_sql_type
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-
-# Types that DuckDB spells otherwise, or can only hold as something wider.
-_OTHERWISE = {
-    "jsonb": "json",
-    "timestamp with time zone": "timestamp with time zone",
-    "interval": "interval",
-    "numeric": "numeric",
-    "inet": "text",
-    "cidr": "text",
-    "macaddr": "text",
-}
 
 
 @dataclass(frozen=True)
@@ -89,7 +78,7 @@ def duckdb_schema(schema: Schema) -> DuckDBSchema:
 
 
 def _obstacle(schema: Schema, key: ForeignKey, there: Collection[str]) -> str | None:
-    """Why DuckDB cannot hold a foreign key of a table made after those that are ``there``, None if it can."""
+    """Return why DuckDB cannot hold a foreign key of a table made after those that are ``there``, None if it can."""
     if key.parent not in there:
         return f"rows of {key.parent} are loaded at the same time or later"
     child, parent = schema.table(key.child), schema.table(key.parent)
@@ -99,7 +88,7 @@ def _obstacle(schema: Schema, key: ForeignKey, there: Collection[str]) -> str | 
 
 
 def _kind(column: Column) -> str:
-    """What must agree along a foreign key; all bounds on the length of text are the same to DuckDB."""
+    """Return what must agree along a foreign key; all bounds on the length of text are the same to DuckDB."""
     stored = parse_sql_type(_type(column))
     return _type(column) if stored is None or stored.length is None else "text"
 
@@ -135,16 +124,16 @@ def _column(table: Table, column: Column, scratch: DuckDBPyConnection, left_out:
 
 
 def _type(column: Column) -> str:
-    stored = sql_type_of(column)
-    if stored is None or stored.name not in _OTHERWISE:
+    stored = column.stored_type
+    if stored is None:
         return sql_type(column)
-    if stored.name == "numeric":  # where PostgreSQL has no bound, the declared digits are enough for our rows
-        return f"numeric({column.precision},{column.scale})" if column.precision else str(stored)
-    return _OTHERWISE[stored.name]
+    if stored.name == "numeric" and column.precision:  # PostgreSQL needs no bound; the declared digits are enough
+        return f"numeric({column.precision},{column.scale})"
+    return stored.facts.duckdb or str(stored)
 
 
 def _accepts(scratch: DuckDBPyConnection, inside: list[str]) -> bool:
-    """Whether DuckDB makes a table of these lines."""
+    """Return whether DuckDB makes a table of these lines."""
     import duckdb
 
     try:

@@ -10,7 +10,6 @@ from privbench_core.backends.duckdb.ddl import duckdb_schema
 from privbench_core.backends.loading import Loadable, Loaded, refuse_tables
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import PublishError
-from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.tables import Table
 
 
@@ -62,9 +61,10 @@ def _load(bundle: Loadable, connection: duckdb.DuckDBPyConnection, file: Path, *
 
 
 def _selected(table: Table) -> str:
-    """All columns; Parquet has no type for spans of time, so they lie there as microseconds."""
-    spans = [quote_identifier(column.name) for column in table.columns if column.type is ColumnType.INTERVAL]
-    return f"* REPLACE ({', '.join(f'to_microseconds({name}) AS {name}' for name in spans)})" if spans else "*"
+    """Return all columns, those that Parquet holds in another type converted."""
+    named = [(quote_identifier(column.name), column.logical.duckdb_form) for column in table.columns]
+    forms = [f"{form.format(name)} AS {name}" for name, form in named if form != "{}"]
+    return f"* REPLACE ({', '.join(forms)})" if forms else "*"
 
 
 def _first_line(error: duckdb.Error) -> str:

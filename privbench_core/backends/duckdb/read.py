@@ -30,7 +30,7 @@ class DuckDBSource:
     path: Path
 
     def tables(self) -> list[str]:
-        """Names of tables and views."""
+        """Return the names of tables and views."""
         with self._open() as connection:
             return sorted(_columns(connection))
 

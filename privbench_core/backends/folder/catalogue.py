@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundTable
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import ColumnType
+from privbench_core.schema.types.base import is_kind
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,7 +19,7 @@ CSV = "CSV"
 
 
 def folder_catalogue(folder: Path) -> Catalogue:
-    """One table per file, called by its stem.
+    """Return one table per file, called by its stem.
 
     Raises:
         SourceError: A file cannot be read.
@@ -41,25 +42,12 @@ def _parquet_columns(path: Path) -> tuple[FoundColumn, ...]:
 
 
 def arrow_column(field: pa.Field) -> FoundColumn:
-    """A column by its Arrow type."""
+    """Return a column by its Arrow type."""
     import pyarrow as pa
 
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    tests = (
-        (pa.types.is_integer, ColumnType.INTEGER),
-        (pa.types.is_decimal, ColumnType.DECIMAL),
-        (pa.types.is_floating, ColumnType.FLOAT),
-        (pa.types.is_boolean, ColumnType.BOOLEAN),
-        (pa.types.is_date, ColumnType.DATE),
-        (pa.types.is_timestamp, ColumnType.TIMESTAMP if getattr(kind, "tz", None) is None else ColumnType.TIMESTAMPTZ),
-        (pa.types.is_duration, ColumnType.INTERVAL),
-        (pa.types.is_string, ColumnType.CATEGORY),
-        (pa.types.is_large_string, ColumnType.CATEGORY),
-        (pa.types.is_binary, ColumnType.BYTES),
-        (pa.types.is_large_binary, ColumnType.BYTES),
-    )
-    logical = next((column_type for test, column_type in tests if test(kind)), None)
-    precision, scale = (kind.precision, kind.scale) if logical is ColumnType.DECIMAL else (None, None)
+    logical = next((found for found in ColumnType if is_kind(kind, *found.logical.arrow_kinds)), None)
+    precision, scale = (kind.precision, kind.scale) if pa.types.is_decimal(kind) else (None, None)
     note = None
     if logical is None and pa.types.is_nested(kind):
         note = "holds several values in one; make it a table of its own in the source, or do without"

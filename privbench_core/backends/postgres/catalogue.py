@@ -35,7 +35,7 @@ _ENUM_TEXT = re.compile(r"('(?:[^']|'')*')::.*")
 
 
 def postgres_catalogue(url: URL) -> Catalogue:
-    """Tables of the current schema, those that the login may not read included and marked.
+    """Return the tables of the current schema, those that the login may not read included and marked.
 
     Raises:
         SourceError: The server refuses, or the login may use no schema of the search path.
@@ -75,7 +75,7 @@ def _enum_names(columns: Iterable[Any], current: str) -> dict[tuple[str, str], s
 
 
 def _local(columns: Iterable[Any], enums: Mapping[tuple[str, str], str]) -> Localized:
-    """What makes expressions of the source ones of a database where its schemas and domains are not.
+    """Return what makes expressions of the source ones of a database where its schemas and domains are not.
 
     Casts to an enum of another schema become ones to the enum of the spec; those that take a column out of its domain
     have nothing to do.
@@ -168,7 +168,7 @@ def _column(table: str, row: Any, enums: Mapping[tuple[str, str], str], notes: l
 
 
 def _numbering(table: str, row: Any, notes: list[str]) -> Numbering | None:
-    """How an identity is numbered, None for the usual way."""
+    """Return how an identity is numbered, None for the usual way."""
     always = row.identity == "a"
     if row.sequence is None:
         notes.append(f"that {row.name} shares its sequence; it gets one of its own")
@@ -183,7 +183,7 @@ def _numbering(table: str, row: Any, notes: list[str]) -> Numbering | None:
 def _generated(
     row: Any, enums: Mapping[tuple[str, str], str], local: Localized, notes: list[str]
 ) -> tuple[Generated, tuple[str, ...]] | None:
-    """A computed column with those that it is computed from; None if a benchmark cannot have it."""
+    """Return a computed column with those that it is computed from; None if a benchmark cannot have it."""
     named = enums.get((row.home, row.enum or ""))
     if row.needs or (named is None and row.home != "pg_catalog"):
         notes.append(f"the computed column {row.name}, which needs the {row.needs or f'type {row.native}'}")
@@ -195,7 +195,7 @@ def _generated(
 
 
 def _group(row: Any, table: str, names: Groups, notes: list[str]) -> tuple[str, ...]:
-    """The columns of a primary or unique key; its name ends in ``names`` if it is one of its own."""
+    """Return the columns of a primary or unique key; its name ends in ``names`` if it is one of its own."""
     group = tuple(row.columns)
     usual = usual_name(table, () if row.kind == "p" else group, "pkey" if row.kind == "p" else "key")
     if row.name != usual:
@@ -210,7 +210,7 @@ def _group(row: Any, table: str, names: Groups, notes: list[str]) -> tuple[str, 
 
 
 def _fits(row: Any, notes: list[str]) -> bool:
-    """Whether an index can be taken over; why not is noted."""
+    """Return whether an index can be taken over; why not is noted."""
     reason = f"needs the {row.needs}" if row.needs else None
     if not row.valid:
         reason = "is not valid"
@@ -225,7 +225,7 @@ def _fits(row: Any, notes: list[str]) -> bool:
 
 
 def _unique_index(row: Any, table: str, names: Groups, notes: list[str]) -> tuple[str, ...]:
-    """A unique index as a unique key of the same name."""
+    """Return a unique index as a unique key of the same name."""
     group = tuple(row.columns)
     if row.name != usual_name(table, group, "key"):
         names.setdefault(group, row.name)
@@ -271,7 +271,7 @@ def _key(row: Any, notes: list[str]) -> FoundKey:
 
 
 def _textual(columns: Iterable[FoundColumn]) -> list[str]:
-    return [column.name for column in columns if column.type in {ColumnType.CATEGORY, ColumnType.TEXT}]
+    return [column.name for column in columns if column.type and column.type.logical.textual]
 
 
 def _checks(mine: Rows, columns: Sequence[FoundColumn], local: Localized, notes: list[str]) -> Iterator[Check]:

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 from privbench_core.schema.columns import Column, Generated, IdentitySequence
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.sql_types import sql_type_of
 from privbench_core.schema.tables import Schema, Table
 
 AFTER_THE_ROWS = "-- Keys, indexes and comments: fastest after the rows are loaded."
@@ -19,7 +18,7 @@ AFTER_THE_ROWS = "-- Keys, indexes and comments: fastest after the rows are load
 
 
 def quote_identifier(name: str) -> str:
-    """A name as a quoted SQL identifier.
+    """Return a name as a quoted SQL identifier.
 
     >>> print(quote_identifier('my "odd" name'))
     "my ""odd"" name"
@@ -39,18 +38,18 @@ def quote_text(text: str) -> str:
 
 
 def sql_type(column: Column) -> str:
-    """The SQL type of a column: a known one as PostgreSQL spells it, or the quoted name of an enum."""
-    stored = sql_type_of(column)
+    """Return the SQL type of a column: a known one as PostgreSQL spells it, or the quoted name of an enum."""
+    stored = column.stored_type
     return quote_identifier(column.sql_type or "") if stored is None else str(stored)
 
 
 def create_schema_sql(schema: Schema) -> str:
-    """The whole schema: enums and tables, then keys, indexes and comments."""
+    """Return the whole schema: enums and tables, then keys, indexes and comments."""
     return f"{create_tables_sql(schema)}\n{AFTER_THE_ROWS}\n{create_keys_sql(schema)}"
 
 
 def enum_statements(schema: Schema) -> list[str]:
-    """The named types, in the words that PostgreSQL and DuckDB share."""
+    """Return the named types, in the words that PostgreSQL and DuckDB share."""
     return [
         f"CREATE TYPE {quote_identifier(enum.name)} AS ENUM ({', '.join(quote_text(value) for value in enum.values)});"
         for enum in schema.enums
@@ -64,7 +63,7 @@ def create_tables_sql(schema: Schema) -> str:
 
 
 def create_primary_keys_sql(schema: Schema) -> str:
-    """The primary keys alone."""
+    """Return the primary keys alone."""
     return _lines(
         f"ALTER TABLE {quote_identifier(table.name)} ADD {_named(table, table.primary_key)}PRIMARY KEY"
         f" ({name_list(table.primary_key)});"
@@ -88,7 +87,7 @@ def create_keys_sql(schema: Schema) -> str:
 
 
 def comment_statements(table: Table) -> list[str]:
-    """The comments on a table and its columns, in the words that PostgreSQL and DuckDB share."""
+    """Return the comments on a table and its columns, in the words that PostgreSQL and DuckDB share."""
     name = quote_identifier(table.name)
     on_table = [] if table.comment is None else [f"COMMENT ON TABLE {name} IS {quote_text(table.comment)};"]
     listed: tuple[Column | Generated, ...] = (*table.columns, *table.generated)
@@ -136,7 +135,7 @@ def _generated(column: Generated, schema: Schema) -> str:
 
 
 def _named(table: Table, columns: tuple[str, ...]) -> str:
-    """The beginning of a constraint that has a name of its own."""
+    """Return the beginning of a constraint that has a name of its own."""
     name = dict(table.key_names).get(columns)
     return "" if name is None else f"CONSTRAINT {quote_identifier(name)} "
 

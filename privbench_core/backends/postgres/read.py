@@ -12,13 +12,12 @@ from sqlalchemy.dialects import postgresql
 from privbench_core.backends.cast import canonical_batches, refused
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import SourceError
-from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Table
 from privbench_core.spec.location import describe
 
 # Other drivers of SQLAlchemy spell their options in the URL in ways that libpq does not read.
 _DRIVERS = frozenset({"postgresql+psycopg", "postgresql+psycopg2"})
-_TEXTUAL = frozenset({ColumnType.CATEGORY, ColumnType.TEXT})
 # What ADBC reads as it is; all else is sent as text.
 _NATIVE = (
     *(sa.Integer, sa.Numeric, sa.Float, sa.Boolean, sa.Date, sa.DateTime, sa.Time, sa.LargeBinary, sa.Uuid, sa.JSON),
@@ -31,12 +30,12 @@ Found = Mapping[str, sa.types.TypeEngine[Any]]
 
 
 def readable(url: sa.URL) -> bool:
-    """Whether this module can read the database behind ``url``."""
+    """Return whether this module can read the database behind ``url``."""
     return url.drivername in _DRIVERS
 
 
 def read_postgres(connection: sa.Connection, table: Table, found: Found) -> pa.Table:
-    """The declared columns of a table, canonical.
+    """Return the declared columns of a table, canonical.
 
     Dates and timestamps before the year 1 and after the year 9999, infinite ones included, become the first or last
     moment of these years.
@@ -54,14 +53,14 @@ def read_postgres(connection: sa.Connection, table: Table, found: Found) -> pa.T
         raise SourceError("\n".join(problems))
     _check_rights(connection, table)
     statement = sa.select(*(_selected(column, _base(found[column.name])) for column in table.columns))
-    # Without parameters nothing is formatted, so a per cent sign in a name stays single.
+    # Without parameters nothing is formatted, so a percent sign in a name stays single.
     dialect: Any = postgresql.dialect
     text = str(statement.select_from(sa.table(table.name)).compile(dialect=dialect(paramstyle="named")))
     return canonical_batches(table, _batches(connection.engine.url, table.name, text))
 
 
 def _base(stored: sa.types.TypeEngine[Any]) -> sa.types.TypeEngine[Any]:
-    """The type under a domain, which is what the server sends."""
+    """Return the type under a domain, which is what the server sends."""
     while isinstance(stored, postgresql.DOMAIN):
         stored = stored.data_type
     return stored
@@ -73,13 +72,13 @@ def _refused(column: Column, found: Found) -> str | None:
 
 
 def _selected(column: Column, stored: sa.types.TypeEngine[Any]) -> sa.Label[Any]:
-    """The column as it is sent: natively where Arrow has the type, as text where not or where text is declared."""
+    """Return the column as it is sent: natively if Arrow has the type, as text if not or if text is declared."""
     plain: sa.ColumnElement[Any] = sa.column(column.name)
     varying = isinstance(stored, sa.String) and not isinstance(stored, sa.CHAR | sa.Enum)
     sent: sa.ColumnElement[Any]
-    if isinstance(stored, postgresql.MONEY) and column.type not in _TEXTUAL:
+    if isinstance(stored, postgresql.MONEY) and not column.logical.textual:
         sent = sa.cast(plain, sa.Numeric)  # its text has a currency, its binary form counts cents
-    elif column.type in _TEXTUAL and not varying:
+    elif column.logical.textual and not varying:
         # CHAR(n) as well: casting it takes off the blanks it is padded with, which mean nothing.
         sent = sa.cast(plain, sa.Text)
     elif isinstance(stored, sa.Date | sa.DateTime):

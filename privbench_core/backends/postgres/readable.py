@@ -59,7 +59,7 @@ def _with_one_cast(expression: str) -> str:
 
 
 def _is_simple(tree: Expr) -> bool:
-    """Whether a tree holds only what the steps below, and sqlglot's own spelling, keep the meaning of."""
+    """Return whether a tree holds only what the steps below, and sqlglot's own spelling, keep the meaning of."""
     from sqlglot import exp
 
     known = (
@@ -83,7 +83,7 @@ def _is_all(node: Expr) -> bool:
 
 
 def _listed(node: Expr) -> list[Expr] | None:
-    """The items of ``ANY (ARRAY[..])`` or ``ALL (ARRAY[..])``, None for anything else in there."""
+    """Return the items of ``ANY (ARRAY[..])`` or ``ALL (ARRAY[..])``, None for anything else in there."""
     from sqlglot import exp
 
     array = _inner(node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
@@ -93,7 +93,7 @@ def _listed(node: Expr) -> list[Expr] | None:
 
 
 def _inner(node: Expr) -> Expr:
-    """The node inside of brackets."""
+    """Return the node inside of brackets."""
     return node.unnest()
 
 

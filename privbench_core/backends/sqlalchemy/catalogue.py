@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def sqlalchemy_catalogue(url: URL) -> Catalogue:
-    """Tables of the default schema. Defaults are left out: they are in the database's own dialect.
+    """Return the tables of the default schema. Defaults are left out: they are in the database's own dialect.
 
     Raises:
         SourceError: The database cannot be connected to, or its catalogue not be read.

@@ -21,12 +21,10 @@ from privbench_core.backends.postgres import read as postgres
 from privbench_core.backends.version import XMIN, failed_query, version_of, watermark_sql
 from privbench_core.errors import SourceError
 from privbench_core.schema.change import VersionQuery, Watermark
-from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.tables import Table
 from privbench_core.spec.location import describe, open_engine, parse_url
 
 _CHUNK = 50_000  # rows fetched at a time: the only ones that stand as Python objects
-_TEXTUAL = frozenset({ColumnType.CATEGORY, ColumnType.TEXT})
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class DatabaseSource:
     url: str = field(repr=False)
 
     def tables(self) -> list[str]:
-        """Names of tables and views in the default schema."""
+        """Return the names of tables and views in the default schema."""
         with self._connect() as connection:
             return _tables(connection)
 
@@ -103,18 +101,18 @@ def _tables(connection: sa.Connection) -> list[str]:
 
 
 def _two_rows(connection: sa.Connection, statement: str) -> Sequence[sa.Row[Any]]:
-    """The first rows of a result. Without parameters nothing is formatted, so a per cent sign stays single."""
+    """Return the first rows of a result. Without parameters nothing is formatted, so a per cent sign stays single."""
     return connection.execution_options(no_parameters=True).exec_driver_sql(statement).fetchmany(2)
 
 
 def _selected(table: Table, found: dict[str, sa.types.TypeEngine[Any]]) -> list[sa.Label[Any]]:
-    """The declared columns, untyped; what is read as text but is none (UUID, enum, number) is cast by the server."""
+    """Return the declared columns, untyped; the server casts what is read as text but stored otherwise (UUID, enum)."""
     selected = []
     for column in table.columns:
         plain: sa.ColumnElement[Any] = sa.column(column.name)
         stored = found[column.name]
         # CHAR(n) as well: casting it takes off the blanks it is padded with, which mean nothing.
-        foreign = column.type in _TEXTUAL and (not isinstance(stored, sa.String) or isinstance(stored, sa.CHAR))
+        foreign = column.logical.textual and (not isinstance(stored, sa.String) or isinstance(stored, sa.CHAR))
         selected.append((sa.cast(plain, sa.Text) if foreign else plain).label(column.name))
     return selected
 

@@ -70,8 +70,7 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LookupFit) -
             parent = None
         else:
             parent = Profile.from_dict(context.inputs["profile", key.parent].data["profile"]).discretizers
-        most = schema.max_rows_per_unit(key.child)
-        lookup = fit_lookup(context.opened(), key, profile, parent, price, fit, most)
+        lookup = fit_lookup(context.opened(), key, profile, parent, price, fit)
         return Artifact({"link": lookup.to_dict(), "summary": {"pair_tables": len(lookup.pair_tables)}})
 
     return link_step(schema, key, price, run, fit)

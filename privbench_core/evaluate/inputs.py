@@ -1,4 +1,4 @@
-"""What a report is about: a bundle beside its source, both read and found to belong together."""
+"""The inputs of an evaluation: a bundle and its source, read and checked to have the same schema."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import pyarrow as pa
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
 from privbench_core.errors import PublishError
-from privbench_core.evaluate.encode import Coded, encode_tables
-from privbench_core.evaluate.joins import Linked, link_tables
+from privbench_core.evaluate.encode import EncodedTable, encode_tables
+from privbench_core.evaluate.joins import LinkedTables, link_tables
 from privbench_core.publish.bundle import Bundle, is_bundle, read_bundle
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
 
-_NAMED = 3  # differences between spec and bundle that an error names
+_MAX_NAMED = 3  # differences between spec and bundle that an error names
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What a report is about.
+class BundleSummary:
+    """What the manifest of a bundle says about it.
 
     Attributes:
         database: Name of the database.
         bundle: Name of the bundle's folder.
-        receipt: What the bundle's manifest says about privacy.
+        receipt: The privacy receipt.
     """
 
     database: str
@@ -38,17 +38,17 @@ class Subject:
     receipt: Mapping[str, Any]
 
     @property
-    def promise(self) -> tuple[float, float] | None:
+    def guarantee(self) -> tuple[float, float] | None:
         """(ε, δ) for adding or removing one unit, None if the manifest does not say."""
-        promise = self.receipt.get("guarantee", {}).get("add_or_remove_one_unit")
-        return (float(promise["epsilon"]), float(promise["delta"])) if promise else None
+        stated = self.receipt.get("guarantee", {}).get("add_or_remove_one_unit")
+        return (float(stated["epsilon"]), float(stated["delta"])) if stated else None
 
     @property
-    def guarantee(self) -> str:
-        """The promise in words; empty if there is none."""
-        if self.promise is None:
+    def guarantee_in_words(self) -> str:
+        """The guarantee in words; empty if there is none."""
+        if self.guarantee is None:
             return ""
-        return f"ε={self.promise[0]:g}, δ={self.promise[1]:g} for adding or removing one unit"
+        return f"ε={self.guarantee[0]:g}, δ={self.guarantee[1]:g} for adding or removing one unit"
 
     @property
     def scale(self) -> float:
@@ -63,15 +63,15 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class TablesSideBySide:
-    """Source and synthetic database, as rows and as codes in the same cells."""
+class DatabasePair:
+    """Source and synthetic database, as rows and as codes of the same domains."""
 
     schema: Schema
     source: Mapping[str, pa.Table]
     synthetic: Mapping[str, pa.Table]
 
     @cached_property
-    def coded(self) -> tuple[dict[str, Coded], dict[str, Coded]]:
+    def encoded(self) -> tuple[dict[str, EncodedTable], dict[str, EncodedTable]]:
         """Codes by table, of the source and of the synthetic database."""
         return (
             encode_tables(self.schema, self.source),
@@ -80,34 +80,34 @@ class TablesSideBySide:
 
     @property
     def foreign_keys(self) -> tuple[ForeignKey, ...]:
-        """Keys of private tables; those of public tables are published as they are."""
+        """Keys of private tables; public tables are published unchanged."""
         return tuple(key for table in self.schema.private_tables for key in table.foreign_keys)
 
-    def linked(self, key: ForeignKey) -> tuple[Linked, Linked]:
-        """The join along ``key`` in the source and in the synthetic database."""
-        return link_tables(key, self.source, self.coded[0]), link_tables(key, self.synthetic, self.coded[1])
+    def linked(self, key: ForeignKey) -> tuple[LinkedTables, LinkedTables]:
+        """Return the join along ``key`` in the source and in the synthetic database."""
+        return link_tables(key, self.source, self.encoded[0]), link_tables(key, self.synthetic, self.encoded[1])
 
 
 @dataclass(frozen=True)
-class Subjects:
-    """A bundle beside its source.
+class BundleAndSource:
+    """A bundle and its source.
 
     Attributes:
-        about: What the bundle says of itself.
+        summary: What the manifest says about the bundle.
         pair: Both sets of rows.
-        papers: Texts of the bundle's files that are not data, by name.
+        documents: Texts of the bundle's files that are not data, by name.
     """
 
-    about: Subject
-    pair: TablesSideBySide
-    papers: Mapping[str, str]
+    summary: BundleSummary
+    pair: DatabasePair
+    documents: Mapping[str, str]
 
 
-def read_both(spec: Spec, folder: Path) -> Subjects:
-    """The rows of the source, checked as a run checks them, and those of the bundle.
+def read_bundle_and_source(spec: Spec, folder: Path) -> BundleAndSource:
+    """Read the rows of the source, checked as a run checks them, and those of the bundle.
 
     Raises:
-        PublishError: The bundle is damaged, or of another schema than the spec's.
+        PublishError: The bundle is damaged, or its schema is not the spec's.
         SourceError: The source cannot be read or breaks what the spec declares.
     """
     bundle = read_bundle(folder)
@@ -115,18 +115,18 @@ def read_both(spec: Spec, folder: Path) -> Subjects:
     synthetic = {table.name: bundle.table(table.name) for table in spec.schema.tables}
     source = open_source(spec)
     rows = check_rows(spec.schema, {t.name: source.read(t) for t in spec.schema.tables}, spec.orphans)
-    about = subject_of(folder.resolve().name, bundle.manifest)
-    papers = {name: (bundle.path / name).read_text(encoding="utf-8") for name in bundle.manifest["files"]}
-    return Subjects(about, TablesSideBySide(spec.schema, rows, synthetic), papers)
+    summary = summarize_bundle(folder.resolve().name, bundle.manifest)
+    documents = {name: (bundle.path / name).read_text(encoding="utf-8") for name in bundle.manifest["files"]}
+    return BundleAndSource(summary, DatabasePair(spec.schema, rows, synthetic), documents)
 
 
-def subject_of(bundle: str, manifest: Mapping[str, Any]) -> Subject:
-    """Read from a bundle's manifest what the report is about."""
-    return Subject(str(manifest.get("database", "")), bundle, manifest.get("privacy", {}))
+def summarize_bundle(bundle: str, manifest: Mapping[str, Any]) -> BundleSummary:
+    """Return what a bundle's manifest says about it."""
+    return BundleSummary(str(manifest.get("database", "")), bundle, manifest.get("privacy", {}))
 
 
-def keep_apart(out: Path) -> None:
-    """Refuse a folder inside of a bundle: internal figures must not be given away with it."""
+def refuse_inside_bundle(out: Path) -> None:
+    """Raise PublishError if ``out`` is inside a bundle: internal figures must not be published with it."""
     place = out.resolve()
     for folder in (place, *place.parents):
         if is_bundle(folder):
@@ -136,7 +136,7 @@ def keep_apart(out: Path) -> None:
 
 
 def _same_schema(schema: Schema, bundle: Bundle) -> None:
-    """PublishError naming what differs, unless the bundle was made from this schema."""
+    """Raise PublishError naming the differences, unless the bundle has this schema."""
     found = []
     tables = bundle.manifest["tables"]
     for table in schema.tables:
@@ -151,8 +151,8 @@ def _same_schema(schema: Schema, bundle: Bundle) -> None:
                 there, here = types[column.name], column.type
                 found.append(f"{table.name}.{column.name} is {there} there and {here} in the spec")
     if found:
-        more = f" (and {len(found) - _NAMED} more)" if len(found) > _NAMED else ""
+        more = f" (and {len(found) - _MAX_NAMED} more)" if len(found) > _MAX_NAMED else ""
         raise PublishError(
             f"{bundle.path}: was made from another schema ({bundle.manifest['database']}), for"
-            f" {'; '.join(found[:_NAMED])}{more}; use the spec it was made from"
+            f" {'; '.join(found[:_MAX_NAMED])}{more}; use the spec it was made from"
         )

@@ -1,7 +1,7 @@
-"""Query plans of PostgreSQL as trees of operators, and how far two of them are apart.
+"""Query plans of PostgreSQL as trees of operators, and their tree edit distance.
 
-Two databases that look alike to the optimiser get the same plans. Where they do not, the tree edit distance says how
-many operators have to be inserted, deleted or renamed to turn one plan into the other.
+If the optimiser sees two databases alike, queries have the same plans on both. Otherwise the tree edit distance is the
+number of operators to insert, delete or rename to turn one plan into the other.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """An operator and what feeds it.
+    """An operator and its inputs.
 
     Attributes:
-        label: The operator, with what tells it from others of its kind: the table it reads, the kind of join.
+        label: The operator with its details: the table it reads, the kind of join.
         inputs: The operators below it.
     """
 
@@ -26,10 +26,7 @@ class QueryPlan:
 
     @classmethod
     def of(cls, node: Mapping[str, Any]) -> QueryPlan:
-        """The plan under ``QueryPlan`` in the output of EXPLAIN (FORMAT JSON).
-
-        Names of indexes are left out: servers make them up, and the table says enough.
-        """
+        """Return the plan under ``Plan`` in the output of EXPLAIN (FORMAT JSON), without generated names of indexes."""
         details = [str(node[detail]) for detail in ("Strategy", "Join Type", "Scan Direction") if detail in node]
         usual = {"Plain", "Inner", "Forward", "NoMovement"}
         words = [str(node["Node Type"]), *(detail.lower() for detail in details if detail not in usual)]
@@ -45,12 +42,12 @@ class QueryPlan:
         return 1 + sum(child.size for child in self.inputs)
 
     def __str__(self) -> str:
-        """The plan as an indented list of operators."""
+        """Return the plan as an indented list of operators."""
         return "\n".join([self.label, *(f"  {line}" for child in self.inputs for line in str(child).splitlines())])
 
 
 def edit_distance(one: QueryPlan, other: QueryPlan) -> int:
-    """The fewest operators to insert, delete or rename that turn ``one`` into ``other``; inputs are ordered.
+    """Return the fewest operators to insert, delete or rename to turn ``one`` into ``other``; inputs are ordered.
 
     Zhang and Shasha, "Simple fast algorithms for the editing distance between trees", SIAM J. Comput. 18 (1989).
 
@@ -70,12 +67,12 @@ def edit_distance(one: QueryPlan, other: QueryPlan) -> int:
 
 @dataclass(frozen=True)
 class _Postorder:
-    """A tree as the algorithm walks it: children before parents.
+    """A tree in postorder, children before parents.
 
     Attributes:
-        labels: Of each node.
-        leftmost: The first leaf below each node (the node itself for a leaf).
-        keyroots: The nodes that are the last with their leftmost leaf, ascending.
+        labels: Label of each node.
+        leftmost: Leftmost leaf below each node (the node itself for a leaf).
+        keyroots: For each leftmost leaf its last node, ascending.
     """
 
     labels: tuple[str, ...]

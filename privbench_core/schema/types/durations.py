@@ -1,23 +1,27 @@
-"""Spans of time as text and as microseconds, with 30 days to the month and 12 months to the year."""
+"""Spans of time as text and as microseconds.
+
+A month has no length of its own: it counts as 30 days, and a year as 12 such months. PostgreSQL compares intervals the
+same way, so order, range checks and indexes agree with the database.
+"""
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal
 
-_SECOND = 1_000_000
-_MINUTE, _HOUR, _DAY = 60 * _SECOND, 3600 * _SECOND, 86_400 * _SECOND
+SECOND = 1_000_000  # in microseconds, like all below
+_MINUTE, _HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 _SIZES = {
-    "year": 360 * _DAY,
-    "month": 30 * _DAY,
-    "mon": 30 * _DAY,
-    "week": 7 * _DAY,
-    "day": _DAY,
+    "year": 360 * DAY,
+    "month": 30 * DAY,
+    "mon": 30 * DAY,
+    "week": 7 * DAY,
+    "day": DAY,
     "hour": _HOUR,
     "minute": _MINUTE,
     "min": _MINUTE,
-    "second": _SECOND,
-    "sec": _SECOND,
+    "second": SECOND,
+    "sec": SECOND,
 }
 _LIMIT = 2**63
 _NUMBER = r"-?\d+(?:\.\d+)?"
@@ -25,16 +29,16 @@ _ISO = re.compile(
     rf"(-?)P(?:({_NUMBER})Y)?(?:({_NUMBER})M)?(?:({_NUMBER})W)?(?:({_NUMBER})D)?"
     rf"(?:T(?:({_NUMBER})H)?(?:({_NUMBER})M)?(?:({_NUMBER})S)?)?"
 )
-_ISO_SIZES = (360 * _DAY, 30 * _DAY, 7 * _DAY, _DAY, _HOUR, _MINUTE, _SECOND)
+_ISO_SIZES = (360 * DAY, 30 * DAY, 7 * DAY, DAY, _HOUR, _MINUTE, SECOND)
 _CLOCK = re.compile(r"(-?)(\d+):([0-5]?\d)(?::([0-5]?\d(?:\.\d+)?))?")
 _PART = re.compile(rf"({_NUMBER})\s*([a-z]+?)s?\b")
 
 
 def parse_duration(text: str) -> int | None:
-    """Microseconds of a span written as ISO 8601 (``P1DT2H``) or as PostgreSQL does (``1 day 02:00:00``).
+    """Return the microseconds of a span written as ISO 8601 (``P1DT2H``) or as PostgreSQL does (``1 day 02:00:00``).
 
     Returns:
-        The span, None if the text is none or does not fit in 64 bits.
+        The span, or None if the text is not one or does not fit in 64 bits.
 
     >>> parse_duration("P1DT2H") == parse_duration("1 day 02:00:00") == 26 * 3600 * 10**6
     True
@@ -49,27 +53,27 @@ def parse_duration(text: str) -> int | None:
 
 
 def duration_text(microseconds: int) -> str:
-    """A span as ISO 8601, in days and smaller parts.
+    """Return a span as ISO 8601, in days and smaller parts.
 
     >>> duration_text(26 * 3600 * 10**6), duration_text(-1_500_000), duration_text(0)
     ('P1DT2H', '-PT1.5S', 'PT0S')
     """
-    days, rest = divmod(abs(microseconds), _DAY)
+    days, rest = divmod(abs(microseconds), DAY)
     hours, rest = divmod(rest, _HOUR)
     minutes, rest = divmod(rest, _MINUTE)
-    seconds = f"{Decimal(rest) / _SECOND:f}"
+    seconds = f"{Decimal(rest) / SECOND:f}"
     clock = f"{f'{hours}H' if hours else ''}{f'{minutes}M' if minutes else ''}{f'{seconds}S' if rest else ''}"
     body = f"{f'{days}D' if days else ''}{f'T{clock}' if clock else ''}" or "T0S"
     return f"{'-' if microseconds < 0 else ''}P{body}"
 
 
 def _words(text: str) -> int | None:
-    """``1 day 02:00:00``: numbers with units, then perhaps a clock."""
+    """Parse ``1 day 02:00:00``: numbers with units, then perhaps a clock."""
     total, rest = Decimal(0), text
     clock = _CLOCK.fullmatch(text.rpartition(" ")[2])
     if clock:
         sign, hours, minutes, seconds = clock.groups()
-        size = int(hours) * _HOUR + int(minutes) * _MINUTE + Decimal(seconds or 0) * _SECOND
+        size = int(hours) * _HOUR + int(minutes) * _MINUTE + Decimal(seconds or 0) * SECOND
         total, rest = Decimal(-size if sign else size), text.rpartition(" ")[0]
     parts = list(_PART.finditer(rest))
     if _PART.sub("", rest).strip() or not (parts or clock) or any(part[2] not in _SIZES for part in parts):

@@ -1,8 +1,7 @@
-"""From a statement's text to a syntax tree whose names are those of the schema, quoted.
+"""Parse a query and resolve its names to the schema's, in quotes.
 
-Workloads mostly write names without quotes, which PostgreSQL folds to lower case, while a bundle keeps the source's own
-spelling. So unquoted names are matched to the schema without regard to case. Here it also shows that a statement is
-no query, or names a table that is not there.
+Workloads mostly write names without quotes, which PostgreSQL folds to lower case, while a bundle keeps the source's
+spelling. So unquoted names match the schema's regardless of case.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ Catalogue = Mapping[str, Iterable[str]]
 
 
 class UnansweredError(Exception):
-    """Why a query has no answer, in words that quote no value of any row."""
+    """Why a query has no answer; the message quotes no value of any row."""
 
 
 @dataclass(frozen=True)
-class Understood:
-    """A query whose names are resolved.
+class ResolvedQuery:
+    """A query with resolved names.
 
     Attributes:
         tree: The syntax tree.
-        tables: The schema's tables it reads, one entry per mention.
+        tables: The schema's tables that it reads, one entry per mention.
     """
 
     tree: exp.Query
@@ -38,23 +37,23 @@ class Understood:
 
     @property
     def joins(self) -> int:
-        """Number of joins: mentions of tables, those in subqueries included, less one."""
+        """Number of joins: mentions of tables, including those in subqueries, minus one."""
         return max(0, len(self.tables) - 1)
 
 
-def understand(sql: str, dialect: str, catalogue: Catalogue) -> Understood:
+def resolve(sql: str, dialect: str, catalogue: Catalogue) -> ResolvedQuery:
     """Parse a query and resolve its names.
 
     Args:
         sql: One statement.
-        dialect: What it is written in.
+        dialect: Its SQL dialect.
         catalogue: The schema.
 
     Raises:
-        UnansweredError: It does not parse, is no SELECT, or names a table that the catalogue does not have. Columns are
-            left to the engine, which knows about subqueries and aliases.
+        UnansweredError: It does not parse, is not a SELECT, or names an unknown table. Unknown columns are left to the
+            engine, which knows subqueries and aliases.
     """
-    # sqlglot warns about statements it passes on unparsed; here they become an error with a reason.
+    # sqlglot warns about statements that it does not parse; here they become an error with a reason.
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     try:
         tree = sqlglot.parse_one(sql, read=dialect)
@@ -73,7 +72,7 @@ def understand(sql: str, dialect: str, catalogue: Catalogue) -> Understood:
         node.set("this", exp.to_identifier(table, quoted=True))
         aliases.setdefault((node.alias or table).lower(), set()).add(table)
     _name_columns(tree, {table: list(catalogue[table]) for table in tables}, aliases)
-    return Understood(tree, tuple(tables))
+    return ResolvedQuery(tree, tuple(tables))
 
 
 def _table(node: exp.Table, catalogue: Catalogue) -> str:
@@ -88,9 +87,9 @@ def _table(node: exp.Table, catalogue: Catalogue) -> str:
 
 
 def _name_columns(tree: exp.Query, tables: Mapping[str, list[str]], aliases: Mapping[str, set[str]]) -> None:
-    """Give every unquoted name that is a column's, whatever its case, the column's spelling.
+    """Give every unquoted name that matches a column, regardless of case, the column's spelling.
 
-    Output names that happen to be a column's are renamed with it, everywhere, so the query keeps its meaning.
+    Output names that match a column are renamed with it everywhere, so the query keeps its meaning.
     """
     spellings: dict[str, set[str]] = {}
     for columns in tables.values():
@@ -114,7 +113,7 @@ def _name_columns(tree: exp.Query, tables: Mapping[str, list[str]], aliases: Map
 
 
 def _of_owner(node: exp.Identifier, tables: Mapping[str, list[str]], aliases: Mapping[str, set[str]]) -> set[str]:
-    """The spellings of a column in the tables that its qualifier can stand for."""
+    """Return the spellings of a column in the tables that its qualifier may refer to."""
     qualifier = node.parent.table.lower() if isinstance(node.parent, exp.Column) else ""
     owners = aliases.get(qualifier, set()) if qualifier else set(tables)
     found = {column for table in owners for column in tables[table] if column.lower() == node.name.lower()}

@@ -1,0 +1,116 @@
+"""The functions of the public API: what the command line does, for programs. Import them from `privbench_core`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from privbench_core.backends.loading import Loaded
+from privbench_core.evaluate.evaluation import Evaluation, evaluate_bundle
+from privbench_core.evaluate.inputs import refuse_inside_bundle
+from privbench_core.pipeline.executor import Progress
+from privbench_core.pipeline.rehearsal import rehearsal_of
+from privbench_core.pipeline.run import RunResult, plan_for, run_spec
+from privbench_core.publish.load import load_bundle
+from privbench_core.report.page import write_report
+from privbench_core.spec.model import Spec
+from privbench_core.synthesizers.contract import Plan
+
+
+def plan(spec: Spec, epsilon: float, *, delta: float | None = None, synthesizer: str | None = None) -> Plan:
+    """Return the steps of a run at ``epsilon`` and their prices, without reading a row.
+
+    Args:
+        spec: The spec.
+        epsilon: Budget of the run.
+        delta: Overrides the spec's δ.
+        synthesizer: Overrides the spec's synthesizer; the spec's options then do not apply.
+
+    Raises:
+        SpecError: The budget, the synthesizer or its options are wrong.
+        UnsupportedBudgetError: The synthesizer has no form for this budget.
+    """
+    return plan_for(spec, epsilon, delta=delta, synthesizer=synthesizer)
+
+
+def run(
+    spec: Spec,
+    epsilon: float,
+    *,
+    out: Path,
+    delta: float | None = None,
+    synthesizer: str | None = None,
+    seed: int = 0,
+    scale: float = 1.0,
+    progress: Progress | None = None,
+) -> RunResult:
+    """Run the whole plan at ``epsilon`` and write the bundle to ``out``. Steps released before are not paid for again.
+
+    Args:
+        spec: The spec.
+        epsilon: Budget of the run.
+        out: Folder of the bundle; replaced if it holds one.
+        delta: Overrides the spec's δ.
+        synthesizer: Overrides the spec's synthesizer; the spec's options then do not apply.
+        seed: Of sampling; the same releases and seed give the same bundle. Privacy noise has no seed.
+        scale: Size of the synthetic database relative to the source; costs nothing.
+        progress: Called before each step with its number, the number of steps and the step.
+
+    Raises:
+        BudgetExhaustedError: The lifetime budget cannot pay for the run; nothing was looked at.
+        PrivbenchError: Of any other kind; steps that were released stay paid for.
+    """
+    return run_spec(
+        spec, epsilon, out=out, delta=delta, synthesizer=synthesizer, seed=seed, scale=scale, progress=progress
+    )
+
+
+def evaluate(
+    spec: Spec,
+    bundle: Path,
+    *,
+    out: Path | None = None,
+    workload: Path | None = None,
+    run_time: bool | str = False,
+) -> Evaluation:
+    """Compare a bundle with the source of ``spec``, and attack the plan that made it.
+
+    Every figure is about private rows and no budget pays for it: do not publish any of them.
+
+    Args:
+        spec: The spec that the bundle was made from.
+        bundle: Folder of the bundle.
+        out: Folder for metrics.json and report.html; None writes no file.
+        workload: File of SQL queries; None generates some from the source.
+        run_time: Whether to measure run times as well: in an embedded PostgreSQL, or in the one of this URL.
+
+    Returns:
+        Everything that the report says.
+
+    Raises:
+        PublishError: The bundle is damaged or of another schema, there is no PostgreSQL, or ``out`` is inside a bundle.
+        SourceError: The source or the workload cannot be read.
+    """
+    if out is not None:
+        refuse_inside_bundle(out)  # before the work: internal figures must not be given away with a bundle
+    attacked = rehearsal_of(spec, bundle)
+    evaluation = evaluate_bundle(spec, bundle, workload=workload, run_time=run_time, rehearse=attacked)
+    if out is not None:
+        write_report(evaluation, out)
+    return evaluation
+
+
+def publish(bundle: Path, target_url: str, *, replace: bool = False) -> Loaded:
+    """Load a bundle into a database: tables, rows, keys, indexes, statistics; all of it or nothing.
+
+    Args:
+        bundle: Folder of the bundle; its checksums are verified first.
+        target_url: ``postgresql://…`` (``?schema=name`` chooses a schema), or a path that ends in ``.duckdb``.
+        replace: Whether to drop tables of the same names first; nothing else is dropped.
+
+    Returns:
+        Rows loaded by table, and what the target cannot hold.
+
+    Raises:
+        PublishError: The bundle is damaged, or the target is unknown, refuses, or is not empty. It is then unchanged.
+    """
+    return load_bundle(bundle, target_url, replace=replace)

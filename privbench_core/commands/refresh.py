@@ -1,0 +1,87 @@
+"""``privbench refresh``: make what is stale, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from privbench_core.commands.lifetime import reading_ledger
+from privbench_core.commands.plan import subject
+from privbench_core.commands.progress import progress_bar
+from privbench_core.commands.status import observe_source, price_in_words
+from privbench_core.commands.terminal import say, show
+from privbench_core.errors import SpecError
+from privbench_core.pipeline.observe import observe
+from privbench_core.pipeline.places import bundle_folder, database_folder, epsilon_name
+from privbench_core.pipeline.refresh import refresh_release
+from privbench_core.pipeline.run import plans_for
+from privbench_core.pipeline.staleness import ReleaseState, staleness
+from privbench_core.pipeline.status import status_of
+from privbench_core.pipeline.workspace import Workspace
+from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import Spec
+from privbench_core.synthesizers.contract import Plan
+
+
+def refresh_stale(path: Path, epsilon: float | None, *, dry_run: bool) -> None:
+    """Refresh every ε that was released, or make ``epsilon``, and print what was made.
+
+    Raises:
+        SpecError: The spec does not name ``epsilon``.
+    """
+    spec = load_spec(path)
+    plans = plans_for(spec)
+    chosen = None if epsilon is None else epsilon_name(epsilon)
+    if chosen is not None and chosen not in plans:
+        raise SpecError(
+            f"--epsilon: {chosen} is not among privacy.epsilons ({', '.join(plans)}); add it there, or write a bundle"
+            " elsewhere with privbench run"
+        )
+    never_run = not database_folder(spec).exists()
+    if dry_run or (never_run and chosen is None):
+        observed, broken = observe_source(spec)
+        for error in broken.values():
+            raise error
+        _choose(spec, staleness(spec, plans, observed), chosen)
+        return
+    workspace = Workspace(spec)
+    try:
+        _refresh(workspace, plans, chosen)
+    finally:
+        workspace.close()
+
+
+def _refresh(workspace: Workspace, plans: dict[str, Plan], chosen: str | None) -> None:
+    spec = workspace.spec
+    observed = observe(workspace, [table.name for table in spec.schema.tables])
+    for state in _choose(spec, staleness(spec, plans, observed), chosen):
+        with progress_bar() as progress:
+            made = refresh_release(workspace, state, progress)
+        paid = [step.release.paid for step in made.values() if step.release.paid is not None]
+        total = sum(paid[1:], start=paid[0]) if paid else None
+        cost = f"paid {total}" if total else "nothing was paid: all of it was bought before"
+        say(f"ε={state.epsilon}: {cost}. Bundle: {bundle_folder(spec, state.epsilon)}")
+    with reading_ledger(spec) as ledger:
+        say(f"{spec.schema.name}: {status_of(spec, ledger, plans, observed).headline()}", style="bold")
+
+
+def _choose(spec: Spec, states: dict[str, ReleaseState], chosen: str | None) -> list[ReleaseState]:
+    """The states to refresh; prints what will be made at each."""
+    if chosen is None and not any(state.released for state in states.values()):
+        say(f"{spec.schema.name}: nothing was released yet. A first release is your decision: give --epsilon.")
+        return []
+    found = [state for state in states.values() if (state.released if chosen is None else state.epsilon == chosen)]
+    stale = [state for state in found if state.outdated]
+    for state in stale:
+        why = {stale.step.key: stale.in_words() for stale in state.stale}
+        rows = [
+            [str(step.kind), subject(step), why.get(step.key, "follows"), price_in_words(state.plan, [step])]
+            for step in state.outdated
+        ]
+        footer = ["at most", "", "", price_in_words(state.plan, state.outdated)]
+        show(
+            f"{spec.schema.name} at ε={state.epsilon}", ["stage", "table or key", "why", ">price"], rows, footer=footer
+        )
+    for state in found:
+        if state not in stale:
+            say(f"ε={state.epsilon}: up to date.")
+    return stale

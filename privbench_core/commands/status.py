@@ -1,0 +1,121 @@
+"""``privbench status``: what is stale at which ε, what a refresh costs, what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from privbench_core.commands.lifetime import reading_ledger, refreshes_as_data
+from privbench_core.commands.plan import tell_refreshes
+from privbench_core.commands.terminal import finite, print_json, say, show
+from privbench_core.errors import SourceError
+from privbench_core.pipeline.observe import observe_each
+from privbench_core.pipeline.places import bundle_folder, database_folder
+from privbench_core.pipeline.run import plans_for
+from privbench_core.pipeline.staleness import ReleaseState
+from privbench_core.pipeline.status import Cost, Status, status_of
+from privbench_core.pipeline.workspace import Workspace
+from privbench_core.privacy.budget import zero
+from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import Spec
+from privbench_core.synthesizers.contract import Plan, Step
+
+
+def show_status(path: Path, *, as_json: bool) -> None:
+    """Look at the source, and print the state of every ε."""
+    spec = load_spec(path)
+    plans = plans_for(spec)
+    observed, broken = observe_source(spec)
+    with reading_ledger(spec) as ledger:
+        status = status_of(spec, ledger, plans, observed)
+    if as_json:
+        print_json(_as_data(spec, status, broken))
+        return
+    say(f"{spec.schema.name}: {status.headline()}", style="bold")
+    rows = [_row(spec, state) for state in status.states.values()]
+    show("Releases", [">ε", "state", "why", ">steps to make", ">price at most", "bundle"], rows)
+    for table, error in broken.items():
+        say(f"{table} could not be looked at: {error}")
+    tell_refreshes(spec, status.account)
+
+
+def observe_source(spec: Spec) -> tuple[dict[str, str], dict[str, SourceError]]:
+    """Fingerprints of the source as it is now, and what could not be read; nothing if there was never a run."""
+    if not database_folder(spec).exists():
+        return {}, {}
+    workspace = Workspace(spec)
+    try:
+        return observe_each(workspace, [table.name for table in spec.schema.tables])
+    finally:
+        workspace.close()
+
+
+def state_in_words(state: ReleaseState) -> str:
+    """Return "up to date", "stale" or "never released"."""
+    if not state.released:
+        return "never released"
+    return "up to date" if state.up_to_date else "stale"
+
+
+def price_in_words(plan: Plan, steps: Iterable[Step]) -> str:
+    """What some steps cost at most; "free" if they look at no private row."""
+    total = sum((step.price for step in steps), start=zero(plan.budget.measure))
+    return str(total) if total.amount else "free"
+
+
+def _row(spec: Spec, state: ReleaseState) -> list[str]:
+    steps = state.outdated
+    bundle = bundle_folder(spec, state.epsilon)
+    return [
+        state.epsilon,
+        state_in_words(state),
+        state.why() if state.released else "",
+        str(len(steps)) if steps else "",
+        price_in_words(state.plan, steps) if steps else "",
+        str(bundle) if bundle.exists() else "",
+    ]
+
+
+def _as_data(spec: Spec, status: Status, broken: Mapping[str, SourceError]) -> dict[str, Any]:
+    balance = status.account.balance
+    return {
+        "database": spec.schema.name,
+        "headline": status.headline(),
+        "releases": [_state_as_data(spec, state) for state in status.states.values()],
+        "unreadable": {table: str(error) for table, error in broken.items()},
+        "pending": _cost_as_data(status.pending),
+        "outdated": _cost_as_data(status.outdated),
+        "lifetime": {
+            "epsilon": balance.lifetime.epsilon,
+            "delta": balance.lifetime.delta,
+            "spent": finite(balance.spent),
+            "left": balance.left,
+        },
+        "refreshes": refreshes_as_data(spec, status.account),
+    }
+
+
+def _state_as_data(spec: Spec, state: ReleaseState) -> dict[str, Any]:
+    bundle = bundle_folder(spec, state.epsilon)
+    pending = {step.key for step in state.pending}
+    return {
+        "epsilon": state.plan.budget.epsilon,
+        "state": state_in_words(state),
+        "why": state.why(),
+        "bundle": str(bundle) if bundle.exists() else None,
+        "stale": [
+            {
+                "step": list(stale.step.key),
+                "why": stale.in_words(),
+                "pending": stale.step.key in pending,
+                "blocked": stale.blocked or None,
+                "price": {"amount": stale.step.price.amount, "delta": stale.step.price.delta},
+            }
+            for stale in state.stale
+        ],
+    }
+
+
+def _cost_as_data(cost: Cost) -> dict[str, Any]:
+    return {"share_of_lifetime": cost.share, "times": cost.times, "refusal": cost.refusal}

@@ -1,0 +1,91 @@
+"""What was measured of a table's attributes, before a network is fitted to it.
+
+Measuring is paid for; fitting is not. So noisy numbers are what a profile step releases, and the network that a model
+step makes of them can be fitted again, by a better estimator say, at no cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from privbench_core.estimate.implied_pairs import Pair
+from privbench_core.estimate.joints import NoisyTable, estimated_joints
+from privbench_core.models.one_way import OneWay
+from privbench_core.models.spn import Leaf, Node, Product, Sum, rule_from_dict, rule_to_dict
+from privbench_core.privacy.split_rules import Rule
+
+
+@dataclass(frozen=True)
+class MeasuredLeaf:
+    """Noisy counts of some columns, and of pairs of them.
+
+    Attributes:
+        one_way: Counts of the columns.
+        tables: Counts of pairs.
+    """
+
+    one_way: OneWay
+    tables: Mapping[Pair, NoisyTable] = field(default_factory=dict)
+
+    def fit(self) -> Leaf:
+        """Return the leaf that these counts speak for."""
+        clean, total = self.one_way.clean(), self.one_way.total
+        joints = estimated_joints(self.tables, clean) if self.tables else {}
+        rows = max(1.0, float(np.mean([counts.sum() for counts in clean.values()]))) if clean else 1.0
+        marginals = {name: counts / total for name, counts in clean.items()}
+        return Leaf(total, marginals, {pair: joint / rows for pair, joint in joints.items()})
+
+
+@dataclass(frozen=True)
+class MeasuredParts:
+    """Parts that were measured apart.
+
+    Attributes:
+        parts: Of the rows, or of the columns.
+        rule: Which rows are in which part; None where the parts are of columns.
+    """
+
+    parts: tuple[Measured, ...]
+    rule: Rule | None = None
+
+    def fit(self) -> Node:
+        """Return the sum or product node of the fitted parts."""
+        parts = tuple(part.fit() for part in self.parts)
+        return Product(parts) if self.rule is None else Sum(self.rule, parts)
+
+
+Measured = MeasuredLeaf | MeasuredParts
+
+
+def measured_to_dict(measured: Measured) -> dict[str, Any]:
+    """Return a description that `Artifact` can store."""
+    if isinstance(measured, MeasuredParts):
+        parts = [measured_to_dict(part) for part in measured.parts]
+        return {"parts": parts, "rule": None if measured.rule is None else rule_to_dict(measured.rule)}
+    one_way = measured.one_way
+    tables = [
+        {"columns": list(pair), "counts": table.counts, "sigma": table.sigma, "groups": list(table.groups)}
+        for pair, table in measured.tables.items()
+    ]
+    return {
+        "counts": [[name, counts] for name, counts in one_way.counts.items()],
+        "sigmas": [[name, sigmas] for name, sigmas in one_way.sigmas.items()],
+        "rows": one_way.rows,
+        "tables": tables,
+    }
+
+
+def measured_from_dict(stored: Mapping[str, Any]) -> Measured:
+    """Return what `measured_to_dict` has described."""
+    if "parts" in stored:
+        rule = None if stored["rule"] is None else rule_from_dict(stored["rule"])
+        return MeasuredParts(tuple(measured_from_dict(part) for part in stored["parts"]), rule)
+    tables = {
+        (table["columns"][0], table["columns"][1]): NoisyTable(table["counts"], table["sigma"], tuple(table["groups"]))
+        for table in stored["tables"]
+    }
+    return MeasuredLeaf(OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["rows"]), tables)

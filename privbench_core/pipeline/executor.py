@@ -1,0 +1,143 @@
+"""The one executor of plans: in order from beginning to end, or step by step as an orchestrator asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from privbench_core.errors import SourceChangedError, ValidationError
+from privbench_core.pipeline.manifest import Made, Manifest, definition_of, step_name
+from privbench_core.pipeline.receipt import receipt_for
+from privbench_core.pipeline.runner import Release, Runner
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key, Step, StepKind
+from privbench_core.validate.words import expectation_in_words
+
+Progress = Callable[[int, int, Step], None]
+Load = Callable[[Key], Made]
+_SHOWN = 100
+
+
+class Executor:
+    """Runs steps of one plan.
+
+    What is still to be paid for must be affordable as a whole before the first step pays. Private rows are released
+    from memory after the last step that may look at them.
+
+    Args:
+        runner: Of the plan.
+        steps: Keys of the steps that will be run; all of the plan if none are named.
+        made: Digests of what the other steps made before.
+        what: What is about to run, as a refusal calls it.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        steps: Collection[Key] | None = None,
+        made: Mapping[Key, str] | None = None,
+        what: str | None = None,
+    ) -> None:
+        self.runner = runner
+        self.steps = tuple(step for step in runner.plan.steps if steps is None or step.key in steps)
+        self._made = dict(made or {})
+        self._what = what or f"the run at ε={runner.plan.budget.epsilon:g}"
+        self._affordable = False
+        self._readers = {step.key for step in self.steps if step.reads}
+
+    def run(
+        self,
+        *,
+        load: Load | None = None,
+        keep: Callable[[Key, Made], None] | None = None,
+        progress: Progress | None = None,
+    ) -> dict[Key, Made]:
+        """Run all steps in order.
+
+        Args:
+            load: Gives what a step that is not among them made before.
+            keep: Is called with what each step made.
+            progress: Is called before each step with its number, the number of steps and the step.
+        """
+        made: dict[Key, Made] = {}
+        for number, step in enumerate(self.steps, start=1):
+            if progress is not None:
+                progress(number, len(self.steps), step)
+            inputs = {key: made[key] if key in made or load is None else load(key) for key in step.inputs}
+            made[step.key] = self.step(step.key, inputs)
+            if keep is not None:
+                keep(step.key, made[step.key])
+        return made
+
+    def step(self, key: Key, inputs: Mapping[Key, Made]) -> Made:
+        """Run one step on what was made before it.
+
+        Raises:
+            BudgetExhaustedError: The steps that are still to be paid for cost more than is left.
+            SourceChangedError: The inputs were made from another state of the source than there is now.
+            ValidationError: It would publish what failed its validation.
+        """
+        runner = self.runner
+        step = runner.plan.step(key)
+        releases = {before: made.release for before, made in inputs.items()}
+        sources = self._sources(step, inputs)
+        receipt = None
+        if step.kind is StepKind.PUBLISH:
+            self._refuse_failures(inputs)
+            receipt = receipt_for(runner.workspace.spec, runner.plan, runner.workspace.ledger, runner.run)
+        if step.reads and not self._affordable and not runner.released(step, releases):
+            runner.require(self._what, {step.key for step in self.steps}, self._made)
+            self._affordable = True
+        release = runner.execute(step, releases, receipt)
+        self._readers.discard(key)
+        if not self._readers:
+            runner.snapshot.forget()
+        return Made(release, self._manifest(step, release, sources, inputs))
+
+    def _manifest(
+        self, step: Step, release: Release, sources: Mapping[str, str], inputs: Mapping[Key, Made]
+    ) -> Manifest:
+        return Manifest(
+            release=release.key,
+            digest=release.digest,
+            sources=sources,
+            inputs={step_name(key): made.release.digest for key, made in inputs.items()},
+            definition=definition_of(self.runner.plan, step),
+            failed=len(_failures(release.artifact)) if step.kind is StepKind.VALIDATE else 0,
+            at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    def _sources(self, step: Step, inputs: Mapping[Key, Made]) -> dict[str, str]:
+        """Fingerprints of all source tables that ``step`` and the steps before it look at."""
+        seen: dict[str, str] = {}
+        changed: set[str] = set()
+        for before in inputs.values():
+            for table, fingerprint in before.manifest.sources.items():
+                if seen.setdefault(table, fingerprint) != fingerprint:
+                    changed.add(table)
+        now = self.runner.snapshot.fingerprint
+        public = (table.name for table in self.runner.workspace.spec.schema.tables if table.public)
+        for table in sorted({*step.reads, *public}):
+            if seen.setdefault(table, now(table)) != now(table):
+                changed.add(table)
+        if changed:
+            names = ", ".join(sorted(changed))
+            raise SourceChangedError(
+                f"{names}: the source changed after a step before {step_name(step.key)} had looked at it. Make the"
+                f" profile of {names} and all that follows it again; what the change did not reach costs nothing."
+            )
+        return seen
+
+    def _refuse_failures(self, inputs: Mapping[Key, Made]) -> None:
+        """Keep a publish step from publishing what failed its validation."""
+        failed = [o for made in inputs.values() if made.manifest.failed for o in _failures(made.release.artifact)]
+        if failed:
+            lines = [f"{o['table']}: {expectation_in_words(o['name'], o.get('column'), o['suite'])}" for o in failed]
+            message = f"nothing was published: {len(failed)} expectations do not hold:"
+            raise ValidationError("\n".join([message, *lines[:_SHOWN]]))
+
+
+def _failures(artifact: Artifact) -> list[dict[str, Any]]:
+    """Expectations of a validate step that do not hold."""
+    return [outcome for outcome in artifact.data.get("expectations", ()) if not outcome["success"]]

@@ -1,0 +1,112 @@
+"""Where everything that belongs to one database lies. Every path names the database, so specs may share a folder.
+
+<state>/ledger.sqlite, secret.key           shared: the ledger keeps an account per database
+<state>/<database>/DATABASE                 whose folder it is
+<state>/<database>/releases/                what the steps released
+<state>/<database>/manifests/               what each step was made from, per ε
+<state>/<database>/observed/                what the source looked like when it was last looked at
+<state>/<database>/bundles/, reports/       per ε; a cohort has its own
+<state>/<database>/errors/                  details that only the owner may read
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from privbench_core.errors import ReleaseError
+from privbench_core.publish.bundle import file_name
+from privbench_core.spec.model import Spec
+
+_OWNER = "DATABASE"
+
+
+def epsilon_name(epsilon: float) -> str:
+    """What a file, a partition or a run calls an ε: short, and the same for equal numbers.
+
+    >>> epsilon_name(0.8), epsilon_name(2.0)
+    ('0.8', '2')
+    """
+    return f"{epsilon:.12g}"
+
+
+def database_folder(spec: Spec) -> Path:
+    """The folder of the spec's database."""
+    return spec.state / file_name(spec.schema.name)
+
+
+def bundle_folder(spec: Spec, epsilon: str) -> Path:
+    """The folder of the bundle at one ε."""
+    return database_folder(spec) / "bundles" / spec.cohort / epsilon
+
+
+def report_folder(spec: Spec, epsilon: str) -> Path:
+    """The folder of the internal report on that bundle: beside the bundles, never inside of one."""
+    return database_folder(spec) / "reports" / spec.cohort / epsilon
+
+
+def errors_folder(spec: Spec) -> Path:
+    """The folder of error details that only the owner may read."""
+    return database_folder(spec) / "errors"
+
+
+def record_file(spec: Spec) -> Path:
+    """The file that says what each step was made from, see `record`."""
+    return database_folder(spec) / "record.sqlite"
+
+
+def claim_folder(spec: Spec) -> Path:
+    """Make the database's folder, readable by its owner only, or check that it is this database's.
+
+    Raises:
+        ReleaseError: It belongs to another database, or holds something that no database left there.
+    """
+    folder, name = database_folder(spec), spec.schema.name
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    marker = folder / _OWNER
+    if not marker.exists():
+        others = [path for path in folder.iterdir() if path.name not in {_OWNER, "errors"} and path.suffix != ".tmp"]
+        if others and not marker.exists():  # another process may have claimed the folder meanwhile
+            raise ReleaseError(_refusal(folder, name, "does not say whose it is"))
+        write_once(marker, name.encode())
+    try:
+        owner = marker.read_text(encoding="utf-8")
+    except ValueError:
+        owner = "an unreadable name"
+    if owner != name:
+        raise ReleaseError(_refusal(folder, name, f"belongs to the database {owner}"))
+    return folder
+
+
+def write_once(path: Path, content: bytes) -> None:
+    """Write a file durably unless it is there: whoever comes first makes it, nobody replaces it."""
+    handle, beside = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    with suppress(FileExistsError):
+        os.link(beside, path)
+    Path(beside).unlink()
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file beside its place and rename it, so that no reader sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, beside = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(beside).replace(path)
+    except OSError:
+        Path(beside).unlink(missing_ok=True)
+        raise
+
+
+def _refusal(folder: Path, name: str, found: str) -> str:
+    return (
+        f"{folder}: this folder {found}, so nothing of {name} is written there. Give the spec of {name} another state"
+        " folder (state:), or move this one away"
+    )
