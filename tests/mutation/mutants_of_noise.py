@@ -10,8 +10,6 @@ _LEDGER = "tests/unit/test_privacy_ledger.py"
 _SIZES = "tests/unit/test_privacy_sizes.py"
 _QUERIES = "tests/unit/test_privacy_queries.py"
 _ACCOUNT = "tests/property/test_privacy_account.py"
-_POPULARITY = "tests/property/test_privacy_popularity.py"
-_REPLAY = "tests/property/test_record_replay.py"
 
 NOISE = [
     Mutant(
@@ -21,7 +19,7 @@ NOISE = [
         "privacy/noise.py",
         "return sensitivity.l1 / price.amount * _ROUND_UP",
         "return sensitivity.l1 / (2 * price.amount) * _ROUND_UP",
-        (_AUDIT,),
+        (f"{_AUDIT}::test_laplace_noise_is_worth_its_epsilon",),
     ),
     Mutant(
         "laplace-of-l2",
@@ -30,7 +28,7 @@ NOISE = [
         "privacy/noise.py",
         "return sensitivity.l1 / price.amount * _ROUND_UP",
         "return sensitivity.l2 / price.amount * _ROUND_UP",
-        (_QUERIES,),
+        (f"{_QUERIES}::test_laplace_noise_follows_l1_and_gaussian_noise_l2",),
     ),
     Mutant(
         "half-gaussian",
@@ -39,7 +37,7 @@ NOISE = [
         "privacy/noise.py",
         "return sensitivity.l2 / math.sqrt(2 * price.amount) * _ROUND_UP",
         "return sensitivity.l2 / math.sqrt(8 * price.amount) * _ROUND_UP",
-        (_AUDIT,),
+        (f"{_AUDIT}::test_gaussian_noise_is_worth_its_rho",),
     ),
     Mutant(
         "gaussian-of-epsilon",
@@ -48,7 +46,7 @@ NOISE = [
         "privacy/noise.py",
         "return sensitivity.l2 / math.sqrt(2 * price.amount) * _ROUND_UP",
         "return sensitivity.l2 / (2 * math.sqrt(price.amount)) * _ROUND_UP",
-        (_AUDIT,),
+        (f"{_AUDIT}::test_gaussian_noise_is_worth_its_rho",),
     ),
     Mutant(
         "one-draw-for-all",
@@ -57,7 +55,7 @@ NOISE = [
         "privacy/noise.py",
         "noisy = mechanism(np.asarray(exact, dtype=np.int64).ravel().tolist())",
         "noisy = np.asarray(exact, dtype=np.int64).ravel() + mechanism([0])[0]",
-        (_AUDIT,),
+        (f"{_AUDIT}::test_laplace_noise_is_worth_its_epsilon",),
     ),
     Mutant(
         "noise-on-some",
@@ -66,7 +64,7 @@ NOISE = [
         "privacy/noise.py",
         "return np.asarray(noisy, dtype=np.int64).reshape(exact.shape)",
         "return np.where(exact == 0, 0, np.asarray(noisy, dtype=np.int64).reshape(exact.shape))",
-        (_AUDIT,),
+        (f"{_AUDIT}::test_laplace_noise_is_worth_its_epsilon",),
     ),
     Mutant(
         "noise-above-zero",
@@ -75,7 +73,7 @@ NOISE = [
         "privacy/noise.py",
         "return np.asarray(noisy, dtype=np.int64).reshape(exact.shape)",
         "return np.maximum(exact, np.asarray(noisy, dtype=np.int64).reshape(exact.shape))",
-        (_AUDIT,),
+        (f"{_AUDIT}::test_laplace_noise_is_worth_its_epsilon",),
     ),
     Mutant(
         "half-the-noise-of-a-choice",
@@ -84,7 +82,7 @@ NOISE = [
         "privacy/noise.py",
         "scale=2 * sensitivity / epsilon * _ROUND_UP)",
         "scale=sensitivity / epsilon * _ROUND_UP)",
-        (_AUDIT,),
+        (f"{_AUDIT}::test_a_choice_is_worth_its_price",),
     ),
     Mutant(
         "choice-priced-wrong",
@@ -93,7 +91,7 @@ NOISE = [
         "privacy/noise.py",
         "math.sqrt(8 * price.amount)\n        space",
         "math.sqrt(32 * price.amount)\n        space",
-        (_AUDIT,),
+        (f"{_AUDIT}::test_a_choice_is_worth_its_price",),
     ),
     Mutant(
         "choice-without-noise",
@@ -102,7 +100,7 @@ NOISE = [
         "privacy/noise.py",
         "return int(mechanism(np.asarray(scores, dtype=np.int64).tolist()))",
         "return int(np.argmax(scores))",
-        (_AUDIT,),
+        (f"{_AUDIT}::test_a_choice_is_worth_its_price",),
     ),
     Mutant(
         "noise-of-no-budget",
@@ -111,7 +109,7 @@ NOISE = [
         "privacy/noise.py",
         "if price.amount <= 0:\n        raise InternalError(",
         "if price.amount <= 0:\n        return 0.0\n        raise InternalError(",
-        (_AUDIT,),
+        (f"{_AUDIT}::test_noise_of_no_budget_is_refused",),
     ),
     Mutant(
         "seeded-noise-in-production",
@@ -120,7 +118,7 @@ NOISE = [
         "privacy/session.py",
         "if ledger.durable and type(noise) is not OpenDPNoise:",
         "if ledger.durable and not noise.secure:",
-        (_BUDGET,),
+        (f"{_BUDGET}::test_a_durable_ledger_refuses_noise_that_can_be_seeded",),
     ),
 ]
 
@@ -132,7 +130,7 @@ DELTA = [
         "privacy/noise.py",
         "math.log(touched / price.delta)",
         "math.log(1 / price.delta)",
-        (_AUDIT,),
+        (f"{_AUDIT}::test_the_threshold_grows_with_the_keys_a_unit_touches",),
     ),
     Mutant(
         "threshold-without-count",
@@ -141,7 +139,7 @@ DELTA = [
         "privacy/noise.py",
         "return sensitivity.l1 + sigma * math.sqrt(",
         "return sigma * math.sqrt(",
-        (_AUDIT,),
+        (f"{_AUDIT}::test_the_threshold_grows_with_the_keys_a_unit_touches",),
     ),
     Mutant(
         "no-threshold",
@@ -150,7 +148,7 @@ DELTA = [
         "privacy/noise.py",
         "strict=True) if count >= bar}",
         "strict=True) if count > 0}",
-        (_AUDIT,),
+        (f"{_AUDIT}::test_a_key_of_one_unit_is_named_with_at_most_delta",),
     ),
     Mutant(
         "threshold-on-exact-counts",
@@ -159,7 +157,7 @@ DELTA = [
         "privacy/noise.py",
         "for key, count in zip(keys, noisy, strict=True) if count >= bar}",
         "for key, count in zip(keys, noisy, strict=True) if exact[key] >= bar}",
-        (_AUDIT,),
+        (f"{_AUDIT}::test_a_threshold_for_half_the_noise_is_caught",),
     ),
     Mutant(
         "all-delta-to-rho",
@@ -168,7 +166,7 @@ DELTA = [
         "privacy/budget.py",
         "rho_for(self.epsilon, self.delta - self.threshold_delta), self.threshold_delta)",
         "rho_for(self.epsilon, self.delta), self.threshold_delta)",
-        (_BUDGET,),
+        (f"{_BUDGET}::test_a_budget_splits_its_delta",),
     ),
     Mutant(
         "conversion-forgets-the-order",
@@ -177,7 +175,7 @@ DELTA = [
         "privacy/budget.py",
         "(_ORDERS - 1) * (_ORDERS * rho - epsilon)",
         "(_ORDERS - 1) * (rho - epsilon)",
-        (_BUDGET,),
+        (f"{_BUDGET}::test_conversion_of_rho_is_sound_and_tight",),
     ),
     Mutant(
         "pure-prices-cheap-in-rho",
@@ -186,7 +184,7 @@ DELTA = [
         "privacy/budget.py",
         "else self.amount**2 / 2",
         "else self.amount**2 / 8",
-        (_LEDGER,),
+        (f"{_LEDGER}::test_pure_entries_count_in_full_among_zcdp_ones",),
     ),
     Mutant(
         "replace-one-keeps-delta",
@@ -195,7 +193,7 @@ DELTA = [
         "privacy/budget.py",
         "min(self.delta * (1 + math.exp(min(self.epsilon, 700))), 1 - 1e-16)",
         "min(2 * self.delta, 1 - 1e-16)",
-        (_BUDGET,),
+        (f"{_BUDGET}::test_a_budget_splits_its_delta",),
     ),
     Mutant(
         "discovery-charged-though-pure",
@@ -204,7 +202,7 @@ DELTA = [
         "privacy/session.py",
         "if price.delta <= 0:\n            message",
         "if price.delta < 0:\n            message",
-        (_BUDGET,),
+        (f"{_BUDGET}::test_a_list_of_values_is_not_learned_without_delta",),
     ),
     Mutant(
         "limit-without-delta",
@@ -213,7 +211,7 @@ DELTA = [
         "privacy/budget.py",
         "same and self.amount <= limit.amount * slack and self.delta <= limit.delta * slack",
         "same and self.amount <= limit.amount * slack",
-        (_BUDGET,),
+        (f"{_BUDGET}::test_a_door_spends_its_reservation_and_no_more",),
     ),
     Mutant(
         "parts-spend-no-delta",
@@ -222,7 +220,7 @@ DELTA = [
         "privacy/filter.py",
         "max(0.0, after.delta - before.delta))",
         "0.0)",
-        (_ACCOUNT,),
+        (f"{_ACCOUNT}::test_spending_is_the_dearest_path_and_never_beyond_the_limit",),
     ),
     Mutant(
         "lifetime-without-delta",
@@ -231,7 +229,7 @@ DELTA = [
         "privacy/ledger/ledger.py",
         "return within and tally.delta + price.delta <= self.lifetime.threshold_delta * _SLACK",
         "return within",
-        (_LEDGER,),
+        (f"{_LEDGER}::test_thresholds_delta_is_limited_too",),
     ),
     Mutant(
         "thresholds-forgotten",
@@ -240,7 +238,7 @@ DELTA = [
         "privacy/ledger/totals.py",
         "            self.delta += delta\n",
         "",
-        (_LEDGER,),
+        (f"{_LEDGER}::test_thresholds_delta_is_limited_too",),
     ),
     Mutant(
         "smaller-delta-forgets",
@@ -249,7 +247,7 @@ DELTA = [
         "privacy/ledger/ledger.py",
         "if not pure and not _covers(delta, tally.delta):",
         "if False:",
-        (_LEDGER,),
+        (f"{_LEDGER}::test_what_was_spent_is_never_understated_under_a_smaller_delta",),
     ),
 ]
 
@@ -265,7 +263,7 @@ SENSITIVITY = [
         "privacy/queries.py",
         f"return joined(low, high, HALF)\n\n    {_MOVES}{_CLAIMED}",
         f"return joined(low, high, HALF)\n\n    {_MOVES}{_HALVED}",
-        (_QUERIES,),
+        (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
     ),
     Mutant(
         "marginal-l2-not-squared",
@@ -274,7 +272,7 @@ SENSITIVITY = [
         "privacy/queries.py",
         f"return joined(low, high, HALF)\n\n    {_MOVES}{_CLAIMED}",
         f"return joined(low, high, HALF)\n\n    {_MOVES}{_CLAIMED.removesuffix(' ** 2')}",
-        (_QUERIES,),
+        (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
     ),
     Mutant(
         "distances-of-one",
@@ -283,7 +281,7 @@ SENSITIVITY = [
         "privacy/queries.py",
         "return s * sum(lengths), s**2 * sum(k * k for k in lengths)",
         "return s * len(lengths), s**2 * len(lengths)",
-        (_QUERIES,),
+        (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
     ),
     Mutant(
         "distances-l2",
@@ -292,7 +290,7 @@ SENSITIVITY = [
         "privacy/queries.py",
         "s**2 * sum(k * k for k in lengths)",
         "s**2 * sum(lengths)",
-        (_QUERIES,),
+        (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
     ),
     Mutant(
         "centres-without-grid",
@@ -301,7 +299,7 @@ SENSITIVITY = [
         "privacy/queries.py",
         "s = float(view.stability) * self.GRID",
         "s = float(view.stability)",
-        (_QUERIES,),
+        (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
     ),
     Mutant(
         "centres-forget-lists",
@@ -310,7 +308,7 @@ SENSITIVITY = [
         "privacy/queries.py",
         "return s * (1 + ordered / 2 + lists), s**2 * (1 + ordered / 4 + lists)",
         "return s * (1 + ordered / 2), s**2 * (1 + ordered / 4)",
-        (_QUERIES,),
+        (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
     ),
     Mutant(
         "centres-forget-ordered",
@@ -319,7 +317,7 @@ SENSITIVITY = [
         "privacy/queries.py",
         "return s * (1 + ordered / 2 + lists), s**2 * (1 + ordered / 4 + lists)",
         "return s * (1 + lists), s**2 * (1 + lists)",
-        (_QUERIES,),
+        (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
     ),
     Mutant(
         "centres-off-the-middle",
@@ -328,7 +326,7 @@ SENSITIVITY = [
         "privacy/queries.py",
         "(np.arange(size) / max(size - 1, 1) - 0.5) * self.GRID",
         "(np.arange(size) / max(size - 1, 1)) * self.GRID",
-        (_QUERIES,),
+        (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
     ),
     Mutant(
         "parents-half",
@@ -337,7 +335,7 @@ SENSITIVITY = [
         "privacy/queries.py",
         f"return weighted_sums(cells, weights, groups + 1)\n\n    {_MOVES}{_CLAIMED}",
         f"return weighted_sums(cells, weights, groups + 1)\n\n    {_MOVES}{_HALVED}",
-        (_QUERIES, _POPULARITY),
+        (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
     ),
     Mutant(
         "ranks-half",
@@ -346,7 +344,7 @@ SENSITIVITY = [
         "privacy/queries.py",
         f"len(totals))], prepend=0)\n\n    {_MOVES}{_CLAIMED}",
         f"len(totals))], prepend=0)\n\n    {_MOVES}{_HALVED}",
-        (_QUERIES, _POPULARITY),
+        (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
     ),
     Mutant(
         "joint-l1-is-the-largest",
@@ -355,7 +353,7 @@ SENSITIVITY = [
         "privacy/curator.py",
         "Sensitivity(sum(l1 for l1, _ in moves),",
         "Sensitivity(max(l1 for l1, _ in moves),",
-        (_QUERIES,),
+        (f"{_QUERIES}::test_queries_asked_together_add_up",),
     ),
     Mutant(
         "joint-l2-is-the-largest",
@@ -364,7 +362,7 @@ SENSITIVITY = [
         "privacy/curator.py",
         "float(np.sqrt(sum(l2 for _, l2 in moves)))",
         "float(np.sqrt(max(l2 for _, l2 in moves)))",
-        (_QUERIES,),
+        (f"{_QUERIES}::test_queries_asked_together_add_up",),
     ),
     Mutant(
         "choice-of-sums",
@@ -373,7 +371,7 @@ SENSITIVITY = [
         "privacy/curator.py",
         "sensitivity = self._view.stability * lengths.pop()",
         "sensitivity = self._view.stability",
-        (_QUERIES,),
+        (f"{_QUERIES}::test_a_score_moves_by_all_of_its_distances",),
     ),
     Mutant(
         "choice-in-counts",
@@ -382,7 +380,7 @@ SENSITIVITY = [
         "privacy/curator.py",
         "sensitivity = self._view.stability * lengths.pop()",
         "sensitivity = max(1, self._view.stability // self._view.unit) * lengths.pop()",
-        (_QUERIES,),
+        (f"{_QUERIES}::test_a_score_moves_by_all_of_its_distances",),
     ),
     Mutant(
         "references-wrap",
@@ -391,7 +389,7 @@ SENSITIVITY = [
         "privacy/queries.py",
         "np.rint(np.clip(reference, -most, most) * view.unit)",
         "np.rint(reference * view.unit)",
-        (_SIZES,),
+        (f"{_SIZES}::test_distances_to_large_references_do_not_wrap_around",),
     ),
     Mutant(
         "distances-wrap",
@@ -400,7 +398,7 @@ SENSITIVITY = [
         "privacy/queries.py",
         "return np.array([min(each, LARGEST) for each in sums], dtype=np.int64)",
         "return np.array([each % 2**63 for each in sums], dtype=np.int64)",
-        (_SIZES,),
+        (f"{_SIZES}::test_distances_to_large_references_do_not_wrap_around",),
     ),
     Mutant(
         "sums-in-floats",
@@ -409,7 +407,7 @@ SENSITIVITY = [
         "columns/exact_sums.py",
         "if len(cells) * heaviest < _FLOAT:",
         "if len(cells) >= 0:",
-        ("tests/unit/test_counts.py",),
+        ("tests/unit/test_counts.py::test_sums_per_cell_are_exact",),
     ),
     Mutant(
         "sums-wrap",
@@ -418,6 +416,6 @@ SENSITIVITY = [
         "columns/exact_sums.py",
         "return np.where(fits, (np.where(fits, carried, 0) << bits) + (low & ((1 << bits) - 1)), LARGEST)",
         "return (carried << bits) + (low & ((1 << bits) - 1))",
-        (_SIZES,),
+        (f"{_SIZES}::test_tuples_of_very_many_groups_are_exact_or_stop_at_the_largest",),
     ),
 ]

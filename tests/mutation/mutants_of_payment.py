@@ -15,7 +15,6 @@ _OBSERVE = "pipeline/observe.py"
 _T_BUDGET = "tests/unit/test_privacy_budget.py"
 _T_ACCOUNT = "tests/property/test_privacy_account.py"
 _T_LEDGER = "tests/unit/test_privacy_ledger.py"
-_T_LEDGERS = "tests/property/test_privacy_ledger.py"
 _T_RUNNER = "tests/unit/test_runner.py"
 _T_ADMISSION = "tests/unit/test_privacy_admission.py"
 _T_OBSERVE = "tests/unit/test_observe.py"
@@ -30,7 +29,7 @@ PAYMENT = [
         _FILTER,
         "        self._check(label, price)\n        self._book(price)\n",
         "        self._book(price)\n",
-        (_T_BUDGET,),
+        (f"{_T_BUDGET}::test_asking_for_more_is_refused_before_the_look",),
     ),
     Mutant(
         "charge-without-booking",
@@ -39,7 +38,7 @@ PAYMENT = [
         _FILTER,
         "        self._book(price)\n        self.record(label, price)\n",
         "        self.record(label, price)\n",
-        (_T_BUDGET,),
+        (f"{_T_BUDGET}::test_charges_fit_prices_and_prices_fit_the_budget",),
     ),
     Mutant(
         "charge-without-record",
@@ -48,7 +47,7 @@ PAYMENT = [
         _FILTER,
         "        self.record(label, price)\n",
         "",
-        (_T_BUDGET,),
+        (f"{_T_BUDGET}::test_charges_fit_prices_and_prices_fit_the_budget",),
     ),
     Mutant(
         "parts-are-free",
@@ -57,7 +56,7 @@ PAYMENT = [
         _FILTER,
         "Price(price.measure, max(0.0, after.amount - before.amount),",
         "Price(price.measure, 0.0,",
-        (_T_ACCOUNT,),
+        (f"{_T_ACCOUNT}::test_spending_is_the_dearest_path_and_never_beyond_the_limit",),
     ),
     Mutant(
         "parts-with-limits-of-their-own",
@@ -66,7 +65,7 @@ PAYMENT = [
         _FILTER,
         "            child._parent, child._siblings = self, shared\n",
         "            child._siblings = shared\n",
-        (_T_ACCOUNT,),
+        (f"{_T_ACCOUNT}::test_spending_is_the_dearest_path_and_never_beyond_the_limit",),
     ),
     Mutant(
         "splits-share-an-account",
@@ -75,7 +74,7 @@ PAYMENT = [
         _FILTER,
         "        shared = _ParallelFilters(zero(self.limit.measure))\n",
         "        shared = self.__dict__.setdefault('_shared', _ParallelFilters(zero(self.limit.measure)))\n",
-        (_T_ACCOUNT,),
+        (f"{_T_ACCOUNT}::test_spending_is_the_dearest_path_and_never_beyond_the_limit",),
     ),
     Mutant(
         "look-before-the-charge",
@@ -84,7 +83,7 @@ PAYMENT = [
         _CURATOR,
         "        self._account.charge(site, price)\n        exact = [query.evaluate(self._view) for query in asked]\n",
         "        exact = [query.evaluate(self._view) for query in asked]\n        self._account.charge(site, price)\n",
-        (_T_BUDGET,),
+        (f"{_T_BUDGET}::test_asking_for_more_is_refused_before_the_look",),
     ),
     Mutant(
         "measurements-are-free",
@@ -93,7 +92,7 @@ PAYMENT = [
         _CURATOR,
         "        self._account.charge(site, price)\n        exact",
         "        exact",
-        (_T_BUDGET,),
+        (f"{_T_BUDGET}::test_charges_fit_prices_and_prices_fit_the_budget",),
     ),
     Mutant(
         "choices-are-free",
@@ -102,7 +101,7 @@ PAYMENT = [
         _CURATOR,
         "        self._account.charge(site, price)\n        return self._noise.choose",
         "        return self._noise.choose",
-        (_T_BUDGET,),
+        (f"{_T_BUDGET}::test_every_verb_is_refused_when_nothing_is_left",),
     ),
     Mutant(
         "discoveries-are-free",
@@ -111,7 +110,7 @@ PAYMENT = [
         _SESSION,
         "        self._account.charge(site, price)\n        exact, view",
         "        exact, view",
-        (_T_BUDGET,),
+        (f"{_T_BUDGET}::test_every_verb_is_refused_when_nothing_is_left",),
     ),
     Mutant(
         "half-a-reservation",
@@ -120,7 +119,7 @@ PAYMENT = [
         _SESSION,
         "ledger.reserve(release, step, run, price, account)",
         "ledger.reserve(release, step, run, price.share(0.5).with_delta(price.delta), account)",
-        (_T_BUDGET,),
+        (f"{_T_BUDGET}::test_the_door_reserves_before_it_opens_and_writes_down_each_verb",),
     ),
     Mutant(
         "twice-the-reservation",
@@ -129,7 +128,7 @@ PAYMENT = [
         _SESSION,
         "limit = PrivacyFilter(price, lambda",
         "limit = PrivacyFilter(price + price, lambda",
-        (_T_BUDGET,),
+        (f"{_T_BUDGET}::test_a_door_spends_its_reservation_and_no_more",),
     ),
     Mutant(
         "another-account-pays",
@@ -138,7 +137,7 @@ PAYMENT = [
         _SESSION,
         "ledger.reserve(release, step, run, price, account)",
         "ledger.reserve(release, step, run, price)",
-        (_T_BUDGET, _T_RUNNER),
+        (f"{_T_RUNNER}::test_a_cohort_pays_for_itself",),
     ),
     Mutant(
         "reserved-without-asking",
@@ -147,7 +146,7 @@ PAYMENT = [
         _LEDGER,
         "            self.require(step, price, account, [(run, step)])\n",
         "",
-        (_T_LEDGER,),
+        (f"{_T_LEDGER}::test_the_shortfall_is_exact",),
     ),
     Mutant(
         "what-was-spent-is-forgotten",
@@ -156,7 +155,7 @@ PAYMENT = [
         _LEDGER,
         "within = tally.rho + price.rho <= self._rho_cap() * _SLACK",
         "within = price.rho <= self._rho_cap() * _SLACK",
-        (_T_LEDGER,),
+        (f"{_T_LEDGER}::test_the_shortfall_is_exact_in_rho",),
     ),
     Mutant(
         "pure-sums-are-forgotten",
@@ -165,7 +164,7 @@ PAYMENT = [
         _LEDGER,
         "if pure and tally.epsilon + price.amount <= self.lifetime.epsilon * _SLACK:",
         "if pure and price.amount <= self.lifetime.epsilon * _SLACK:",
-        (_T_LEDGER,),
+        (f"{_T_LEDGER}::test_the_shortfall_is_exact",),
     ),
     Mutant(
         "reserved-is-not-spent",
@@ -174,7 +173,7 @@ PAYMENT = [
         _TOTALS,
         "            self.rho += rho\n",
         "            self.rho += rho if released else 0.0\n",
-        (_T_LEDGER,),
+        (f"{_T_LEDGER}::test_the_shortfall_is_exact_in_rho",),
     ),
     Mutant(
         "zcdp-counts-as-pure",
@@ -183,7 +182,7 @@ PAYMENT = [
         _TOTALS,
         "                self.pure = False\n",
         "                pass\n",
-        (_T_LEDGER, _T_LEDGERS),
+        (f"{_T_LEDGER}::test_pure_entries_count_in_full_among_zcdp_ones",),
     ),
     Mutant(
         "entries-may-be-deleted",
@@ -192,7 +191,7 @@ PAYMENT = [
         "privacy/ledger/layout.py",
         'for verb in ("update", "delete")',
         "for verb in ()",
-        (_T_LEDGER,),
+        (f"{_T_LEDGER}::test_nothing_is_deleted_or_repriced",),
     ),
     Mutant(
         "the-unit-may-change",
@@ -201,7 +200,7 @@ PAYMENT = [
         _LEDGER,
         "if declared is not None and declared[0] != unit:",
         "if False:",
-        (_T_LEDGER,),
+        (f"{_T_LEDGER}::test_the_unit_of_an_account_never_changes",),
     ),
     Mutant(
         "delta-may-be-lowered",
@@ -210,7 +209,7 @@ PAYMENT = [
         _LEDGER,
         "                self._require_covered()\n",
         "",
-        (_T_LEDGER,),
+        (f"{_T_LEDGER}::test_a_delta_that_what_was_bought_contradicts_is_refused",),
     ),
     Mutant(
         "any-state-folder",
@@ -219,7 +218,7 @@ PAYMENT = [
         _LEDGER,
         "if known and known[-1] != mark and not anew:",
         "if False:",
-        (_T_LEDGER,),
+        (f"{_T_LEDGER}::test_a_ledger_is_tied_to_one_state_folder",),
     ),
     Mutant(
         "any-ledger",
@@ -228,7 +227,7 @@ PAYMENT = [
         "pipeline/workspace.py",
         "        if found < seen:\n",
         "        if found < 0:\n",
-        (_T_WORKSPACE,),
+        (f"{_T_WORKSPACE}::test_a_ledger_that_has_lost_entries_is_refused",),
     ),
     Mutant(
         "plans-beyond-the-budget",
@@ -237,7 +236,7 @@ PAYMENT = [
         "synthesizers/contract.py",
         "if not Price(total.measure, amount, delta).fits(total):",
         "if False:",
-        (_T_BUDGET,),
+        (f"{_T_BUDGET}::test_a_plan_beyond_its_budget_cannot_be_made",),
     ),
     Mutant(
         "rows-without-a-price",
@@ -246,7 +245,7 @@ PAYMENT = [
         "synthesizers/contract.py",
         "if bool(step.reads) != (step.price.amount > 0):",
         "if False:",
-        (_T_BUDGET,),
+        (f"{_T_BUDGET}::test_a_step_without_a_price_cannot_open_the_door",),
     ),
     Mutant(
         "subclasses-of-prices",
@@ -255,7 +254,7 @@ PAYMENT = [
         _ADMISSION,
         "if type(price) is not Price:",
         "if not isinstance(price, Price):",
-        (_T_ADMISSION,),
+        (f"{_T_ADMISSION}::test_prices_are_exactly_prices",),
     ),
 ]
 
@@ -267,7 +266,7 @@ CLOSED_LISTS = [
         _ADMISSION,
         "if not asked or any(type(query) not in _QUERIES for query in asked):",
         "if not asked or any(not isinstance(query, _QUERIES) for query in asked):",
-        (_T_ADMISSION,),
+        (f"{_T_ADMISSION}::test_distances_are_of_exact_types_and_shapes",),
     ),
     Mutant(
         "select-by-anything",
@@ -276,7 +275,7 @@ CLOSED_LISTS = [
         _CURATOR,
         "if type(candidates) is not Distances:",
         "if not hasattr(candidates, 'evaluate'):",
-        (_T_ADMISSION,),
+        (f"{_T_ADMISSION}::test_only_distances_are_selected_by",),
     ),
     Mutant(
         "references-are-broadcast",
@@ -285,7 +284,7 @@ CLOSED_LISTS = [
         _ADMISSION,
         "_require(known and reference.shape == shape, site,",
         "_require(known, site,",
-        (_T_ADMISSION,),
+        (f"{_T_ADMISSION}::test_distances_are_of_exact_types_and_shapes",),
     ),
     Mutant(
         "groups-are-broadcast",
@@ -294,7 +293,7 @@ CLOSED_LISTS = [
         _ADMISSION,
         "_require(known and group_of.shape == (sizes[name],), site,",
         "_require(known, site,",
-        (_T_ADMISSION,),
+        (f"{_T_ADMISSION}::test_marginals_are_of_exact_types_and_shapes",),
     ),
     Mutant(
         "any-rule",
@@ -303,7 +302,7 @@ CLOSED_LISTS = [
         _ADMISSION,
         '        raise InternalError(f"{site}: rows are split by the rules of privacy.split_rules only")\n',
         "        return\n",
-        (_T_BUDGET,),
+        (f"{_T_BUDGET}::test_only_the_proven_queries_and_rules_are_let_through",),
     ),
     Mutant(
         "codes-without-a-part",
@@ -312,7 +311,7 @@ CLOSED_LISTS = [
         _ADMISSION,
         '_require(type(parts) is tuple and len(parts) == sizes[rule.column], site, "a part for each code")',
         '_require(type(parts) is tuple, site, "a part for each code")',
-        (_T_ADMISSION,),
+        (f"{_T_ADMISSION}::test_rules_give_every_code_a_part",),
     ),
     Mutant(
         "any-key",
@@ -321,7 +320,7 @@ CLOSED_LISTS = [
         _ADMISSION,
         "if type(key) is ForeignKey and k == key)",
         "if k.name == getattr(key, 'name', None))",
-        (_T_ADMISSION,),
+        (f"{_T_ADMISSION}::test_views_look_along_the_keys_of_the_schema_only",),
     ),
     Mutant(
         "key-columns-are-attributes",
@@ -330,7 +329,7 @@ CLOSED_LISTS = [
         _ADMISSION,
         "for column in schema.table(table).attributes if",
         "for column in schema.table(table).columns if",
-        (_T_ADMISSION,),
+        (f"{_T_ADMISSION}::test_columns_of_keys_are_not_looked_at",),
     ),
     Mutant(
         "any-discretizer",
@@ -339,7 +338,7 @@ CLOSED_LISTS = [
         _ADMISSION,
         "known = type(discretizer) is Discretizer and is_known(discretizer.codec)",
         "known = isinstance(discretizer, Discretizer)",
-        (_T_BUDGET, _T_ADMISSION),
+        (f"{_T_BUDGET}::test_the_door_takes_no_coder_that_might_look_at_other_rows",),
     ),
     Mutant(
         "null-stops-the-run",
@@ -348,7 +347,7 @@ CLOSED_LISTS = [
         _ADMISSION,
         'if _attribute(schema, of, feature.column).nullable and not getattr(discretizer.codec, "nullable", False):',
         "if _attribute(schema, of, feature.column) is None:",
-        (_T_ADMISSION,),
+        (f"{_T_ADMISSION}::test_a_column_that_may_be_null_needs_a_code_for_it",),
     ),
     Mutant(
         "lists-of-anything",
@@ -357,7 +356,7 @@ CLOSED_LISTS = [
         _ADMISSION,
         "if _attribute(schema, table, column).type is not ColumnType.CATEGORY:",
         "if _attribute(schema, table, column).type is None:",
-        (_T_ADMISSION,),
+        (f"{_T_ADMISSION}::test_lists_of_values_are_learned_of_categories_only",),
     ),
 ]
 
@@ -369,7 +368,7 @@ LEAKS = [
         _CURATOR,
         "noisy = self._noise.add(site, flat, sensitivity, price)",
         "noisy = flat",
-        (_T_QUERIES,),
+        (f"{_T_QUERIES}::test_queries_asked_together_add_up",),
     ),
     Mutant(
         "exact-choices",
@@ -378,7 +377,7 @@ LEAKS = [
         _CURATOR,
         "return self._noise.choose(site, candidates.evaluate(self._view), sensitivity, price)",
         "return int(np.argmax(candidates.evaluate(self._view)))",
-        (_T_QUERIES,),
+        (f"{_T_QUERIES}::test_a_score_moves_by_all_of_its_distances",),
     ),
     Mutant(
         "exact-lists",
@@ -396,7 +395,7 @@ LEAKS = [
         _RUNNER,
         "public = tuple(table for table in self._schema.tables if table.public)",
         "public = self._schema.tables",
-        (_T_RUNNER,),
+        (f"{_T_RUNNER}::test_steps_are_handed_public_tables_only",),
     ),
     Mutant(
         "fingerprints-unkeyed",
@@ -405,7 +404,7 @@ LEAKS = [
         _OBSERVE,
         "return workspace.keyed(fingerprint_rows(table, read()))",
         "return fingerprint_rows(table, read())",
-        (_T_OBSERVE,),
+        (f"{_T_OBSERVE}::test_what_was_seen_is_hashed_with_the_secret",),
     ),
     Mutant(
         "versions-unkeyed",
@@ -414,7 +413,7 @@ LEAKS = [
         _OBSERVE,
         "return workspace.keyed(versioned(table, change, source.version(table, change)))",
         "return versioned(table, change, source.version(table, change))",
-        (_T_OBSERVE,),
+        (f"{_T_OBSERVE}::test_what_was_seen_is_hashed_with_the_secret",),
     ),
     Mutant(
         "bytes-unkeyed",
@@ -423,7 +422,7 @@ LEAKS = [
         _OBSERVE,
         "{name: workspace.keyed(declared[name] + digest) for",
         "{name: declared[name] + digest for",
-        (_T_OBSERVE,),
+        (f"{_T_OBSERVE}::test_digests_of_files_are_hashed_with_the_secret",),
     ),
     Mutant(
         "hash-without-key",
@@ -432,7 +431,7 @@ LEAKS = [
         "pipeline/workspace.py",
         "blake2b(text.encode(), key=self.secret, digest_size=16)",
         "blake2b(text.encode(), digest_size=16)",
-        (_T_WORKSPACE,),
+        (f"{_T_WORKSPACE}::test_each_state_folder_has_a_secret_of_its_own",),
     ),
     Mutant(
         "constant-secret",
@@ -441,7 +440,7 @@ LEAKS = [
         "pipeline/workspace.py",
         "secrets.token_bytes(16)",
         "bytes(16)",
-        (_T_WORKSPACE,),
+        (f"{_T_WORKSPACE}::test_each_state_folder_has_a_secret_of_its_own",),
     ),
     Mutant(
         "open-state-folder",
@@ -450,7 +449,7 @@ LEAKS = [
         "pipeline/workspace.py",
         "self.folder.chmod(0o700)",
         "self.folder.chmod(0o755)",
-        (_T_WORKSPACE,),
+        (f"{_T_WORKSPACE}::test_only_its_owner_may_enter_a_state_folder",),
     ),
     Mutant(
         "values-in-errors",
@@ -459,7 +458,7 @@ LEAKS = [
         "backends/cast.py",
         "        except pa.ArrowException:\n            problems.append(_misfit(table, column, values.type))",
         "        except pa.ArrowException as error:\n            problems.append(str(error))",
-        ("tests/unit/test_source.py",),
+        ("tests/unit/test_source.py::test_a_misfit_is_an_error_without_the_value",),
     ),
     Mutant(
         "counts-in-errors",
@@ -468,7 +467,7 @@ LEAKS = [
         "backends/integrity.py",
         'raise SourceError("\\n".join(findings.public), private_detail="\\n".join(findings.private))',
         'raise SourceError("\\n".join(findings.private), private_detail="\\n".join(findings.private))',
-        ("tests/unit/test_source.py",),
+        ("tests/unit/test_source.py::test_orphans_are_refused_by_default_and_counted_only_in_private",),
     ),
 ]
 
@@ -480,7 +479,7 @@ IDENTITY = [
         _RUNNER,
         '        if self.workspace.spec.cohort:\n            identity["cohort"] = self.workspace.spec.cohort\n',
         "",
-        (_T_RUNNER,),
+        (f"{_T_RUNNER}::test_a_release_is_of_its_inputs_rows_and_cohort",),
     ),
     Mutant(
         "the-store-is-believed",
@@ -490,7 +489,7 @@ IDENTITY = [
         "        if step.reads and not digests:\n            return None\n"
         "        stored = self.workspace.releases.get(key, digests)",
         "        stored = self.workspace.releases.get(key, digests or None)",
-        (_T_RUNNER,),
+        (f"{_T_RUNNER}::test_what_the_ledger_does_not_know_is_not_taken_from_the_store",),
     ),
     Mutant(
         "bytes-are-believed",
@@ -499,7 +498,7 @@ IDENTITY = [
         "pipeline/workspace.py",
         "if digests is not None and digest_of(stored) not in digests:",
         "if False:",
-        (_T_WORKSPACE,),
+        (f"{_T_WORKSPACE}::test_stored_bytes_are_those_that_were_released",),
     ),
     Mutant(
         "any-price",
@@ -508,7 +507,7 @@ IDENTITY = [
         _RUNNER,
         '            "price": [step.price.measure.value, step.price.amount, step.price.delta],\n',
         "",
-        (_T_RUNNER,),
+        (f"{_T_RUNNER}::test_a_release_is_of_one_step",),
     ),
     Mutant(
         "any-rows",
@@ -517,7 +516,7 @@ IDENTITY = [
         _RUNNER,
         "for name in sorted({*step.reads, *public})}",
         "for name in sorted(public)}",
-        (_T_RUNNER,),
+        (f"{_T_RUNNER}::test_a_release_is_of_its_inputs_rows_and_cohort",),
     ),
     Mutant(
         "any-inputs",
@@ -526,7 +525,7 @@ IDENTITY = [
         _RUNNER,
         '            "inputs": {"/".join(key): digests[key] for key in step.inputs},\n',
         "",
-        (_T_RUNNER,),
+        (f"{_T_RUNNER}::test_a_release_is_of_its_inputs_rows_and_cohort",),
     ),
     Mutant(
         "any-version",
@@ -535,7 +534,7 @@ IDENTITY = [
         _RUNNER,
         '            "version": step.version,\n',
         "",
-        (_T_RUNNER,),
+        (f"{_T_RUNNER}::test_a_release_is_of_one_step",),
     ),
     Mutant(
         "any-parameters",
@@ -544,7 +543,7 @@ IDENTITY = [
         _RUNNER,
         '            "parameters": dict(step.parameters),\n',
         "",
-        (_T_RUNNER,),
+        (f"{_T_RUNNER}::test_a_release_is_of_one_step",),
     ),
     Mutant(
         "any-bound",
@@ -553,7 +552,7 @@ IDENTITY = [
         "schema/identity.py",
         "        max_children=key.max_children,\n",
         "",
-        ("tests/unit/test_release_identity.py",),
+        ("tests/unit/test_release_identity.py::test_the_identities_of_the_example_are_the_pinned_ones",),
     ),
     Mutant(
         "released-by-anybody",
@@ -562,7 +561,7 @@ IDENTITY = [
         _LEDGER,
         '" where reservation.database = ? and reservation.release = ?",\n            (self.database, release),',
         '" where reservation.release = ?",\n            (release,),',
-        (_T_LEDGER,),
+        (f"{_T_LEDGER}::test_what_another_database_released_is_not_free",),
     ),
     Mutant(
         "the-unit-decides-nothing",
@@ -571,6 +570,8 @@ IDENTITY = [
         "privacy/relations.py",
         "        found[schema.unit] = None\n",
         "        pass\n",
-        ("tests/property/test_privacy_same_unit.py",),
+        (
+            "tests/property/test_privacy_same_unit.py::test_what_decides_about_rows_includes_the_unit_where_its_keys_differ",
+        ),
     ),
 ]

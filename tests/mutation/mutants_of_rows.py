@@ -24,7 +24,7 @@ TRUNCATION = [
         _RELATIONS,
         "result[ranked[rank >= bound]] = False",
         "result[ranked[rank > bound]] = False",
-        (_TRUNCATION,),
+        (f"{_TRUNCATION}::test_at_most_tau_are_kept_and_as_many_as_possible",),
     ),
     Mutant(
         "no-truncation",
@@ -33,7 +33,7 @@ TRUNCATION = [
         _RELATIONS,
         "result[ranked[rank >= bound]] = False",
         "result[ranked[rank < 0]] = False",
-        (_TRUNCATION,),
+        (f"{_TRUNCATION}::test_at_most_tau_are_kept_and_as_many_as_possible",),
     ),
     Mutant(
         "first-rows-are-kept",
@@ -42,7 +42,7 @@ TRUNCATION = [
         _RELATIONS,
         "order = pd.util.hash_array(texts, hash_key=self._secret, categorize=False)",
         "order = np.arange(len(texts))",
-        (_TRUNCATION,),
+        (f"{_TRUNCATION}::test_the_order_of_rows_does_not_matter",),
     ),
     Mutant(
         "public-hash",
@@ -51,7 +51,7 @@ TRUNCATION = [
         _RELATIONS,
         "hash_key=self._secret,",
         'hash_key="0123456789123456",',
-        (_REACH,),
+        (f"{_REACH}::test_which_rows_are_dropped_depends_on_the_secret",),
     ),
     Mutant(
         "formats-of-other-rows",
@@ -60,7 +60,7 @@ TRUNCATION = [
         _RELATIONS,
         "columns = [_texts(column) for column in keys.columns]",
         "columns = [pa.array(column.to_pandas().astype(str)) for column in keys.columns]",
-        (_REACH,),
+        (f"{_REACH}::test_other_units_timestamps_do_not_decide_which_rows_are_kept",),
     ),
     Mutant(
         "children-of-dropped-rows",
@@ -69,7 +69,7 @@ TRUNCATION = [
         _RELATIONS,
         "alive &= np.append(self.kept(key.parent), on_its_own)[self.parent_rows(key)]",
         "alive &= np.append(np.ones(self.rows(key.parent), bool), on_its_own)[self.parent_rows(key)]",
-        (_REFERENCES,),
+        (f"{_REFERENCES}::test_a_unit_with_more_rows_than_its_bound_moves_no_more_of_the_others",),
     ),
     Mutant(
         "slots-for-dropped-rows",
@@ -78,7 +78,7 @@ TRUNCATION = [
         _RELATIONS,
         "crowded = np.flatnonzero(alive & np.append",
         "crowded = np.flatnonzero(np.append",
-        (_SAME_UNIT,),
+        (f"{_SAME_UNIT}::test_rows_that_leave_their_unit_take_no_slot",),
     ),
     Mutant(
         "rows-without-owner-crowd",
@@ -87,7 +87,7 @@ TRUNCATION = [
         _RELATIONS,
         "np.append(sizes > bound, False)[parents]",
         "np.append(sizes > bound, True)[parents]",
-        (_TRUNCATION, _REFERENCES),
+        (f"{_REFERENCES}::test_a_row_without_an_owner_is_a_unit",),
     ),
     Mutant(
         "leaves-its-unit",
@@ -96,7 +96,7 @@ TRUNCATION = [
         _RELATIONS,
         "                    if key.same_unit:\n                        alive &= self._in_unit(key)\n",
         "",
-        (_SAME_UNIT,),
+        (f"{_SAME_UNIT}::test_a_unit_moves_its_own_rows_alone",),
     ),
     Mutant(
         "dropped-parents-are-seen",
@@ -105,7 +105,7 @@ TRUNCATION = [
         _RELATIONS,
         "seen = np.append(self.kept(key.parent), False)[parents]",
         "seen = parents >= 0",
-        (_REACH,),
+        (f"{_REACH}::test_stability_and_touched_rows_hold_on_random_networks",),
     ),
     Mutant(
         "other-units-are-seen",
@@ -114,7 +114,7 @@ TRUNCATION = [
         _RELATIONS,
         "            seen &= self._in_unit(key)\n",
         "            pass\n",
-        (_SAME_UNIT,),
+        (f"{_SAME_UNIT}::test_a_unit_moves_its_own_rows_alone",),
     ),
     Mutant(
         "sizes-before-truncation",
@@ -123,7 +123,7 @@ TRUNCATION = [
         _RELATIONS,
         "_numbers_of(self.parent_rows(key), self.kept(key.child), self.rows(key.parent))",
         "_numbers_of(self.parent_rows(key), np.ones(self.rows(key.child), bool), self.rows(key.parent))",
-        (_TRUNCATION,),
+        (f"{_TRUNCATION}::test_at_most_tau_are_kept_and_as_many_as_possible",),
     ),
     Mutant(
         "dropped-rows-name-values",
@@ -132,7 +132,7 @@ TRUNCATION = [
         _VIEWS,
         "encoded = kept.combine_chunks().cast(pa.string()).dictionary_encode()",
         "encoded = database.values(table, column).combine_chunks().cast(pa.string()).dictionary_encode().take(rows)",
-        (_REACH,),
+        (f"{_REACH}::test_dropped_rows_do_not_name_values",),
     ),
     Mutant(
         "dropped-rows-in-views",
@@ -141,7 +141,7 @@ TRUNCATION = [
         _VIEWS,
         "rows: Index = slice(None) if kept.all() else np.flatnonzero(kept)",
         "rows: Index = slice(None)",
-        (_REACH, _REPLAY + "::test_a_neighbour_moves_nothing_but_what_noise_covers"),
+        (f"{_REACH}::test_dropped_rows_do_not_name_values",),
     ),
 ]
 
@@ -153,7 +153,7 @@ WEIGHTS = [
         _RELATIONS,
         "np.append(rows_per_unit, 1)[place], np.maximum(rows, 1))",
         "np.append(rows_per_unit, 1)[place], rows_per_unit[-1])",
-        (_TRUNCATION,),
+        (f"{_TRUNCATION}::test_a_unit_weighs_at_most_one",),
     ),
     Mutant(
         "t-below-the-rows",
@@ -162,7 +162,7 @@ WEIGHTS = [
         _RELATIONS,
         "place = np.searchsorted(rows_per_unit, rows)",
         "place = np.maximum(np.searchsorted(rows_per_unit, rows) - 1, 0)",
-        (_TRUNCATION,),
+        (f"{_TRUNCATION}::test_a_unit_weighs_at_most_one",),
     ),
     Mutant(
         "weights-rounded-up",
@@ -171,7 +171,7 @@ WEIGHTS = [
         _RELATIONS,
         "weights = (WEIGHT_SCALE // self.divisors(table, rows_per_unit)).astype(np.int32)",
         "weights = (1 + WEIGHT_SCALE // self.divisors(table, rows_per_unit)).astype(np.int32)",
-        (_TRUNCATION,),
+        (f"{_TRUNCATION}::test_a_unit_weighs_at_most_one",),
     ),
     Mutant(
         "rows-of-one-owner",
@@ -180,7 +180,7 @@ WEIGHTS = [
         _RELATIONS,
         "np.append(self._of_units(key.parent, sums), 0)[parents]",
         "np.append(sums, 0)[parents]",
-        (_TRUNCATION,),
+        (f"{_TRUNCATION}::test_a_unit_weighs_at_most_one",),
     ),
     Mutant(
         "rows-before-truncation",
@@ -189,7 +189,7 @@ WEIGHTS = [
         _RELATIONS,
         "counted = self._of_units(table, self.kept(table).astype(np.int64))",
         "counted = self._of_units(table, np.ones(self.rows(table), np.int64))",
-        (_TRUNCATION,),
+        (f"{_TRUNCATION}::test_rows_of_units_with_up_to_so_many_count_in_full",),
     ),
     Mutant(
         "stability-of-one-row",
@@ -198,7 +198,7 @@ WEIGHTS = [
         _VIEWS,
         "codes, sizes, weights, unit, int(np.ceil(moved * whole)), touched,",
         "codes, sizes, weights, unit, int(np.ceil(moved * unit)), touched,",
-        (_FUZZ,),
+        (f"{_FUZZ}::test_no_unit_moves_a_view_beyond_its_stability",),
     ),
     Mutant(
         "groups-count-in-full",
@@ -207,7 +207,7 @@ WEIGHTS = [
         _VIEWS,
         "Groups(owners[order], sizes, sizes * of_row)",
         "Groups(owners[order], sizes, np.full(len(order), PERMUTATION_SCALE))",
-        (_TUPLES,),
+        (f"{_TUPLES}::test_marginals_are_those_of_the_tuples_one_by_one",),
     ),
     Mutant(
         "units-of-one-table",
@@ -216,7 +216,7 @@ WEIGHTS = [
         _RELATIONS,
         "owners = None if key is None else (self.parent_rows(key), self._unit_of(key.parent))",
         "owners = None if key is None else (self.parent_rows(key), np.arange(self.rows(key.parent)))",
-        (_POPULARITY, _SAME_UNIT),
+        (f"{_POPULARITY}::test_no_unit_moves_the_ranks_beyond_the_stability",),
     ),
     Mutant(
         "tuples-weigh-as-pairs",
@@ -225,7 +225,7 @@ WEIGHTS = [
         _PERMUTATIONS,
         "for taken in range(members):",
         "for taken in range(members - 1):",
-        (_TUPLES,),
+        (f"{_TUPLES}::test_marginals_are_those_of_the_tuples_one_by_one",),
     ),
     Mutant(
         "tuples-by-what-is-left",
@@ -234,7 +234,7 @@ WEIGHTS = [
         _PERMUTATIONS,
         "return Groups(self.owner[mask], self.size[mask], self.share[mask])",
         "return Groups(self.owner[mask], np.bincount(self.owner[mask])[self.owner[mask]], self.share[mask])",
-        (_TUPLES,),
+        (f"{_TUPLES}::test_groups_cut_by_a_rule_on_rows_keep_their_weights",),
     ),
     Mutant(
         "pairs-with-itself",
@@ -243,7 +243,7 @@ WEIGHTS = [
         _PERMUTATIONS,
         "        every = every.ravel() - np.bincount(left[rows] + second[0][rows], minlength=len(total))\n",
         "        every = every.ravel()\n",
-        (_TUPLES,),
+        (f"{_TUPLES}::test_tuples_in_chunks_are_the_same",),
     ),
     Mutant(
         "triples-with-itself",
@@ -252,7 +252,7 @@ WEIGHTS = [
         _PERMUTATIONS,
         "- with_first.transpose(0, 2, 1) - with_second",
         "- with_first.transpose(0, 2, 1)",
-        (_TUPLES,),
+        (f"{_TUPLES}::test_marginals_are_those_of_the_tuples_one_by_one",),
     ),
 ]
 
@@ -264,7 +264,7 @@ STABILITY = [
         _RELATIONS,
         "return 1.0 + 2.0 * _other_units(schema, *tables)",
         "return 1.0",
-        (_TRUNCATION,),
+        (f"{_TRUNCATION}::test_stability_covers_several_private_parents",),
     ),
     Mutant(
         "others-move-once",
@@ -273,7 +273,7 @@ STABILITY = [
         _RELATIONS,
         "return 1.0 + 2.0 * _other_units(schema, *tables)",
         "return 1.0 + _other_units(schema, *tables)",
-        (_FUZZ,),
+        (f"{_FUZZ}::test_no_unit_moves_a_view_beyond_its_stability",),
     ),
     Mutant(
         "null-moves-once",
@@ -282,7 +282,7 @@ STABILITY = [
         _RELATIONS,
         "return 2.0 * referring_rows(schema, key)",
         "return 1.0 * referring_rows(schema, key)",
-        (_REFERENCES,),
+        (f"{_REFERENCES}::test_self_references_and_cycles_move_only_the_views_that_look_along_them",),
     ),
     Mutant(
         "null-moves-nothing",
@@ -291,7 +291,7 @@ STABILITY = [
         _RELATIONS,
         "if key.cascades or schema.table(key.parent).public:",
         "if key.optional or schema.table(key.parent).public:",
-        (_REFERENCES,),
+        (f"{_REFERENCES}::test_self_references_and_cycles_move_only_the_views_that_look_along_them",),
     ),
     Mutant(
         "same-unit-moves-nothing",
@@ -300,7 +300,7 @@ STABILITY = [
         _RELATIONS,
         "return 2.0 * _other_units(schema, key.parent)",
         "return 0.0",
-        (_SAME_UNIT,),
+        (f"{_SAME_UNIT}::test_a_reference_inside_of_a_unit_is_lost_with_a_row_that_another_unit_takes_away",),
     ),
     Mutant(
         "freed-slots",
@@ -309,7 +309,7 @@ STABILITY = [
         _RELATIONS,
         "return own + 2 * (sum(_into_other_units(schema, here).values()) + exchanged)",
         "return own + sum(_into_other_units(schema, here).values()) + exchanged",
-        (_REFERENCES, _SAME_UNIT, _REACH),
+        (f"{_SAME_UNIT}::test_no_more_moves_than_the_stability_says",),
     ),
     Mutant(
         "exchanged-rows",
@@ -318,7 +318,7 @@ STABILITY = [
         _RELATIONS,
         "exchanged = sum(_other_units(schema, key.parent) for key in beside) * schema.max_rows_per_unit(table)",
         "exchanged = 0 * len(tuple(beside))",
-        (_SAME_UNIT,),
+        (f"{_SAME_UNIT}::test_no_more_moves_than_the_stability_says",),
     ),
     Mutant(
         "bounds-of-one-level",
@@ -327,7 +327,7 @@ STABILITY = [
         _RELATIONS,
         "own = 1 if owner is None else moved_rows(schema, owner.parent) * (owner.max_children or 1)",
         "own = 1 if owner is None else (owner.max_children or 1)",
-        (_REACH, _REFERENCES),
+        (f"{_REACH}::test_what_is_removed_along_the_way_takes_its_children_with_it",),
     ),
     Mutant(
         "one-row-of-the-parent",
@@ -336,7 +336,7 @@ STABILITY = [
         _RELATIONS,
         "by_row = moved_rows(schema, key.parent) * (key.max_children or 1)",
         "by_row = key.max_children or 1",
-        (_REFERENCES, _REACH),
+        (f"{_REFERENCES}::test_a_unit_with_more_rows_than_its_bound_moves_no_more_of_the_others",),
     ),
     Mutant(
         "bound-per-unit-for-one",
@@ -345,7 +345,7 @@ STABILITY = [
         _RELATIONS,
         "return min(by_row, (1 + _other_units(schema, key.parent)) * key.max_children_per_unit)",
         "return min(by_row, key.max_children_per_unit)",
-        (_SAME_UNIT,),
+        (f"{_SAME_UNIT}::test_a_bound_for_whole_units_replaces_the_product",),
     ),
     Mutant(
         "same-unit-passes-nothing-on",
@@ -354,7 +354,7 @@ STABILITY = [
         _RELATIONS,
         "if key.owner or (key.same_unit and _carries(schema, key)):",
         "if key.owner:",
-        (_SAME_UNIT,),
+        (f"{_SAME_UNIT}::test_no_more_moves_than_the_stability_says",),
     ),
     Mutant(
         "optional-keys-never-cascade",
@@ -363,7 +363,7 @@ STABILITY = [
         _RELATIONS,
         "if not key.owner and not key.same_unit and _carries(schema, key))",
         "if not key.owner and not key.same_unit and not key.optional and _carries(schema, key))",
-        (_TRUNCATION,),
+        (f"{_TRUNCATION}::test_stability_covers_several_private_parents",),
     ),
     Mutant(
         "views-along-keys",
@@ -372,7 +372,7 @@ STABILITY = [
         _VIEWS,
         "    moved += sum(reference_moves(schema, key) for key in looked_along)\n",
         "",
-        (_SAME_UNIT, _REFERENCES),
+        (f"{_SAME_UNIT}::test_views_along_keys_move_no_more_than_they_say",),
     ),
     Mutant(
         "views-of-counts",
@@ -381,7 +381,7 @@ STABILITY = [
         _VIEWS,
         "moved = stability(schema, spec.table, *of_children)",
         "moved = stability(schema, spec.table)",
-        (_TRUNCATION, _SAME_UNIT),
+        (f"{_TRUNCATION}::test_stability_covers_the_number_of_children_of_others",),
     ),
     Mutant(
         "references-along-keys",
@@ -390,7 +390,7 @@ STABILITY = [
         _VIEWS,
         "moved = stability(schema, key.child) + reference_moves(schema, key)",
         "moved = stability(schema, key.child)",
-        (_POPULARITY,),
+        (f"{_POPULARITY}::test_no_unit_moves_the_ranks_beyond_the_stability",),
     ),
     Mutant(
         "touched-keys-of-one-row",
@@ -399,7 +399,7 @@ STABILITY = [
         _VIEWS,
         "touched = int(schema.max_rows_per_unit(spec.table) * moved)",
         "touched = int(moved)",
-        (_REPLAY + "::test_a_neighbour_moves_nothing_but_what_noise_covers",),
+        (f"{_REPLAY}::test_a_neighbour_moves_nothing_but_what_noise_covers",),
     ),
     Mutant(
         "where-a-row-stands",
@@ -408,7 +408,7 @@ STABILITY = [
         _VIEWS,
         "_encoded_numbers(parents if public else np.minimum(parents, 0), discretizer)",
         "_encoded_numbers(parents, discretizer)",
-        (_SAME_UNIT,),
+        (f"{_SAME_UNIT}::test_where_a_private_row_stands_is_in_no_view",),
     ),
     Mutant(
         "views-along-any-key",
@@ -417,7 +417,7 @@ STABILITY = [
         _VIEWS,
         "return feature.key.child == table and (feature.key.owner or not isinstance(feature, OwnerFanout))",
         "return True",
-        (_SAME_UNIT,),
+        (f"{_SAME_UNIT}::test_views_look_only_where_their_stability_was_worked_out",),
     ),
     Mutant(
         "counts-along-any-key",
@@ -426,7 +426,7 @@ STABILITY = [
         _VIEWS,
         "return feature.key.owner and feature.key.parent == table",
         "return feature.key.parent == table",
-        (_SAME_UNIT,),
+        (f"{_SAME_UNIT}::test_views_look_only_where_their_stability_was_worked_out",),
     ),
     Mutant(
         "parents-by-private-position",

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privbench_core.backends.duckdb.read import DuckDBSource
+from privbench_core.backends.fingerprint import fingerprint_files
 from privbench_core.backends.folder.read import FolderSource
 from privbench_core.errors import SourceError, SpecError
 from privbench_core.pipeline.observe import observe
@@ -159,6 +160,15 @@ def test_files_with_the_same_bytes_are_not_read_again(
     assert look(folder) == first  # the same rows, in other bytes: nothing to pay for again
     pq.write_table(pq.read_table(path).slice(1), path)
     assert look(folder) != first
+
+
+def test_digests_of_files_are_hashed_with_the_secret(folder: Spec, look: CellCounts) -> None:
+    """Else whoever sees the state folder could confirm a guess of a file."""
+    look(folder)
+    digest = fingerprint_files([folder.path.parent / "person.parquet"])
+    kept = [path.read_bytes() for path in folder.state.rglob("*") if path.is_file()]
+    assert kept
+    assert not any(digest.encode() in content for content in kept)
 
 
 def test_what_changes_while_it_is_read_is_not_remembered(

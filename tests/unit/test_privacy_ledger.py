@@ -269,6 +269,12 @@ def test_the_ledger_knows_its_other_databases(place: Place) -> None:
         assert town.others() == []
 
 
+def test_what_another_database_released_is_not_free(place: Place) -> None:
+    with contextlib.closing(open_ledger(place)) as town, contextlib.closing(Ledger(place, "village", "u", BOTH)) as one:
+        town.release(town.reserve("r", "s", "run", Price(Measure.PURE, 0.5)), "digest")
+        assert (town.released("r"), one.released("r")) == ({"digest"}, frozenset())
+
+
 def _race(places: list[Place], barrier: Any, won: Any) -> None:
     """One of two processes that want the last of each budget. Both even make the tables."""
     for number, place in enumerate(places):
