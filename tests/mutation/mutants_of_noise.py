@@ -146,7 +146,7 @@ DELTA = [
         "δ",
         "all keys with a noisy count above 0 are named",
         "privacy/noise.py",
-        "strict=True) if count >= bar}",
+        "strict=True) if count >= least}",
         "strict=True) if count > 0}",
         (f"{_AUDIT}::test_a_key_of_one_unit_is_named_with_at_most_delta",),
     ),
@@ -155,8 +155,8 @@ DELTA = [
         "δ",
         "keys are named by their exact counts",
         "privacy/noise.py",
-        "for key, count in zip(keys, noisy, strict=True) if count >= bar}",
-        "for key, count in zip(keys, noisy, strict=True) if exact[key] >= bar}",
+        "for key, count in zip(keys, noisy, strict=True) if count >= least}",
+        "for key, count in zip(keys, noisy, strict=True) if exact[key] >= least}",
         (f"{_AUDIT}::test_a_threshold_for_half_the_noise_is_caught",),
     ),
     Mutant(
@@ -209,8 +209,8 @@ DELTA = [
         "δ",
         "a step may spend any δ",
         "privacy/budget.py",
-        "same and self.amount <= limit.amount * slack and self.delta <= limit.delta * slack",
-        "same and self.amount <= limit.amount * slack",
+        "<= limit.amount * ROUNDING_SLACK and self.delta <= limit.delta * ROUNDING_SLACK",
+        "<= limit.amount * ROUNDING_SLACK",
         (f"{_BUDGET}::test_a_door_spends_its_reservation_and_no_more",),
     ),
     Mutant(
@@ -226,9 +226,9 @@ DELTA = [
         "lifetime-without-delta",
         "δ",
         "thresholds of a lifetime add up to any δ",
-        "privacy/ledger/ledger.py",
-        "return within and tally.delta + price.delta <= self.lifetime.threshold_delta * _SLACK",
-        "return within",
+        "privacy/ledger/refresh_limits.py",
+        "return rho_fits and self.delta <= lifetime.threshold_delta * ROUNDING_SLACK",
+        "return rho_fits",
         (f"{_LEDGER}::test_thresholds_delta_is_limited_too",),
     ),
     Mutant(
@@ -245,7 +245,7 @@ DELTA = [
         "δ",
         "a lowered δ of the lifetime hides zCDP purchases",
         "privacy/ledger/ledger.py",
-        "if not pure and not _covers(delta, tally.delta):",
+        "if not pure and not _covers(delta, total.delta):",
         "if False:",
         (f"{_LEDGER}::test_what_was_spent_is_never_understated_under_a_smaller_delta",),
     ),
@@ -261,8 +261,20 @@ SENSITIVITY = [
         "sensitivity",
         "marginals move half of what they do",
         "privacy/queries.py",
-        f"return joined(low, high, HALF)\n\n    {_MOVES}{_CLAIMED}",
-        f"return joined(low, high, HALF)\n\n    {_MOVES}{_HALVED}",
+        (
+            "return joined(low, high, HALF)\n"
+            "\n"
+            "    def moves(self, view: CodedView) -> tuple[float, float]:\n"
+            '        """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²."""\n'
+            "        return _moves(*view.shifts)"
+        ),
+        (
+            "return joined(low, high, HALF)\n"
+            "\n"
+            "    def moves(self, view: CodedView) -> tuple[float, float]:\n"
+            '        """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²."""\n'
+            "        return _moves(view.shifts[0] / 2, view.shifts[1] / 2)"
+        ),
         (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
     ),
     Mutant(
@@ -270,8 +282,8 @@ SENSITIVITY = [
         "sensitivity",
         "L2 in place of its square",
         "privacy/queries.py",
-        f"return joined(low, high, HALF)\n\n    {_MOVES}{_CLAIMED}",
-        f"return joined(low, high, HALF)\n\n    {_MOVES}{_CLAIMED.removesuffix(' ** 2')}",
+        "return lost + gained, lost**2 + gained**2",
+        "return lost + gained, lost + gained",
         (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
     ),
     Mutant(
@@ -333,8 +345,20 @@ SENSITIVITY = [
         "sensitivity",
         "counts of references move half of what they do",
         "privacy/queries.py",
-        f"return weighted_sums(cells, weights, groups + 1)\n\n    {_MOVES}{_CLAIMED}",
-        f"return weighted_sums(cells, weights, groups + 1)\n\n    {_MOVES}{_HALVED}",
+        (
+            "return weighted_sums(cells, weights, groups + 1)\n"
+            "\n"
+            "    def moves(self, view: CodedView) -> tuple[float, float]:\n"
+            '        """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²."""\n'
+            "        return _moves(*view.shifts)"
+        ),
+        (
+            "return weighted_sums(cells, weights, groups + 1)\n"
+            "\n"
+            "    def moves(self, view: CodedView) -> tuple[float, float]:\n"
+            '        """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²."""\n'
+            "        return _moves(view.shifts[0] / 2, view.shifts[1] / 2)"
+        ),
         (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
     ),
     Mutant(
@@ -342,8 +366,8 @@ SENSITIVITY = [
         "sensitivity",
         "sorted counts move half of what they do",
         "privacy/queries.py",
-        f"len(totals))], prepend=0)\n\n    {_MOVES}{_CLAIMED}",
-        f"len(totals))], prepend=0)\n\n    {_MOVES}{_HALVED}",
+        "return _moves(lost, gained - view.lost)",
+        "return _moves(lost / 2, (gained - view.lost) / 2)",
         (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
     ),
     Mutant(
