@@ -32,6 +32,7 @@ def test_only_its_owner_may_enter_a_state_folder(town_spec: Path) -> None:
     spec = load_spec(town_spec)
     spec.state.mkdir(mode=0o755)
     with closing(Workspace(spec)) as workspace:
+        assert stat.S_IMODE(spec.state.stat().st_mode) == 0o700
         assert stat.S_IMODE(workspace.folder.stat().st_mode) == 0o700
         assert stat.S_IMODE((workspace.spec.state / "secret.key").stat().st_mode) == 0o600
 
