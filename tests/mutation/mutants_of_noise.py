@@ -251,9 +251,6 @@ DELTA = [
     ),
 ]
 
-_MOVES = "def moves(self, view: CodedView) -> tuple[float, float]:\n"
-_CLAIMED = '        """L1 ≤ s; L2 ≤ L1."""\n        return float(view.stability), float(view.stability) ** 2'
-_HALVED = _CLAIMED.replace("), float", ") / 2, float") + " / 4"
 
 SENSITIVITY = [
     Mutant(
@@ -261,8 +258,8 @@ SENSITIVITY = [
         "sensitivity",
         "marginals move half of what they do",
         "privacy/queries.py",
-        f"return joined(low, high, HALF)\n\n    {_MOVES}{_CLAIMED}",
-        f"return joined(low, high, HALF)\n\n    {_MOVES}{_HALVED}",
+        "return lost + gained, lost**2 + gained**2",
+        "return (lost + gained) / 2, (lost**2 + gained**2) / 4",
         (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
     ),
     Mutant(
@@ -270,8 +267,26 @@ SENSITIVITY = [
         "sensitivity",
         "L2 in place of its square",
         "privacy/queries.py",
-        f"return joined(low, high, HALF)\n\n    {_MOVES}{_CLAIMED}",
-        f"return joined(low, high, HALF)\n\n    {_MOVES}{_CLAIMED.removesuffix(' ** 2')}",
+        "return lost + gained, lost**2 + gained**2",
+        "return lost + gained, lost + gained",
+        (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
+    ),
+    Mutant(
+        "nothing-is-gained",
+        "sensitivity",
+        "other units that change lose weight, and gain none",
+        "privacy/queries.py",
+        "return lost + gained, lost**2 + gained**2",
+        "return lost + gained, lost**2",
+        ("tests/property/test_privacy_fuzz.py::test_no_unit_moves_a_view_beyond_its_stability",),
+    ),
+    Mutant(
+        "own-weight-is-shared",
+        "sensitivity",
+        "the removed unit's weight half lost, half gained",
+        "privacy/views.py",
+        "return (self.stability + own) / 2, (self.stability - own) / 2",
+        "return self.stability / 2, self.stability / 2",
         (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
     ),
     Mutant(
@@ -333,8 +348,24 @@ SENSITIVITY = [
         "sensitivity",
         "counts of references move half of what they do",
         "privacy/queries.py",
-        f"return weighted_sums(cells, weights, groups + 1)\n\n    {_MOVES}{_CLAIMED}",
-        f"return weighted_sums(cells, weights, groups + 1)\n\n    {_MOVES}{_HALVED}",
+        """        return _moves(*view.shifts)
+
+    def scale(self, view: CodedView) -> int:
+        \"\"\"The weight unit.\"\"\"
+        return view.unit
+
+
+@dataclass(frozen=True)
+class RankSums:""",
+        """        return _moves(view.shifts[0] / 2, view.shifts[1] / 2)
+
+    def scale(self, view: CodedView) -> int:
+        \"\"\"The weight unit.\"\"\"
+        return view.unit
+
+
+@dataclass(frozen=True)
+class RankSums:""",
         (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
     ),
     Mutant(
@@ -342,9 +373,18 @@ SENSITIVITY = [
         "sensitivity",
         "sorted counts move half of what they do",
         "privacy/queries.py",
-        f"len(totals))], prepend=0)\n\n    {_MOVES}{_CLAIMED}",
-        f"len(totals))], prepend=0)\n\n    {_MOVES}{_HALVED}",
+        "return _moves(lost, gained - view.lost)",
+        "return _moves(lost / 2, (gained - view.lost) / 2)",
         (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
+    ),
+    Mutant(
+        "ranks-gain-nothing",
+        "sensitivity",
+        "ranks gain nothing when others change",
+        "privacy/queries.py",
+        "return _moves(lost, gained - view.lost)",
+        "return _moves(lost, 0.0)",
+        ("tests/property/test_privacy_popularity.py",),
     ),
     Mutant(
         "joint-l1-is-the-largest",

@@ -438,8 +438,8 @@ LEAKS = [
         "leaks",
         "every state folder has the same secret",
         "pipeline/workspace.py",
-        "secrets.token_bytes(16)",
-        "bytes(16)",
+        "write_once(path, secrets.token_bytes(16))",
+        "write_once(path, bytes(16))",
         (f"{_T_WORKSPACE}::test_each_state_folder_has_a_secret_of_its_own",),
     ),
     Mutant(
@@ -447,8 +447,8 @@ LEAKS = [
         "leaks",
         "others may enter the state folder",
         "pipeline/workspace.py",
-        "self.folder.chmod(0o700)",
-        "self.folder.chmod(0o755)",
+        "spec.state.chmod(0o700)",
+        "spec.state.chmod(0o755)",
         (f"{_T_WORKSPACE}::test_only_its_owner_may_enter_a_state_folder",),
     ),
     Mutant(

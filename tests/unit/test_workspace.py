@@ -31,9 +31,9 @@ def test_each_state_folder_has_a_secret_of_its_own(town_spec: Path, tmp_path: Pa
 def test_only_its_owner_may_enter_a_state_folder(town_spec: Path) -> None:
     spec = load_spec(town_spec)
     spec.state.mkdir(mode=0o755)
-    with closing(Workspace(spec)) as workspace:
-        assert stat.S_IMODE(workspace.folder.stat().st_mode) == 0o700
-        assert stat.S_IMODE((workspace.folder / "secret.key").stat().st_mode) == 0o600
+    with closing(Workspace(spec)):
+        assert stat.S_IMODE(spec.state.stat().st_mode) == 0o700
+        assert stat.S_IMODE((spec.state / "secret.key").stat().st_mode) == 0o600
 
 
 def test_a_ledger_that_has_lost_entries_is_refused(town_spec: Path) -> None:
