@@ -278,7 +278,7 @@ SENSITIVITY = [
         "privacy/queries.py",
         "return lost + gained, lost**2 + gained**2",
         "return lost + gained, lost**2",
-        ("tests/property/test_privacy_fuzz.py::test_no_unit_moves_a_view_beyond_its_stability",),
+        (f"{_QUERIES}::test_a_unit_that_changes_with_the_removed_one_loses_a_row_and_gains_another",),
     ),
     Mutant(
         "own-weight-is-shared",
@@ -384,7 +384,7 @@ class RankSums:""",
         "privacy/queries.py",
         "return _moves(lost, gained - view.lost)",
         "return _moves(lost, 0.0)",
-        ("tests/property/test_privacy_popularity.py",),
+        (f"{_QUERIES}::test_a_unit_that_changes_with_the_removed_one_loses_a_row_and_gains_another",),
     ),
     Mutant(
         "joint-l1-is-the-largest",
