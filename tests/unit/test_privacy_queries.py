@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -75,6 +75,20 @@ def test_a_unit_moves_a_query_as_far_as_it_says_and_no_further(name: str) -> Non
         assert (moved <= claimed * (1 + 1e-9)).all(), seed
         worst = np.maximum(worst, moved / claimed)
     assert (worst > 0.99).all(), worst
+
+
+@pytest.mark.parametrize(
+    "query", [Marginal(("a",)), ParentCounts(np.array([0, 1, 2, 3])), RankSums((1, 2, 3, 4))], ids=repr
+)
+def test_a_unit_that_changes_with_the_removed_one_loses_a_row_and_gains_another(query: Query) -> None:
+    """Both units refer to the most popular parent; then one is gone, and the other has a row elsewhere instead."""
+    crowd = [(0, 0, 0)] * 20 + [(1, 0, 1)]
+    weights = [UNIT] * len(crowd)
+    before = view_of([*crowd, (0, 0, 0), (0, 0, 0)], [*weights, UNIT, UNIT])
+    after = view_of([*crowd, (1, 0, 1)], [*weights, UNIT])
+    one, other = (replace(view, stability=3 * UNIT, own=UNIT) for view in (before, after))
+    shift = (query.evaluate(one) - query.evaluate(other)).astype(float)
+    assert (np.abs(shift).sum(), (shift**2).sum()) == query.moves(one) == (3.0 * UNIT, 5.0 * UNIT**2)
 
 
 def test_centres_move_by_the_grid() -> None:
