@@ -179,6 +179,29 @@ def test_references_that_become_null_do_move_views_along_them() -> None:
     assert 2 < furthest <= 7
 
 
+def test_a_lost_reference_of_a_unit_with_few_rows_moves_all_of_its_weight() -> None:
+    """Counted by classes of units, a row of a small unit weighs 1, whatever T the largest class has."""
+    to_plan = key("visit", "plan", "plan", 1, optional=True)
+    schema = Schema(
+        "practice",
+        (
+            table("user"),
+            table("plan", key("plan", "user", "user", 1, owner=True)),
+            table("visit", key("visit", "user", "user", 8, owner=True), to_plan),
+        ),
+        "user",
+    )
+    rows: dict[str, dict[str, list[int | None]]] = {
+        "user": {"id": [1, 2]},
+        "plan": {"id": [5, 6], "user": [1, 2]},
+        "visit": {"id": [7, 8], "user": [2, 1], "plan": [5, 6]},
+    }
+    database = database_of(schema, rows)
+    spec = ViewSpec("visit", {"to": (ParentRow(to_plan), Positions())}, (1, 4))  # type: ignore[dict-item]
+    one, other = (build_view(d.private(), spec) for d in (database, without(database, "user", 1)))
+    assert np.abs(one.counts(["to"]) - other.counts(["to"])).sum() == one.stability == 3 * WEIGHT_SCALE
+
+
 def test_rows_are_kept_whatever_becomes_of_what_they_refer_to() -> None:
     """A note that quotes a post beyond its author's bound stays, with its weight, and is read as quoting none."""
     database = blog(1, 3, 0)
