@@ -65,7 +65,7 @@ def stats_seconds(data: str) -> float:
 
 
 def _seconds(spec: Spec, here: Path, workload: Path | None) -> float:
-    from privbench_core.evaluate.evaluation import evaluate_bundle
+    from privbench_core.evaluation.evaluation import evaluate_bundle
     from privbench_core.pipeline.rehearsal import rehearsal_of  # the parent only starts processes
     from privbench_core.pipeline.run import run_spec
     from privbench_core.report.page import write_report

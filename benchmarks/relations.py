@@ -24,7 +24,7 @@ from benchmarks.report import machine, markdown, medians
 from benchmarks.workloads import SYNTHESIZERS, Tables, available
 from privbench_core.backends.registry import open_source
 from privbench_core.columns.registry import codec_for
-from privbench_core.evaluate.correlations import (
+from privbench_core.evaluation.correlations import (
     Correlation,
     JoinValues,
     Numbers,
@@ -32,11 +32,17 @@ from privbench_core.evaluate.correlations import (
     intra_group,
     ordered_values,
 )
-from privbench_core.evaluate.counting import CountingQuery, CountingShape, Predicate, counting_errors, counting_queries
-from privbench_core.evaluate.encode import EncodedTable, encode_tables
-from privbench_core.evaluate.joins import LinkedTables, fanout_distance, joint_tvd, link_tables
-from privbench_core.evaluate.marginals import mean_distances
-from privbench_core.evaluate.subsets import column_subsets
+from privbench_core.evaluation.counting import (
+    CountingQuery,
+    CountingShape,
+    Predicate,
+    counting_errors,
+    counting_queries,
+)
+from privbench_core.evaluation.encode import EncodedTable, encode_tables
+from privbench_core.evaluation.joins import LinkedTables, fanout_distance, joint_tvd, link_tables
+from privbench_core.evaluation.marginals import mean_distances
+from privbench_core.evaluation.subsets import column_subsets
 from privbench_core.schema.columns import Column, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema

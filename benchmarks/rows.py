@@ -1,7 +1,7 @@
 """Rows, not units: what queries count, measured on heavy tails, beside the source with every column shuffled.
 
-Per database: distances over rows (`privbench_core.evaluate.rows`), Q-errors of random joins along its keys, and what a
-whole run takes. Where a bundle is worse than the shuffled source, a line says so.
+Per database: distances over rows (`privbench_core.evaluation.rows`), Q-errors of random joins along its keys, and what
+a whole run takes. Where a bundle is worse than the shuffled source, a line says so.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from benchmarks.measure import Runs, call_in_child
 from benchmarks.report import Row, machine, markdown, medians
 from benchmarks.row_sources import RowSource, row_sources
 from benchmarks.workloads import SHUFFLED, SYNTHESIZERS, Case, Tables, available, by_joins, run_pipeline
-from privbench_core.evaluate.generate import Recipe, generate_workload
-from privbench_core.evaluate.q_error import WORSE, run_workload
-from privbench_core.evaluate.rows import row_figures, shuffled_reference
-from privbench_core.publish.bundle import read_bundle
+from privbench_core.evaluation.generate import Recipe, generate_workload
+from privbench_core.evaluation.q_error import WORSE, run_workload
+from privbench_core.evaluation.rows import row_figures, shuffled_reference
+from privbench_core.publishing.bundle import read_bundle
 from privbench_core.spec.model import Spec
 from privbench_core.workload.statements import Workload
 

@@ -19,11 +19,11 @@ from benchmarks.measure import Runs, call_in_child
 from benchmarks.report import Row, markdown, medians
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
-from privbench_core.evaluate.q_error import WorkloadResult, run_workload
-from privbench_core.evaluate.rows import shuffled_reference
-from privbench_core.evaluate.runtime import RunTimeResult, RunTimeSettings
-from privbench_core.evaluate.side_by_side import compare_run_times
-from privbench_core.publish.bundle import read_bundle, write_bundle
+from privbench_core.evaluation.q_error import WorkloadResult, run_workload
+from privbench_core.evaluation.rows import shuffled_reference
+from privbench_core.evaluation.runtime import RunTimeResult, RunTimeSettings
+from privbench_core.evaluation.side_by_side import compare_run_times
+from privbench_core.publishing.bundle import read_bundle, write_bundle
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.workload.statements import Workload

@@ -75,7 +75,7 @@ def _write(spec: Spec, bundle: Path, out: Path) -> Path:
     """Evaluate ``bundle``; the page that was written to ``out``."""
     # Imported here: they bring Arrow, SciPy and more, which the UI need not load to draw the graph.
     from privbench_core.api import evaluate
-    from privbench_core.publish.bundle import is_bundle
+    from privbench_core.publishing.bundle import is_bundle
 
     if not is_bundle(bundle):
         raise PublishError(f"{spec.schema.name}: no bundle at ε={bundle.name} yet; materialise publish/bundle first")

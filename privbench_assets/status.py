@@ -74,8 +74,8 @@ def benchmark_status(spec: Spec, plans: Mapping[str, Plan]) -> dg.AssetsDefiniti
         ],
         required_resource_keys={resource},
         description=(
-            f"What is stale in the benchmark of {name}, what a refresh costs, and what is left. The ε add up: whoever"
-            " holds several bundles has learned as much as all of them together tell."
+            f"What is stale in the benchmark of {name}, what a refresh costs, and what is left. The ε add up: a"
+            " receiver of several bundles has learned as much as all of them together tell."
         ),
     )
     def status(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster wants it bare

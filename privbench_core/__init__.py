@@ -51,14 +51,14 @@ from privbench_core.version import __version__
 if TYPE_CHECKING:
     from privbench_core.api import evaluate, plan, publish, run
     from privbench_core.backends.loading import Loaded
-    from privbench_core.evaluate.evaluation import Evaluation
+    from privbench_core.evaluation.evaluation import Evaluation
     from privbench_core.pipeline.run import RunResult
     from privbench_core.privacy.budget import Budget, Measure, Price
     from privbench_core.privacy.curator import Curator, Measurement
     from privbench_core.privacy.queries import Distances, Marginal
     from privbench_core.privacy.session import Discovered, PrivateSession
     from privbench_core.privacy.views import CoMember, OfParent, Own, OwnerFanout, OwnFanout, ParentRow, ViewSpec
-    from privbench_core.publish.bundle import Bundle, read_bundle
+    from privbench_core.publishing.bundle import Bundle, read_bundle
     from privbench_core.schema.columns import Column
     from privbench_core.schema.constraints import ForeignKey
     from privbench_core.schema.tables import Schema, Table
@@ -124,13 +124,13 @@ __all__ = [
 _HOMES = {
     "Artifact": "synthesizers.artifact",
     "Budget": "privacy.budget",
-    "Bundle": "publish.bundle",
+    "Bundle": "publishing.bundle",
     "CoMember": "privacy.views",
     "Column": "schema.columns",
     "Curator": "privacy.curator",
     "Discovered": "privacy.session",
     "Distances": "privacy.queries",
-    "Evaluation": "evaluate.evaluation",
+    "Evaluation": "evaluation.evaluation",
     "ForeignKey": "schema.constraints",
     "Loaded": "backends.loading",
     "Marginal": "privacy.queries",
@@ -157,16 +157,10 @@ _HOMES = {
     "load_spec": "spec.load",
     "plan": "api",
     "publish": "api",
-    "read_bundle": "publish.bundle",
+    "read_bundle": "publishing.bundle",
     "run": "api",
 }
 """Name -> the module of this package that defines it."""
-
-for _package in ("evaluate", "publish"):
-    # Importing a subpackage binds its name here, over that of the function. It does so once only: so import both now
-    # (they are empty) and leave the names to `__getattr__`.
-    import_module(f"{__name__}.{_package}")
-    del globals()[_package]
 
 
 def __getattr__(name: str) -> object:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from privbench_core.backends.loading import Loaded
-from privbench_core.evaluate.evaluation import Evaluation, evaluate_bundle
-from privbench_core.evaluate.inputs import refuse_inside_bundle
+from privbench_core.evaluation.evaluation import Evaluation, evaluate_bundle
+from privbench_core.evaluation.inputs import refuse_inside_bundle
 from privbench_core.pipeline.executor import Progress
 from privbench_core.pipeline.rehearsal import rehearsal_of
 from privbench_core.pipeline.run import RunResult, plan_for, run_spec
-from privbench_core.publish.load import load_bundle
+from privbench_core.publishing.load import load_bundle
 from privbench_core.report.page import write_report
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
@@ -56,7 +56,7 @@ def run(
         progress: Called before each step with its number, the number of steps and the step.
 
     Raises:
-        BudgetExhaustedError: The lifetime budget cannot pay for the run; nothing was looked at.
+        BudgetExhaustedError: The lifetime budget cannot pay for the run; no row was read.
         PrivbenchError: Of any other kind; steps that were released stay paid for.
     """
     return run_spec(

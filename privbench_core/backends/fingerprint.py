@@ -3,7 +3,7 @@
 It names what a release was paid for, so it must change exactly when the content does. The bytes of a file are no such
 name: a rewritten Parquet file with the same rows, another order of rows (PostgreSQL promises none) or a column the
 spec leaves out would make the owner pay twice for the same data. Canonical rows in primary-key order are hashed.
-The digest is as private as the rows themselves; whoever keeps it outside of the ledger must key it first.
+The digest is as private as the rows themselves; key it before it is kept outside of the ledger.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from privbench_core.commands.evaluate import show_fidelity
 from privbench_core.commands.run import Options, run_with_progress, tell
 from privbench_core.commands.terminal import say
 from privbench_core.errors import PublishError, SourceError
-from privbench_core.evaluate.comparison import compare
-from privbench_core.evaluate.inputs import read_bundle_and_source
-from privbench_core.evaluate.metric import BRIEF
+from privbench_core.evaluation.comparison import compare
+from privbench_core.evaluation.inputs import read_bundle_and_source
+from privbench_core.evaluation.metric import BRIEF
 from privbench_core.spec.load import load_spec
 
 EPSILON = 0.8  # the smallest of the example's spec

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from privbench_core.api import evaluate
 from privbench_core.commands.terminal import print_json, say, show
-from privbench_core.evaluate.comparison import Comparison
-from privbench_core.evaluate.evaluation import INTERNAL, Evaluation
-from privbench_core.evaluate.inputs import refuse_inside_bundle
-from privbench_core.evaluate.q_error import WorkloadResult
-from privbench_core.evaluate.runtime import RunTimeResult
+from privbench_core.evaluation.comparison import Comparison
+from privbench_core.evaluation.evaluation import INTERNAL, Evaluation
+from privbench_core.evaluation.inputs import refuse_inside_bundle
+from privbench_core.evaluation.q_error import WorkloadResult
+from privbench_core.evaluation.runtime import RunTimeResult
 from privbench_core.spec.load import load_spec
 
 _NAMED = 10  # failed queries named on the terminal

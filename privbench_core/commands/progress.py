@@ -15,7 +15,7 @@ from privbench_core.synthesizers.contract import Step
 
 @contextmanager
 def progress_bar() -> Iterator[executor.Progress]:
-    """Show a bar; the callback is told each step before it runs."""
+    """Show a bar; the callback gets each step before it runs."""
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from privbench_core.commands.terminal import print_json, say, show
-from privbench_core.publish.load import load_bundle
+from privbench_core.publishing.load import load_bundle
 
 
 def load(bundle: Path, target: str, *, replace: bool, as_json: bool) -> None:

@@ -15,7 +15,7 @@ from privbench_core.pipeline.account_status import WARNING, AccountStatus, stand
 from privbench_core.pipeline.run import RunResult, plans_for, run_spec
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import zero
-from privbench_core.publish.bundle import is_bundle, read_bundle, refuse_foreign_bundle
+from privbench_core.publishing.bundle import is_bundle, read_bundle, refuse_foreign_bundle
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 

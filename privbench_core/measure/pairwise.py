@@ -76,7 +76,7 @@ class PairwiseFit:
         return MeasuredLeaf(remeasure(curator, one_way, found)) if isinstance(found, Price) else found
 
     def find(self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]) -> MeasuredLeaf | Price:
-        """A leaf with joints for at most ``price``, or what is left of it if no joint is worth its noise.
+        """A leaf with joints for at most ``price``, or what is left of it if noise would hide every joint.
 
         What the scores leave of the price goes partly to joints and partly to the one-way marginals again, in the
         proportion that promises the smallest total error over all pairs.

@@ -73,7 +73,7 @@ class Cells:
         told = OneWay(counts, sigmas)
         total, sigma = (told.total, told.total_sigma) if counts else self.rows
         total = max(1.0, total)
-        # A column of one cell (made anew, never NULL) says nothing: it is coded, so that it is drawn, but not measured.
+        # A column of one cell (generated, never NULL) says nothing: it is coded, so that it is drawn, but not measured.
         discretizers = {
             name: Discretizer(self.looks[name].codec, binnings[name]) if name in binnings else Discretizer(codec)
             for name, codec in self.codecs.items()

@@ -2,7 +2,7 @@
 
 What is best spent on one-way marginals and what on joints depends on what has been released on the way: how many rows
 there are, and whether any columns depend on each other. So both are measured in one step, for one price that is known
-beforehand. Where no joint is worth its noise, the cells of all columns get what is left, as if nothing else had been
+beforehand. Where noise would hide every joint, the cells of all columns get what is left, as if nothing else had been
 looked for.
 """
 

@@ -193,7 +193,7 @@ def held(noisy: Array, sigma: float, bar: float, prior: Array) -> tuple[Array, A
         noisy: Released count of each cell.
         sigma: Standard deviation of their noise.
         bar: Standard deviations that noise alone does not reach.
-        prior: What cells hold in proportion where nothing is told.
+        prior: Proportions of the cells where nothing was measured.
 
     Returns:
         Counts, and standard deviations of their noise; both of the shape of ``noisy``.

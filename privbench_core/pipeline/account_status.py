@@ -65,7 +65,7 @@ class AccountStatus:
         if not self.others:
             return []
         each = ", ".join(f"{name or 'no name'} ε={balance.spent:.4g}" for name, balance in self.others.items())
-        return [f"Other cohorts, declared to be other people: {each}. Whoever is in several has paid the sum."]
+        return [f"Other cohorts, declared to be other people: {each}. For a person who is in several, the ε add up."]
 
     def neighbours_in_words(self, database: str) -> list[str]:
         """Which other databases the ledger holds, so that a change of name is noticed; nothing if there are none."""

@@ -1,7 +1,7 @@
 """What state the source is in: a keyed fingerprint per table, as cheaply as the owner's choice allows.
 
 A fingerprint names what a release was paid for. Whatever it is made from is private, so it leaves this module hashed
-with the workspace's secret. The last one of each table is kept in the state folder, whoever looked: that is what
+with the workspace's secret. The last one of each table is kept in the state folder, by any command: that is what
 `staleness` compares releases with.
 """
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from privbench_core.errors import ReleaseError
-from privbench_core.publish.bundle import file_name
+from privbench_core.publishing.bundle import file_name
 from privbench_core.spec.model import Spec
 
 _OWNER = "DATABASE"
@@ -81,7 +81,7 @@ def claim_folder(spec: Spec) -> Path:
 
 
 def write_once(path: Path, content: bytes) -> None:
-    """Write a file durably unless it is there: whoever comes first makes it, nobody replaces it."""
+    """Write a file durably unless it is there: the first process makes it, none replaces it."""
     handle, beside = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     with os.fdopen(handle, "wb") as file:
         file.write(content)

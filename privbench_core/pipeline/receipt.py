@@ -15,7 +15,7 @@ from privbench_core.synthesizers.contract import Plan
 from privbench_core.version import __version__
 
 COHORT_TERMS = (
-    "no unit of this cohort is in another one; whoever is in several is protected by the sum of their figures"
+    "no unit of this cohort is in another one; a unit that is in several is protected by the sum of their figures"
 )
 
 

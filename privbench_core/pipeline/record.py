@@ -36,7 +36,7 @@ def read(spec: Spec, query: str, parameters: Sequence[str] = ()) -> list[tuple[s
         return []
     with _refusing(path), closing(sqlite3.connect(path, timeout=_LONGEST_WAIT)) as connection:
         if not connection.execute("select 1 from sqlite_master where name = 'observed'").fetchall():
-            return []  # whoever began the file was stopped before its last table
+            return []  # the process that began the file was stopped before its last table
         return connection.execute(query, parameters).fetchall()
 
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from privbench_core.errors import BudgetError, InternalError, SpecError
-from privbench_core.evaluate.inputs import summarize_bundle
-from privbench_core.evaluate.membership import RunOnRows
+from privbench_core.evaluation.inputs import summarize_bundle
+from privbench_core.evaluation.membership import RunOnRows
 from privbench_core.pipeline.executor import Executor
 from privbench_core.pipeline.run import plan_for
 from privbench_core.pipeline.runner import GivenRows, Run, Runner
 from privbench_core.pipeline.workspace import Scratch
 from privbench_core.privacy.noise import NoiseSource
-from privbench_core.publish.bundle import is_bundle, read_bundle
+from privbench_core.publishing.bundle import is_bundle, read_bundle
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, StepKind
 

@@ -39,7 +39,7 @@ class RunResult:
 
 
 def run_name(epsilon: float) -> str:
-    """What the ledger calls a run, whoever started it.
+    """Return the name of a run in the ledger, the same for each front end.
 
     >>> run_name(2.0)
     'epsilon=2'

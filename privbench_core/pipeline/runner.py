@@ -168,7 +168,7 @@ class GivenRows(Snapshot):
         return ""
 
     def forget(self) -> None:
-        """They belong to whoever gave them."""
+        """They belong to the caller."""
 
 
 class Runner:
@@ -277,12 +277,12 @@ class Runner:
         """The step's release: from the store if it was bought before, else run, stored and entered.
 
         Raises:
-            BudgetExhaustedError: The lifetime budget cannot pay for it; nothing was looked at.
+            BudgetExhaustedError: The lifetime budget cannot pay for it; no row was read.
             BusyError: Another process has been making it for too long.
             ReleaseError: The stored result is damaged.
         """
         key = self.release_key(step, inputs)
-        # One process at a time makes a release: whoever had to wait finds what another one bought.
+        # One process at a time makes a release: one that had to wait finds what another one bought.
         with self.workspace.exclusive(key, "/".join(step.key)):
             return self._stored(step, key) or self._make(step, key, inputs, receipt)
 

@@ -1,7 +1,7 @@
 """What is out of date at each ε, why, and what it costs to make it again.
 
 Worked out from what is written down alone: what each step was made from (`Manifest`), against what its inputs are and
-what the source was when it was last looked at. Whoever asks (a command, a sensor, a check) gets the same answer, and it
+what the source was when it was last looked at. A command, a sensor and a check get the same answer, and it
 does not matter when or in what order things changed.
 """
 

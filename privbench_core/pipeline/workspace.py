@@ -55,7 +55,7 @@ class Workspace:
         self.releases: Releases = ReleaseStore(self.folder / "releases", shared=spec.state / "releases")
 
     def keyed(self, text: str) -> str:
-        """A hash of ``text`` that says nothing to whoever does not hold the secret (for fingerprints in logs)."""
+        """A hash of ``text`` that says nothing without the secret (for fingerprints in logs)."""
         return blake2b(text.encode(), key=self.secret, digest_size=16).hexdigest()
 
     def remember_spending(self) -> None:

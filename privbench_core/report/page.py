@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privbench_core.evaluate.evaluation import INTERNAL, Evaluation
-from privbench_core.evaluate.heatmap import worst_and_typical
-from privbench_core.evaluate.inputs import refuse_inside_bundle
-from privbench_core.evaluate.join_figures import FANOUT_METRICS, JOIN_METRICS
-from privbench_core.evaluate.marginals import MarginalDistances
-from privbench_core.evaluate.metric import SEED
-from privbench_core.evaluate.q_error import WorkloadResult
-from privbench_core.evaluate.runtime import RunTimeResult
+from privbench_core.evaluation.evaluation import INTERNAL, Evaluation
+from privbench_core.evaluation.heatmap import worst_and_typical
+from privbench_core.evaluation.inputs import refuse_inside_bundle
+from privbench_core.evaluation.join_figures import FANOUT_METRICS, JOIN_METRICS
+from privbench_core.evaluation.marginals import MarginalDistances
+from privbench_core.evaluation.metric import SEED
+from privbench_core.evaluation.q_error import WorkloadResult
+from privbench_core.evaluation.runtime import RunTimeResult
 from privbench_core.report import plots, tree
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.evaluate.encode import EncodedTable
-from privbench_core.evaluate.join_figures import KeyFigures
+from privbench_core.evaluation.encode import EncodedTable
+from privbench_core.evaluation.join_figures import KeyFigures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from privbench_core.evaluate.heatmap import Heat
+from privbench_core.evaluation.heatmap import Heat
 
 # In pixels unless noted, chosen by eye:
 _LEVEL, _RADIUS = 72, 16  # distance of levels, and radius of nodes

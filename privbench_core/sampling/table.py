@@ -1,7 +1,7 @@
 """One synthetic table: rows, their attributes given their owner, references to other parents, fresh keys, source types.
 
 PrivBench's Algorithm 7 (SampleDataFromSPN) with four changes: expected counts are rounded instead of drawn, children
-are drawn given their parent's row, every key is made anew, and the schema's constraints hold.
+are drawn given their parent's row, every key is generated, and the schema's constraints hold.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def with_sum(numbers: Places, total: int, room: Places, rng: np.random.Generator
     result = numbers.copy()
     while missing > 0 and (result < room).any():
         odds = np.where(result < room, result, 0).astype(float)
-        if not odds.any():  # whoever may have children has as many as there is room for
+        if not odds.any():  # all parents that may have children share what is left
             odds = (result < room).astype(float)
         more = rng.multinomial(missing, odds / odds.sum())
         result = np.minimum(result + more, room)

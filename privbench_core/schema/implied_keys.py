@@ -1,8 +1,8 @@
 """Two foreign keys on the same columns, of which one follows from the other.
 
 A subtype table (``student.id -> person.id``) and a table that refers to both (``grade.id -> student.id`` and
-``grade.id -> person.id``): whoever has a student has a person. The second key adds nothing to sample or to protect, so
-it is kept for the DDL alone.
+``grade.id -> person.id``): a row that refers to a student refers to a person.
+The second key adds nothing to sample or to protect, so it is kept for the DDL alone.
 """
 
 from __future__ import annotations

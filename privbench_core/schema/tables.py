@@ -59,7 +59,7 @@ class Table:
 
     @property
     def key_columns(self) -> frozenset[str]:
-        """Columns of the primary key or of a foreign key that are made anew, never modelled.
+        """Columns of the primary key or of a foreign key that are generated, never modelled.
 
         A column of the primary key with a domain (the season in player, season, stint) holds a meaning and is not among
         them, unless it is part of a foreign key.

@@ -18,7 +18,7 @@ def unsampleable(schema: Schema, table: Table) -> Iterator[str]:
     for rule in table.dependencies:
         where = f"{table.name}.({', '.join(rule.determinant)})"
         for name in sorted(table.key_columns.intersection(rule.dependent)):
-            yield f"{where}: determines the key column {name}, and keys are made anew; leave this dependency out"
+            yield f"{where}: determines the key column {name}, and keys are generated; leave this dependency out"
         for name in sorted((deferred - required).intersection(rule.determinant)):
             yield f"{where}: {name} is filled in last, so nothing can depend on it; leave this dependency out"
 

@@ -20,7 +20,7 @@ from privbench_core.pipeline.manifest import read_manifest
 from privbench_core.pipeline.observe import last_observed
 from privbench_core.pipeline.run import plan_for, run_name, run_spec
 from privbench_core.pipeline.workspace import open_ledger
-from privbench_core.publish.bundle import read_bundle
+from privbench_core.publishing.bundle import read_bundle
 from privbench_core.spec.load import load_spec
 from tests.helpers.servers import answers, graphql, running, wait_for
 

@@ -15,9 +15,9 @@ import pytest
 import privbench_core as privbench
 from privbench_core.backends.folder.read import FolderSource
 from privbench_core.commands.demo import find_example
-from privbench_core.evaluate.comparison import compare
-from privbench_core.evaluate.inputs import read_bundle_and_source
-from privbench_core.evaluate.metric import BRIEF
+from privbench_core.evaluation.comparison import compare
+from privbench_core.evaluation.inputs import read_bundle_and_source
+from privbench_core.evaluation.metric import BRIEF
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import OpenDPNoise
 from privbench_core.privacy.relations import PrivateDatabase

@@ -1,4 +1,4 @@
-"""What every installed synthesizer must keep, whoever wrote it: parametrised over the registry."""
+"""What every installed synthesizer must keep: parametrised over the registry."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from privbench_core.errors import (
 from privbench_core.pipeline.run import RunResult, plan_for
 from privbench_core.pipeline.workspace import ReleaseStore, Workspace
 from privbench_core.privacy.budget import Budget
-from privbench_core.publish import bundle
-from privbench_core.publish.bundle import read_bundle
+from privbench_core.publishing import bundle
+from privbench_core.publishing.bundle import read_bundle
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Plan, StepKind
 from privbench_core.synthesizers.registry import load_synthesizer, names

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from privbench_core.evaluate.rows import RowFigures, row_figures
+from privbench_core.evaluation.rows import RowFigures, row_figures
 from privbench_core.synthesizers.registry import names
 from tests.helpers.heavy_tails import CONVERGING, Database
 from tests.helpers.noise import SeededNoise

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import PublishError
-from privbench_core.evaluate.runtime import RunTimeSettings
-from privbench_core.evaluate.side_by_side import both_loaded, compare_run_times
-from privbench_core.publish.bundle import write_bundle
+from privbench_core.evaluation.runtime import RunTimeSettings
+from privbench_core.evaluation.side_by_side import both_loaded, compare_run_times
+from privbench_core.publishing.bundle import write_bundle
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

@@ -13,7 +13,7 @@ from privbench_core.pipeline.manifest import read_manifest
 from privbench_core.pipeline.places import database_folder
 from privbench_core.pipeline.runner import Snapshot
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.publish.bundle import read_bundle
+from privbench_core.publishing.bundle import read_bundle
 from privbench_core.schema.tables import Table
 from tests.helpers.orchestrated import Orchestrated, errors, shown, versions
 

@@ -62,7 +62,7 @@ def test_a_changed_source_and_its_half_made_refresh_are_told(operated: Orchestra
 
 
 def headline(operated: Orchestrated) -> str:
-    """What the last status says first, whoever reported it."""
+    """Return the first line of the last status."""
     event = operated.instance.get_latest_materialization_event(operated.key("benchmark_status"))
     assert event is not None
     assert event.asset_materialization is not None

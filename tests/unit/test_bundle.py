@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from privbench_core.errors import InternalError, PublishError
-from privbench_core.publish import bundle as bundle_module
-from privbench_core.publish.bundle import file_name, read_bundle, write_bundle
-from privbench_core.publish.load import load_bundle
+from privbench_core.publishing import bundle as bundle_module
+from privbench_core.publishing.bundle import file_name, read_bundle, write_bundle
+from privbench_core.publishing.load import load_bundle
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

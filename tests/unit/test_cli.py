@@ -25,7 +25,7 @@ from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError, LedgerError, SourceError
 from privbench_core.pipeline import run as pipeline_run
 from privbench_core.privacy.budget import Budget, zero
-from privbench_core.publish.bundle import write_bundle
+from privbench_core.publishing.bundle import write_bundle
 from privbench_core.sampling.keys import surrogate_key
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact

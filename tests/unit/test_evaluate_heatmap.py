@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.evaluate.encode import EncodedTable
-from privbench_core.evaluate.heatmap import Heat, exact, grow_spn, heat, random_queries, refit_spn, worst_and_typical
+from privbench_core.evaluation.encode import EncodedTable
+from privbench_core.evaluation.heatmap import Heat, exact, grow_spn, heat, random_queries, refit_spn, worst_and_typical
 from privbench_core.models.spn import Leaf, Product, Sum
 from privbench_core.privacy.split_rules import ByValue
 from privbench_core.report.tree import draw

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import InternalError
-from privbench_core.evaluate.counting import (
+from privbench_core.evaluation.counting import (
     CountingQuery,
     CountingShape,
     Predicate,
@@ -17,8 +17,8 @@ from privbench_core.evaluate.counting import (
     counting_errors,
     counting_queries,
 )
-from privbench_core.evaluate.encode import EncodedTable
-from privbench_core.evaluate.joins import (
+from privbench_core.evaluation.encode import EncodedTable
+from privbench_core.evaluation.joins import (
     LinkedTables,
     chains,
     cross_distances,
@@ -30,8 +30,8 @@ from privbench_core.evaluate.joins import (
     link_tables,
     shuffle_links,
 )
-from privbench_core.evaluate.marginals import marginal_distances
-from privbench_core.evaluate.subsets import crossing_subsets
+from privbench_core.evaluation.marginals import marginal_distances
+from privbench_core.evaluation.subsets import crossing_subsets
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from privbench_core.errors import InternalError
-from privbench_core.evaluate import marginals
-from privbench_core.evaluate.marginals import frequencies, marginal_distances, mean_distances
-from privbench_core.evaluate.subsets import column_subsets
+from privbench_core.evaluation import marginals
+from privbench_core.evaluation.marginals import frequencies, marginal_distances, mean_distances
+from privbench_core.evaluation.subsets import column_subsets
 
 
 def test_tvd_of_a_hand_counted_pair() -> None:

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.evaluate.encode import EncodedTable, encode_tables
-from privbench_core.evaluate.membership import epsilon_bound, restrict_to_units, run_attacks, score_attack
-from privbench_core.evaluate.nearest import nearest_distances, nearest_records
-from privbench_core.evaluate.traces import find_traces
+from privbench_core.evaluation.encode import EncodedTable, encode_tables
+from privbench_core.evaluation.membership import epsilon_bound, restrict_to_units, run_attacks, score_attack
+from privbench_core.evaluation.nearest import nearest_distances, nearest_records
+from privbench_core.evaluation.traces import find_traces
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

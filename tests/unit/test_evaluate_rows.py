@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.evaluate.joins import LinkedTables
-from privbench_core.evaluate.rows import popularity_distance, row_figures, shuffled_reference, size_class_distance
+from privbench_core.evaluation.joins import LinkedTables
+from privbench_core.evaluation.rows import popularity_distance, row_figures, shuffled_reference, size_class_distance
 from privbench_core.schema.tables import Schema
 from privbench_core.validate.references import NO_PARENT
 from tests.helpers.heavy_tails import CONVERGING, Database, chain, many_to_many, optional_keys

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import InternalError, SourceError
-from privbench_core.evaluate.q_error import Answer, WorkloadResult, run_workload
+from privbench_core.evaluation.q_error import Answer, WorkloadResult, run_workload
 from privbench_core.workload.engine import Engine
 from privbench_core.workload.resolve import UnansweredError
 from privbench_core.workload.statements import Statement, Workload, read_workload

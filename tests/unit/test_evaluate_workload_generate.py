@@ -12,7 +12,7 @@ import sqlglot
 from sqlglot import exp
 
 from privbench_core.errors import SourceError
-from privbench_core.evaluate.generate import Recipe, generate_workload
+from privbench_core.evaluation.generate import Recipe, generate_workload
 from privbench_core.schema.columns import Column, ColumnType, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

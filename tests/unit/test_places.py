@@ -15,7 +15,7 @@ from privbench_core.errors import PublishError, ReleaseError
 from privbench_core.pipeline.places import database_folder, file_name
 from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.publish.bundle import read_bundle
+from privbench_core.publishing.bundle import read_bundle
 from privbench_core.spec.load import load_spec
 from tests.helpers.orchestrated import Orchestrated, errors
 

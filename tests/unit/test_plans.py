@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from privbench_core.evaluate.query_plans import QueryPlan, edit_distance
-from privbench_core.evaluate.runtime import QueryTime, RunTimeResult, RunTimeSettings
+from privbench_core.evaluation.query_plans import QueryPlan, edit_distance
+from privbench_core.evaluation.runtime import QueryTime, RunTimeResult, RunTimeSettings
 
 A, B, C = (QueryPlan(f"Seq Scan on {name}") for name in "abc")
 

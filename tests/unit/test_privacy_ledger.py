@@ -1,4 +1,4 @@
-"""The ledger: never more than the lifetime, whoever asks, however it ends."""
+"""The ledger: never more than the lifetime, with any caller and any end."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from privbench_core.publish.figures import FidelityFigure, fidelity_table
+from privbench_core.publishing.figures import FidelityFigure, fidelity_table
 
 WHERE = ("person", "join TVD")
 

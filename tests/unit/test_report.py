@@ -14,25 +14,25 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import PublishError, SourceError
-from privbench_core.evaluate.comparison import Comparison, compare
-from privbench_core.evaluate.evaluation import INTERNAL, Evaluation, evaluate_bundle
-from privbench_core.evaluate.inputs import (
+from privbench_core.evaluation.comparison import Comparison, compare
+from privbench_core.evaluation.evaluation import INTERNAL, Evaluation, evaluate_bundle
+from privbench_core.evaluation.inputs import (
     BundleAndSource,
     BundleSummary,
     DatabasePair,
     read_bundle_and_source,
     summarize_bundle,
 )
-from privbench_core.evaluate.join_figures import FANOUT_METRICS, JOIN_METRICS, JoinFigures, KeyFigures
-from privbench_core.evaluate.marginals import MarginalDistances
-from privbench_core.evaluate.membership import Attack
-from privbench_core.evaluate.metric import BRIEF, Scope
-from privbench_core.evaluate.privacy_figures import odds, privacy_figures
-from privbench_core.evaluate.q_error import Answer, WorkloadResult, run_workload
-from privbench_core.evaluate.runtime import QueryTime, RunTimeResult, RunTimeSettings
-from privbench_core.evaluate.table_figures import OrderFigures, TableFigures
-from privbench_core.evaluate.verdict import Level, judge
-from privbench_core.publish.bundle import write_bundle
+from privbench_core.evaluation.join_figures import FANOUT_METRICS, JOIN_METRICS, JoinFigures, KeyFigures
+from privbench_core.evaluation.marginals import MarginalDistances
+from privbench_core.evaluation.membership import Attack
+from privbench_core.evaluation.metric import BRIEF, Scope
+from privbench_core.evaluation.privacy_figures import odds, privacy_figures
+from privbench_core.evaluation.q_error import Answer, WorkloadResult, run_workload
+from privbench_core.evaluation.runtime import QueryTime, RunTimeResult, RunTimeSettings
+from privbench_core.evaluation.table_figures import OrderFigures, TableFigures
+from privbench_core.evaluation.verdict import Level, judge
+from privbench_core.publishing.bundle import write_bundle
 from privbench_core.report import plots
 from privbench_core.report.page import render, write_report
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values

@@ -1,7 +1,7 @@
 """The schema as SQL for DuckDB, as far as DuckDB goes, and what has to be left out.
 
-DuckDB adds foreign keys only while a table is created, so keys stand in CREATE TABLE here. What it cannot hold is told
-by trying it out in a database in memory, and not by a list of what some version cannot do.
+DuckDB adds foreign keys only while a table is created, so keys stand in CREATE TABLE here. What it cannot hold is
+listed by trying it out in a database in memory, and not by a list of what some version cannot do.
 """
 
 from __future__ import annotations

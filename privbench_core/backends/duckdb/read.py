@@ -71,7 +71,7 @@ class DuckDBSource:
         with self._open() as connection:
             held = {name for (name,) in connection.sql(query).fetchall()}
         log = self.path.with_name(f"{self.path.name}.wal")
-        with suppress(OSError):  # whoever reads a table is told
+        with suppress(OSError):  # reading a table reports it
             digest = fingerprint_files(path for path in (self.path, log) if path.exists())
             return {table.name: digest for table in tables if table.name in held}
         return {}

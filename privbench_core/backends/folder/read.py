@@ -65,7 +65,7 @@ class FolderSource:
         digests: dict[str, str] = {}
         files = {table.name: [path for path in self._files() if path.stem == table.name] for table in tables}
         for name, paths in files.items():
-            with suppress(OSError):  # whoever reads the table is told
+            with suppress(OSError):  # reading the table reports it
                 digests |= {name: fingerprint_files(paths)} if paths else {}
         return digests
 

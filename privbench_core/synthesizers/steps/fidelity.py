@@ -32,7 +32,7 @@ from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.relations import deciding_tables
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import Feature, OfParent, Own, ViewSpec, feature_size
-from privbench_core.publish.figures import FidelityFigure
+from privbench_core.publishing.figures import FidelityFigure
 from privbench_core.schema.identity import column_identity, constraints_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact

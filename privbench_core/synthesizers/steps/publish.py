@@ -10,7 +10,7 @@ import pyarrow as pa
 from privbench_core.errors import InternalError, ValidationError
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
-from privbench_core.publish.bundle import read_bundle, write_bundle
+from privbench_core.publishing.bundle import read_bundle, write_bundle
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind

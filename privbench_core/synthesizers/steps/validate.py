@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from privbench_core.privacy.budget import Price
-from privbench_core.publish.figures import FidelityFigure
+from privbench_core.publishing.figures import FidelityFigure
 from privbench_core.schema.identity import Identity, column_identity, constraints_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact

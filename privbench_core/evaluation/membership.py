@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.evaluate.encode import EncodedTable, encode_tables
-from privbench_core.evaluate.joins import link_chain
-from privbench_core.evaluate.nearest import nearest_distances
-from privbench_core.evaluate.subsets import column_subsets
+from privbench_core.evaluation.encode import EncodedTable, encode_tables
+from privbench_core.evaluation.joins import link_chain
+from privbench_core.evaluation.nearest import nearest_distances
+from privbench_core.evaluation.subsets import column_subsets
 from privbench_core.schema.tables import Schema
 from privbench_core.validate.references import NO_PARENT, parent_rows
 

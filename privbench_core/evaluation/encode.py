@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.columns.registry import codec_for
-from privbench_core.evaluate.marginals import CodeTable
+from privbench_core.evaluation.marginals import CodeTable
 from privbench_core.schema.columns import Column, Pattern, Range, Values
 from privbench_core.schema.tables import Schema, Table
 

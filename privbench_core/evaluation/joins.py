@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.evaluate.encode import EncodedTable
-from privbench_core.evaluate.marginals import (
+from privbench_core.evaluation.encode import EncodedTable
+from privbench_core.evaluation.marginals import (
     CodeTable,
     MarginalDistances,
     marginal_distances,
     mean_distances,
     subset_distances,
 )
-from privbench_core.evaluate.subsets import ColumnSubsets
+from privbench_core.evaluation.subsets import ColumnSubsets
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.validate.references import NO_PARENT, parent_rows

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.evaluate.encode import QUANTILE_BINS, EncodedTable, encode_tables
-from privbench_core.evaluate.joins import (
+from privbench_core.evaluation.encode import QUANTILE_BINS, EncodedTable, encode_tables
+from privbench_core.evaluation.joins import (
     LinkedTables,
     chains,
     joint_tvd,
@@ -26,7 +26,7 @@ from privbench_core.evaluate.joins import (
     link_junction,
     link_tables,
 )
-from privbench_core.evaluate.marginals import marginal_distances, subset_distances
+from privbench_core.evaluation.marginals import marginal_distances, subset_distances
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.validate.references import NO_PARENT, parent_rows

@@ -19,9 +19,9 @@ from sqlalchemy import URL
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.errors import PublishError
-from privbench_core.evaluate.runtime import Database, RunTimeResult, RunTimeSettings, measure_run_times
-from privbench_core.publish.bundle import write_bundle
-from privbench_core.publish.load import load_bundle
+from privbench_core.evaluation.runtime import Database, RunTimeResult, RunTimeSettings, measure_run_times
+from privbench_core.publishing.bundle import write_bundle
+from privbench_core.publishing.load import load_bundle
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.location import describe, parse_url
 from privbench_core.workload.statements import Workload

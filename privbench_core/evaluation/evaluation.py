@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from privbench_core.errors import SourceError
-from privbench_core.evaluate.comparison import Comparison, compare
-from privbench_core.evaluate.generate import Recipe, generate_workload
-from privbench_core.evaluate.inputs import BundleAndSource, read_bundle_and_source
-from privbench_core.evaluate.membership import RunOnRows
-from privbench_core.evaluate.metric import FULL, SEED, Scope, Section
-from privbench_core.evaluate.privacy_figures import PrivacyFigures, privacy_figures
-from privbench_core.evaluate.q_error import WorkloadResult, run_workload
-from privbench_core.evaluate.rows import shuffled_reference
-from privbench_core.evaluate.runtime import RunTimeResult
-from privbench_core.evaluate.verdict import Verdict, judge
+from privbench_core.evaluation.comparison import Comparison, compare
+from privbench_core.evaluation.generate import Recipe, generate_workload
+from privbench_core.evaluation.inputs import BundleAndSource, read_bundle_and_source
+from privbench_core.evaluation.membership import RunOnRows
+from privbench_core.evaluation.metric import FULL, SEED, Scope, Section
+from privbench_core.evaluation.privacy_figures import PrivacyFigures, privacy_figures
+from privbench_core.evaluation.q_error import WorkloadResult, run_workload
+from privbench_core.evaluation.rows import shuffled_reference
+from privbench_core.evaluation.runtime import RunTimeResult
+from privbench_core.evaluation.verdict import Verdict, judge
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
 from privbench_core.workload.sam import read_sam_workload
@@ -104,7 +104,7 @@ def evaluate_bundle(
     times = None
     if run_time and queries is not None:
         # Imported here: only this needs a driver and a server.
-        from privbench_core.evaluate.side_by_side import compare_run_times
+        from privbench_core.evaluation.side_by_side import compare_run_times
 
         url = run_time if isinstance(run_time, str) else None
         times = compare_run_times(spec.schema, pair.source, bundle, queries, url=url)

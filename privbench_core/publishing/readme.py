@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from privbench_core.backends.postgres.ddl import AFTER_THE_ROWS, quote_identifier, quote_text
-from privbench_core.publish.figures import fidelity_table
+from privbench_core.publishing.figures import fidelity_table
 from privbench_core.schema.tables import Schema, Table
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from privbench_core.evaluate.joins import LinkedTables
-from privbench_core.evaluate.verdict import Remark
+from privbench_core.evaluation.joins import LinkedTables
+from privbench_core.evaluation.verdict import Remark
 
 SEED = 0
 """Seed of all sampling in a report, so that the report of a bundle is always the same."""

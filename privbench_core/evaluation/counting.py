@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
-from privbench_core.evaluate.joins import LinkedTables
-from privbench_core.evaluate.marginals import CodeTable
+from privbench_core.evaluation.joins import LinkedTables
+from privbench_core.evaluation.marginals import CodeTable
 
 Predicate = tuple[tuple[int, NDArray[np.bool_]], ...]
 """A conjunction: (column, which of its codes satisfy it)."""

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psycopg
 
-from privbench_core.evaluate.query_plans import QueryPlan, edit_distance
-from privbench_core.evaluate.verdict import Remark
+from privbench_core.evaluation.query_plans import QueryPlan, edit_distance
+from privbench_core.evaluation.verdict import Remark
 from privbench_core.workload.resolve import Catalogue, UnansweredError, resolve
 from privbench_core.workload.statements import Workload
 

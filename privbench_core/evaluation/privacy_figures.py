@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from privbench_core.evaluate.inputs import BundleAndSource, BundleSummary
-from privbench_core.evaluate.membership import Attack, RunOnRows, run_attacks
-from privbench_core.evaluate.metric import SEED
-from privbench_core.evaluate.nearest import NearestRecords, nearest_records
-from privbench_core.evaluate.traces import Trace, find_traces
+from privbench_core.evaluation.inputs import BundleAndSource, BundleSummary
+from privbench_core.evaluation.membership import Attack, RunOnRows, run_attacks
+from privbench_core.evaluation.metric import SEED
+from privbench_core.evaluation.nearest import NearestRecords, nearest_records
+from privbench_core.evaluation.traces import Trace, find_traces
 
 _MAX_EXPONENT = 700.0  # above about 709, exp overflows
 

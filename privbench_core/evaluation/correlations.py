@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.evaluate.encode import as_numbers
+from privbench_core.evaluation.encode import as_numbers
 from privbench_core.schema.columns import Values
 from privbench_core.schema.tables import Table
 from privbench_core.validate.references import NO_PARENT

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
-from privbench_core.evaluate.encode import EncodedTable
+from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.models.attribute_split import AttributeSplit
 from privbench_core.models.spn import Leaf, Node, Product, Sum
 

@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
-from privbench_core.evaluate.subsets import ColumnSubsets
+from privbench_core.evaluation.subsets import ColumnSubsets
 
 CodeTable = NDArray[np.integer]
 """Integer codes, shape (rows, columns)."""

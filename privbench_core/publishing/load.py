@@ -7,7 +7,7 @@ from pathlib import Path
 
 from privbench_core.backends.loading import Loaded
 from privbench_core.errors import PublishError
-from privbench_core.publish.bundle import read_bundle
+from privbench_core.publishing.bundle import read_bundle
 
 _DUCKDB_SCHEME = "duckdb:///"
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from privbench_core.evaluate.correlations import (
+from privbench_core.evaluation.correlations import (
     Correlation,
     JoinValues,
     inter_table,
     intra_group,
     ordered_values,
 )
-from privbench_core.evaluate.counting import CountingShape, counting_errors, counting_queries
-from privbench_core.evaluate.encode import EncodedTable
-from privbench_core.evaluate.inputs import DatabasePair
-from privbench_core.evaluate.joins import (
+from privbench_core.evaluation.counting import CountingShape, counting_errors, counting_queries
+from privbench_core.evaluation.encode import EncodedTable
+from privbench_core.evaluation.inputs import DatabasePair
+from privbench_core.evaluation.joins import (
     LinkedTables,
     chains,
     cross_distances,
@@ -27,10 +27,10 @@ from privbench_core.evaluate.joins import (
     link_chain,
     link_junction,
 )
-from privbench_core.evaluate.marginals import subset_distances
-from privbench_core.evaluate.metric import SEED, Metric, Scope
-from privbench_core.evaluate.subsets import crossing_subsets
-from privbench_core.evaluate.verdict import DISTANCE, Remark
+from privbench_core.evaluation.marginals import subset_distances
+from privbench_core.evaluation.metric import SEED, Metric, Scope
+from privbench_core.evaluation.subsets import crossing_subsets
+from privbench_core.evaluation.verdict import DISTANCE, Remark
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.validate.references import NO_PARENT
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from privbench_core.evaluate.inputs import DatabasePair
-from privbench_core.evaluate.join_figures import JoinFigures, KeyFigures, key_figures, other_joins
-from privbench_core.evaluate.marginals import MarginalDistances
-from privbench_core.evaluate.metric import FULL, Scope
-from privbench_core.evaluate.table_figures import TableFigures, table_figures
-from privbench_core.evaluate.verdict import Remark
+from privbench_core.evaluation.inputs import DatabasePair
+from privbench_core.evaluation.join_figures import JoinFigures, KeyFigures, key_figures, other_joins
+from privbench_core.evaluation.marginals import MarginalDistances
+from privbench_core.evaluation.metric import FULL, Scope
+from privbench_core.evaluation.table_figures import TableFigures, table_figures
+from privbench_core.evaluation.verdict import Remark
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.evaluate.encode import EncodedTable
+from privbench_core.evaluation.encode import EncodedTable
 
 SAMPLE = 2_000
 """Maximum number of rows to search neighbours for. Chosen by hand."""

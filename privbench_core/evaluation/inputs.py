@@ -13,9 +13,9 @@ import pyarrow as pa
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
 from privbench_core.errors import PublishError
-from privbench_core.evaluate.encode import EncodedTable, encode_tables
-from privbench_core.evaluate.joins import LinkedTables, link_tables
-from privbench_core.publish.bundle import Bundle, is_bundle, read_bundle
+from privbench_core.evaluation.encode import EncodedTable, encode_tables
+from privbench_core.evaluation.joins import LinkedTables, link_tables
+from privbench_core.publishing.bundle import Bundle, is_bundle, read_bundle
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec

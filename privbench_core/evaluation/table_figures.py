@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privbench_core.evaluate.encode import EncodedTable, value_codes
-from privbench_core.evaluate.marginals import CodeTable, MarginalDistances, mean_distances, subset_distances
-from privbench_core.evaluate.metric import SEED, Scope
-from privbench_core.evaluate.subsets import ColumnSubsets, column_subsets
-from privbench_core.evaluate.verdict import DISTANCE, Remark
+from privbench_core.evaluation.encode import EncodedTable, value_codes
+from privbench_core.evaluation.marginals import CodeTable, MarginalDistances, mean_distances, subset_distances
+from privbench_core.evaluation.metric import SEED, Scope
+from privbench_core.evaluation.subsets import ColumnSubsets, column_subsets
+from privbench_core.evaluation.verdict import DISTANCE, Remark
 from privbench_core.schema.columns import Pattern
 from privbench_core.schema.tables import Table
 

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from privbench_core.backends.postgres.ddl import create_schema_sql
 from privbench_core.errors import InternalError, PublishError, did_you_mean
 from privbench_core.files import recover_folder, replace_folder
-from privbench_core.publish.readme import consumer_readme
+from privbench_core.publishing.readme import consumer_readme
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.dump import dump_enums, dump_tables
 from privbench_core.spec.fields import Node, Problems
