@@ -29,14 +29,15 @@ EPSILONS = (0.2, 0.8, 3.2)
 RUNS = Runs(3, EPSILONS, (1e-9, 0.0))
 PEER_RUNS = Runs(1, EPSILONS, (1e-12,))  # an hour
 PEER = "histograms"
-DEFAULT_METHODS = ("privbench", PEER)
+_OURS = ("privbench", "privspn")  # the second: the paper's own networks, for what our leaves add
+DEFAULT_METHODS = (*_OURS, PEER)
 _RATIOS = ("2-way TVD", "3-way TVD", "2-way KLD", "Q-error mean", "learn s")
 
 
 def methods() -> dict[str, Method]:
     """Everything that can be measured, by name."""
     return {
-        "privbench": subject.fit_sample_single,
+        **{name: partial(subject.fit_sample_single, name) for name in _OURS},
         PEER: histograms.fit_sample_single,
         **{name: partial(_dpmm, name) for name in DPMM_METHODS},
     }

@@ -50,6 +50,7 @@ from privbench_core.spec.model import Spec
 from privbench_core.validate.references import NO_PARENT
 
 QUERIES = 2000
+_BASELINES = ("privspn",)  # the paper's own networks, for what our leaves add
 _SHAPES = {f"c{c} k{k}": CountingShape(children=c, attributes=k) for c, k in product((1, 2), repeat=2)}
 _TRUE = {"δ": "-", "ε": "-"}
 
@@ -210,7 +211,7 @@ def run(pair: Pair, runs: Runs, *, baselines: bool = True) -> str:
     Args:
         pair: The database.
         runs: What is run, at some δ; PrivPetal has no pure form.
-        baselines: Whether to show both random linkings and independent histograms.
+        baselines: Whether to show both random linkings, the paper's own networks and independent histograms.
     """
     tables: Rows = []
     joins: Rows = []
@@ -219,7 +220,7 @@ def run(pair: Pair, runs: Runs, *, baselines: bool = True) -> str:
             joins.append({**_TRUE, "method": f"true tables, {linking}", **pair.score_join(with_shuffled_links)})
     for (delta, epsilon), seed in product(runs.budgets, range(runs.seeds)):
         cell = {"δ": f"{delta:.3g}", "ε": f"{epsilon:g}"}
-        for name in SYNTHESIZERS:
+        for name in (*SYNTHESIZERS, *(_BASELINES if baselines else ())):
             if not available(name, delta):
                 continue
             runs.progress(f"{pair.spec.schema.name}: {name}, epsilon {epsilon:g}, delta {delta:g}, seed {seed}")

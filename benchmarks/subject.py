@@ -17,23 +17,30 @@ from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, StepContext, StepKind
-from privbench_core.synthesizers.privbench import PrivBench
+from privbench_core.synthesizers.registry import load_synthesizer
 
+DEFAULT = "privbench"
 _LEARNING = {StepKind.PROFILE, StepKind.MODEL}
 
 
 def fit_sample_single(
-    codes: Codes, sizes: list[int], ordered: list[bool], epsilon: float, delta: float, seed: int
+    synthesizer: str, codes: Codes, sizes: list[int], ordered: list[bool], epsilon: float, delta: float, seed: int
 ) -> Fit:
-    """Fit PrivSPN and sample as many rows as it counts, in a process of its own."""
-    parameters = {"epsilon": epsilon, "delta": delta, "seed": seed}
+    """Fit a synthesizer's table model and sample as many rows as it counts, in a process of its own."""
+    parameters = {"epsilon": epsilon, "delta": delta, "seed": seed, "synthesizer": synthesizer}
     return fit_target_in_child("benchmarks.subject:fit_sample", codes, sizes, ordered, parameters)
 
 
 def fit_sample(
-    codes: Codes, sizes: list[int], ordered: list[bool], epsilon: float, delta: float, seed: int
+    codes: Codes,
+    sizes: list[int],
+    ordered: list[bool],
+    epsilon: float,
+    delta: float,
+    seed: int,
+    synthesizer: str = DEFAULT,
 ) -> tuple[Codes, float, float]:
-    """PrivBench's plan for a database of one table, with real noise and a ledger in memory.
+    """Run a synthesizer's plan for a database of one table, with real noise and a ledger in memory.
 
     The validation step is left out of the clock, but its share of the budget is set aside all the same.
 
@@ -44,17 +51,17 @@ def fit_sample(
     columns = [Column("id", ColumnType.INTEGER), *map(_column, names, sizes, ordered)]
     data = {"id": np.arange(len(codes))} | {name: codes[:, i].astype(np.int64) for i, name in enumerate(names)}
     table = Table("rows", tuple(columns), ("id",))
-    sampled, learn, sample = learn_and_sample(table, pa.table(data), epsilon, delta, seed)
+    sampled, learn, sample = learn_and_sample(table, pa.table(data), epsilon, delta, seed, synthesizer)
     return np.column_stack([sampled.column(name).to_numpy() for name in names]), learn, sample
 
 
 def learn_and_sample(
-    table: Table, rows: pa.Table, epsilon: float, delta: float, seed: int
+    table: Table, rows: pa.Table, epsilon: float, delta: float, seed: int, synthesizer: str = DEFAULT
 ) -> tuple[pa.Table, float, float]:
     """Synthetic rows of a database of one table, and the seconds to learn and to sample; see `fit_sample`."""
     schema = Schema("benchmark", (table,), table.name)
     private = PrivateDatabase(schema, {table.name: rows}, bytes(16))
-    plan = PrivBench().plan(schema, Budget(epsilon, delta), {})
+    plan = load_synthesizer(synthesizer).plan(schema, Budget(epsilon, delta), {})
     ledger = Ledger(":memory:", schema.name, "one row", Budget(epsilon, delta * 4))
     done: dict[Key, Artifact] = {}
     seconds = {"learn": 0.0, "sample": 0.0}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_ACROSS = 4
+_ACROSS = 4  # plots in a row
 _MOST = 12  # panels: the event log keeps every image
 _LABELLED = 12  # bars that still get a label each
 _ACROSS_LABELS = 24  # characters of labels that fit below a panel side by side

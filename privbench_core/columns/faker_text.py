@@ -27,7 +27,7 @@ _REDRAWN = frozenset(
         *("license_plate", "vin", "passport_number", "ipv4", "ipv6", "mac_address", "ean", "isbn10", "isbn13"),
     }
 )
-_ROUNDS = 4
+_ROUNDS = 4  # draws for a value that is too long, before it is cut; chosen by hand
 
 
 def check_provider(provider: str, where: str) -> None:

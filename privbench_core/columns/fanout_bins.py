@@ -13,8 +13,8 @@ from scipy.special import digamma
 
 from privbench_core.columns.codec import Codes
 
-_SINGLES = 16
-_TAIL = 1.5
+_SINGLES = 16  # numbers with a cell of their own; chosen by hand
+_TAIL = 1.5  # exponent of the power law assumed within a cell; chosen by hand
 _PER_OCTAVE = 4  # cells, so that one begins after each power of two
 
 

@@ -26,7 +26,7 @@ _TOLERANCE = 4.0  # noise variances by which a more even shape may fit worse
 # Of the grids of ranks and degrees that a shape is computed on, chosen by hand for time.
 _RANKS = 120  # ranks, geometrically spaced
 _SINGLE_DEGREES = 100  # degrees one by one; larger ones grow by the next factor
-_DEGREE_GROWTH = 1.05
+_DEGREE_GROWTH = 1.05  # at most 2.5% off in the middle of a step
 # Of the degrees of public rows that noise hides, chosen by hand.
 _LEVEL = 1.1  # factor between two degrees
 _SMALL = 1e-3  # references that count as none

@@ -25,7 +25,7 @@ Predicate = tuple[tuple[int, NDArray[np.bool_]], ...]
 """A conjunction: (column, which of its codes satisfy it)."""
 
 _Bits = NDArray[np.uint64]  # one bit per query
-_BITS = 64
+_BITS = 64  # of an unsigned integer of numpy
 _ALL = np.uint64(2**64 - 1)
 
 

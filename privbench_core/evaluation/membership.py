@@ -35,7 +35,7 @@ GUESSES = 500
 """Most confident guesses, half "in" and half "out"; fixed beforehand, so that the bound holds. Chosen by hand."""
 _MAX_DISTANCES = 2_000  # units whose nearest synthetic record is searched; chosen by hand
 _MAX_PAIRS = 60  # 2-way marginals per table; chosen by hand
-_CONFIDENCE = 0.95
+_CONFIDENCE = 0.95  # of all bounds together; the usual one
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ MIN_LENGTH = 8
 _WORDS = re.compile(r"[^\s\"'`,;()|]+")
 # Chosen by hand:
 _MIN_ERRORS, _MIN_EXCESS = 5.0, 0.01  # standard errors, and share of attributes, above chance for an alarm
-_MAX_PAIRS = 20_000
+_MAX_PAIRS = 20_000  # of rows with their parents that are looked up; chosen by hand
 _MIN_PAIRS = 30  # of rows with equal keys; fewer show nothing
 
 

@@ -34,7 +34,7 @@ from privbench_core.schema.tables import Table
 Array = NDArray[np.float64]
 # Chosen among a few values each on `python -m benchmarks skew`; San Diego was the check that nothing is lost.
 SHARE = 0.2  # of the price of one-way marginals, for closer looks, where a column could gain by them
-_LEVELS = 5
+_LEVELS = 5  # closer looks one after another, at most; chosen by hand
 _MOST_CUT = 64  # cells of a column that one look cuts: the heaviest
 _MOST_PARTS = 2048  # of all cells of a column that one look cuts
 _MOST_IN_ALL = 1 << 15  # of all cells of a table that one look cuts: noise is drawn slowly

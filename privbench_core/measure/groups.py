@@ -40,7 +40,7 @@ from privbench_core.schema.identity import Identity
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
 _OTHER, _THIRD = "other.", "third."  # columns of the second child of a pair, and of the third of a triple
-_ROUNDS = 20
+_ROUNDS = 20  # of proportional fitting; chosen by hand
 _POSSIBLE = 0.002  # of what pairs explain is mixed into a triple: no cell is ruled out
 
 

@@ -27,7 +27,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
 
 Array = NDArray[np.float64]
-_MAX_POSITIONS = 256
+_MAX_POSITIONS = 256  # cells of a parent's position; chosen by hand
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ _TOLD = 25  # numbers that a shape comes down to
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 _OTHERWISE = 0.3  # how far units with more than T rows refer to other parents
 _MOST_PARENTS = 1 << 20  # ranks that are looked at
-_MOST_GROUPS = 256
+_MOST_GROUPS = 256  # groups of parents by rank; chosen by hand
 _CLEAR = 4  # standard deviations of noise that a group of average popularity has
 
 

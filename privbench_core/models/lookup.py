@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 _TARGET = "target."
 _POSITION = "target.#row"
 _ANY = "target.#any"  # code 0: refers to some row, 1: to none
-_MAX_TARGETS = 3
+_MAX_TARGETS = 3  # attributes that choose a parent together; chosen by hand
 _REFITS = 4  # draws of references that must differ
 _MOST_REFIT = 2.0  # by which one of them may raise what is wanted
 

@@ -16,7 +16,7 @@ from privbench_core.validate.words import expectation_in_words
 
 Progress = Callable[[int, int, Step], None]
 Load = Callable[[Key], Made]
-_SHOWN = 100
+_SHOWN = 100  # expectations listed in a message; chosen by hand
 
 
 class Executor:

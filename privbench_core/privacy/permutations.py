@@ -32,7 +32,7 @@ from privbench_core.columns.exact_sums import LARGEST, joined, weighted_sums, wo
 from privbench_core.errors import InternalError
 
 PERMUTATION_SCALE = 1 << 36  # a triple out of 100 children still weighs 70,000 units
-MOST_MEMBERS = 3
+MOST_MEMBERS = 3  # children in a tuple: the triples of PrivPetal's groups are the largest that are used
 _CHUNK = 4_000_000  # pairs that are made at once; a group with more of them is large
 _HELD = 25_000_000  # pairs that are kept for the next marginal of the same view
 _LOW = 12  # bits: of fewer than 2^33 rows, tuples of both words of a weight add up to less than 2^62

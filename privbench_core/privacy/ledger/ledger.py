@@ -22,10 +22,9 @@ from pathlib import Path
 
 from privbench_core.errors import BudgetError, BudgetExhaustedError, LedgerError, ReleaseError
 from privbench_core.privacy.budget import ROUNDING_SLACK, Budget, Measure, Price, epsilon_for
-from privbench_core.privacy.ledger.layout import LAYOUT
 from privbench_core.privacy.ledger.refresh_limits import AccountSpend, Purchase, RefreshLimits
 from privbench_core.privacy.ledger.sqlite import SqliteStore
-from privbench_core.privacy.ledger.store import LedgerStore, Row
+from privbench_core.privacy.ledger.store import LedgerStore, Row, create_tables
 from privbench_core.privacy.ledger.totals import RunningTotal
 from privbench_core.spec.location import is_url
 from privbench_core.spec.refresh import RefreshPolicy
@@ -110,7 +109,7 @@ class Ledger:
         self._totals: dict[str, RunningTotal] = {}
         self.durable = self._store.durable
         try:
-            self._create_tables()
+            create_tables(self._store, _now())
             self._declare(unit)
         except BaseException:
             self._store.close()
@@ -269,33 +268,6 @@ class Ledger:
             )
             raise LedgerError(message)
         return found
-
-    def _create_tables(self) -> None:
-        """Create the tables if there are none.
-
-        Raises:
-            LedgerError: There are tables of another layout.
-        """
-        if self._layout() == LAYOUT:
-            return
-        with self._store.transaction():
-            found = self._layout()  # another process may have been faster
-            if found == LAYOUT:
-                return
-            if found is not None:
-                raise LedgerError(
-                    f"the ledger has layout {found}, this privbench knows {LAYOUT}: use the version that made it"
-                )
-            for statement in self._store.creation():
-                self._store.query(statement)
-            self._store.query("insert into ledger_layout(version, at) values (?, ?)", (LAYOUT, _now()))
-
-    def _layout(self) -> int | None:
-        """Return the layout of the tables, None if there are none."""
-        if self._store.has_tables("ledger_layout"):
-            ((version,),) = self._store.query("select coalesce(max(version), 0) from ledger_layout")
-            return int(version)
-        return 0 if self._store.has_tables("reservation") else None
 
     def _marks(self) -> list[str]:
         rows = self._store.query("select mark from state_folder where database = ? order by id", (self.database,))

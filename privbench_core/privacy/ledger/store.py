@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from privbench_core.errors import LedgerError
+from privbench_core.privacy.ledger.layout import LAYOUT
+
 Row = tuple[Any, ...]
 LOCK_TIMEOUT = 60.0
 """Seconds to wait for another process's transaction or for a server; chosen by hand, far above one transaction."""
@@ -48,3 +51,32 @@ class LedgerStore(Protocol):
 
     def close(self) -> None:
         """Close the connection."""
+
+
+def create_tables(store: LedgerStore, at: str) -> None:
+    """Create the tables if there are none, and note the time ``at``.
+
+    Raises:
+        LedgerError: There are tables of another layout.
+    """
+    if _layout(store) == LAYOUT:
+        return
+    with store.transaction():
+        found = _layout(store)  # another process may have been faster
+        if found == LAYOUT:
+            return
+        if found is not None:
+            raise LedgerError(
+                f"the ledger has layout {found}, this privbench knows {LAYOUT}: use the version that made it"
+            )
+        for statement in store.creation():
+            store.query(statement)
+        store.query("insert into ledger_layout(version, at) values (?, ?)", (LAYOUT, at))
+
+
+def _layout(store: LedgerStore) -> int | None:
+    """Return the layout of the tables, None if there are none."""
+    if store.has_tables("ledger_layout"):
+        ((version,),) = store.query("select coalesce(max(version), 0) from ledger_layout")
+        return int(version)
+    return 0 if store.has_tables("reservation") else None

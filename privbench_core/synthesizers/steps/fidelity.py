@@ -40,8 +40,8 @@ from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKin
 from privbench_core.synthesizers.steps.sample import Sample, draw_sample, first_parents, model_inputs
 
 Array = NDArray[np.float64]
-_MOST_PAIRS = 300
-_WEIGHT = 1 << 20
+_MOST_PAIRS = 300  # compared per table; chosen by hand
+_WEIGHT = 1 << 20  # fixed point of the sample's row weights
 _REFERENCE_UNITS = 200_000  # rows of the unit's table in a reference sample, at most
 ONE_WAY, TWO_WAY, JOIN, SIZE = "one-way TVD", "two-way TVD", "join TVD", "size, relative"
 

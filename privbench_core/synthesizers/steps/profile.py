@@ -22,7 +22,7 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Step, StepContext, StepKind
 
 Array = NDArray[np.float64]
-_BARS = 24
+_BARS = 24  # of a plot; chosen by hand
 
 
 def profile_step(schema: Schema, table: Table, price: Price) -> Step:
