@@ -32,11 +32,12 @@ class Rows:
     weights: NDArray[np.float64] | None = None
     links: PairTables = field(default_factory=dict)
 
-    def take(self, index: NDArray[np.int64]) -> Rows:
+    def take(self, index: NDArray[np.int64] | slice) -> Rows:
         """A copy of some rows, to draw them apart."""
         codes = {name: values[index] for name, values in self.codes.items()}
         weights = None if self.weights is None else self.weights[index]
-        return Rows(len(index), codes, dict(self.sizes), weights, self.links)
+        n = len(index) if not isinstance(index, slice) else index.stop - index.start
+        return Rows(n, codes, dict(self.sizes), weights, self.links)
 
     def put(self, index: NDArray[np.int64], part: Rows) -> None:
         """Copy back the columns that were drawn for the rows of ``index``."""

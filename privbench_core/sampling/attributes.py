@@ -8,7 +8,7 @@ value that is unused in combination with the other columns of the unique set.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.models.registry import Model
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.constraints import RowRule, made_dependent, repaired
+from privbench_core.sampling.ranges import in_ranges, row_ranges
 from privbench_core.sampling.row_groups import group_numbers, repeated
 from privbench_core.sampling.vacancies import free_values
 from privbench_core.sampling.within_bins import allocate_within_bins
@@ -104,9 +105,9 @@ class _RowDraft:
     ) -> None:
         self._rows, self._model, self._discretizers, self._limits = rows, model, discretizers, limits
         self._fixed, self._rng = fixed, rng
-        self.codes = self._drawn(replace(rows, codes=dict(rows.codes), sizes=dict(rows.sizes)))
-        cells = allocate_within_bins(self.codes, discretizers, rng)
-        self.values = {name: discretizer.values(cells[name], rng) for name, discretizer in discretizers.items()}
+        drawn = in_ranges(self._drawn_with_values, row_ranges(rows), rng)
+        self.codes = {name: np.concatenate([codes[name] for codes, _ in drawn]) for name in discretizers}
+        self.values = {name: pa.concat_arrays([values[name] for _, values in drawn]) for name in discretizers}
         self.depend()
 
     def broken(self) -> NDArray[np.bool_]:
@@ -131,7 +132,7 @@ class _RowDraft:
 
     def draw_again(self, which: NDArray[np.bool_]) -> None:
         """Draw other codes and values for some rows, given the same context."""
-        codes = self._drawn(self._rows.take(np.flatnonzero(which)))
+        codes = self._drawn(self._rows.take(np.flatnonzero(which)), self._rng)
         for name, drawn in codes.items():
             self.codes[name][which] = drawn
         self._put(codes, which)
@@ -170,8 +171,15 @@ class _RowDraft:
         determined = {name for rule in self._limits.dependencies for name in (*rule.determinant, *rule.dependent)}
         return frozenset(self.values.keys() - determined)
 
-    def _drawn(self, part: Rows) -> dict[str, Codes]:
-        self._model.draw(part, self._rng)
+    def _drawn_with_values(
+        self, where: slice, rng: np.random.Generator
+    ) -> tuple[dict[str, Codes], dict[str, pa.Array]]:
+        codes = self._drawn(self._rows.take(where), rng)
+        cells = allocate_within_bins(codes, self._discretizers, rng)
+        return codes, {name: discretizer.values(cells[name], rng) for name, discretizer in self._discretizers.items()}
+
+    def _drawn(self, part: Rows, rng: np.random.Generator) -> dict[str, Codes]:
+        self._model.draw(part, rng)
         return {name: part.codes[name] for name in self._discretizers}
 
     def _put(self, codes: Mapping[str, Codes], which: NDArray[np.bool_]) -> None:
