@@ -18,8 +18,8 @@ from privbench_core.models.group_model import OWNER
 from privbench_core.models.rows import Rows
 
 MOST_ROWS = 1 << 20
-"""Rows of a range, about. Each range fits every pair of columns again, which on Adult's fifteen takes as long as drawing
-200,000 rows: ranges are much larger than that."""
+"""Rows of a range, about. Each range fits every pair of columns again, which takes as long as drawing 200,000 rows of
+Adult's fifteen columns: ranges are much larger than that."""
 
 T = TypeVar("T")
 
