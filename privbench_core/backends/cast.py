@@ -87,8 +87,10 @@ def _canonical(table: Table, columns: Sequence[Column], rows: Columns) -> pa.Tab
             problems.append(f"{table.name}.{column.name}: {refusal}")
             continue
         try:
+            if column.logical.textual:
+                values.validate(full=True)  # a Parquet file may hold bytes as text that are no UTF-8
             arrays.append(column.logical.read(values, column.arrow_type))
-        except pa.ArrowException:
+        except (pa.ArrowException, ValueError, OverflowError):  # what Python reads for Arrow fails in its own ways
             problems.append(_misfit(table, column, values.type))
     if problems:
         raise SourceError("\n".join(problems))

@@ -375,6 +375,15 @@ STABILITY = [
         (f"{_SAME_UNIT}::test_views_along_keys_move_no_more_than_they_say",),
     ),
     Mutant(
+        "rows-by-the-largest-t",
+        "stability",
+        "a lost reference moves the weight of a row of the largest class, not of the smallest",
+        _VIEWS,
+        "reference_moves(schema, key, spec.rows_per_unit[0])",
+        "reference_moves(schema, key, spec.rows_per_unit[-1])",
+        (f"{_REFERENCES}::test_a_lost_reference_of_a_unit_with_few_rows_moves_all_of_its_weight",),
+    ),
+    Mutant(
         "views-of-counts",
         "stability",
         "counts of children move only where their owners do",

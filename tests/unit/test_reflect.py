@@ -133,6 +133,20 @@ def test_a_folder_has_no_keys_to_draft_from(tmp_path: Path) -> None:
     assert spec.schema.table("home").column("on").type is ColumnType.FLOAT
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "17,QX81,1847-03-19\n", "QX81;17;1847\n", '"id,name\n1,QX81\n', "id,,QX81\n", "QX81,QX81\n",
+        "Q\0X81\n", "QX81|1|2\n", "true,QX81,3.5\n",
+    ],
+)  # fmt: skip
+def test_a_first_row_of_values_does_not_reach_the_draft(tmp_path: Path, text: str) -> None:
+    (tmp_path / "person.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(SourceError, match=r"^person: person.csv: the first line has the same name twice") as caught:
+        reflect(str(tmp_path))
+    assert "QX81" not in str(caught.value)
+
+
 def test_passwords_do_not_reach_the_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = FoundTable("t", (FoundColumn("id", ColumnType.INTEGER, "BIGINT", nullable=False),), ("id",))
     monkeypatch.setattr("privbench_core.draft.draft.read_catalogue", lambda _: Catalogue("d", (table,)))

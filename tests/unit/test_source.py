@@ -134,6 +134,47 @@ def test_a_csv_file_without_a_header_is_an_error_without_its_first_row(tmp_path:
     ]
 
 
+def test_a_first_line_with_a_number_in_it_is_not_quoted_even_where_it_is_like_a_name(tmp_path: Path) -> None:
+    (tmp_path / "event.csv").write_text("17,bigs,prices,weights,dones,days,ats,kinds,notes\n", encoding="utf-8")
+    with pytest.raises(SourceError) as caught:
+        open_source(spec(tmp_path)).read(EVENT)
+    assert "bigs" not in str(caught.value)
+
+
+@pytest.mark.parametrize("first", ["x" * 200_000, '"' + "id\n" * 100_000])
+def test_a_first_line_beyond_all_names_is_one_clear_error(tmp_path: Path, first: str) -> None:
+    (tmp_path / "event.csv").write_text(first, encoding="utf-8")
+    with pytest.raises(SourceError, match=r"^event: event.csv: the first line does not name the columns") as caught:
+        open_source(spec(tmp_path)).read(EVENT)
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("name", ["kind", "note"])
+def test_text_that_is_not_utf8_is_refused_before_anybody_pays(tmp_path: Path, name: str) -> None:
+    """Parquet files may hold any bytes as text, and reading them later would fail because some row has them."""
+    bad = pa.Array.from_buffers(
+        pa.string(), 3, [None, pa.py_buffer(np.array([0, 1, 2, 3], np.int32)), pa.py_buffer(b"a\xffb")]
+    )
+    pq.write_table(ROWS.set_column(ROWS.column_names.index(name), name, bad), tmp_path / "event.parquet")
+    with pytest.raises(SourceError, match=rf"^event.{name}: not every value of the source's type string is of type"):
+        open_source(spec(tmp_path)).read(EVENT)
+
+
+def test_intervals_that_are_not_even_text_are_a_misfit() -> None:
+    bad = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff")])
+    with pytest.raises(SourceError, match=r"^t.x: not every value"):
+        one_column(Column("x", T.INTERVAL, Learn()), bad)
+
+
+def test_a_column_of_several_types_is_refused_in_one_line(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "events.duckdb")) as connection:
+        connection.execute("CREATE TABLE event AS SELECT 1 AS id, union_value(k := 'QX81') AS note")
+    table = Table("event", (Column("id", T.INTEGER), Column("note", T.TEXT)), ("id",))
+    with pytest.raises(SourceError, match=r"^event.note: an array or a nested type; leave the column out") as caught:
+        open_source(spec(tmp_path / "events.duckdb")).read(table)
+    assert "QX81" not in str(caught.value)
+
+
 @pytest.mark.parametrize("kind", [parquet_folder, csv_folder, duckdb_file, sqlite_url])
 def test_a_misfit_is_an_error_without_the_value(tmp_path: Path, kind) -> None:
     source = open_source(spec(kind(tmp_path)))

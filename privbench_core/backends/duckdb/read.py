@@ -43,7 +43,7 @@ class DuckDBSource:
             names = ", ".join(quote_identifier(column.name) for column in table.columns)
             found = connection.sql(f"SELECT {names} FROM main.{quote_identifier(table.name)}")
             reader = found.to_arrow_reader(_ROWS)
-            empty = reader.schema.empty_table()  # a table without rows still has its columns
+            empty = pa.Table.from_batches([], reader.schema)  # a table without rows still has its columns
             return canonical_batches(table, chain([empty], (pa.Table.from_batches([batch]) for batch in reader)))
 
     def fingerprint(self, table: Table) -> str:

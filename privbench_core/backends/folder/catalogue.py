@@ -57,9 +57,37 @@ def arrow_column(field: pa.Field) -> FoundColumn:
 
 
 def _csv_columns(path: Path) -> tuple[FoundColumn, ...]:
+    header = csv_header(path.stem, path)
+    if not may_be_names(header):
+        found = "the first line has the same name twice, or one without a letter or with a separator in it"
+        todo = "put a line with the names of the columns before the rows, with commas between them"
+        raise SourceError(f"{path.stem}: {path.name}: {found}; {todo}")
+    return tuple(FoundColumn(name, ColumnType.CATEGORY, CSV, nullable=True) for name in header)
+
+
+def may_be_names(header: list[str]) -> bool:
+    """Whether columns may be called so.
+
+    A first line of values is a private row, which nothing may quote; nearly all have a number, a date or NULL among
+    them, or, if read with the wrong separator, that separator.
+    """
+    usual = (n.isprintable() and any(map(str.isalpha, n)) and not {";", "|"}.intersection(n) for n in header)
+    return len(set(header)) == len(header) and all(usual)
+
+
+def csv_header(table: str, path: Path) -> list[str]:
+    """Return the first line of a CSV file; [] if it has none. No message quotes it: it may be a private row.
+
+    Raises:
+        SourceError: It cannot be read.
+    """
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
-            header = next(csv.reader(lines), [])
+            return next(csv.reader(lines), [])
     except UnicodeDecodeError:
-        raise SourceError(f"{path.stem}: {path.name} is not UTF-8; convert it to UTF-8") from None
-    return tuple(FoundColumn(name, ColumnType.CATEGORY, CSV, nullable=True) for name in header)
+        raise SourceError(f"{table}: {path.name} is not UTF-8; convert it to UTF-8") from None
+    except csv.Error:  # a name with more characters than the reader takes, or a quote that is never closed
+        found = "the first line does not name the columns, with commas between them"
+        raise SourceError(f"{table}: {path.name}: {found}; write it again") from None
+    except OSError as error:
+        raise SourceError(f"{table}: {path.name} cannot be read ({error.strerror}); check the file") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 from privbench_core.backends.base import check_columns, check_table
 from privbench_core.backends.cast import canonical_batches, canonical_table
 from privbench_core.backends.fingerprint import fingerprint_files, fingerprint_rows
+from privbench_core.backends.folder.catalogue import csv_header, may_be_names
 from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.tables import Table
@@ -98,8 +98,10 @@ def _read_parquet(table: Table, path: Path) -> pa.Table:
 
 
 def _csv_batches(table: Table, path: Path) -> Iterator[pa.Table]:
-    check_columns(table, _header(table, path), _nearest)
     wanted = [column.name for column in table.columns]
+    header = _header(table, path)
+    names = header if may_be_names(header) else []  # else nothing of it is quoted
+    check_columns(table, header, lambda name, _: _nearest(name, names))
     convert = pyarrow.csv.ConvertOptions(
         include_columns=wanted,
         column_types=dict.fromkeys(wanted, pa.string()),
@@ -122,20 +124,14 @@ def _csv_batches(table: Table, path: Path) -> Iterator[pa.Table]:
 
 
 def _header(table: Table, path: Path) -> list[str]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            header = next(csv.reader(lines), [])
-    except UnicodeDecodeError:
-        raise _not_utf8(table, path) from None
-    except OSError as error:
-        raise SourceError(f"{table.name}: {path.name} cannot be read ({error.strerror}); check the file") from None
+    header = csv_header(table.name, path)
     if not header:
         raise SourceError(f"{table.name}: {path.name} is empty; it needs at least a line with the column names")
     return header
 
 
 def _nearest(name: str, header: list[str]) -> str:
-    """A hint that quotes no more of the first line than a name like ``name``: without a header, it is a private row."""
+    """A hint that quotes no more of the first line than a name like ``name``."""
     if get_close_matches(name, header, n=1):
         return did_you_mean(name, header)
     return "the first line of the file must name the columns, with commas between them"
