@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from privbench_core.estimate.candidates import Candidates, PairTable, noisy_cells
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
 from privbench_core.measure.one_way import choose_remeasurement, least_noise, remeasure
+from privbench_core.measure.signs import cuts_of, measure_signs, share_for_signs
 from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.one_way import OneWay
 from privbench_core.privacy.budget import Measure, Price
@@ -92,10 +93,19 @@ class PairwiseFit:
         """
         clean = one_way.clean()
         pairs = _informative(clean, combinations(clean, 2))
+        cuts = cuts_of(clean, ordered)
+        for_signs = share_for_signs(curator, clean, cuts, price)
+        signs = measure_signs(curator, clean, cuts, price.share(for_signs)) if for_signs else None
+        known = signs.copula(clean).joints() if signs else {}
+        price = price.share(1 - for_signs)
+
+        def without_tables(rest: Price) -> MeasuredLeaf | Price:
+            return MeasuredLeaf(remeasure(curator, one_way, rest), {}, signs) if known else rest
+
         for_scores = self._score_share(curator, len(pairs), one_way.total, price) if pairs else None
         if for_scores is None:
-            return price
-        scores = clear_scores(curator, one_way, pairs, price.share(for_scores))
+            return without_tables(price)
+        scores = clear_scores(curator, one_way, pairs, price.share(for_scores), known)
         rest = price.share(1 - for_scores)
         candidates = Candidates.of(pairs, scores, clean, ordered)
 
@@ -109,12 +119,12 @@ class PairwiseFit:
 
         share = min(_SHARES, key=promise)
         if share == 0:
-            return rest
+            return without_tables(rest)
         tables = self.choose(curator, candidates.useful, candidates.cells, rest.share(share)).tables(candidates)
         if not tables:
-            return rest
+            return without_tables(rest)
         better = remeasure(curator, one_way, rest.share(1 - share)) if share < 1 else one_way
-        return MeasuredLeaf(better, self.measure(curator, tables, rest.share(share)))
+        return MeasuredLeaf(better, self.measure(curator, tables, rest.share(share)), signs if known else None)
 
     def promising(self, curator: Curator, codes: Sequence[int], total: float, price: Price, first: float) -> bool:
         """Whether to look for dependences, as far as can be told before.
@@ -270,8 +280,16 @@ def _sigmas(curator: Curator, sizes: Array, price: Price) -> Array:
     return np.array([curator.sigma([Marginal(())], price.share(share)) for share in weights.values()])
 
 
-def pair_scores(curator: Curator, clean: Mapping[str, Array], candidates: Sequence[Pair], price: Price) -> Array:
+def pair_scores(
+    curator: Curator,
+    clean: Mapping[str, Array],
+    candidates: Sequence[Pair],
+    price: Price,
+    known: Mapping[Pair, Array] | None = None,
+) -> Array:
     """R-scores of pairs, in counts, against the product of cleaned released one-way counts, less their largest noise.
+
+    Where a joint is ``known`` already, the score is the distance to that.
 
     The best of many noisy scores is best in part by its noise. Half of what the largest draw is expected to be is taken
     off all of them, so that a table of independent columns is not modelled as a table of accidents.
@@ -279,18 +297,29 @@ def pair_scores(curator: Curator, clean: Mapping[str, Array], candidates: Sequen
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 2 and 4.
     """
-    groups = tuple((((a, b), np.outer(clean[a], clean[b]) / max(1.0, clean[a].sum())),) for a, b in candidates)
-    noisy = curator.measure("dependence scores", [Distances(groups)], price)
+
+    def reference(a: str, b: str) -> Array:
+        return known[a, b] if known and (a, b) in known else np.outer(clean[a], clean[b]) / max(1.0, clean[a].sum())
+
+    noisy = curator.measure(
+        "dependence scores", [Distances(tuple(((pair, reference(*pair)),) for pair in candidates))], price
+    )
     return noisy.values[0] / 2 - _largest_noise(curator, len(candidates), price) / 2
 
 
-def clear_scores(curator: Curator, one_way: OneWay, pairs: Sequence[Pair], price: Price) -> Array:
+def clear_scores(
+    curator: Curator,
+    one_way: OneWay,
+    pairs: Sequence[Pair],
+    price: Price,
+    known: Mapping[Pair, Array] | None = None,
+) -> Array:
     """What `pair_scores` are beyond the noise of the marginals that they compare with, none below zero.
 
     Pairs of independent columns are as far from a noisy product as its marginals are from the exact ones. Cell by cell,
     that error and a dependence add up like independent numbers: in squares.
     """
-    scores = np.maximum(pair_scores(curator, one_way.clean(), pairs, price), 0)
+    scores = np.maximum(pair_scores(curator, one_way.clean(), pairs, price, known), 0)
     off = {name: _ABSOLUTE * float(sigmas.sum()) for name, sigmas in one_way.sigmas.items()}
     expected = np.minimum([math.hypot(off[a], off[b]) for a, b in pairs], one_way.total)
     return np.asarray(np.sqrt(np.maximum(scores**2 - expected**2, 0)))

@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from privbench_core.estimate.copula import Cut, SignSums
 from privbench_core.estimate.implied_pairs import Pair
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.spn import Leaf, Node, Product, Sum, rule_from_dict, rule_to_dict
 from privbench_core.privacy.split_rules import Rule
+
+_MOST_BY_COPULA = 500  # pairs of a leaf, the strongest; chosen by hand: all of 32 columns, and each takes time to fit
 
 
 @dataclass(frozen=True)
@@ -26,15 +29,18 @@ class MeasuredLeaf:
     Attributes:
         one_way: Counts of the columns.
         tables: Counts of pairs.
+        signs: How the ordered columns are correlated, where that was measured.
     """
 
     one_way: OneWay
     tables: Mapping[Pair, NoisyTable] = field(default_factory=dict)
+    signs: SignSums | None = None
 
     def fit(self) -> Leaf:
         """Return the leaf that these counts speak for."""
         clean, total = self.one_way.clean(), self.one_way.total
-        joints = estimated_joints(self.tables, clean) if self.tables else {}
+        by_copula = {} if self.signs is None else self.signs.copula(clean).joints(most=_MOST_BY_COPULA)
+        joints = estimated_joints(self.tables, clean, by_copula)
         rows = max(1.0, float(np.mean([counts.sum() for counts in clean.values()]))) if clean else 1.0
         marginals = {name: counts / total for name, counts in clean.items()}
         return Leaf(total, marginals, {pair: joint / rows for pair, joint in joints.items()})
@@ -71,11 +77,17 @@ def measured_to_dict(measured: Measured) -> dict[str, Any]:
         {"columns": list(pair), "counts": table.counts, "sigma": table.sigma, "groups": list(table.groups)}
         for pair, table in measured.tables.items()
     ]
+    signs = measured.signs and {
+        "cuts": [[name, cut.ordered, cut.at] for name, cut in measured.signs.cuts.items()],
+        "sums": measured.signs.sums,
+        "sigma": measured.signs.sigma,
+    }
     return {
         "counts": [[name, counts] for name, counts in one_way.counts.items()],
         "sigmas": [[name, sigmas] for name, sigmas in one_way.sigmas.items()],
         "rows": one_way.rows,
         "tables": tables,
+        "signs": signs,
     }
 
 
@@ -88,4 +100,6 @@ def measured_from_dict(stored: Mapping[str, Any]) -> Measured:
         (table["columns"][0], table["columns"][1]): NoisyTable(table["counts"], table["sigma"], tuple(table["groups"]))
         for table in stored["tables"]
     }
-    return MeasuredLeaf(OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["rows"]), tables)
+    found = stored["signs"]
+    signs = found and SignSums({n: Cut(ordered, at) for n, ordered, at in found["cuts"]}, found["sums"], found["sigma"])
+    return MeasuredLeaf(OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["rows"]), tables, signs)
