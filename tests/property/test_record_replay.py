@@ -255,7 +255,7 @@ def test_the_plans_tested_do_look_closer(budget: Budget) -> None:
         assert any(discretizer["codec"]["codec"] == "cuts" for _, discretizer in discretizers)
 
 
-@pytest.mark.parametrize("case", ["town, pairwise, zCDP", "town, pairwise, pure", "shop, pairwise, zCDP"])
+@pytest.mark.parametrize("case", ["town, pairwise, zCDP", "town, pairwise, pure", "till, pairwise, zCDP"])
 def test_the_plans_tested_do_measure_signs(case: str) -> None:
     make, budget, options = CASES[case]
     database = make(0)
