@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks import (
     adult,
+    dense,
     evaluation,
     ledger,
     orchestration,
@@ -42,6 +43,7 @@ def main() -> int:
         "adult",
         "peers",
         "shapes",
+        "dense",
         "sandag",
         "households",
         "california",
@@ -58,7 +60,9 @@ def main() -> int:
     parser.add_argument("--epsilon", type=float, nargs="+", help="default: the benchmark's own")
     parser.add_argument("--delta", type=float, nargs="+", help="0 is pure (default: the benchmark's own)")
     parser.add_argument(
-        "--methods", nargs="+", default=adult.DEFAULT_METHODS, help=f"for adult, of: {' '.join(adult.methods())}"
+        "--methods",
+        nargs="+",
+        help=f"for adult and dense, of: copula {' '.join(adult.methods())} (default for adult: privbench histograms)",
     )
     parser.add_argument("--scale", type=float, nargs="+", default=[0.1], help="of TPC-H, for speed (default 0.1)")
     parser.add_argument("--dry", action="store_true", help="print the tables, leave the README as it is")
@@ -70,9 +74,10 @@ def main() -> int:
         return replace(usual, **asked)
 
     sections: dict[str, Callable[[], str]] = {
-        "adult": partial(adult.run, runs(adult.RUNS), given.data, names=given.methods),
+        "adult": partial(adult.run, runs(adult.RUNS), given.data, names=given.methods or adult.DEFAULT_METHODS),
         "peers": partial(adult.run_peers, runs(adult.PEER_RUNS), given.data),
         "shapes": partial(shapes.run, runs(shapes.RUNS)),
+        "dense": partial(dense.run, runs(dense.RUNS), given.data, names=given.methods),
         "sandag": partial(sandag.run, runs(sandag.RUNS)),
         "households": partial(planted.run_households, runs(planted.HOUSEHOLDS)),
         "california": partial(planted.run_california, runs(planted.CALIFORNIA)),

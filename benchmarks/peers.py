@@ -17,6 +17,15 @@ _SCRIPT = Path(__file__).with_name("dpmm_child.py")
 _INSTALLED = Path(__file__).resolve().parents[1] / ".venv" / "peers" / "bin" / "python"
 
 
+def installed() -> bool:
+    """Whether there is an interpreter with dpmm."""
+    return _python().exists()
+
+
+def _python() -> Path:
+    return Path(os.environ.get("PRIVBENCH_DPMM_PYTHON", _INSTALLED))
+
+
 def fit_dpmm(
     method: str, codes: Codes, sizes: list[int], ordered: list[bool], parameters: dict[str, float | int]
 ) -> Fit:
@@ -25,7 +34,7 @@ def fit_dpmm(
     Raises:
         SourceError: There is no interpreter with dpmm.
     """
-    python = Path(os.environ.get("PRIVBENCH_DPMM_PYTHON", _INSTALLED))
+    python = _python()
     if not python.exists():
         raise SourceError(
             f"{method}: there is no {python}; `make .venv/.peers` installs it (PRIVBENCH_DPMM_PYTHON: another)"

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from privbench_core.estimate.fitting import fit_margins
 from privbench_core.estimate.implied_pairs import JointGraph, Pair
 from privbench_core.estimate.merge import merge_codes
+from privbench_core.estimate.mixture import Estimate, least_risk
 from privbench_core.estimate.simplex import onto_simplex
 
 Array = NDArray[np.float64]
@@ -29,7 +29,6 @@ _FLOOR_DEVIATIONS = 0.1  # standard deviations of the noise
 _ROUNDS = 20  # of fitting the estimate to its marginals; chosen by hand
 _BANDWIDTH = 0.05  # of smoothing, as a share of all rows; chosen by hand
 _TINY = 1e-12  # keeps divisions finite
-_LARGE = 100.0  # added to risks that are scaled to a trace of 1; chosen by hand
 _STEP = 1e-4  # of the numerical derivative of the shrinker, in units of the noise
 
 
@@ -48,8 +47,10 @@ class NoisyTable:
     groups: tuple[NDArray[np.int64], ...] = ()
 
 
-def estimated_joints(tables: Mapping[Pair, NoisyTable], clean: Mapping[str, Array]) -> dict[Pair, Array]:
-    """Return counts of all pairs with the given marginals, positive where these are.
+def estimated_joints(
+    tables: Mapping[Pair, NoisyTable], clean: Mapping[str, Array], known: Mapping[Pair, Array] | None = None
+) -> dict[Pair, Array]:
+    """Return counts of all measured or known pairs with the given marginals, positive where these are.
 
     Each pair is estimated from its own measurement first, then again with the joints that these estimates imply: they
     come from other measurements, so their noise is independent of the pair's.
@@ -57,24 +58,37 @@ def estimated_joints(tables: Mapping[Pair, NoisyTable], clean: Mapping[str, Arra
     Args:
         tables: Measured with independent noise.
         clean: Clean counts of all columns, with one total.
+        known: Joints of pairs by a copula, which hold where a pair was not measured.
     """
-    separate = {(a, b): _joint_of_codes(table, clean[a], clean[b], []) for (a, b), table in tables.items()}
+    copula = known or {}
+    bases = {pair: [copula[pair]] if pair in copula else [] for pair in tables}
+    separate = {(a, b): _joint_of_codes(table, clean[a], clean[b], bases[a, b]) for (a, b), table in tables.items()}
     graph = JointGraph(separate, clean)
     joints = {}
     for (a, b), table in tables.items():
         others = [graph.implied(third, a, b) for third in graph.common_neighbours(a, b)]
-        joints[a, b] = _joint_of_codes(table, clean[a], clean[b], others) if others else separate[a, b]
-    return joints
+        again = [*bases[a, b], *others]
+        joints[a, b] = _joint_of_codes(table, clean[a], clean[b], again) if others else separate[a, b]
+    return {**copula, **joints}
 
 
 def _joint_of_codes(table: NoisyTable, first: Array, second: Array, others: Sequence[Array]) -> Array:
-    """Return `estimated_joint` of the measured groups, distributed over their codes by the codes' counts."""
+    """Return `estimated_joint` of the measured groups, distributed over their codes by the first of ``others``.
+
+    Without others, by the counts of the codes.
+    """
     if not table.groups:
         return estimated_joint(table, first, second, others)
     merged = [merge_codes(counts, [groups]) for counts, groups in zip((first, second), table.groups, strict=True)]
-    joint = estimated_joint(table, merged[0], merged[1], [merge_codes(other, table.groups) for other in others])
+    coarse = [merge_codes(other, table.groups) for other in others]
+    joint = estimated_joint(table, merged[0], merged[1], coarse)
     shares = [_shares_in_groups(counts, groups) for counts, groups in zip((first, second), table.groups, strict=True)]
-    return np.asarray(joint[np.ix_(*table.groups)] * np.outer(*shares))
+    inside = np.outer(*shares)
+    if others:
+        held = coarse[0][np.ix_(*table.groups)]
+        inside = np.divide(others[0], held, out=inside, where=held > _TINY)
+    spread = joint[np.ix_(*table.groups)] * inside
+    return fit_margins(spread, [((0,), first), ((1,), second)], _ROUNDS) if others else spread
 
 
 def _shares_in_groups(counts: Array, groups: NDArray[np.int64]) -> Array:
@@ -101,8 +115,8 @@ def estimated_joint(table: NoisyTable, first: Array, second: Array, others: Sequ
     free = (found.shape[0] - 1) * (found.shape[1] - 1) / found.size  # share of the noise left after centring
     projected = onto_simplex(found, total)
     estimates = [
-        _Estimate(projected, free * float((projected > 0).sum())),
-        _Estimate(base, 0.0),
+        Estimate(projected, free * float((projected > 0).sum())),
+        Estimate(base, 0.0),
         _low_rank_around(product, found, sigma),
     ]
     if others:
@@ -111,46 +125,15 @@ def estimated_joint(table: NoisyTable, first: Array, second: Array, others: Sequ
     plain = np.eye(len(first)), np.eye(len(second))
     for across, along in ((smooth[0], plain[1]), (plain[0], smooth[1]), smooth):
         freedom = free * float(np.trace(across) * np.trace(along))
-        estimates.append(_Estimate(base + across @ (found - base) @ along.T, freedom))
-    mixed = onto_simplex(_mixed(estimates, found, sigma), total)
+        estimates.append(Estimate(base + across @ (found - base) @ along.T, freedom))
+    mixed = onto_simplex(least_risk(estimates, found, sigma), total)
     floor = np.minimum(_FLOOR * product, _FLOOR_DEVIATIONS * sigma)
     return fit_margins(np.maximum(mixed, floor), [((0,), first), ((1,), second)], _ROUNDS)
 
 
-@dataclass(frozen=True)
-class _Estimate:
-    """An estimate of a joint.
-
-    Attributes:
-        counts: Same shape as the noisy ones.
-        freedom: Its degrees of freedom (divergence): the sum over all cells of the derivative of the estimate by the
-            noisy count.
-    """
-
-    counts: Array
-    freedom: float
-
-
-def _mixed(estimates: Sequence[_Estimate], found: Array, sigma: float) -> Array:
-    """Return the convex mixture with the least estimated risk.
-
-    The risk of Σ wᵢ xᵢ is |Σ wᵢ xᵢ - y|² + 2σ² Σ wᵢ · freedomᵢ, up to a constant (Stein 1981). As weights add up to 1,
-    this is a quadratic form in them; adding a large constant makes it positive definite, a sum of squares. Non-negative
-    least squares with one more equation, that weights add up to 1, finds its best direction; the sum is scaled to 1.
-    """
-    errors = np.stack([(estimate.counts - found).ravel() for estimate in estimates])
-    penalty = sigma**2 * np.array([estimate.freedom for estimate in estimates])
-    risks = errors @ errors.T + penalty[:, None] + penalty
-    values, vectors = np.linalg.eigh(risks / max(float(np.trace(risks)), _TINY) + _LARGE)
-    squares = np.vstack([np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T, np.ones(len(estimates))])
-    weights, _ = nnls(squares, np.append(np.zeros(len(estimates)), 1.0))
-    weights /= weights.sum()
-    return np.asarray(sum(weight * estimate.counts for weight, estimate in zip(weights, estimates, strict=True)))
-
-
-def _low_rank_around(base: Array, found: Array, sigma: float) -> _Estimate:
+def _low_rank_around(base: Array, found: Array, sigma: float) -> Estimate:
     low = low_rank(found - base, sigma)
-    return _Estimate(base + low.matrix, low.freedom)
+    return Estimate(base + low.matrix, low.freedom)
 
 
 def _smoother(counts: Array) -> Array:
@@ -171,7 +154,7 @@ class LowRank:
 
     Attributes:
         matrix: Same shape as the noisy one.
-        freedom: Its divergence; see `_Estimate`.
+        freedom: Its divergence; see `Estimate`.
     """
 
     matrix: Array

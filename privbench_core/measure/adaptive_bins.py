@@ -23,7 +23,7 @@ from privbench_core.columns.equal_width import OrderedCodec
 from privbench_core.columns.variable_width import cut, joined, values_in
 from privbench_core.errors import InternalError
 from privbench_core.estimate.segmentation import segment_sums, segments
-from privbench_core.measure.pairwise import highest_noise
+from privbench_core.measure.scores import highest_noise
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal

@@ -22,8 +22,9 @@ from privbench_core.estimate.candidates import Candidates
 from privbench_core.estimate.fitting import fit_margins
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.fanout_classes import FanoutClasses, agreeing, counted_by_class
-from privbench_core.measure.pairwise import PairwiseFit, pair_scores
+from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.privspn import measure_one_way
+from privbench_core.measure.scores import pair_scores
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.group_model import GroupClass, GroupModel
 from privbench_core.models.one_way import OneWay

@@ -45,7 +45,7 @@ def choose_remeasurement(curator: Curator, one_way: OneWay, price: Price) -> Rem
     """
     columns = sorted(one_way.counts, key=lambda name: -float(one_way.sigmas[name].sum()))
     told = [name for name in columns if len(one_way.counts[name]) > 1] or columns[:1]
-    power = _power(price.measure)
+    power = noise_power(price.measure)
     weights = np.array([len(one_way.counts[name]) for name in told]) ** (1 / (power + 1))
     alone = curator.sigma([Marginal(())], price)
     best = Remeasurement({}, math.inf)
@@ -64,13 +64,13 @@ def choose_remeasurement(curator: Curator, one_way: OneWay, price: Price) -> Rem
 
 def least_noise(counts: Mapping[Name, float], measure: Measure) -> dict[Name, float]:
     """Shares of a price for so many counts each that leave the least noise in sum: see `choose_remeasurement`."""
-    weights = {name: number ** (1 / (_power(measure) + 1)) for name, number in counts.items()}
+    weights = {name: number ** (1 / (noise_power(measure) + 1)) for name, number in counts.items()}
     whole = math.fsum(weights.values())
     return {name: weight / whole for name, weight in weights.items()}
 
 
-def _power(measure: Measure) -> float:
-    """p, where the standard deviation of noise goes with share^-p."""
+def noise_power(measure: Measure) -> float:
+    """Return p, where the standard deviation of noise goes with share^-p."""
     return 1.0 if measure is Measure.PURE else 0.5
 
 

@@ -11,9 +11,8 @@ score, a pair measured costs the noise on its cells and what merged codes do not
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -22,22 +21,23 @@ from numpy.typing import NDArray
 from privbench_core.estimate.candidates import Candidates, PairTable, noisy_cells
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
 from privbench_core.measure.one_way import choose_remeasurement, least_noise, remeasure
+from privbench_core.measure.scores import ABSOLUTE, clear_scores, largest_noise, pair_scores
+from privbench_core.measure.signs import cuts_of, measure_signs, share_for_signs
+from privbench_core.measure.triples import SHARE_OF_TRIPLES, candidate_triples, measure_triples
 from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.one_way import OneWay
-from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.queries import Distances, Marginal
+from privbench_core.privacy.queries import Marginal
 from privbench_core.schema.identity import Identity
 
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
-_ACCIDENT = 0.01  # probability that noise alone makes a spike
 MOST_CODES = 100  # of a column: what is more is merged
 _SUPPOSED = 0.25  # of all rows: the score of a pair that depends on each other
 _HOPE = 0.3  # of what is lost if there is no such pair: least gain for which it pays to look
 _TOLD = 3.0  # standard deviations by which a code stands out
 _STRONG = 0.3  # of all rows: the score of two columns that determine each other is one minus the likeliest values
-_ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 _CLEAR = 0.2  # of all rows: largest noise of scores that is no reason to pay more for them
 _MORE_FOR_SCORES = (1.0, 2.0, 3.0)  # times the usual share, where scores would say little for less
 _NUMBERS = 24  # of pairs that share a price are tried
@@ -90,12 +90,36 @@ class PairwiseFit:
             price: Of everything here.
             ordered: Column -> how many of its leading codes are intervals, in order; columns it lacks are lists.
         """
+        triples = candidate_triples(curator, one_way.clean(), one_way.total, price)
+        if not triples:
+            return self._find_pairs(curator, one_way, price, ordered)
+        found = self._find_pairs(curator, one_way, price.share(1 - SHARE_OF_TRIPLES), ordered)
+        plain = MeasuredLeaf(one_way) if isinstance(found, Price) else found
+        leaf, left = measure_triples(curator, plain, triples, price.share(SHARE_OF_TRIPLES))
+        left = left + found if isinstance(found, Price) else left
+        if isinstance(found, Price) and not leaf.triples:
+            return left
+        return replace(leaf, one_way=remeasure(curator, leaf.one_way, left)) if left.amount > 0 else leaf
+
+    def _find_pairs(
+        self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]
+    ) -> MeasuredLeaf | Price:
+        """`find` without triples."""
         clean = one_way.clean()
         pairs = _informative(clean, combinations(clean, 2))
+        cuts = cuts_of(clean, ordered)
+        for_signs = share_for_signs(curator, clean, cuts, price)
+        signs = measure_signs(curator, clean, cuts, price.share(for_signs)) if for_signs else None
+        known = signs.copula(clean).joints() if signs else {}
+        price = price.share(1 - for_signs)
+
+        def without_tables(rest: Price) -> MeasuredLeaf | Price:
+            return MeasuredLeaf(remeasure(curator, one_way, rest), {}, signs) if known else rest
+
         for_scores = self._score_share(curator, len(pairs), one_way.total, price) if pairs else None
         if for_scores is None:
-            return price
-        scores = clear_scores(curator, one_way, pairs, price.share(for_scores))
+            return without_tables(price)
+        scores = clear_scores(curator, one_way, pairs, price.share(for_scores), known)
         rest = price.share(1 - for_scores)
         candidates = Candidates.of(pairs, scores, clean, ordered)
 
@@ -105,16 +129,16 @@ class PairwiseFit:
                 self.choose(curator, candidates.useful, candidates.cells, rest.share(share)).gain if share > 0 else 0.0
             )
             left = choose_remeasurement(curator, one_way, rest.share(1 - share)).noise if share < 1 else one_way.noise
-            return _ABSOLUTE * left * (len(clean) - 1) - gain
+            return ABSOLUTE * left * (len(clean) - 1) - gain
 
         share = min(_SHARES, key=promise)
         if share == 0:
-            return rest
+            return without_tables(rest)
         tables = self.choose(curator, candidates.useful, candidates.cells, rest.share(share)).tables(candidates)
         if not tables:
-            return rest
+            return without_tables(rest)
         better = remeasure(curator, one_way, rest.share(1 - share)) if share < 1 else one_way
-        return MeasuredLeaf(better, self.measure(curator, tables, rest.share(share)))
+        return MeasuredLeaf(better, self.measure(curator, tables, rest.share(share)), signs if known else None)
 
     def promising(self, curator: Curator, codes: Sequence[int], total: float, price: Price, first: float) -> bool:
         """Whether to look for dependences, as far as can be told before.
@@ -140,7 +164,7 @@ class PairwiseFit:
         lost = (len(sizes) - 1) * (_error(sizes, twice, total) - _error(sizes, whole, total))
         told = np.minimum(sizes, 1 + total / (_TOLD * once))[pairs]  # no more codes stand out of the noise
         cells = noisy_cells(told[:, 0], told[:, 1])
-        supposed = _SUPPOSED * total - _largest_noise(curator, len(pairs), second.share(for_scores)) / 2
+        supposed = _SUPPOSED * total - largest_noise(curator, len(pairs), second.share(for_scores)) / 2
         gain = 0.0
         for number in range(1, len(sizes)):
             noise = self.noise_factor * curator.sigma([Marginal(())], rest.share(1 / number)) * cells
@@ -152,7 +176,7 @@ class PairwiseFit:
         shares = [self.score_share * more for more in _MORE_FOR_SCORES]
         if self.hopeless(curator, pairs, total, price.share(shares[-1])):
             return None
-        noises = (_largest_noise(curator, pairs, price.share(share)) for share in shares)
+        noises = (largest_noise(curator, pairs, price.share(share)) for share in shares)
         return next((share for share, noise in zip(shares, noises, strict=True) if noise <= _CLEAR * total), shares[-1])
 
     def fit_pairs(
@@ -187,7 +211,7 @@ class PairwiseFit:
 
     def hopeless(self, curator: Curator, candidates: int, total: float, price: Price) -> bool:
         """Whether even a strong dependence would drown in the noise of its score: then nothing is spent on scores."""
-        return _largest_noise(curator, candidates, price) > _STRONG * total
+        return largest_noise(curator, candidates, price) > _STRONG * total
 
     def choose(self, curator: Curator, useful: Array, cells: Array, price: Price) -> PairSelection:
         """The largest gain in L1 error that measuring some candidates for ``price`` promises, and how.
@@ -261,53 +285,13 @@ def _informative(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair
 
 def _error(sizes: Array, sigmas: Array, total: float) -> float:
     """Expected L1 error, halved, of the counts of some columns, of which no more than all rows can be wrong."""
-    return float(np.minimum(_ABSOLUTE * sizes * sigmas, total / 2).sum())
+    return float(np.minimum(ABSOLUTE * sizes * sigmas, total / 2).sum())
 
 
 def _sigmas(curator: Curator, sizes: Array, price: Price) -> Array:
     """Noise of the counts of columns of these sizes if all are measured for ``price``."""
     weights = least_noise(dict(enumerate(sizes)), price.measure)
     return np.array([curator.sigma([Marginal(())], price.share(share)) for share in weights.values()])
-
-
-def pair_scores(curator: Curator, clean: Mapping[str, Array], candidates: Sequence[Pair], price: Price) -> Array:
-    """R-scores of pairs, in counts, against the product of cleaned released one-way counts, less their largest noise.
-
-    The best of many noisy scores is best in part by its noise. Half of what the largest draw is expected to be is taken
-    off all of them, so that a table of independent columns is not modelled as a table of accidents.
-
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 2 and 4.
-    """
-    groups = tuple((((a, b), np.outer(clean[a], clean[b]) / max(1.0, clean[a].sum())),) for a, b in candidates)
-    noisy = curator.measure("dependence scores", [Distances(groups)], price)
-    return noisy.values[0] / 2 - _largest_noise(curator, len(candidates), price) / 2
-
-
-def clear_scores(curator: Curator, one_way: OneWay, pairs: Sequence[Pair], price: Price) -> Array:
-    """What `pair_scores` are beyond the noise of the marginals that they compare with, none below zero.
-
-    Pairs of independent columns are as far from a noisy product as its marginals are from the exact ones. Cell by cell,
-    that error and a dependence add up like independent numbers: in squares.
-    """
-    scores = np.maximum(pair_scores(curator, one_way.clean(), pairs, price), 0)
-    off = {name: _ABSOLUTE * float(sigmas.sum()) for name, sigmas in one_way.sigmas.items()}
-    expected = np.minimum([math.hypot(off[a], off[b]) for a, b in pairs], one_way.total)
-    return np.asarray(np.sqrt(np.maximum(scores**2 - expected**2, 0)))
-
-
-def _largest_noise(curator: Curator, candidates: int, price: Price) -> float:
-    """Expected largest noise on the scores of so many candidates, in counts: σ√(2 ln m), or b ln m for Laplace."""
-    reference = np.zeros(())
-    each = curator.sigma([Distances(((((), reference),),) * candidates)], price) / 2
-    m = max(candidates, 2)
-    return each * (math.log(m) / math.sqrt(2) if price.measure is Measure.PURE else math.sqrt(2 * math.log(m)))
-
-
-def highest_noise(measure: Measure, sigma: float, cells: int) -> float:
-    """A count that none of so many empty cells reaches, but for `_ACCIDENT`."""
-    odds = math.log(cells / _ACCIDENT)
-    return sigma * (odds / math.sqrt(2) if measure is Measure.PURE else math.sqrt(2 * odds))
 
 
 def _total(clean: Mapping[str, Array]) -> float:

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from privbench_core.estimate.fitting import combine
 from privbench_core.measure.one_way import remeasure
-from privbench_core.measure.pairwise import PairwiseFit, clear_scores
+from privbench_core.measure.pairwise import PairwiseFit
+from privbench_core.measure.scores import clear_scores
 from privbench_core.measure.splits import LloydSplit
 from privbench_core.models.attribute_split import AttributeSplit
 from privbench_core.models.measured import Measured, MeasuredLeaf, MeasuredParts

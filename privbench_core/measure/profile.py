@@ -21,8 +21,9 @@ from privbench_core.columns.registry import codec_for
 from privbench_core.measure.adaptive_bins import CellCounts, refine_bins, share_of
 from privbench_core.measure.by_size import best_counted, doubts, measure_by_size
 from privbench_core.measure.one_way import least_noise, remeasure
-from privbench_core.measure.pairwise import MOST_CODES, highest_noise
+from privbench_core.measure.pairwise import MOST_CODES
 from privbench_core.measure.row_count import measure_row_count
+from privbench_core.measure.scores import highest_noise
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.fitting import combine
-from privbench_core.measure.pairwise import highest_noise
+from privbench_core.measure.scores import highest_noise
 from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder, powers_up_to
 from privbench_core.models.size_counts import ExpectedSizes, NoisySum, SizeCounts, estimate_bands
 from privbench_core.privacy.budget import Price

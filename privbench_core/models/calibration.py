@@ -8,14 +8,16 @@ otherwise swaps would randomize them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privbench_core.estimate.fitting import RAKING_ROUNDS, fit_margins
 from privbench_core.models.record_swapping import RecordSwapping, TargetTable
 from privbench_core.models.rows import PairTables, Rows
 
+JointTables = Mapping[tuple[str, ...], NDArray[np.float64]]
 SWEEPS = 2
 """Sweeps over all columns; chosen by hand, further ones change little."""
 MIN_ROWS = 200
@@ -24,7 +26,11 @@ _IMPLIED_WEIGHT = 0.3  # of a table that was not measured, relative to a measure
 
 
 def swap_to_fit(
-    rows: Rows, columns: Sequence[str], tables: PairTables, rng: np.random.Generator, implied: PairTables | None = None
+    rows: Rows,
+    columns: Sequence[str],
+    tables: JointTables,
+    rng: np.random.Generator,
+    implied: PairTables | None = None,
 ) -> None:
     """Swap values of ``columns`` between rows, in place.
 
@@ -34,20 +40,21 @@ def swap_to_fit(
     Args:
         rows: With all columns of the tables drawn.
         columns: The columns that may change; the others are context.
-        tables: Released joints, adding up to 1 each: (column, column) -> shape (size, size).
+        tables: Released joints, adding up to 1 each: (column, column, ..) -> shape (size, size, ..).
         rng: Sampling only.
         implied: The same for pairs that were not measured.
     """
-    known = {**tables, **(implied or {})}
+    known = dict(tables)
+    known.update((implied or {}).items())
     if rows.n < MIN_ROWS or not known:
         return
     weights = np.ones(rows.n) if rows.weights is None else rows.weights / rows.weights.mean()
-    names = {name for pair in known for name in pair}
+    names = {name for table in known for name in table}
     counts = {name: np.bincount(rows.codes[name], weights, rows.sizes[name]).astype(float) for name in names}
     targets = []
-    for (a, b), joint in known.items():
-        fitted = fit_margins(joint, [((0,), counts[a]), ((1,), counts[b])], RAKING_ROUNDS)
-        targets.append(TargetTable(a, b, fitted, 1.0 if (a, b) in tables else _IMPLIED_WEIGHT))
+    for table, joint in known.items():
+        fitted = fit_margins(joint, [((axis,), counts[name]) for axis, name in enumerate(table)], RAKING_ROUNDS)
+        targets.append(TargetTable(table, fitted, 1.0 if table in tables else _IMPLIED_WEIGHT))
     swapping = RecordSwapping(rows.codes, targets, weights)
     for _ in range(SWEEPS):
         swapping.sweep(columns, rng)

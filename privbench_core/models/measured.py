@@ -11,12 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from privbench_core.estimate.copula import Cut, SignSums
 from privbench_core.estimate.implied_pairs import Pair
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
+from privbench_core.estimate.triples import Triple, estimated_triples
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.spn import Leaf, Node, Product, Sum, rule_from_dict, rule_to_dict
 from privbench_core.privacy.split_rules import Rule
+
+Array = NDArray[np.float64]
+_MOST_BY_COPULA = 500  # pairs of a leaf, the strongest; chosen by hand: all of 32 columns, and each takes time to fit
 
 
 @dataclass(frozen=True)
@@ -26,18 +32,33 @@ class MeasuredLeaf:
     Attributes:
         one_way: Counts of the columns.
         tables: Counts of pairs.
+        signs: How the ordered columns are correlated, where that was measured.
+        triples: Counts of triples that pairs do not explain.
     """
 
     one_way: OneWay
     tables: Mapping[Pair, NoisyTable] = field(default_factory=dict)
+    signs: SignSums | None = None
+    triples: Mapping[Triple, NoisyTable] = field(default_factory=dict)
+
+    def joints(self) -> dict[Pair, Array]:
+        """Return counts of the pairs that were measured, or that follow from the signs."""
+        clean = self.one_way.clean()
+        by_copula = {} if self.signs is None else self.signs.copula(clean).joints(most=_MOST_BY_COPULA)
+        return estimated_joints(self.tables, clean, by_copula)
 
     def fit(self) -> Leaf:
         """Return the leaf that these counts speak for."""
-        clean, total = self.one_way.clean(), self.one_way.total
-        joints = estimated_joints(self.tables, clean) if self.tables else {}
+        clean, total, joints = self.one_way.clean(), self.one_way.total, self.joints()
+        triples = estimated_triples(self.triples, joints, clean)
         rows = max(1.0, float(np.mean([counts.sum() for counts in clean.values()]))) if clean else 1.0
         marginals = {name: counts / total for name, counts in clean.items()}
-        return Leaf(total, marginals, {pair: joint / rows for pair, joint in joints.items()})
+        return Leaf(
+            total,
+            marginals,
+            {pair: joint / rows for pair, joint in joints.items()},
+            {triple: joint / rows for triple, joint in triples.items()},
+        )
 
 
 @dataclass(frozen=True)
@@ -68,14 +89,20 @@ def measured_to_dict(measured: Measured) -> dict[str, Any]:
         return {"parts": parts, "rule": None if measured.rule is None else rule_to_dict(measured.rule)}
     one_way = measured.one_way
     tables = [
-        {"columns": list(pair), "counts": table.counts, "sigma": table.sigma, "groups": list(table.groups)}
-        for pair, table in measured.tables.items()
+        {"columns": list(names), "counts": table.counts, "sigma": table.sigma, "groups": list(table.groups)}
+        for names, table in [*measured.tables.items(), *measured.triples.items()]
     ]
+    signs = measured.signs and {
+        "cuts": [[name, cut.ordered, cut.at] for name, cut in measured.signs.cuts.items()],
+        "sums": measured.signs.sums,
+        "sigma": measured.signs.sigma,
+    }
     return {
         "counts": [[name, counts] for name, counts in one_way.counts.items()],
         "sigmas": [[name, sigmas] for name, sigmas in one_way.sigmas.items()],
         "rows": one_way.rows,
         "tables": tables,
+        "signs": signs,
     }
 
 
@@ -84,8 +111,15 @@ def measured_from_dict(stored: Mapping[str, Any]) -> Measured:
     if "parts" in stored:
         rule = None if stored["rule"] is None else rule_from_dict(stored["rule"])
         return MeasuredParts(tuple(measured_from_dict(part) for part in stored["parts"]), rule)
-    tables = {
-        (table["columns"][0], table["columns"][1]): NoisyTable(table["counts"], table["sigma"], tuple(table["groups"]))
-        for table in stored["tables"]
-    }
-    return MeasuredLeaf(OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["rows"]), tables)
+    pairs: dict[Pair, NoisyTable] = {}
+    triples: dict[Triple, NoisyTable] = {}
+    for table in stored["tables"]:
+        first, second, *third = table["columns"]
+        noisy = NoisyTable(table["counts"], table["sigma"], tuple(table["groups"]))
+        if third:
+            triples[first, second, third[0]] = noisy
+        else:
+            pairs[first, second] = noisy
+    found = stored["signs"]
+    signs = found and SignSums({n: Cut(ordered, at) for n, ordered, at in found["cuts"]}, found["sums"], found["sigma"])
+    return MeasuredLeaf(OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["rows"]), pairs, signs, triples)

@@ -6,6 +6,7 @@ Post-processing: uses released tables and synthetic rows only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,16 +27,15 @@ _MAX_ROWS = 100_000  # drawn per column and sweep: tables of more rows have litt
 
 @dataclass(frozen=True)
 class TargetTable:
-    """A target for the two-way table of the rows.
+    """A target for a table of the rows over two columns or more.
 
     Attributes:
-        first, second: Its columns.
-        counts: Target weight of each cell, shape (size of the first, size of the second).
+        columns: Its columns.
+        counts: Target weight of each cell, shape (size of the first, size of the second, ..).
         weight: Relative to other tables.
     """
 
-    first: str
-    second: str
+    columns: tuple[str, ...]
     counts: Array
     weight: float = 1.0
 
@@ -44,7 +44,7 @@ class RecordSwapping:
     """Rows, and their gaps to target tables.
 
     All tables are concatenated in one flat array. Seen from a column, a cell of a table is at
-    code * stride + other column's code * step + begin of the table.
+    code * stride + the sum of other columns' codes * their steps + begin of the table.
     """
 
     def __init__(self, codes: Mapping[str, Codes], tables: Sequence[TargetTable], weights: Array) -> None:
@@ -60,11 +60,13 @@ class RecordSwapping:
         gaps = []
         begin = 0
         for table in tables:
-            size = table.counts.shape[1]
-            cells = codes[table.first].astype(np.int64) * size + codes[table.second]
+            sizes = table.counts.shape
+            steps = {name: math.prod(sizes[axis + 1 :]) for axis, name in enumerate(table.columns)}
+            cells = sum(codes[name].astype(np.int64) * step for name, step in steps.items())
             gaps.append(table.counts.ravel() - np.bincount(cells, weights, table.counts.size))
-            self._sides.setdefault(table.first, []).append(_Side(table.second, size, 1, begin))
-            self._sides.setdefault(table.second, []).append(_Side(table.first, 1, size, begin))
+            for name, step in steps.items():
+                others = tuple((other, along) for other, along in steps.items() if other != name)
+                self._sides.setdefault(name, []).append(_Side(others, step, begin))
             begin += table.counts.size
         self._gaps = np.concatenate([np.zeros(0), *gaps])
         self._joint_change = np.zeros(begin)  # workspace of `_share`, zero between calls
@@ -94,9 +96,9 @@ class RecordSwapping:
         cost = np.zeros(len(rows))
         pull = self._importance * self._gaps
         for number, side in enumerate(sides):
-            offsets[number] = self._codes[side.other][rows]
-            offsets[number] *= side.step
-            offsets[number] += side.begin
+            offsets[number] = side.begin
+            for other, step in side.others:
+                offsets[number] += self._codes[other][rows].astype(np.int32) * np.int32(step)
             cost += pull[offsets[number] + own * side.stride]
         proposed = int(len(rows) * _SHARE)
         worst = rng.permutation(np.argpartition(cost, proposed)[:proposed])
@@ -168,9 +170,8 @@ class RecordSwapping:
 
 @dataclass(frozen=True)
 class _Side:
-    other: str
+    others: tuple[tuple[str, int], ...]
     stride: int
-    step: int
     begin: int
 
 

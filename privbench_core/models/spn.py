@@ -36,11 +36,13 @@ class Leaf:
         total: Released number of rows (weighted).
         marginals: Column -> probabilities, shape (size,).
         pairs: (a, b) -> joint probabilities, shape (size a, size b).
+        triples: (a, b, c) -> joint probabilities that pairs do not explain, shape (size a, size b, size c).
     """
 
     total: float
     marginals: Mapping[str, NDArray[np.float64]]
     pairs: Mapping[tuple[str, str], NDArray[np.float64]] = field(default_factory=dict)
+    triples: Mapping[tuple[str, str, str], NDArray[np.float64]] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -72,12 +74,31 @@ class Leaf:
                 column = max(waiting, key=lambda c: pull(c, set(self.marginals)))
             waiting.remove(column)
             marginal = self.marginals[column]
-            rows.add(column, len(marginal), draw_column(rows, marginal, self._pair_tables(column, rows), rng))
+            with_pairs = self._given_pairs(column, rows)
+            pair_tables = [*self._pair_tables(column, rows), *with_pairs]
+            rows.add(column, len(marginal), draw_column(rows, marginal, pair_tables, rng))
+            for table in with_pairs:
+                del rows.codes[table.column], rows.sizes[table.column]
         context = {(c, t): table for (c, t), table in rows.links.items() if t in self.marginals and c in rows.codes}
         # Given a context, columns without a measured pair may depend on each other through it: imply nothing then.
         others = 0 if context else max(_MAX_TABLES - len(self.pairs), 0)
         implied = implied_pairs(self.pairs, self.marginals, others)
-        swap_to_fit(rows, self.columns, {**context, **self.pairs}, rng, implied)
+        tables: dict[tuple[str, ...], NDArray[np.float64]] = {}
+        tables.update(context.items())
+        tables.update(self.pairs.items())
+        tables.update(self.triples.items())
+        swap_to_fit(rows, self.columns, tables, rng, implied)
+
+    def _given_pairs(self, column: str, rows: Rows) -> list[PairMarginal]:
+        """Return joints of ``column`` and two drawn columns as one, which is added to ``rows``."""
+        found = []
+        for triple, joint in self.triples.items():
+            a, b = (name for name in triple if name != column) if column in triple else (column, column)
+            if a in rows.codes and b in rows.codes:
+                both, size = f"{a} and {b}", rows.sizes[a] * rows.sizes[b]
+                rows.add(both, size, rows.codes[a].astype(np.int64) * rows.sizes[b] + rows.codes[b])
+                found.append(PairMarginal(both, np.moveaxis(joint, triple.index(column), 0).reshape(-1, size)))
+        return found
 
     def _pair_tables(self, column: str, rows: Rows) -> list[PairMarginal]:
         pair_tables = [
@@ -205,6 +226,7 @@ def node_to_dict(node: Node) -> dict[str, Any]:
             "total": node.total,
             "marginals": [[k, v] for k, v in node.marginals.items()],
             "pairs": pairs,
+            "triples": [{"columns": list(triple), "joint": table} for triple, table in node.triples.items()],
         }
     parts = [node_to_dict(part) for part in node.parts]
     if isinstance(node, Product):
@@ -216,7 +238,8 @@ def node_from_dict(stored: Mapping[str, Any]) -> Node:
     """Return the node that `node_to_dict` has described."""
     if stored["kind"] == "leaf":
         pairs = {(pair["columns"][0], pair["columns"][1]): pair["joint"] for pair in stored["pairs"]}
-        return Leaf(stored["total"], dict(stored["marginals"]), pairs)
+        triples = {tuple(triple["columns"]): triple["joint"] for triple in stored["triples"]}
+        return Leaf(stored["total"], dict(stored["marginals"]), pairs, triples)
     parts = tuple(node_from_dict(part) for part in stored["parts"])
     return Product(parts) if stored["kind"] == "product" else Sum(rule_from_dict(stored["rule"]), parts)
 

@@ -17,7 +17,15 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import is_known
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.queries import CentreSums, Distances, Marginal, ParentCounts, Query, RankSums
+from privbench_core.privacy.queries import (
+    CentreSums,
+    Distances,
+    Marginal,
+    ParentCounts,
+    Query,
+    RankSums,
+    SignProducts,
+)
 from privbench_core.privacy.split_rules import ByValue, Centres, Rule
 from privbench_core.privacy.views import (
     CoMember,
@@ -35,7 +43,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 
 # Closed lists, no subclasses: each entry has a proof of its sensitivity, or of its independence of other rows.
-_QUERIES = (Marginal, Distances, CentreSums, ParentCounts, RankSums)
+_QUERIES = (Marginal, Distances, SignProducts, CentreSums, ParentCounts, RankSums)
 _RULES = (ByValue, Centres)
 _FEATURES = (Own, OfParent, ParentRow, OwnerFanout, OwnFanout, CoMember, UnitRows)
 _KINDS = {"ordered", "list"}
@@ -62,6 +70,8 @@ def admit_queries(site: str, queries: Sequence[Query], sizes: Sizes) -> tuple[Qu
             _admit_marginal(site, query, sizes)
         elif type(query) is Distances:
             _admit_distances(site, query, sizes)
+        elif type(query) is SignProducts:
+            _admit_signs(site, query, sizes)
         elif type(query) is CentreSums:
             admit_rule(site, query.centres, sizes)
             if type(query.centres) is not Centres:
@@ -190,6 +200,21 @@ def _admit_distances(site: str, query: Distances, sizes: Sizes) -> None:
             known = type(reference) is np.ndarray and np.issubdtype(reference.dtype, np.number)
             _require(known and reference.shape == shape, site, f"a reference of shape {shape}")
             _require(not np.isnan(reference).any(), site, "a reference of numbers")
+
+
+def _admit_signs(site: str, query: SignProducts, sizes: Sizes) -> None:
+    _require(type(query.signs) is dict, site, "signs by column")
+    for name, signs in query.signs.items():
+        _admit_columns(site, (name,), sizes)
+        known = type(signs) is np.ndarray and np.issubdtype(signs.dtype, np.signedinteger)
+        _require(known and signs.shape == (sizes[name],), site, "a sign for each code")
+        _require(bool(np.isin(signs, (-1, 0, 1)).all()), site, "signs of -1, 0 and 1")
+    _require(type(query.subsets) is tuple and len(query.subsets) > 0, site, "at least one subset of columns")
+    for columns in query.subsets:
+        _require(type(columns) is tuple and len(columns) > 0, site, "subsets as tuples")
+        _admit_columns(site, columns, sizes)
+        _require(set(columns) <= query.signs.keys(), site, "signs of each column")
+        _require(len(set(columns)) == len(columns), site, "each column of a subset once")
 
 
 def _admit_columns(site: str, columns: tuple[str, ...], sizes: Sizes) -> None:

@@ -7,6 +7,7 @@ stability, times the weight scale). Each query states how far its answer then mo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -109,6 +110,44 @@ def _distance(view: CodedView, columns: tuple[str, ...], reference: NDArray[np.f
     most = LARGEST / view.unit
     public = np.rint(np.clip(reference, -most, most) * view.unit).astype(np.int64)
     return total(np.abs(view.counts(columns) - public))
+
+
+@dataclass(frozen=True)
+class SignProducts:
+    """Sums over rows of the product of the signs of some columns: how often signs agree, less how often they do not.
+
+    Each code of a column has the sign -1 or 1, or 0 for no say. An answer is Σ over the cells of a marginal of the
+    count times 1, -1 or 0, so one unit moves it by no more than the marginal in L1 norm: by at most ``s``. Answers are
+    clipped at ±2⁶² (after scaling), which moves no two further apart.
+
+    Attributes:
+        signs: Column -> sign of each code, shape (size,).
+        subsets: The columns of each answer, each once.
+    """
+
+    signs: Mapping[str, NDArray[np.int64]]
+    subsets: tuple[tuple[str, ...], ...]
+
+    def evaluate(self, view: CodedView) -> Counts:
+        """Return one sum per subset, shape (subsets,)."""
+        return np.array([self._sum(view, columns) for columns in self.subsets], dtype=np.int64)
+
+    def _sum(self, view: CodedView, columns: tuple[str, ...]) -> int:
+        counts = view.counts(columns)
+        product = np.ones((), dtype=np.int64)
+        for name in columns:
+            product = np.multiply.outer(product, self.signs[name])
+        difference = total(counts[product > 0]) - total(counts[product < 0])
+        return max(-LARGEST, min(difference, LARGEST))
+
+    def moves(self, view: CodedView) -> tuple[float, float]:
+        """Return the bound: each of the answers moves by at most s."""
+        s = float(view.stability)
+        return s * len(self.subsets), s**2 * len(self.subsets)
+
+    def scale(self, view: CodedView) -> int:
+        """Return the weight scale."""
+        return view.unit
 
 
 @dataclass(frozen=True)

@@ -278,6 +278,15 @@ CLOSED_LISTS = [
         (f"{_T_ADMISSION}::test_only_distances_are_selected_by",),
     ),
     Mutant(
+        "signs-of-any-size",
+        "closed lists",
+        "a sign may be any number",
+        _ADMISSION,
+        "_require(bool(np.isin(signs, (-1, 0, 1)).all()), site,",
+        "_require(signs.size > 0, site,",
+        (f"{_T_ADMISSION}::test_signs_are_of_exact_types_shapes_and_values",),
+    ),
+    Mutant(
         "references-are-broadcast",
         "closed lists",
         "references of other shapes count rows several times",

@@ -255,6 +255,14 @@ def test_the_plans_tested_do_look_closer(budget: Budget) -> None:
         assert any(discretizer["codec"]["codec"] == "cuts" for _, discretizer in discretizers)
 
 
+@pytest.mark.parametrize("case", ["town, pairwise, zCDP", "town, pairwise, pure", "till, pairwise, zCDP"])
+def test_the_plans_tested_do_measure_signs(case: str) -> None:
+    make, budget, options = CASES[case]
+    database = make(0)
+    recorded, _, _ = record(plan_of(database, budget, options), database, 0)
+    assert any(call.head[1].endswith("/signs") for call in recorded.tape)
+
+
 def test_truncation_is_active_in_the_databases_tested() -> None:
     for database in (town(0), shop(0), forum(0), till(0)):
         private = database.private()

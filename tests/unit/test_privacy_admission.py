@@ -20,7 +20,7 @@ from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import Counts
-from privbench_core.privacy.queries import CentreSums, Distances, Marginal
+from privbench_core.privacy.queries import CentreSums, Distances, Marginal, SignProducts
 from privbench_core.privacy.session import PrivateSession, open_session
 from privbench_core.privacy.split_rules import ByValue, Centres
 from privbench_core.privacy.views import (
@@ -118,6 +118,38 @@ def test_distances_are_of_exact_types_and_shapes(name: str) -> None:
     with pytest.raises(InternalError):
         curator.measure("ask", [DISTANCES[name]], PRICE)
     assert labels == []
+
+
+class MoreThanItSays(dict[str, Any]):
+    """Has other signs when they are used than when they are looked at."""
+
+
+HALVES = np.resize([-1, 1], SIZE)
+SIGN_PRODUCTS = {
+    "no subset": SignProducts({"rooms": HALVES}, ()),
+    "a subset of no columns": SignProducts({"rooms": HALVES}, ((),)),
+    "a column twice": SignProducts({"rooms": HALVES}, (("rooms", "rooms"),)),
+    "a column without signs": SignProducts({}, (("rooms",),)),
+    "a column that is not there": SignProducts({"colour": HALVES}, (("colour",),)),
+    "signs that are numbers": SignProducts({"rooms": 2 * HALVES}, (("rooms",),)),
+    "signs that wrap around": SignProducts({"rooms": np.full(SIZE, -128, dtype=np.int8)}, (("rooms",),)),
+    "signs in floats": SignProducts({"rooms": HALVES.astype(float)}, (("rooms",),)),  # type: ignore[dict-item]
+    "signs that are broadcast": SignProducts({"rooms": np.ones(1, dtype=np.int64)}, (("rooms",),)),
+    "signs of a subclass": SignProducts({"rooms": HALVES.view(Watching)}, (("rooms",),)),
+    "another kind of mapping": SignProducts(MoreThanItSays(rooms=HALVES), (("rooms",),)),
+    "subsets in a list": SignProducts({"rooms": HALVES}, [("rooms",)]),  # type: ignore[arg-type]
+    "subsets that go on for longer": SignProducts({"rooms": HALVES}, Twice((("rooms",), ("rooms",)))),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("name", SIGN_PRODUCTS)
+def test_signs_are_of_exact_types_shapes_and_values(name: str) -> None:
+    curator, labels = rooms()
+    with pytest.raises(InternalError):
+        curator.measure("ask", [SIGN_PRODUCTS[name]], PRICE)
+    assert labels == []
+    curator.measure("ask", [SignProducts({"rooms": HALVES}, (("rooms",),))], PRICE)
+    assert len(labels) == 1
 
 
 def test_only_distances_are_selected_by() -> None:

@@ -13,7 +13,15 @@ from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.noise import Counts, Sensitivity, noise_scale
-from privbench_core.privacy.queries import CentreSums, Distances, Marginal, ParentCounts, Query, RankSums
+from privbench_core.privacy.queries import (
+    CentreSums,
+    Distances,
+    Marginal,
+    ParentCounts,
+    Query,
+    RankSums,
+    SignProducts,
+)
 from privbench_core.privacy.split_rules import Centres
 from privbench_core.privacy.views import CodedView, References
 
@@ -24,6 +32,7 @@ CENTRES = Centres(
     (A, A, B),
     tuple((tuple(map(float, range(A))), (0.0,) * A, shift) for shift in ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))),
 )
+SIGNS = {"a": np.array([-1, -1, 1, 1]), "b": np.array([1, 0, -1])}
 QUERIES: dict[str, Query] = {
     "marginal": Marginal(("a",)),
     "marginal of two": Marginal(("a", "b")),
@@ -33,6 +42,8 @@ QUERIES: dict[str, Query] = {
     "sums of distances": Distances(
         (((("a",), np.zeros(A)), (("b",), np.full(B, -3.0))), ((("a", "b"), np.zeros((A, B))),))
     ),
+    "signs": SignProducts(SIGNS, (("a", "b"),)),
+    "signs of several": SignProducts(SIGNS, (("a",), ("b",), ("a", "b"))),
     "clusters": CentreSums(CENTRES),
     "parents": ParentCounts(np.array([0, 1, 1, 2])),
     "ranks": RankSums((1, 2, 3, 4)),
@@ -89,6 +100,16 @@ def test_a_unit_that_changes_with_the_removed_one_loses_a_row_and_gains_another(
     one, other = (replace(view, stability=3 * UNIT, own=UNIT) for view in (before, after))
     shift = (query.evaluate(one) - query.evaluate(other)).astype(float)
     assert (np.abs(shift).sum(), (shift**2).sum()) == query.moves(one) == (3.0 * UNIT, 5.0 * UNIT**2)
+
+
+def test_a_unit_that_changes_signs_moves_their_sum_by_all_that_changes() -> None:
+    """What leaves one sign and comes to the other moves the sum by both, so squares add up to s² and no less."""
+    query = SignProducts(SIGNS, (("a",), ("a", "b")))
+    weights = [UNIT, UNIT]
+    before, after = (view_of(rows, weights[: len(rows)]) for rows in ([(0, 0, 0), (0, 0, 0)], [(3, 0, 0)]))
+    one, other = (replace(view, stability=3 * UNIT, own=UNIT) for view in (before, after))
+    shift = (query.evaluate(one) - query.evaluate(other)).astype(float)
+    assert (np.abs(shift).sum(), (shift**2).sum()) == query.moves(one) == (6.0 * UNIT, 18.0 * UNIT**2)
 
 
 def test_centres_move_by_the_grid() -> None:

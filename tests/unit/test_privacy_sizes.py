@@ -10,7 +10,7 @@ import pytest
 
 from privbench_core.columns.exact_sums import LARGEST
 from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups, tuple_counts
-from privbench_core.privacy.queries import CentreSums, Distances, Marginal
+from privbench_core.privacy.queries import CentreSums, Distances, Marginal, SignProducts
 from privbench_core.privacy.split_rules import Centres
 from privbench_core.privacy.views import CodedView
 
@@ -54,6 +54,15 @@ def test_merged_codes_and_totals_stop_at_the_largest() -> None:
     assert view.counts(("a",)).tolist() == [LARGEST, LARGEST]
     assert Marginal(("a",), (np.array([0, 0]),)).evaluate(view).tolist() == [LARGEST]
     assert Marginal(()).evaluate(view).item() == LARGEST
+
+
+def test_sums_of_signs_do_not_wrap_around() -> None:
+    owner = np.arange(8)
+    groups = Groups(owner, np.ones(8, dtype=np.int64), np.full(8, 1 << 61))
+    codes = {"a": np.tile(np.array([0, 1], dtype=np.uint8), 4)}
+    view = CodedView(codes, {"a": 2}, groups.weights(1), 1 << 61, 1 << 61, 1, 8, {"b": 1}, groups)
+    for signs, expected in (([1, 1], LARGEST), ([-1, -1], -LARGEST), ([1, -1], 0), ([0, -1], -LARGEST)):
+        assert SignProducts({"a": np.array(signs)}, (("a",),)).evaluate(view).tolist() == [expected]
 
 
 @pytest.mark.parametrize("reference", [2.0**26, 2.0**27, -(2.0**27), 1e9, -1e12, 1e300, np.inf])

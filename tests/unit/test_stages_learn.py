@@ -98,7 +98,7 @@ def test_where_nothing_depends_zcdp_loses_nothing_but_scores(n):
     found = learned(price, n, 0.0)
     assert isinstance(found.node, Leaf)
     assert not found.node.pairs
-    scores = sum(amount for what, amount in found.charged if what == "dependence scores")
+    scores = sum(amount for what, amount in found.charged if what in {"dependence scores", "triple scores"})
     assert (scores > 0) == (n > 50)
     shares = least_noise({name: look.codec.size for name, look in found.cells.looks.items()}, Measure.ZCDP)
     for name, look in found.cells.looks.items():

@@ -1,0 +1,171 @@
+"""Dense, small and three-way tables: columns that all depend on each other, beside rivals at the same (ε, δ).
+
+A Gaussian copula gets every pair of ordered columns out of one release, and tree-shaped models get most of a survey out
+of few pairs. The figure is the mean 2-way distance over all pairs of columns; of the three bits, how often c is not
+a xor b, which no pair shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+
+from benchmarks import copula, histograms, subject
+from benchmarks.data import CodedAdult, data_folder
+from benchmarks.measure import Codes, Runs
+from benchmarks.peers import DPMM_METHODS, fit_dpmm, installed
+from benchmarks.report import Row, machine, markdown
+from privbench_core.evaluation.marginals import mean_distances
+from privbench_core.evaluation.subsets import column_subsets
+
+RUNS = Runs(2, (0.2, 0.8, 1.0, 3.2), (1e-5, 0.0))
+_CODES = 20
+_MATTERS = 0.8  # probability that an answer has to do with an opinion
+_SKIPPED = frozenset({"aim"})  # an hour on a table of 30 columns: `--methods aim` asks for it
+Fitted = Callable[[Codes, list[int], list[bool], float, float, int], Codes]
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A table.
+
+    Attributes:
+        name: For the report.
+        codes: Shape (rows, columns).
+        sizes: Domain size per column.
+        ordered: Whether codes are ordered, per column.
+        fresh: Another sample of the same distribution, where there is one: what no method can be much better than.
+    """
+
+    name: str
+    codes: Codes
+    sizes: tuple[int, ...]
+    ordered: tuple[bool, ...]
+    fresh: Codes | None = None
+
+    def error(self, synthetic: Codes) -> float:
+        """Mean 2-way distance, or P(c is not a xor b) of three bits."""
+        if self.name.startswith("xor"):
+            return float((synthetic[:, 2] != synthetic[:, 0] ^ synthetic[:, 1]).mean())
+        pairs = column_subsets(len(self.sizes), 2)
+        return mean_distances(self.codes, synthetic, list(self.sizes), pairs).tvd
+
+
+def correlated(columns: int, correlation: float, rows: int) -> Dense:
+    """Ordered columns of 20 equal intervals of normal variables, all equally correlated."""
+
+    def drawn(seed: int) -> Codes:
+        rng = np.random.default_rng(seed)
+        covariance = correlation + (1 - correlation) * np.eye(columns)
+        latent = rng.multivariate_normal(np.zeros(columns), covariance, size=rows)
+        return np.clip(((latent + 3) / 6 * _CODES).astype(int), 0, _CODES - 1)
+
+    name = f"{columns} columns correlated {correlation:g}, {rows:,} rows"
+    return Dense(name, drawn(1), (_CODES,) * columns, (True,) * columns, drawn(3))
+
+
+def xor(rows: int = 50_000, broken: float = 0.06) -> Dense:
+    """Three bits, each pair independent: c = a xor b but for a share of the rows."""
+
+    def drawn(seed: int) -> Codes:
+        rng = np.random.default_rng(seed)
+        a, b = rng.integers(0, 2, (2, rows))
+        return np.stack([a, b, a ^ b ^ (rng.random(rows) < broken)], axis=1)
+
+    return Dense(f"xor of two bits, {rows:,} rows", drawn(1), (2, 2, 2), (False,) * 3, drawn(3))
+
+
+def survey(rows: int) -> Dense:
+    """24 answers: half ordered, half lists, skewed, that depend on each other by three opinions and a region."""
+    sizes = (2, 5, 7, 3, 10, 4, 2, 9, 5, 12, 3, 6) * 2
+    ordered = (False, True) * 12
+
+    def drawn(seed: int) -> Codes:
+        shape, rng = np.random.default_rng(24), np.random.default_rng(seed)
+        opinions, region = rng.normal(size=(rows, 3)), rng.integers(0, 6, rows)
+        answers = []
+        for size, in_order in zip(sizes, ordered, strict=True):
+            loading = 2 * shape.normal(size=3) * (shape.random(3) < _MATTERS)
+            score = opinions @ loading + shape.normal(size=6)[region] + 0.5 * rng.normal(size=rows)
+            cuts = np.sort(shape.normal(0.7 * shape.normal(), 0.8, size - 1)) * np.hypot(1, np.linalg.norm(loading))
+            code = np.searchsorted(cuts, score)
+            answers.append(code if in_order else shape.permutation(size)[code])
+        return np.stack(answers, axis=1)
+
+    return Dense(f"survey of 24 columns, {rows:,} rows", drawn(1), sizes, ordered, drawn(3))
+
+
+def adult_sample(data: Path | None, rows: int) -> Dense:
+    """Some rows of Adult: a small real table."""
+    adult = CodedAdult.load(data_folder(data))
+    chosen = np.random.default_rng(0).permutation(len(adult.codes))[: 2 * rows]
+    codes = adult.codes[chosen]
+    return Dense(f"Adult, {rows:,} rows", codes[:rows], tuple(adult.sizes), tuple(adult.ordered), codes[rows:])
+
+
+def tables(data: Path | None) -> list[Callable[[], Dense]]:
+    """All tables, made when they are asked for."""
+    return [
+        partial(correlated, 12, 0.7, 20_000),
+        partial(correlated, 30, 0.5, 20_000),
+        xor,
+        partial(survey, 27_000),
+        partial(survey, 7_600),
+        partial(adult_sample, data, 7_600),
+    ]
+
+
+def methods(names: Sequence[str] | None) -> Mapping[str, Fitted]:
+    """What is measured, by name: the peers of dpmm where they are installed, the slow ones if asked for."""
+    found: dict[str, Fitted] = {
+        name: lambda *given, fit=fit: fit(*given)[0]
+        for name, fit in (
+            ("privbench", subject.fit_sample),
+            ("copula", copula.fit_sample),
+            ("histograms", histograms.fit_sample),
+        )
+    }
+    for name in DPMM_METHODS if installed() else ():
+        if name not in _SKIPPED or name in (names or ()):
+            found[name] = partial(_dpmm, name)
+    return {name: fit for name, fit in found.items() if names is None or name in names}
+
+
+def _dpmm(
+    name: str, codes: Codes, sizes: list[int], ordered: list[bool], epsilon: float, delta: float, seed: int
+) -> Codes:
+    return fit_dpmm(name, codes, sizes, ordered, {"epsilon": epsilon, "delta": delta, "seed": seed})[0]
+
+
+def run(runs: Runs = RUNS, data: Path | None = None, *, names: Sequence[str] | None = None) -> str:
+    """Measure and return the Markdown text for the README: mean errors, data by ε and method.
+
+    Args:
+        runs: What is run; methods without a pure form are left out there.
+        data: The data folder; see `data.data_folder`.
+        names: Which of `methods`; None for all but the slow ones.
+    """
+    chosen = methods(names)
+    rows: list[Row] = []
+    for made in tables(data):
+        table = made()
+        bound = "" if table.fresh is None else table.error(table.fresh)
+        for delta, epsilon in runs.budgets:
+            cells: dict[str, str | float] = {"table": table.name, "δ": f"{delta:g}", "ε": f"{epsilon:g}"}
+            for name, fit in chosen.items():
+                if delta == 0 and name in {"copula", "mst", "aim"}:
+                    continue
+                runs.progress(f"dense: {table.name}, {name}, epsilon {epsilon:g}, delta {delta:g}")
+                errors = [
+                    table.error(fit(table.codes, list(table.sizes), list(table.ordered), epsilon, delta, seed))
+                    for seed in range(runs.seeds)
+                ]
+                cells[name] = mean(errors)
+                runs.progress(f"    {cells[name]:.4g}")
+            rows.append({**cells, "another sample": bound})
+    return f"{machine(runs.seeds).replace('Medians', 'Means')}\n\n{markdown(rows)}"

@@ -1,0 +1,211 @@
+"""A Gaussian copula of ordered columns, from noisy sums of products of signs: one release, a joint for every pair.
+
+Each ordered column is cut in two near its median; a row has the sign -1 below the cut and +1 above it. The mean product
+of the signs of two columns says how they are correlated (Sheppard 1899: E[s t] = (2/π) asin ρ at the medians). Of all
+scores that a bound of one row's influence allows, signs lose least to noise: with |s| ≤ b, E[s z] of a normal z is at
+most b E|z|. The whole matrix is denoised before it is used; all of this is post-processing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.integrate import cumulative_trapezoid
+from scipy.special import ndtr, ndtri
+
+from privbench_core.estimate.mixture import Estimate, least_risk
+
+Array = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+Pair = tuple[str, str]
+_LARGEST = 0.985  # correlation: the grids below resolve all up to it
+_ANGLES = np.linspace(-np.arcsin(_LARGEST), np.arcsin(_LARGEST), 129)  # odd: 0 is one of them
+_FACTOR = np.linspace(-6.0, 6.0, 121)  # values of a common normal factor, and their weights
+_WEIGHTS = np.exp(-(_FACTOR**2) / 2) / np.exp(-(_FACTOR**2) / 2).sum()
+_FILLS = 5  # of the diagonal by that of the denoised matrix; changes are small from there on
+_PROBES = 8  # random directions in which a divergence is measured; more change no weight by a percent
+_STEP = 1e-3  # of these derivatives, in units of the noise
+_EIGENVALUE = 1e-3  # least of a correlation matrix
+_FAINT = 0.01  # correlation: a joint as near to independence as that is not worth being listed
+_TINY = 1e-12  # keeps divisions finite
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where an ordered column is cut in two.
+
+    Attributes:
+        ordered: Number of its leading codes that are intervals, in order; the others have no sign.
+        at: Number of codes below the cut.
+    """
+
+    ordered: int
+    at: int
+
+    @classmethod
+    def nearest_median(cls, counts: Array, ordered: int) -> Cut | None:
+        """Return the cut that halves the rows best; None of a column without two ordered codes.
+
+        Args:
+            counts: Clean one-way counts.
+            ordered: Number of leading codes that are intervals; a list of two values has an order, too.
+        """
+        ordered = len(counts) if len(counts) == 2 else ordered  # noqa: PLR2004
+        if ordered < 2:  # noqa: PLR2004
+            return None
+        below = np.cumsum(counts[:ordered])[:-1] / max(float(counts[:ordered].sum()), _TINY)
+        return cls(ordered, int(np.argmin(np.abs(below - 0.5))) + 1)
+
+    def signs(self, size: int) -> Numbers:
+        """Return the sign of each of ``size`` codes."""
+        signs = np.zeros(size, dtype=np.int64)
+        signs[: self.at], signs[self.at : self.ordered] = -1, 1
+        return signs
+
+
+@dataclass(frozen=True)
+class SignSums:
+    """Released sums over rows of the products of the signs of two columns.
+
+    Attributes:
+        cuts: Column -> its cut, for at least two columns.
+        sums: Of each pair of columns, in the order of `itertools.combinations`, in rows.
+        sigma: Standard deviation of the noise of each sum.
+    """
+
+    cuts: Mapping[str, Cut]
+    sums: Array
+    sigma: float
+
+    def copula(self, clean: Mapping[str, Array]) -> Copula:
+        """Return the copula that these sums speak for, given clean one-way counts with one total."""
+        names = list(self.cuts)
+        total = max(float(np.mean([clean[name].sum() for name in names])), 1.0)
+        held, below = (np.array(each) for each in zip(*(_halves(clean[n], self.cuts[n]) for n in names), strict=True))
+        first, second = np.triu_indices(len(names), 1)
+        means, scale = 1 - 2 * below, total * held[first] * held[second]
+        products = self.sums / total - held[first] * held[second] * means[first] * means[second]
+        excess = _denoised(products, self.sigma / total, len(names)) * total / scale
+        correlations = np.eye(len(names))
+        correlations[first, second] = _correlation(ndtri(below[first]), ndtri(below[second]), excess)
+        correlations[second, first] = correlations[first, second]
+        values, vectors = np.linalg.eigh(correlations)
+        positive = (vectors * np.maximum(values, _EIGENVALUE)) @ vectors.T
+        deviations = np.sqrt(np.diag(positive))
+        return Copula(self.cuts, clean, positive / np.outer(deviations, deviations))
+
+
+def sign_noise(clean: Mapping[str, Array], cuts: Mapping[str, Cut], sigma: float) -> float:
+    """Return the mean standard deviation of the correlations that sums with this noise speak for, near 0."""
+    total = max(float(np.mean([clean[name].sum() for name in cuts])), 1.0)
+    steep = []
+    for name, cut in cuts.items():
+        held, below = _halves(clean[name], cut)
+        steep.append(held * 2 * np.exp(-(ndtri(below) ** 2) / 2) / np.sqrt(2 * np.pi))
+    return float(np.mean([sigma / total / max(a * b, _TINY) for a, b in combinations(steep, 2)]))
+
+
+@dataclass(frozen=True)
+class Copula:
+    """Correlations of normal variables of which ordered columns show intervals.
+
+    Attributes:
+        cuts: Column -> its cut.
+        clean: Clean one-way counts of the columns.
+        correlations: Shape (columns, columns).
+    """
+
+    cuts: Mapping[str, Cut]
+    clean: Mapping[str, Array]
+    correlations: Array
+
+    def joints(self, pairs: Sequence[Pair] | None = None, most: int | None = None) -> dict[Pair, Array]:
+        """Return counts of pairs with the columns' own marginals; codes without order are independent of the other.
+
+        Args:
+            pairs: Those wanted, of which those that are faint or not covered are left out; None for all.
+            most: How many at most: the strongest.
+        """
+        place = {name: index for index, name in enumerate(self.cuts)}
+        wanted = list(combinations(place, 2)) if pairs is None else [p for p in pairs if set(p) <= place.keys()]
+        strength = {(a, b): float(self.correlations[place[a], place[b]]) for a, b in wanted}
+        strongest = sorted(strength, key=lambda pair: -abs(strength[pair]))[:most]
+        return {pair: self._joint(*pair, strength[pair]) for pair in strongest if abs(strength[pair]) > _FAINT}
+
+    def _joint(self, first: str, second: str, correlation: float) -> Array:
+        total = max(float(self.clean[first].sum()), _TINY)
+        joint = np.outer(self.clean[first], self.clean[second]) / total
+        rows, columns = self.cuts[first].ordered, self.cuts[second].ordered
+        part = joint[:rows, :columns]
+        load = np.sqrt(abs(correlation))
+        one = _given_factor(self.clean[first][:rows], load)
+        other = _given_factor(self.clean[second][:columns], load * np.sign(correlation))
+        joint[:rows, :columns] = part.sum() * (one * _WEIGHTS) @ other.T
+        return joint
+
+
+def _halves(counts: Array, cut: Cut) -> tuple[float, float]:
+    """Return the share of rows with a sign, and of these the share below the cut, strictly between 0 and 1."""
+    held = float(counts[: cut.ordered].sum())
+    below = float(counts[: cut.at].sum()) / max(held, _TINY)
+    return max(held / max(float(counts.sum()), _TINY), _TINY), float(np.clip(below, 1e-6, 1 - 1e-6))
+
+
+def _given_factor(counts: Array, load: float) -> Array:
+    """Return the probability of each code given the common factor, shape (codes, values of the factor)."""
+    edges = ndtri(np.clip(np.cumsum(counts)[:-1] / max(float(counts.sum()), _TINY), 0.0, 1.0))
+    below = ndtr((edges[:, None] - load * _FACTOR) / np.sqrt(1 - load**2))
+    return np.diff(below, axis=0, prepend=0.0, append=1.0)
+
+
+def _correlation(first: Array, second: Array, excess: Array) -> Array:
+    """Return the correlations for which signs cut at normal quantiles agree by so much more than independent ones.
+
+    P(both below) - Φ(h)Φ(k) = ∫₀^asin ρ exp(-(h² + k² - 2hk sin θ) / (2 cos² θ)) dθ / 2π (Sheppard 1899), and the mean
+    product of the signs is 4 times that beyond the product of their means.
+    """
+    h, k = first[:, None], second[:, None]
+    density = np.exp(-(h**2 + k**2 - 2 * h * k * np.sin(_ANGLES)) / (2 * np.cos(_ANGLES) ** 2)) * 2 / np.pi
+    agreement = cumulative_trapezoid(density, _ANGLES, axis=1, initial=0.0)
+    agreement -= agreement[:, len(_ANGLES) // 2, None]
+    angles = [np.interp(e, row, _ANGLES) for e, row in zip(excess, agreement, strict=True)]
+    return np.asarray(np.sin(angles))
+
+
+def _denoised(noisy: Array, sigma: float, columns: int) -> Array:
+    """Return numbers above the diagonal of a symmetric matrix, as a mixture of none, themselves and few factors."""
+    if sigma <= 0:
+        return noisy
+    low, rng = _few_factors(noisy, sigma, columns), np.random.default_rng(0)
+    probes = rng.normal(size=(_PROBES, len(noisy)))
+    step = _STEP * sigma
+    moved = [probe @ (_few_factors(noisy + step * probe, sigma, columns) - low) / step for probe in probes]
+    estimates = [
+        Estimate(np.zeros_like(noisy), 0.0),
+        Estimate(noisy, float(len(noisy))),
+        Estimate(low, float(np.mean(moved))),
+    ]
+    return least_risk(estimates, noisy, sigma)
+
+
+def _few_factors(noisy: Array, sigma: float, columns: int) -> Array:
+    """Shrink the eigenvalues of a matrix of which only what is above the diagonal is known.
+
+    Sources: Gavish and Donoho 2017 (the optimal shrinker, here of a symmetric matrix: √(y² - 4) in units of σ√d); the
+    diagonal is filled by that of the result (principal factor method, Thomson 1934).
+    """
+    upper = np.triu_indices(columns, 1)
+    matrix = np.zeros((columns, columns))
+    matrix[upper] = noisy
+    matrix += matrix.T
+    scale = sigma * np.sqrt(columns)
+    for _ in range(_FILLS):
+        values, vectors = np.linalg.eigh(matrix)
+        shrunk = np.sign(values) * scale * np.sqrt(np.maximum((values / scale) ** 2 - 4, 0.0))
+        low = (vectors * shrunk) @ vectors.T
+        np.fill_diagonal(matrix, np.diag(low))
+    return np.asarray(low[upper])

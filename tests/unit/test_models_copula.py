@@ -1,0 +1,129 @@
+"""The copula of signs: correlations found again, joints with the columns' marginals, and nothing made of noise."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from privbench_core.estimate.copula import Copula, Cut, SignSums, sign_noise
+from privbench_core.measure.pairwise import PairwiseFit
+from privbench_core.measure.signs import cuts_of, share_for_signs
+from privbench_core.models.measured import MeasuredLeaf, measured_from_dict, measured_to_dict
+from privbench_core.models.rows import Rows
+from privbench_core.privacy.budget import Measure, Price
+from tests.helpers.planted import curator_of, joint_of, one_way_of, tvd
+
+N, CODES = 20_000, 12
+NAMES = ("a", "b", "c", "d", "e", "f")
+SIZES = dict.fromkeys(NAMES, CODES)
+
+
+def planted(correlation: float, seed: int = 0, columns: tuple[str, ...] = NAMES):
+    """Skewed intervals of normal variables with this correlation; the second one is turned around."""
+    rng = np.random.default_rng(seed)
+    d = len(columns)
+    latent = rng.multivariate_normal(np.zeros(d), correlation + (1 - correlation) * np.eye(d), size=N)
+    latent[:, 1] *= -1
+    codes = np.clip(((latent + 1.5) * 3).astype(int), 0, CODES - 1)
+    return {name: codes[:, i].astype(np.int32) for i, name in enumerate(columns)}
+
+
+def sums_of(codes, cuts, sigma: float = 0.0, seed: int = 0) -> SignSums:
+    signs = {name: cut.signs(CODES)[codes[name]] for name, cut in cuts.items()}
+    exact = np.array([(signs[a] * signs[b]).sum() for a, b in combinations(cuts, 2)], dtype=float)
+    return SignSums(cuts, exact + np.random.default_rng(seed).normal(0, sigma, len(exact)), sigma)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.3, 0.7, 0.95])
+def test_correlations_are_found_again(correlation: float) -> None:
+    codes = planted(correlation)
+    clean = one_way_of(codes, SIZES).clean()
+    found = sums_of(codes, cuts_of(clean, SIZES)).copula(clean).correlations
+    signs = np.ones(len(NAMES))
+    signs[1] = -1
+    expected = np.outer(signs, signs) * (correlation + (1 - correlation) * np.eye(len(NAMES)))
+    assert np.abs(found - expected).max() < 0.04  # five standard deviations of a correlation of signs: 1.3 / √N each
+
+
+def test_joints_follow_and_have_the_marginals_of_the_columns() -> None:
+    codes = planted(0.7)
+    clean = one_way_of(codes, SIZES).clean()
+    joints = sums_of(codes, cuts_of(clean, SIZES)).copula(clean).joints()
+    assert set(joints) == set(combinations(NAMES, 2))
+    for (a, b), joint in joints.items():
+        np.testing.assert_allclose(joint.sum(axis=1), clean[a], atol=1e-6 * N)
+        np.testing.assert_allclose(joint.sum(axis=0), clean[b], atol=1e-6 * N)
+        assert joint.min() >= 0
+        assert tvd(joint / N, joint_of(codes, SIZES, a, b)) < 0.05
+        assert tvd(np.outer(clean[a], clean[b]) / N**2, joint_of(codes, SIZES, a, b)) > 0.2
+
+
+def test_codes_without_order_are_independent_of_the_other_column() -> None:
+    clean = {"a": np.array([100.0, 200, 300, 400]), "b": np.array([400.0, 600])}
+    copula = Copula({"a": Cut(3, 2), "b": Cut(2, 1)}, clean, np.array([[1, 0.8], [0.8, 1]]))
+    joint = copula.joints()["a", "b"]
+    np.testing.assert_allclose(joint[3], [160, 240])
+    np.testing.assert_allclose(joint.sum(axis=0), clean["b"])
+    assert joint[0, 0] > 60  # independent: 40
+
+
+def test_noise_alone_makes_no_correlations() -> None:
+    codes = planted(0.0)
+    clean = one_way_of(codes, SIZES).clean()
+    cuts = cuts_of(clean, SIZES)
+    sigma = 0.2 * N
+    raw = [sums_of(codes, cuts, sigma, seed).sums / N for seed in range(20)]
+    kept = [sums_of(codes, cuts, sigma, seed).copula(clean).correlations for seed in range(20)]
+    off = np.triu_indices(len(NAMES), 1)
+    assert np.mean([np.abs(each[off]).mean() for each in kept]) < 0.5 * np.mean(np.abs(raw))
+
+
+def test_few_factors_are_known_better_than_each_pair() -> None:
+    columns = tuple(f"c{i:02d}" for i in range(24))
+    codes = planted(0.5, columns=columns)
+    clean = one_way_of(codes, dict.fromkeys(columns, CODES)).clean()
+    cuts = cuts_of(clean, dict.fromkeys(columns, CODES))
+    exact, noisy = (sums_of(codes, cuts, sigma).copula(clean).correlations for sigma in (0.0, 0.08 * N))
+    off = np.triu_indices(len(columns), 1)
+    error = float(np.sqrt(((exact - noisy)[off] ** 2).mean()))
+    assert error < 0.6 * sign_noise(clean, cuts, 0.08 * N)
+
+
+def test_a_column_without_order_has_no_cut() -> None:
+    assert Cut.nearest_median(np.ones(5), 0) is None
+    assert Cut.nearest_median(np.ones(5), 1) is None
+    assert Cut.nearest_median(np.array([9.0, 1.0]), 0) == Cut(2, 1)
+    assert Cut.nearest_median(np.array([1.0, 2, 3, 4, 90]), 4) == Cut(4, 3)
+
+
+@pytest.mark.parametrize("measure", list(Measure))
+def test_signs_cost_little_where_noise_is_small_and_nothing_where_it_hides_all(measure: Measure) -> None:
+    codes = planted(0.5)
+    clean = one_way_of(codes, SIZES).clean()
+    cuts = cuts_of(clean, SIZES)
+    curator, account = curator_of(codes, SIZES)
+    shares = [share_for_signs(curator, clean, cuts, Price(measure, amount)) for amount in (1e-9, 0.2, 1e4)]
+    assert shares[0] == 0
+    assert 0.25 >= shares[1] > shares[2] > 0
+    assert share_for_signs(curator, clean, {}, Price(measure, 1.0)) == 0
+    assert account.spent.amount == 0
+
+
+def test_rows_follow_pairs_that_were_not_measured() -> None:
+    """So little is paid that no pair is measured, and rows are drawn that are correlated all the same."""
+    codes = planted(0.7)
+    price = Price(Measure.ZCDP, 1e-4)
+    curator, account = curator_of(codes, SIZES, price)
+    found = PairwiseFit(max_pairs=0).find(curator, one_way_of(codes, SIZES, sigma=60.0), price, SIZES)
+    assert isinstance(found, MeasuredLeaf)
+    assert not found.tables
+    assert account.spent.amount == pytest.approx(price.amount)
+    stored = measured_from_dict(measured_to_dict(found))
+    rows = Rows(N)
+    stored.fit().draw(rows, np.random.default_rng(0))
+    for pair in combinations(NAMES, 2):
+        independent = np.outer(joint_of(codes, SIZES, pair[0]), joint_of(codes, SIZES, pair[1]))
+        true = joint_of(codes, SIZES, *pair)
+        assert tvd(joint_of(rows.codes, SIZES, *pair), true) < 0.5 * tvd(independent, true), pair
