@@ -7,7 +7,7 @@ value that is unused in combination with the other columns of the unique set.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -63,8 +63,11 @@ def draw_attributes(
     limits: RowLimits,
     fixed: Mapping[str, pa.Array],
     rng: np.random.Generator,
+    latents: Collection[str] = (),
 ) -> tuple[dict[str, Codes], dict[str, pa.Array]]:
-    """Draw the codes and values of all attributes; the caller drops rows that still break a limit.
+    """Draw the codes of all attributes and latent attributes, and the values of the former.
+
+    The caller drops rows that still break a limit.
 
     Args:
         rows: With their context drawn; not changed.
@@ -73,8 +76,9 @@ def draw_attributes(
         limits: Constraints to keep.
         fixed: Columns that are drawn already and stay.
         rng: Sampling only.
+        latents: Columns of the model that have codes only.
     """
-    draft = _RowDraft(rows, model, discretizers, limits, fixed, rng)
+    draft = _RowDraft(rows, model, discretizers, limits, fixed, rng, latents)
     for attempt in range(_ROUNDS):
         broken, again = draft.broken(), draft.repeated()
         if not broken.any() and not again.any():
@@ -101,9 +105,10 @@ class _RowDraft:
         limits: RowLimits,
         fixed: Mapping[str, pa.Array],
         rng: np.random.Generator,
+        latents: Collection[str],
     ) -> None:
         self._rows, self._model, self._discretizers, self._limits = rows, model, discretizers, limits
-        self._fixed, self._rng = fixed, rng
+        self._fixed, self._rng, self._columns = fixed, rng, (*discretizers, *latents)
         self.codes = self._drawn(replace(rows, codes=dict(rows.codes), sizes=dict(rows.sizes)))
         cells = allocate_within_bins(self.codes, discretizers, rng)
         self.values = {name: discretizer.values(cells[name], rng) for name, discretizer in discretizers.items()}
@@ -134,7 +139,7 @@ class _RowDraft:
         codes = self._drawn(self._rows.take(np.flatnonzero(which)))
         for name, drawn in codes.items():
             self.codes[name][which] = drawn
-        self._put(codes, which)
+        self._put({name: codes[name] for name in self._discretizers}, which)
 
     def depend(self) -> None:
         """Enforce functional dependencies."""
@@ -172,7 +177,7 @@ class _RowDraft:
 
     def _drawn(self, part: Rows) -> dict[str, Codes]:
         self._model.draw(part, self._rng)
-        return {name: part.codes[name] for name in self._discretizers}
+        return {name: part.codes[name] for name in self._columns}
 
     def _put(self, codes: Mapping[str, Codes], which: NDArray[np.bool_]) -> None:
         index = np.flatnonzero(which)
