@@ -14,12 +14,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.fitting import combine
 from privbench_core.estimate.joints import NoisyTable, estimated_joint
 from privbench_core.estimate.simplex import onto_simplex
-from privbench_core.measure.fanout import FanoutFit, fit_fanout, fit_sizes
+from privbench_core.measure.fanout import FanoutFit, fit_fanout, fit_sizes, link_context, measure_links
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.models.fanout import OWN_FANOUT, Fanout, parent_column
 from privbench_core.models.latent import LatentModel, Latents, latent_names
@@ -95,7 +96,7 @@ class Columns:
 
 def value_coder(size: int) -> Discretizer:
     """A discretizer with a code for each latent value."""
-    return Discretizer(FanoutCodec(size - 1))
+    return Discretizer(FanoutCodec(size - 1), Binning(tuple(range(size)), (1.0,) * size, 0))
 
 
 def types_of(latents: Latents, sizes: Discretizer, children: Columns) -> GroupTypes:
@@ -111,7 +112,7 @@ class LatentFit:
     Attributes:
         latents: Number of latent attributes.
         iterations: T, of expectation-maximisation.
-        last: Share of the last iteration, whose marginals are what children are drawn from.
+        types: Share of expectation-maximisation, the rest is for what children are drawn from.
         groups: Share of an iteration for marginals over groups (sizes; between latent attributes).
         usefulness: λ: values are as many as keep the average marginal λ-useful.
         observed: Share of pairs of columns within a row.
@@ -120,7 +121,7 @@ class LatentFit:
 
     latents: int
     iterations: int
-    last: float
+    types: float
     groups: float
     usefulness: float
     observed: float
@@ -131,7 +132,7 @@ class LatentFit:
         return {
             "latents": self.latents,
             "iterations": self.iterations,
-            "last": self.last,
+            "types": self.types,
             "groups": self.groups,
             "usefulness": self.usefulness,
             "observed": self.observed,
@@ -177,15 +178,27 @@ class LatentFit:
         if values < 2:  # noqa: PLR2004 - a single type is none
             both = for_sizes + rest
             return LatentLink(fit_fanout(session, key, parent, child, observed.fit(), both, spending), observed, None)
-        sizes = fit_sizes(session, key, replace(parent, discretizers={}), child.size, for_sizes, spending)
-        em = _Maximisation.of(self, session, key, parent, children, sizes)
+        fanout = fit_sizes(session, key, parent, child.size, for_sizes, spending)
+        em = _Maximisation.of(self, session, key, parent, children, fanout)
         model = em.start(values)
-        for number in range(self.iterations - 1):
-            price = rest.share((1 - self.last) / (self.iterations - 1))
-            model = em.measure(model, values, price, number).model(em.mean_sizes)
-        last = rest.share(self.last if self.iterations > 1 else 1.0)
-        latents, fanout = em.measure(model, values, last, self.iterations - 1).released(em)
-        return LatentLink(fanout, observed, latents)
+        of_types, of_links = rest.share(self.types), rest.share(1 - self.types)
+        for number in range(self.iterations):
+            marginals = em.measure(model, values, of_types.share(1 / self.iterations), number)
+            model = marginals.model(em.mean_sizes)
+        latents = marginals.latents(em)
+        types = types_of(latents, fanout.sizes, children)
+        coder = value_coder(values + 1)
+        context = link_context(key, parent, child, fanout.sizes)
+        context |= {
+            parent_column(name): (OwnerType(key, types, position), coder) for position, name in enumerate(latents.names)
+        }
+        view = session.view(
+            ViewSpec(key.child, {**context, **children.features}, (children.rows_per_unit,)), "pair_tables"
+        )
+        model = observed.fit()
+        links = measure_links(view, context, children.features, children.one_way, model, of_links, spending)
+        tables = {**fanout.fanout_tables, **marginals.fanout_tables(em)}
+        return LatentLink(replace(fanout, fanout_tables=tables, pair_tables=links), observed, latents)
 
     def values(self, session: PrivateSession, key: ForeignKey, children: Columns, price: Price) -> int:
         """Number of values of each latent attribute: as many as keep the average marginal λ-useful (section 4.7)."""
@@ -193,7 +206,7 @@ class LatentFit:
         if not codes:
             return 0
         view = session.view(ViewSpec(key.child, {}, (children.rows_per_unit,)), "types")
-        part = price.share(self.last * (1 - self.groups) / (len(codes) * self.latents))
+        part = price.share(self.types / self.iterations * (1 - self.groups) / (len(codes) * self.latents))
         least = self.usefulness * math.sqrt(2 / math.pi) * view.sigma([Marginal(())], part) * float(np.mean(codes))
         return min(MOST_VALUES, int(children.one_way.total / max(least, _NOTHING)))
 
@@ -241,23 +254,19 @@ class _Marginals:
         }
         return LatentModel.fitted(self.sizes, self.between, owned, mean_sizes)
 
-    def released(self, em: _Maximisation) -> tuple[Latents, Fanout]:
-        """The latent attributes, and the link: how sizes and children follow them."""
-        fanout_tables, pair_tables = {}, {}
-        for position, name in enumerate(em.names):
-            joint = self.sizes[position]
+    def latents(self, em: _Maximisation) -> Latents:
+        """The latent attributes."""
+        return Latents(em.names, self.one_way, *self.scores)
+
+    def fanout_tables(self, em: _Maximisation) -> dict[str, Array]:
+        """Joints of each latent attribute and the number of children, over parents."""
+        tables = {}
+        for name, joint in zip(em.names, self.sizes, strict=True):
             empty = np.zeros(joint.shape[1])
             empty[0] = em.fanout.counts[0] * joint.sum() / max(float(em.fanout.counts[1:].sum()), _NOTHING)
             whole = np.vstack([empty, joint])
-            fanout_tables[name] = whole / max(float(whole.sum()), _NOTHING)
-            for column, joints in self.columns.items():
-                padded = np.vstack([np.zeros(joints[position].shape[1]), joints[position]])
-                pair_tables[parent_column(name), column] = padded / max(float(padded.sum()), _NOTHING)
-        latents = Latents(em.names, self.one_way, *self.scores)
-        link = Fanout(
-            em.fanout.sizes, em.fanout.counts, fanout_tables, pair_tables, em.fanout.owned, em.fanout.ownerless
-        )
-        return latents, link
+            tables[name] = whole / max(float(whole.sum()), _NOTHING)
+        return tables
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ class Options(FidelityOptions):
     Attributes:
         latents: Number of latent attributes of a foreign key: the paper's Z1 and Z2.
         iterations: T of Algorithm 1.
-        last: Share of the last iteration in what all iterations cost; the others share the rest equally.
+        types: Share of all iterations in what an owned table's groups cost beside observed marginals.
         groups: Share of an iteration for marginals over groups: sizes, and pairs of latent attributes (the 4 and the 1
             of 20:4:1).
         observed: Share of observed marginals in what an owned table's groups cost (Algorithm 2, line 1).
@@ -28,7 +28,7 @@ class Options(FidelityOptions):
 
     latents: int = 2
     iterations: int = 6
-    last: float = 0.5
+    types: float = 0.4
     groups: float = 0.2
     observed: float = 0.35
     usefulness: float = 3.0
@@ -42,6 +42,6 @@ class Options(FidelityOptions):
         return parsed(
             cls(),
             given,
-            shares=frozenset({"last", "groups", "observed", "profile", "validation"}),
+            shares=frozenset({"types", "groups", "observed", "profile", "validation"}),
             least={"latents": 1, "iterations": 1},
         )

@@ -63,7 +63,7 @@ class PrivLava:
         steps: list[Step] = []
         if key is not None:
             fit = LatentFit(
-                options.latents, options.iterations, options.last, options.groups, options.usefulness, options.observed
+                options.latents, options.iterations, options.types, options.groups, options.usefulness, options.observed
             )
             steps.append(types_step(schema, key, prices.link(key), rest, fit))
         if key is not None or rest is None:
