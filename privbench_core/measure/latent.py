@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.equal_width import equal_width_codec
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.fitting import combine
 from privbench_core.estimate.joints import NoisyTable, estimated_joint
@@ -39,11 +40,12 @@ from privbench_core.privacy.views import (
     OwnType,
     ViewSpec,
 )
+from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
 
 Array = NDArray[np.float64]
-MOST_VALUES = 16  # of a latent attribute: sizes up to 16 are cells of their own in `FanoutCodec`
+MOST_COMBINATIONS = 256  # of latent values: what the E-step compares; chosen by hand for time
 _WAVES = 3  # of the random functions that groups are told apart by at first; chosen by hand
 _NOTHING = 1e-12
 
@@ -96,7 +98,9 @@ class Columns:
 
 def value_coder(size: int) -> Discretizer:
     """A discretizer with a code for each latent value."""
-    return Discretizer(FanoutCodec(size - 1), Binning(tuple(range(size)), (1.0,) * size, 0))
+    codec = equal_width_codec(Column("#type", ColumnType.INTEGER), 0, size - 1, size)
+    none = codec.size - size  # cells of other numbers, of which there are none
+    return Discretizer(codec, Binning((*range(size), *[0] * none), (*[1.0] * size, *[0.0] * none)))
 
 
 def types_of(latents: Latents, sizes: Discretizer, children: Columns) -> GroupTypes:
@@ -208,7 +212,7 @@ class LatentFit:
         view = session.view(ViewSpec(key.child, {}, (children.rows_per_unit,)), "types")
         part = price.share(self.types / self.iterations * (1 - self.groups) / (len(codes) * self.latents))
         least = self.usefulness * math.sqrt(2 / math.pi) * view.sigma([Marginal(())], part) * float(np.mean(codes))
-        return min(MOST_VALUES, int(children.one_way.total / max(least, _NOTHING)))
+        return min(int(MOST_COMBINATIONS ** (1 / self.latents)), int(children.one_way.total / max(least, _NOTHING)))
 
 
 @dataclass(frozen=True)
