@@ -29,7 +29,7 @@ from privbench_core.spec.model import Spec
 from privbench_core.workload.statements import Workload
 
 SHUFFLED = "source, columns shuffled"
-SYNTHESIZERS = ("privpetal", "privbench")
+SYNTHESIZERS = ("privlava", "privpetal", "privbench")
 PROTOCOL = RunTimeSettings(limit=100)
 Tables = Mapping[str, pa.Table]
 MoreFigures = Callable[[Tables, Tables], dict[str, float]]
@@ -108,7 +108,7 @@ def measure(
 
 def available(synthesizer: str, delta: float) -> bool:
     """Whether a synthesizer has a form for this δ."""
-    return delta > 0 or synthesizer != "privpetal"
+    return delta > 0 or synthesizer not in {"privlava", "privpetal"}
 
 
 class _Figures:

@@ -28,6 +28,7 @@ from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.row_count import counted_for_sizes
 from privbench_core.measure.scores import highest_noise
 from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout, parent_column
+from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount, class_coder, powers_up_to
 from privbench_core.models.size_counts import ExpectedSizes, NoisySum, SizeCounts, estimate_bands, refine_bands
@@ -41,6 +42,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
 
 Array = NDArray[np.float64]
+Features = Mapping[str, tuple[Feature, Discretizer]]
 _OWNER = "#owner"
 _BANDS = 0.5  # of the price for numbers of children: by class of them, the rest is for each number
 
@@ -95,7 +97,13 @@ def fit_fanout(
         fit: How to spend it.
     """
     sizes = fit_sizes(session, key, parent, child.size, price.share(fit.count_share), fit)
-    pair_tables = _pair_tables(session, key, parent, child, sizes.sizes, model, price.share(1 - fit.count_share), fit)
+    context = link_context(key, parent, child, sizes.sizes)
+    own: Features = {name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()}
+    rest = price.share(1 - fit.count_share)
+    if not own or not context:
+        return sizes
+    view = session.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "pair_tables")
+    pair_tables = measure_links(view, context, own, child.one_way, model, rest, fit)
     return replace(sizes, pair_tables=pair_tables)
 
 
@@ -182,33 +190,38 @@ def _counts(
     return counts, {name: joint for (name, _), joint in joints.items()}
 
 
-def _pair_tables(
-    session: PrivateSession,
-    key: ForeignKey,
-    parent: Profile,
-    child: Profile,
-    sizes: Discretizer,
-    model: Node,
-    price: Price,
-    fit: FanoutFit,
-) -> dict[tuple[str, str], Array]:
-    """Joints of context columns and child's columns, over children."""
+def link_context(
+    key: ForeignKey, parent: Profile, child: Profile, sizes: Discretizer
+) -> dict[str, tuple[Feature, Discretizer]]:
+    """Columns that children's columns may follow: the size of their group, and their owner's attributes."""
     context: dict[str, tuple[Feature, Discretizer]] = {}
     if not (child.by_size and parent.size.units is None):  # else a group is a unit, and what follows its size is known
         context[OWNER_FANOUT] = (OwnerFanout(key), sizes)
-    context |= {
+    return context | {
         parent_column(name): (OfParent(key, name), discretizer) for name, discretizer in parent.discretizers.items()
     }
-    own: dict[str, tuple[Feature, Discretizer]] = {
-        name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()
-    }
-    if not own or not context:
-        return {}
-    view = session.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "pair_tables")
+
+
+def measure_links(
+    view: Curator, context: Features, own: Features, one_way: OneWay, model: Node, price: Price, fit: FanoutFit
+) -> dict[tuple[str, str], Array]:
+    """Measure joints of context columns and children's columns, for at most ``price``.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
+
+    Args:
+        view: Of the children, with all these columns.
+        context: Columns of the context.
+        own: Columns of the children.
+        one_way: Released counts of the latter.
+        model: Of the children: the parts of a root sum node are tied to the context too.
+        price: Of everything here.
+        fit: How to spend it.
+    """
     margins = view.measure("context", [Marginal((name,)) for name in context], price.share(fit.margin_share))
-    total = child.one_way.total
-    clean = {name: onto_simplex(counts, total) for name, counts in zip(context, margins.values, strict=True)}
-    clean |= child.one_way.clean()
+    clean = {name: onto_simplex(counts, one_way.total) for name, counts in zip(context, margins.values, strict=True)}
+    clean |= one_way.clean()
     price = price.share(1 - fit.margin_share)
     regions: dict[tuple[str, str], Array] = {}
     if isinstance(model, Sum):

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
@@ -30,10 +31,13 @@ from privbench_core.privacy.split_rules import ByValue, Centres, Rule
 from privbench_core.privacy.views import (
     CoMember,
     Feature,
+    GroupTypes,
     OfParent,
     Own,
     OwnerFanout,
+    OwnerType,
     OwnFanout,
+    OwnType,
     ParentRow,
     UnitRows,
     ViewSpec,
@@ -45,7 +49,7 @@ from privbench_core.schema.tables import Schema
 # Closed lists, no subclasses: each entry has a proof of its sensitivity, or of its independence of other rows.
 _QUERIES = (Marginal, Distances, SignProducts, CentreSums, ParentCounts, RankSums)
 _RULES = (ByValue, Centres)
-_FEATURES = (Own, OfParent, ParentRow, OwnerFanout, OwnFanout, CoMember, UnitRows)
+_FEATURES = (Own, OfParent, ParentRow, OwnerFanout, OwnFanout, CoMember, UnitRows, OwnType, OwnerType)
 _KINDS = {"ordered", "list"}
 Sizes = Mapping[str, int]
 
@@ -160,6 +164,11 @@ def _admitted(
     _admit_discretizer(table, name, discretizer)
     if not isinstance(feature, Own | UnitRows):
         feature = replace(feature, key=admit_key(schema, feature.key))
+    if isinstance(feature, OwnType | OwnerType):
+        site, known = f"{table}/{name}", type(feature.types) is GroupTypes and type(feature.latent) is int
+        _require(known and 0 <= feature.latent < len(feature.types.shape), site, "the types of privacy.views")
+        _require(discretizer.size == feature.types.shape[feature.latent], site, "a code for each latent value")
+        feature = replace(feature, types=_admitted_types(schema, feature.key, site, feature.types))
     if isinstance(feature, Own | CoMember | OfParent):
         of = feature.key.parent if isinstance(feature, OfParent) else table
         if _attribute(schema, of, feature.column).nullable and not getattr(discretizer.codec, "nullable", False):
@@ -167,6 +176,30 @@ def _admitted(
                 f"{table}/{name}: {of}.{feature.column} may be NULL, and the discretizer has no code for it"
             )
     return feature, discretizer
+
+
+def _admitted_types(schema: Schema, key: ForeignKey, site: str, types: GroupTypes) -> GroupTypes:
+    """Return ``types`` with admitted columns of the key's child: scores of every code, and of each combination."""
+    shape = types.shape
+    _require(type(shape) is tuple and all(type(n) is int and n > 1 for n in shape), site, "numbers of latent values")
+    _admit_discretizer(key.child, site, types.sizes)
+    _admit_scores(site, types.size_scores, (types.sizes.size, types.combinations))
+    _require(type(types.columns) is tuple, site, "columns as a tuple")
+    columns: list[tuple[Own | OwnType, Discretizer, NDArray[np.int64]]] = []
+    for source, discretizer, scores in types.columns:
+        _require(type(source) in {Own, OwnType}, site, "the children's own columns")
+        feature, coder = _admitted(schema, key.child, site, source, discretizer)
+        _admit_scores(site, scores, (coder.size, types.combinations))
+        if isinstance(feature, OwnType):
+            _require(feature.key.owner and feature.key.parent == key.child, site, "types along owner keys")
+        if isinstance(feature, Own | OwnType):
+            columns.append((feature, coder, scores))
+    return replace(types, columns=tuple(columns))
+
+
+def _admit_scores(site: str, scores: object, shape: tuple[int, int]) -> None:
+    known = type(scores) is np.ndarray and scores.dtype == np.int64 and scores.shape == shape
+    _require(known, site, f"whole numbers of shape {shape} as scores")
 
 
 def _admit_discretizer(table: str, column: str, discretizer: Discretizer) -> None:

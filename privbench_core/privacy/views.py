@@ -22,6 +22,7 @@ from privbench_core.columns.contingency import cell_index, contingency
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST, total, weighted_sums
 from privbench_core.errors import InternalError
+from privbench_core.privacy.group_types import best_types
 from privbench_core.privacy.permutations import MOST_MEMBERS, PERMUTATION_SCALE, Groups, tuple_counts
 from privbench_core.privacy.relations import (
     WEIGHT_SCALE,
@@ -73,6 +74,51 @@ class OwnFanout:
     key: ForeignKey
 
 
+@dataclass(frozen=True, eq=False)
+class GroupTypes:
+    """Released parameters that give each group of children a type: the E-step of PrivLava (section 4.2, Algorithm 1).
+
+    The type of a group is the combination of latent values with the largest sum of scores, the first of equal ones: of
+    the number of its kept children, and of every column of each of them. It is a function of the group and of these
+    parameters alone, in whole numbers, so that no order of summation matters. A parent without kept children has type
+    0; others have latent values from 1.
+
+    Attributes:
+        shape: Number of values of each latent attribute, the 0 of a parent without children included.
+        sizes: Coder of the numbers of children.
+        size_scores: log p(number, latent values), shape (codes of ``sizes``, combinations), 64-bit integers.
+        columns: Of the children: source, discretizer, and log p(code | latent values), shape (codes, combinations).
+    """
+
+    shape: tuple[int, ...]
+    sizes: Discretizer
+    size_scores: NDArray[np.int64]
+    columns: tuple[tuple[Own | OwnType, Discretizer, NDArray[np.int64]], ...]
+
+    @property
+    def combinations(self) -> int:
+        """Number of combinations of latent values that a group with children may have."""
+        return math.prod(size - 1 for size in self.shape)
+
+
+@dataclass(frozen=True)
+class OwnType:
+    """A latent value, by its position, of the row's group of children along an owner key of another table."""
+
+    key: ForeignKey
+    types: GroupTypes
+    latent: int
+
+
+@dataclass(frozen=True)
+class OwnerType:
+    """The same of the row's own group; an optional key adds one code, the last, for a row without an owner."""
+
+    key: ForeignKey
+    types: GroupTypes
+    latent: int
+
+
 @dataclass(frozen=True)
 class UnitRows:
     """Number of kept rows of the row's unit in the view's table, itself included."""
@@ -94,7 +140,7 @@ class CoMember:
 _BLOCK = 1 << 20  # rows encoded at a time
 _ROWS_PER_UNIT = tuple(1 << power for power in range(WEIGHT_SCALE.bit_length()))  # its shares are whole weights
 Index = NDArray[np.int64] | slice
-Along = OfParent | ParentRow | OwnerFanout | OwnFanout | CoMember
+Along = OfParent | ParentRow | OwnerFanout | OwnFanout | CoMember | OwnType | OwnerType
 Feature = Own | UnitRows | Along
 
 
@@ -201,7 +247,7 @@ class CodedView:
 
 def feature_size(feature: Feature, discretizer: Discretizer) -> int:
     """Number of codes of a view's column."""
-    return discretizer.size + int(isinstance(feature, OfParent) and feature.key.optional)
+    return discretizer.size + int(isinstance(feature, OfParent | OwnerType) and feature.key.optional)
 
 
 def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
@@ -236,7 +282,7 @@ def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
     else:
         whole, weights = PERMUTATION_SCALE, groups.weights(1)
     looked_along = dict.fromkeys(feature.key for feature in along)
-    of_children = [feature.key.child for feature in along if isinstance(feature, OwnFanout)]
+    of_children = (table for feature in along for table in _children_seen(feature))
     here = stability(schema, spec.table, *of_children)
     moved = here + sum(reference_moves(schema, key, spec.rows_per_unit[0]) for key in looked_along)
     changed = here + sum(reference_moves(schema, key) for key in looked_along)
@@ -296,9 +342,19 @@ def _groups(database: PrivateDatabase, spec: ViewSpec, rows: Rows) -> tuple[Rows
 
 def _of_its_rows(table: str, feature: Along) -> bool:
     """Whether a column is what the stability of a view of ``table`` was worked out for."""
-    if isinstance(feature, OwnFanout):
+    if isinstance(feature, OwnFanout | OwnType):
         return feature.key.owner and feature.key.parent == table
-    return feature.key.child == table and (feature.key.owner or not isinstance(feature, OwnerFanout))
+    return feature.key.child == table and (feature.key.owner or not isinstance(feature, OwnerFanout | OwnerType))
+
+
+def _children_seen(feature: Along) -> tuple[str, ...]:
+    """The tables whose kept rows decide the values of a column, where these are children: see `relations.stability`."""
+    if isinstance(feature, OwnFanout):
+        return (feature.key.child,)
+    if isinstance(feature, OwnType | OwnerType):
+        below = (of for of, _, _ in feature.types.columns if isinstance(of, OwnType))
+        return (feature.key.child, *(table for of in below for table in _children_seen(of)))
+    return ()
 
 
 def _feature(database: PrivateDatabase, table: str, rows: Index, feature: Feature, discretizer: Discretizer) -> Codes:
@@ -308,15 +364,34 @@ def _feature(database: PrivateDatabase, table: str, rows: Index, feature: Featur
         return _encoded_numbers(database.unit_rows(table)[rows], discretizer)
     if isinstance(feature, OwnFanout):
         return _encoded_numbers(database.group_sizes(feature.key), discretizer)[rows]
+    if isinstance(feature, OwnType):
+        return _latent_values(database, feature)[rows]
     parents = database.kept_parent_rows(feature.key)[rows]
     if isinstance(feature, ParentRow):
         public = database.schema.table(feature.key.parent).public
         return _encoded_numbers(parents if public else np.minimum(parents, 0), discretizer)
     if isinstance(feature, OwnerFanout):
         return _encoded_numbers(np.append(database.group_sizes(feature.key), 1), discretizer)[parents]
+    if isinstance(feature, OwnerType):
+        return np.append(_latent_values(database, feature), discretizer.size)[parents]
     encoded = _encoded(database.values(feature.key.parent, feature.column), discretizer)
     none = np.array([discretizer.size], dtype=np.min_scalar_type(discretizer.size))
     return np.concatenate([encoded, none])[parents]  # position -1, no parent, takes the last entry
+
+
+def _latent_values(database: PrivateDatabase, feature: OwnType | OwnerType) -> Codes:
+    """The latent value of each row of the key's parent, shape (parents,)."""
+    key, types = feature.key, feature.types
+    parents = np.where(database.kept(key.child), database.parent_rows(key), -1)
+    rows = np.flatnonzero(parents >= 0)
+    rows = rows[np.argsort(parents[rows], kind="stable")]
+    columns = [(_feature(database, key.child, rows, of, coder), scores) for of, coder, scores in types.columns]
+    sizes = database.group_sizes(key)
+    found = best_types(sizes, (_encoded_numbers(sizes, types.sizes), types.size_scores), columns)
+    values = np.zeros(len(sizes), dtype=np.int32)
+    held = sizes > 0
+    values[held] = np.unravel_index(found[held], [size - 1 for size in types.shape])[feature.latent] + 1
+    return values
 
 
 def _encoded(values: pa.ChunkedArray, discretizer: Discretizer) -> Codes:

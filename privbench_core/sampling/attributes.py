@@ -7,7 +7,7 @@ value that is unused in combination with the other columns of the unique set.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,8 +64,11 @@ def draw_attributes(
     limits: RowLimits,
     fixed: Mapping[str, pa.Array],
     rng: np.random.Generator,
+    latents: Collection[str] = (),
 ) -> tuple[dict[str, Codes], dict[str, pa.Array]]:
-    """Draw the codes and values of all attributes; the caller drops rows that still break a limit.
+    """Draw the codes of all attributes and latent attributes, and the values of the former.
+
+    The caller drops rows that still break a limit.
 
     Args:
         rows: With their context drawn; not changed.
@@ -74,8 +77,9 @@ def draw_attributes(
         limits: Constraints to keep.
         fixed: Columns that are drawn already and stay.
         rng: Sampling only.
+        latents: Columns of the model that have codes only.
     """
-    draft = _RowDraft(rows, model, discretizers, limits, fixed, rng)
+    draft = _RowDraft(rows, model, discretizers, limits, fixed, rng, latents)
     for attempt in range(_ROUNDS):
         broken, again = draft.broken(), draft.repeated()
         if not broken.any() and not again.any():
@@ -102,11 +106,12 @@ class _RowDraft:
         limits: RowLimits,
         fixed: Mapping[str, pa.Array],
         rng: np.random.Generator,
+        latents: Collection[str],
     ) -> None:
         self._rows, self._model, self._discretizers, self._limits = rows, model, discretizers, limits
-        self._fixed, self._rng = fixed, rng
+        self._fixed, self._rng, self._columns = fixed, rng, (*discretizers, *latents)
         drawn = in_ranges(self._drawn_with_values, row_ranges(rows), rng)
-        self.codes = {name: np.concatenate([codes[name] for codes, _ in drawn]) for name in discretizers}
+        self.codes = {name: np.concatenate([codes[name] for codes, _ in drawn]) for name in self._columns}
         self.values = {name: pa.concat_arrays([values[name] for _, values in drawn]) for name in discretizers}
         self.depend()
 
@@ -135,7 +140,7 @@ class _RowDraft:
         codes = self._drawn(self._rows.take(np.flatnonzero(which)), self._rng)
         for name, drawn in codes.items():
             self.codes[name][which] = drawn
-        self._put(codes, which)
+        self._put({name: codes[name] for name in self._discretizers}, which)
 
     def depend(self) -> None:
         """Enforce functional dependencies."""
@@ -180,7 +185,7 @@ class _RowDraft:
 
     def _drawn(self, part: Rows, rng: np.random.Generator) -> dict[str, Codes]:
         self._model.draw(part, rng)
-        return {name: part.codes[name] for name in self._discretizers}
+        return {name: part.codes[name] for name in self._columns}
 
     def _put(self, codes: Mapping[str, Codes], which: NDArray[np.bool_]) -> None:
         index = np.flatnonzero(which)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.systematic import narrow
 from privbench_core.errors import InternalError, ValidationError
@@ -45,11 +46,13 @@ class Drawn:
         table: Its rows.
         parents: Foreign key name -> parent row of each row, -1 for NULL; deferred keys are not in it.
         dropped: Why rows were dropped -> how many.
+        latents: Latent attribute -> code of each row.
     """
 
     table: pa.Table
     parents: Mapping[str, Places]
     dropped: Mapping[str, int] = field(default_factory=dict)
+    latents: Mapping[str, Codes] = field(default_factory=dict)
 
 
 def draw_root(total: float, scale: float) -> Rows:
@@ -140,6 +143,7 @@ def draw_table(
     rng: np.random.Generator,
     deferred: Collection[str] = (),
     units: Places | None = None,
+    latents: Collection[str] = (),
 ) -> Drawn:
     """Draw attributes from the model, resolve references, make keys and decode.
 
@@ -154,6 +158,7 @@ def draw_table(
         rng: Sampling only.
         deferred: Names of the keys that stay NULL here, see `complete.complete_table`.
         units: Number of the unit of each row, where a key has to stay inside of it.
+        latents: Columns of the model that are no attributes: what the table's own children are drawn from.
     """
     later = {n for key in table.foreign_keys if key.name in deferred for n in table.emptied_columns(key)}
     rules = [rule for rule in row_rules(table) if later.isdisjoint(rule.columns)]
@@ -164,8 +169,9 @@ def draw_table(
     draft.draw(rules, columns, places)
     limits = RowLimits.among(table, rules, frozenset(columns))
     context = _referred(rows, inside, parents, lookups, places)
-    codes, values = draw_attributes(context, model, discretizers, limits, columns, rng)
+    codes, values = draw_attributes(context, model, discretizers, limits, columns, rng, latents)
     columns |= values
+    types = {name: codes.pop(name) for name in latents}
     own = Rows(rows.n, codes, _sizes(discretizers), rows.weights)
     outside = tuple(key for key in keys if not key.same_unit)
     _TableDraft(table, outside, parents, lookups, own, rng, units).draw(rules, columns, places)
@@ -173,7 +179,7 @@ def draw_table(
     columns |= _fresh(table, columns, rows.n)
     key_rules = [rule for rule in table.dependencies if rule not in limits.dependencies]
     columns |= made_dependent(key_rules, columns, frozenset(discretizers))
-    return _kept(table, rules, columns, places, rows.n)
+    return _kept(table, rules, columns, places, types, rows.n)
 
 
 def _owned(
@@ -295,7 +301,14 @@ def _fresh(table: Table, columns: Mapping[str, pa.Array], n: int) -> Columns:
     return fresh
 
 
-def _kept(table: Table, rules: list[RowRule], columns: Columns, places: dict[str, Places], n: int) -> Drawn:
+def _kept(
+    table: Table,
+    rules: list[RowRule],
+    columns: Columns,
+    places: dict[str, Places],
+    latents: dict[str, Codes],
+    n: int,
+) -> Drawn:
     """The rows that keep every constraint: those without a required parent go, then checks, then repetitions."""
     keep, dropped = np.ones(n, dtype=bool), {}
 
@@ -328,4 +341,5 @@ def _kept(table: Table, rules: list[RowRule], columns: Columns, places: dict[str
         index = np.flatnonzero(keep)
         made = made.take(pa.array(index))
         places = {name: place[index] for name, place in places.items()}
-    return Drawn(made, places, dropped)
+        latents = {name: codes[index] for name, codes in latents.items()}
+    return Drawn(made, places, dropped, latents)

@@ -9,14 +9,18 @@ from typing import Any
 import numpy as np
 
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.registry import codec_for
 from privbench_core.privacy.views import (
     CoMember,
     Feature,
+    GroupTypes,
     OfParent,
     Own,
     OwnerFanout,
+    OwnerType,
     OwnFanout,
+    OwnType,
     ParentRow,
     UnitRows,
     ViewSpec,
@@ -29,6 +33,7 @@ from tests.helpers.key_graphs import Ids, database_of, key, table, with_attribut
 
 _NAMES = ("unit", "a", "b", "c", "d")
 _MOST = 4  # children of an owner, and rows that refer to a row along other keys
+_TYPE = Discretizer(FanoutCodec(2))
 _X = Discretizer(codec_for(Column("x", ColumnType.INTEGER, Range(0, 3)), table="t"))
 
 
@@ -107,7 +112,7 @@ def _other_key(
 def random_view(rng: np.random.Generator, schema: Schema) -> ViewSpec:
     """A view of any table, with up to four columns of any kind, counting one or several rows per unit."""
     here = schema.tables[int(rng.integers(len(schema.tables)))]
-    possible = [*_features(schema, here)]
+    possible = [*_features(rng, schema, here)]
     chosen = rng.choice(len(possible), min(len(possible), int(rng.integers(1, 5))), replace=False)
     features = {f"f{number}": possible[number] for number in chosen}
     owned = here.owner_key is not None
@@ -115,16 +120,33 @@ def random_view(rng: np.random.Generator, schema: Schema) -> ViewSpec:
     return ViewSpec(here.name, features, per_unit)
 
 
-def _features(schema: Schema, here: Table) -> list[tuple[Feature, Any]]:
+def _features(rng: np.random.Generator, schema: Schema, here: Table) -> list[tuple[Feature, Any]]:
     found: list[tuple[Feature, Any]] = [(Own("x"), _X), (UnitRows(), SmallNumbers())]
     for k in here.foreign_keys:
         found += [(OfParent(k, "x"), _X), (ParentRow(k), SmallNumbers())]
         if k.owner:
             found += [(OwnerFanout(k), SmallNumbers()), (CoMember(k, 1, "x"), _X), (CoMember(k, 2, "x"), _X)]
+            found.append((OwnerType(k, random_types(rng, schema, k), 0), _TYPE))
     for other in schema.tables:
         if other.owner_key is not None and other.owner_key.parent == here.name:
             found.append((OwnFanout(other.owner_key), SmallNumbers()))
+            found.append((OwnType(other.owner_key, random_types(rng, schema, other.owner_key), 1), _TYPE))
     return found
+
+
+def random_types(rng: np.random.Generator, schema: Schema, along: ForeignKey) -> GroupTypes:
+    """Parameters of types of the groups along an owner key, from the types of what the children own too."""
+
+    def scores(codes: int) -> np.ndarray[Any, Any]:
+        return rng.integers(-9, 1, (codes, 4))
+
+    columns: list[Any] = [(Own("x"), _X, scores(_X.size))]
+    for other in schema.tables:
+        if other.owner_key is not None and other.owner_key.parent == along.child:
+            below = OwnType(other.owner_key, random_types(rng, schema, other.owner_key), 0)
+            columns.append((below, _TYPE, scores(_TYPE.size)))
+    sizes: Any = SmallNumbers()
+    return GroupTypes((3, 3), sizes, scores(sizes.size), tuple(columns))
 
 
 def units_of(database: Database) -> list[tuple[str, int]]:

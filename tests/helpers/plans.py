@@ -15,6 +15,7 @@ from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
 from privbench_core.synthesizers.privbench import PrivBench
+from privbench_core.synthesizers.privlava.plan import PrivLava
 from privbench_core.synthesizers.privpetal.plan import PrivPetal
 from privbench_core.synthesizers.privspn import PrivSPN
 from tests.helpers.databases import Database
@@ -29,6 +30,8 @@ class EagerSPN(PairwiseSPN):
 
 def plan_with(schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
     """Return the plan of the synthesizer that knows these options: PrivBench, if they say nothing else."""
+    if "latents" in options:
+        return PrivLava().plan(schema, budget, options)
     if "usefulness" in options:
         return PrivPetal().plan(schema, budget, options)
     return (PrivSPN() if "alpha" in options else PrivBench()).plan(schema, budget, options)

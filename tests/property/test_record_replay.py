@@ -37,6 +37,7 @@ NOISY = Budget(0.5, 1e-6)
 PLENTY = Budget(3000.0, 1e-6)  # so that pairs pay even where groups are few
 SPLITTING = {"beta": 2}
 PAPER = {"beta": 12, "alpha": 0.05}
+LATENTS = {"latents": 2, "usefulness": 0.01, "iterations": 3}  # PrivLava, with types even where groups are few
 GROUPS = {"usefulness": 0.1}  # PrivPetal, with classes of group sizes even where groups are few
 
 cascading_forum = partial(forum, removed=OnUnitRemoved.CASCADE)
@@ -62,6 +63,12 @@ CASES = {
     "shop, groups": (shop, PLENTY, GROUPS),
     "forum, groups": (forum, PLENTY, GROUPS),
     "forum, cascading, groups": (cascading_forum, PLENTY, GROUPS),
+    "town, latents": (town, PLENTY, LATENTS),
+    "town, latents, mostly noise": (town, NOISY, LATENTS),
+    "town, no latents": (town, NOISY, {"latents": 1}),
+    "shop, latents": (shop, PLENTY, LATENTS),
+    "forum, latents": (forum, PLENTY, LATENTS),
+    "forum, cascading, latents": (cascading_forum, PLENTY, LATENTS),
 }
 
 
@@ -73,7 +80,7 @@ def deep_plans(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plan_of(database: Database, budget: Budget, options: Mapping[str, Any]) -> Plan:
-    """PrivPetal's plan for its options, PrivBench's for all others."""
+    """PrivLava's or PrivPetal's plan for their options, PrivBench's for all others."""
     return plan_with(database.schema, budget, options)
 
 
@@ -151,7 +158,14 @@ def test_adding_is_covered_like_removing(case: str) -> None:
 
 @pytest.mark.parametrize(
     "case",
-    ["town, pairwise, zCDP", "town, histograms, pure", "shop, pairwise, zCDP", "till, pairwise, zCDP", "town, groups"],
+    [
+        "town, pairwise, zCDP",
+        "town, histograms, pure",
+        "shop, pairwise, zCDP",
+        "till, pairwise, zCDP",
+        "town, groups",
+        "town, latents",
+    ],
 )
 def test_half_the_sensitivity_is_flagged(case: str) -> None:
     make, budget, options = CASES[case]
@@ -192,6 +206,24 @@ def test_groups_are_measured_here(make: Callable[[int], Database]) -> None:
     pairs = [call.head[1] for call in recorded.tape if " x other." in call.head[1]]
     assert len({site.split("/groups/")[1][0] for site in pairs}) > 1
     assert any(call.head[1].endswith("triple scores") for call in recorded.tape) or make is forum  # where τ = 2
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.endswith(("latents", "latents, mostly noise"))])
+def test_every_iteration_measures_types_along_every_owner_key(case: str) -> None:
+    """The cases of PrivLava above run all of the EM, on types that differ, also where types are columns themselves."""
+    make, budget, options = CASES[case]
+    database = make(0)
+    plan = plan_of(database, budget, options)
+    recorded, trace, _ = record(plan, database, 0)
+    keys = [table.owner_key for table in database.schema.private_tables if table.owner_key is not None]
+    if case == "town, no latents":
+        assert trace.artifacts["fanout", keys[0].name].data["latents"] is None
+        return
+    for key in keys:
+        sites = {call.head[1].split(f"fanout/{key.name}/")[-1] for call in recorded.tape if key.name in call.head[1]}
+        assert {f"types {number}/{what}" for number in range(3) for what in ("sizes", "children")} <= sites
+        counts = dict(trace.artifacts["fanout", key.name].data["latents"]["counts"])
+        assert all(np.count_nonzero(values[1:] > 1) > 1 for values in counts.values()), "one type for all groups"
 
 
 @pytest.mark.parametrize("case", ["till, pairwise, zCDP", "till, pairwise, pure", "town, groups", "forum, groups"])

@@ -25,10 +25,11 @@ from privbench_core.schema.identity import key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
+from privbench_core.synthesizers.prices import Prices
 from privbench_core.synthesizers.privpetal.options import Options
 from privbench_core.synthesizers.steps.assemble import refuse_impossible, whole_plan
 from privbench_core.synthesizers.steps.learn import learn_steps
-from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
+from privbench_core.synthesizers.steps.link import link_step, lookup_step
 from privbench_core.synthesizers.steps.profile import profile_step
 from privbench_core.synthesizers.steps.sample import fanout_key
 
@@ -49,7 +50,7 @@ class PrivPetal:
         total = budget.total()
         spendable = Price(total.measure, total.amount)
         core = spendable.share(1 - chosen.validation)
-        prices = _Prices(schema, chosen, core)
+        prices = Prices(schema, core, chosen.members, chosen.links, chosen.profile)
         private = schema.private_tables
         learners = [table for table in private if lists_to_learn(table)]
         steps: list[Step] = []
@@ -64,7 +65,7 @@ class PrivPetal:
                 steps += self._steps(schema, table, prices, chosen)
         return whole_plan(self.name, schema, budget, steps, spendable.share(chosen.validation), chosen.limits)
 
-    def _steps(self, schema: Schema, table: Table, prices: _Prices, options: Options) -> list[Step]:
+    def _steps(self, schema: Schema, table: Table, prices: Prices, options: Options) -> list[Step]:
         """What is measured of a table's keys, and of its groups."""
         steps: list[Step] = []
         key = table.owner_key
@@ -75,40 +76,6 @@ class PrivPetal:
             steps.append(groups_step(schema, key, prices.groups(table), fit))
         others = (other for other in table.foreign_keys if not other.owner)
         return steps + [lookup_step(schema, other, prices.link(other), LookupFit()) for other in others]
-
-
-class _Prices:
-    """How the budget is shared: by attributes, those of groups weighing more (section 5 of the paper)."""
-
-    def __init__(self, schema: Schema, options: Options, whole: Price) -> None:
-        self._schema, self._options, self._whole = schema, options, whole
-        tables = sum(self._table(table) for table in schema.private_tables)
-        keys = sum(self._key(key) for table in schema.private_tables for key in table.foreign_keys)
-        self._sum = tables + keys
-
-    def table(self, table: Table) -> Price:
-        """Of all that is measured of a table's attributes."""
-        return self._whole.share(self._table(table) / self._sum)
-
-    def profile(self, table: Table) -> Price:
-        """Of that, what is for the one-way marginals and learned domains of an owned table."""
-        return self.table(table).share(self._options.profile)
-
-    def groups(self, table: Table) -> Price:
-        """Of that, what is for its groups."""
-        return self.table(table).share(1 - self._options.profile)
-
-    def link(self, key: ForeignKey) -> Price:
-        """Of sizes of groups, or of pair tables with another parent."""
-        return self._whole.share(self._key(key) / self._sum)
-
-    def _table(self, table: Table) -> float:
-        return (1.0 if table.owner_key is None else self._options.members) * (1 + len(table.attributes))
-
-    def _key(self, key: ForeignKey) -> float:
-        parent = self._schema.table(key.parent)
-        above = 1 if parent.public or determined(self._schema, key) else 1 + len(parent.attributes)
-        return self._options.links * (above if key.owner else above + len(self._schema.table(key.child).attributes))
 
 
 def _has_groups(table: Table) -> bool:

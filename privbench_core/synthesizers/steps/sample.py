@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import group_counts, narrow
 from privbench_core.errors import InternalError
 from privbench_core.models.fanout import Fanout
@@ -45,6 +46,7 @@ class Sample:
             are counted in full; None where all count alike.
         dropped: Why rows were dropped while sampling -> how many.
         units: Number of the unit of each row of a private table.
+        latents: Latent attribute -> number of its codes, and the code of each row.
     """
 
     table: pa.Table
@@ -52,6 +54,7 @@ class Sample:
     weights: NDArray[np.float64] | None
     dropped: Mapping[str, int] = field(default_factory=dict)
     units: NDArray[np.int64] | None = None
+    latents: Mapping[str, tuple[int, Codes]] = field(default_factory=dict)
 
     def to_artifact(self, **facts: Any) -> Artifact:
         """As a step stores it, with more ``facts`` for its summary."""
@@ -59,7 +62,9 @@ class Sample:
         summary = {"rows": self.table.num_rows, **facts}
         if self.dropped:
             summary["rows dropped to keep constraints"] = dict(self.dropped)
-        data = {"parents": places, "weights": self.weights, "dropped": dict(self.dropped), "units": self.units}
+        data: dict[str, Any] = {"parents": places, "weights": self.weights, "dropped": dict(self.dropped), "units": self.units}
+        if self.latents:
+            data["latents"] = [[name, size, codes] for name, (size, codes) in self.latents.items()]
         return Artifact({**data, "summary": summary}, self.table)
 
     @classmethod
@@ -68,7 +73,8 @@ class Sample:
         if stored.table is None:
             raise InternalError("a sample was stored without its rows")
         data = stored.data
-        return cls(stored.table, dict(data["parents"]), data["weights"], data["dropped"], data.get("units"))
+        latents = {name: (size, codes) for name, size, codes in data.get("latents", [])}
+        return cls(stored.table, dict(data["parents"]), data["weights"], data["dropped"], data.get("units"), latents)
 
 
 def fanout_key(key: ForeignKey) -> Key:
@@ -207,6 +213,7 @@ def draw_sample(
     """
     profile = Profile.from_dict(inputs["profile", table.name].data["profile"])
     model = model_from_dict(inputs["model", table.name].data["model"])
+    latents = dict(inputs["model", table.name].data.get("latents", []))
     parents = {name: _as_parent(schema, name, sample, inputs) for name, sample in above.items()}
     first = [key for key in table.foreign_keys if key.name not in schema.deferred_keys]
     links = {key.name: inputs[fanout_key(key)].data["link"] for key in first}
@@ -223,16 +230,17 @@ def draw_sample(
         rows.add(UNIT_SIZE, len(classes), narrow(size_classes(_rows_of_unit(units), classes), len(classes)))
         rows.links = {**rows.links, **{(UNIT_SIZE, name): joint for name, joint in profile.by_size.items()}}
     drawn = draw_table(
-        table, rows, model, profile.discretizers, owners, parents, lookups, rng, schema.deferred_keys, units
+        table, rows, model, profile.discretizers, owners, parents, lookups, rng, schema.deferred_keys, units, latents
     )
+    types = {name: (latents[name], codes) for name, codes in drawn.latents.items()}
     if owner is None:
         units = _units(schema, table, drawn.table.num_rows, None, above)
-        return Sample(drawn.table, drawn.parents, None, drawn.dropped, units)
+        return Sample(drawn.table, drawn.parents, None, drawn.dropped, units, types)
     del rows  # as large as what the finished rows now get
     places = drawn.parents[owner.name]
     units = _units(schema, table, len(places), places, above)
     weights = row_weights(units, profile.size.rows_per_unit)
-    return Sample(drawn.table, drawn.parents, weights, drawn.dropped, units)
+    return Sample(drawn.table, drawn.parents, weights, drawn.dropped, units, types)
 
 
 def row_weights(units: NDArray[np.int64], rows_per_unit: int) -> NDArray[np.float64] | None:
@@ -272,4 +280,6 @@ def _as_parent(schema: Schema, name: str, sample: Sample, inputs: Mapping[Key, A
         column: discretizer.encode(sample.table.column(column)) for column, discretizer in profile.discretizers.items()
     }
     sizes = {column: discretizer.size for column, discretizer in profile.discretizers.items()}
+    for latent, (size, drawn) in sample.latents.items():
+        codes[latent], sizes[latent] = drawn, size
     return Parent(sample.table, codes, sizes, sample.weights, sample.units)

@@ -1,0 +1,60 @@
+"""How a plan shares its budget between tables and keys: by attributes, those of groups weighing more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from privbench_core.privacy.budget import Price
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.synthesizers.steps.link import determined
+
+
+@dataclass(frozen=True)
+class Prices:
+    """How the budget is shared (PrivPetal, section 5).
+
+    Attributes:
+        schema: The database.
+        whole: What there is to share.
+        members: Weight of an attribute of an owned table against one of a table without owner.
+        links: Weight of an attribute that a foreign key may be tied to, likewise.
+        profiles: Share of an owned table's budget for its profile.
+    """
+
+    schema: Schema
+    whole: Price
+    members: float
+    links: float
+    profiles: float
+
+    def table(self, table: Table) -> Price:
+        """Of all that is measured of a table's attributes."""
+        return self.whole.share(self._table(table) / self._sum)
+
+    def profile(self, table: Table) -> Price:
+        """Of that, what is for the one-way marginals and learned domains of an owned table."""
+        return self.table(table).share(self.profiles)
+
+    def groups(self, table: Table) -> Price:
+        """Of that, what is for its groups."""
+        return self.table(table).share(1 - self.profiles)
+
+    def link(self, key: ForeignKey) -> Price:
+        """Of sizes of groups, or of pair tables with another parent."""
+        return self.whole.share(self._key(key) / self._sum)
+
+    @cached_property
+    def _sum(self) -> float:
+        tables = sum(self._table(table) for table in self.schema.private_tables)
+        keys = sum(self._key(key) for table in self.schema.private_tables for key in table.foreign_keys)
+        return tables + keys
+
+    def _table(self, table: Table) -> float:
+        return (1.0 if table.owner_key is None else self.members) * (1 + len(table.attributes))
+
+    def _key(self, key: ForeignKey) -> float:
+        parent = self.schema.table(key.parent)
+        above = 1 if parent.public or determined(self.schema, key) else 1 + len(parent.attributes)
+        return self.links * (above if key.owner else above + len(self.schema.table(key.child).attributes))

@@ -1,0 +1,1 @@
+"""PrivLava: groups of children by latent attributes, which noisy expectation-maximisation finds."""

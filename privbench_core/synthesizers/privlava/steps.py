@@ -1,0 +1,135 @@
+"""PrivLava's steps: latent attributes along an owner key, and models of tables that have them as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from privbench_core.measure.latent import Columns, LatentFit, types_of
+from privbench_core.measure.privspn import PairwiseSPN
+from privbench_core.models.fanout import Fanout
+from privbench_core.models.latent import Latents
+from privbench_core.models.measured import measured_from_dict, measured_to_dict
+from privbench_core.models.profile import Profile
+from privbench_core.models.spn import Leaf, Node, count_nodes, node_to_dict
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.relations import deciding_tables, stability
+from privbench_core.privacy.views import ViewSpec
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.identity import key_identity
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+from privbench_core.synthesizers.steps.sample import fanout_key
+
+
+def owned_keys(schema: Schema, table: str) -> list[ForeignKey]:
+    """The owner keys that refer to a table."""
+    keys = (other.owner_key for other in schema.private_tables)
+    return [key for key in keys if key is not None and key.parent == table]
+
+
+def has_columns(schema: Schema, table: Table) -> bool:
+    """Whether a table's rows have attributes, or own others and so may have latent attributes."""
+    return bool(table.attributes) or any(
+        has_columns(schema, schema.table(key.child)) for key in owned_keys(schema, table.name)
+    )
+
+
+def below(schema: Schema, table: str) -> list[str]:
+    """The tables whose rows the rows of a table own, directly or by way of others."""
+    return [name for key in owned_keys(schema, table) for name in (key.child, *below(schema, key.child))]
+
+
+def column_inputs(schema: Schema, table: str) -> tuple[Key, ...]:
+    """Keys of the steps that release the columns of a table, latent ones included."""
+    keys: list[Key] = [("profile", table)]
+    for key in owned_keys(schema, table):
+        keys += [fanout_key(key), *column_inputs(schema, key.child)]
+    return tuple(dict.fromkeys(keys))
+
+
+def table_columns(schema: Schema, table: str, inputs: Mapping[Key, Artifact]) -> Columns:
+    """The columns of a table, from the artifacts of `column_inputs`."""
+    columns = Columns.of(Profile.from_dict(inputs["profile", table].data["profile"]))
+    for key in owned_keys(schema, table):
+        released = inputs[fanout_key(key)].data
+        if released["latents"] is not None:
+            latents = Latents.from_dict(released["latents"])
+            sizes = Fanout.from_dict(released["link"]).sizes
+            types = types_of(latents, sizes, table_columns(schema, key.child, inputs))
+            columns = columns.with_latents(key, latents, types)
+    return columns
+
+
+def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Price | None, fit: LatentFit) -> Step:
+    """The step that measures groups along an owner key: sizes, observed marginals, latent attributes (Algorithm 2).
+
+    Args:
+        schema: The database.
+        key: The owner key.
+        for_sizes: Price of the sizes of groups.
+        for_groups: Price of all else, None where children have no columns.
+        fit: How that is spent.
+    """
+    price = for_sizes if for_groups is None else for_sizes + for_groups
+
+    def run(context: StepContext) -> Artifact:
+        own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
+        children = table_columns(schema, key.child, context.inputs)
+        found = fit.link(context.opened(), key, above, own, children, for_sizes, for_groups)
+        values = [] if found.latents is None else [size - 1 for size in found.latents.shape]
+        summary = {"latent values": values, "pairs within rows": len(found.observed.tables)}
+        return Artifact(
+            {
+                "link": found.fanout.to_dict(),
+                "latents": None if found.latents is None else found.latents.to_dict(),
+                "measured": measured_to_dict(found.observed),
+                "summary": summary,
+            }
+        )
+
+    inputs = (*column_inputs(schema, key.child), ("profile", key.parent))
+    reads = deciding_tables(schema, key.child, key.parent, *below(schema, key.child))
+    moves = [stability(schema, name, *below(schema, name)) for name in (key.child, key.parent)]
+    parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
+    return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters)
+
+
+def drawn_step(schema: Schema, table: Table, free: Price) -> Step:
+    """The step that fits the model of a table's rows to what was measured along its owner key, at no cost.
+
+    A table without owner and columns has nothing to fit: its rows are numbers.
+    """
+    key = table.owner_key
+    inputs = column_inputs(schema, table.name) if key is None else (*column_inputs(schema, table.name), fanout_key(key))
+
+    def run(context: StepContext) -> Artifact:
+        columns = table_columns(schema, table.name, context.inputs)
+        if key is None:
+            return _model(columns, Leaf(columns.one_way.total, {}))
+        return _model(columns, measured_from_dict(context.inputs[fanout_key(key)].data["measured"]).fit())
+
+    return Step(("model", table.name), StepKind.MODEL, table.name, inputs, (), free, run)
+
+
+def root_step(schema: Schema, table: Table, price: Price) -> Step:
+    """The step that models a table without owner, with the latent attributes of what it owns (section 4.4)."""
+
+    def run(context: StepContext) -> Artifact:
+        columns = table_columns(schema, table.name, context.inputs)
+        view = ViewSpec(table.name, columns.features, (columns.rows_per_unit,))
+        network = PairwiseSPN(columns.ordered)
+        measured = network.build(context.opened().view(view, "rows"), columns.one_way, price)
+        return _model(columns, measured.fit())
+
+    reads = deciding_tables(schema, table.name, *below(schema, table.name))
+    moves = stability(schema, table.name, *below(schema, table.name))
+    parameters = {**PairwiseSPN({}).identity(), "stability": moves}
+    inputs = column_inputs(schema, table.name)
+    return Step(("model", table.name), StepKind.MODEL, table.name, inputs, reads, price, run, parameters)
+
+
+def _model(columns: Columns, node: Node) -> Artifact:
+    """A model, and its columns that are latent."""
+    latents = [[name, columns.sources[name][1].size] for name in columns.types]
+    return Artifact({"model": node_to_dict(node), "latents": latents, "summary": count_nodes(node)})
