@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,11 @@ class Lookup:
     pair_tables: Mapping[tuple[str, str], Array]
     popularity: Popularity | None = None
 
+    @property
+    def context(self) -> frozenset[str]:
+        """Columns of rows that the choice depends on besides their own: none."""
+        return frozenset()
+
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""
         return {
@@ -71,7 +76,7 @@ class Lookup:
             None if popularity is None else popularity_from_dict(popularity),
         )
 
-    def at_scale(self, scale: float) -> Lookup:
+    def at_scale(self, scale: float) -> Self:
         """The link where there are so many synthetic parents per parent."""
         return self if self.popularity is None else replace(self, popularity=self.popularity.at_scale(scale))
 

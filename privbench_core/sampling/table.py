@@ -166,8 +166,9 @@ def draw_table(
     context = _referred(rows, inside, parents, lookups, places)
     codes, values = draw_attributes(context, model, discretizers, limits, columns, rng)
     columns |= values
-    own = Rows(rows.n, codes, _sizes(discretizers), rows.weights)
     outside = tuple(key for key in keys if not key.same_unit)
+    linked = {name for key in outside for name in lookups[key.name].context if name in rows.codes}
+    own = Rows(rows.n, codes | {name: rows.codes[name] for name in linked}, _sizes(discretizers), rows.weights)
     _TableDraft(table, outside, parents, lookups, own, rng, units).draw(rules, columns, places)
     columns |= {name: pa.nulls(rows.n, table.column(name).arrow_type) for name in later}
     columns |= _fresh(table, columns, rows.n)
