@@ -11,13 +11,17 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from privbench_core.columns.codec import Codes
 from privbench_core.models.fanout import Fanout
+from privbench_core.models.linked_lookup import LinkedLookup
+from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
 from privbench_core.models.registry import model_from_dict
 from privbench_core.models.rows import Rows
 from privbench_core.models.workload import Linked
 from privbench_core.sampling.references import Parent
 from privbench_core.sampling.table import draw_children
+from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key
@@ -65,6 +69,14 @@ class References:
             alone = parents.n + np.arange(len(owners))
             add_sizes(rows, np.where(owners < 0, alone, owners), profile)
         return rows
+
+    def places(self, key: ForeignKey, lookup: LinkedLookup, number: int) -> dict[str, Codes]:
+        """Return codes of what so many rows refer to along a key, whichever row to which, by target."""
+        if isinstance(lookup.popularity, ByRow):
+            return lookup.places({}, len(lookup.popularity.counts), number, self.rng)
+        scale = number / max(1.0, self.profile(key.child).size.rows)
+        parents = self.alone(key.parent, max(1, round(self.profile(key.parent).size.rows * scale)))
+        return lookup.at_scale(scale).places(parents.codes, parents.n, number, self.rng)
 
     def linked(self, table: Table, fanout: Fanout | None) -> Rows:
         """Return rows of a table with their context and their attributes."""
