@@ -14,7 +14,7 @@ from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.popularity import rank_popularity, row_popularity
 from privbench_core.measure.presence import present_or_not
-from privbench_core.models.lookup import _ANY, _POSITION, _TARGET, Lookup, _none_from
+from privbench_core.models.lookup import _ANY, _POSITION, TARGET, Lookup, _none_from
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
@@ -82,7 +82,7 @@ def fit_lookup(
         return _to_public(session, key, child, own, parent, price, fit)
     features: dict[str, tuple[Feature, Discretizer]] = {}
     if parent:
-        features = {f"{_TARGET}{name}": (OfParent(key, name), discretizer) for name, discretizer in parent.items()}
+        features = {f"{TARGET}{name}": (OfParent(key, name), discretizer) for name, discretizer in parent.items()}
     elif key.optional:
         features[_ANY] = (ParentRow(key), present_or_not(_ANY))
     if not features:

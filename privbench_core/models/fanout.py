@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import InternalError
+from privbench_core.models.workload import Workload
 
 Array = NDArray[np.float64]
 OWN_FANOUT = "#children"
@@ -30,6 +31,7 @@ class Fanout:
         pair_tables: (context column, child's column) -> joint; context is "parent.<column>" and `OWNER_FANOUT`.
         owned: Number of children that have an owner.
         ownerless: Number of children whose owner key is NULL; each is a unit of its own.
+        workloads: If children are drawn by themselves and linked to owners: what links are learned from; else None.
     """
 
     sizes: Discretizer
@@ -38,6 +40,7 @@ class Fanout:
     pair_tables: Mapping[tuple[str, str], Array]
     owned: float
     ownerless: float = 0.0
+    workloads: tuple[Workload, ...] | None = None
 
     def numbers(self, parents: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Numbers of children of so many parents in ascending order: evenly spaced quantiles, shape (parents,).
@@ -60,7 +63,9 @@ class Fanout:
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""
+        linked = {} if self.workloads is None else {"workloads": [w.to_dict() for w in self.workloads]}
         return {
+            **linked,
             "sizes": self.sizes.to_dict(),
             "counts": self.counts,
             "fanout_tables": [[name, joint] for name, joint in self.fanout_tables.items()],
@@ -73,10 +78,9 @@ class Fanout:
     def from_dict(cls, stored: Mapping[str, Any]) -> Fanout:
         """The inverse of `to_dict`."""
         pair_tables = {(context, column): joint for context, column, joint in stored["pair_tables"]}
-        sizes = Discretizer.from_dict(stored["sizes"])
-        return cls(
-            sizes, stored["counts"], dict(stored["fanout_tables"]), pair_tables, stored["owned"], stored["ownerless"]
-        )
+        sizes, fanout_tables = Discretizer.from_dict(stored["sizes"]), dict(stored["fanout_tables"])
+        workloads = tuple(map(Workload.from_dict, stored["workloads"])) if "workloads" in stored else None
+        return cls(sizes, stored["counts"], fanout_tables, pair_tables, stored["owned"], stored["ownerless"], workloads)
 
 
 def parent_column(name: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from privbench_core.models.popularity import ByRank, ByRow, Popularity, populari
 from privbench_core.models.rows import Rows
 
 Array = NDArray[np.float64]
-_TARGET = "target."
+TARGET = "target."
 _POSITION = "target.#row"
 _ANY = "target.#any"  # code 0: refers to some row, 1: to none
 _MAX_TARGETS = 3  # attributes that choose a parent together; chosen by hand
@@ -49,6 +49,11 @@ class Lookup:
     pair_tables: Mapping[tuple[str, str], Array]
     popularity: Popularity | None = None
 
+    @property
+    def context(self) -> frozenset[str]:
+        """Columns of rows that the choice depends on besides their own: none."""
+        return frozenset()
+
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""
         return {
@@ -71,7 +76,7 @@ class Lookup:
             None if popularity is None else popularity_from_dict(popularity),
         )
 
-    def at_scale(self, scale: float) -> Lookup:
+    def at_scale(self, scale: float) -> Self:
         """The link where there are so many synthetic parents per parent."""
         return self if self.popularity is None else replace(self, popularity=self.popularity.at_scale(scale))
 
@@ -147,7 +152,7 @@ class Lookup:
             if name == _ANY:
                 result[name] = (places < 0).astype(np.uint8)
             else:
-                codes = parents[name.removeprefix(_TARGET)]
+                codes = parents[name.removeprefix(TARGET)]
                 result[name] = np.append(codes, np.array([last], dtype=np.min_scalar_type(last)))[places]
         return result
 
@@ -193,7 +198,7 @@ class Lookup:
         preferences = []
         for depth in range(1, len(wanted) + 1 if rows.codes else 1):
             shape = [self.targets[name].size + 1 for name in wanted[:depth]]
-            have = np.ravel_multi_index([parents[name.removeprefix(_TARGET)] for name in wanted[:depth]], shape)
+            have = np.ravel_multi_index([parents[name.removeprefix(TARGET)] for name in wanted[:depth]], shape)
             want = np.ravel_multi_index([drawn[name] for name in wanted[:depth]], shape)
             preferences.append((have.astype(np.int64), want.astype(np.int64)))
         return drawn[first] < self.targets[first].size, preferences
@@ -204,7 +209,7 @@ class Lookup:
         What rows want together is then there to be had, and parents of rare kinds are not asked for more than others.
         """
         shape = len(self.marginals[name]), len(self.marginals[other])
-        of_parents = [parents[target.removeprefix(_TARGET)] for target in (name, other)]
+        of_parents = [parents[target.removeprefix(TARGET)] for target in (name, other)]
         joint = np.bincount(np.ravel_multi_index(of_parents, shape), minlength=shape[0] * shape[1]).reshape(shape)
         if shape[0] > self.targets[name].size:
             joint[-1, -1] = joint.sum()

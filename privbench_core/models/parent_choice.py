@@ -34,6 +34,12 @@ class Distinct:
     scope: Numbers
     identity: Numbers
 
+    def pairs(self, rows: Numbers, parents: Numbers) -> Numbers:
+        """Return a number per (scope, identity) of some rows and their parents, -1 where the rule does not apply."""
+        scope, identity = self.scope[rows], self.identity[parents]
+        span = int(self.identity.max(initial=0)) + 1
+        return np.where((scope >= 0) & (identity >= 0) & (parents >= 0), scope * span + identity, -1)
+
 
 @dataclass(frozen=True)
 class ParentChoice:
@@ -194,7 +200,7 @@ def _in_random_order(scope: Numbers, rng: np.random.Generator) -> Numbers:
 def _accept(rows: Numbers, parents: Numbers, choice: ParentChoice, taken: list[Numbers]) -> NDArray[np.bool_]:
     """Return which of some choices break no rule, and add these to ``taken``."""
     accepted = np.ones(len(rows), dtype=bool)
-    pairs = [_pairs(rule, rows, parents) for rule in choice.distinct]
+    pairs = [rule.pairs(rows, parents) for rule in choice.distinct]
     for pair, before in zip(pairs, taken, strict=True):
         accepted &= (pair < 0) | ~np.isin(pair, before)
     for pair in pairs:
@@ -206,11 +212,16 @@ def _accept(rows: Numbers, parents: Numbers, choice: ParentChoice, taken: list[N
     return accepted
 
 
-def _pairs(rule: Distinct, rows: Numbers, parents: Numbers) -> Numbers:
-    """Return a number per (scope, identity), -1 where the rule does not apply."""
-    scope, identity = rule.scope[rows], rule.identity[parents]
-    span = int(rule.identity.max(initial=0)) + 1
-    return np.where((scope >= 0) & (identity >= 0), scope * span + identity, -1)
+def repeated(numbers: Numbers) -> NDArray[np.bool_]:
+    """Return whether an earlier row has the same number; rows of number -1 are all different.
+
+    >>> repeated(np.array([4, 2, 4, -1, -1])).tolist()
+    [False, False, True, False, False]
+    """
+    first = np.unique(numbers, return_index=True)[1]
+    result = numbers >= 0
+    result[first] = False
+    return result
 
 
 def _is_one_to_one(choice: ParentChoice) -> bool:
@@ -250,7 +261,7 @@ def _assign_greedily(
     used = [set(before.tolist()) for before in taken]
     for row, start, end in zip(*(numbers[possible].tolist() for numbers in (pending, starts, ends)), strict=True):
         candidates = rng.permutation(by_group[start:end])
-        pairs = [_pairs(rule, np.full(len(candidates), row), candidates) for rule in choice.distinct]
+        pairs = [rule.pairs(np.full(len(candidates), row), candidates) for rule in choice.distinct]
         for position, parent in enumerate(candidates.tolist()):
             numbers = [int(pair[position]) for pair in pairs]
             if not any(number in before for number, before in zip(numbers, used, strict=True)):

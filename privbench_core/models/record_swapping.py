@@ -85,41 +85,53 @@ class RecordSwapping:
         """
         for name in columns:
             if name in self._sides:
-                self._sweep(name, rng, None if within is None else within[name])
+                self._sweep((name,), rng, None if within is None else within[name])
 
-    def _sweep(self, name: str, rng: np.random.Generator, within: Codes | None) -> None:
-        codes, sides = self._codes[name], self._sides[name]
-        n = len(codes)
+    def sweep_together(self, columns: Sequence[str], rng: np.random.Generator) -> None:
+        """Bring the rows closer to the tables by pairs of rows that swap all of ``columns`` at once.
+
+        Args:
+            columns: No table has two of them.
+            rng: Sampling only: pairs rows.
+        """
+        self._sweep(columns, rng, None)
+
+    def _sweep(self, names: Sequence[str], rng: np.random.Generator, within: Codes | None) -> None:
+        sides = [(name, side) for name in names for side in self._sides.get(name, ())]
+        n = len(self._codes[names[0]])
         rows = np.arange(n) if n <= _MAX_ROWS else np.sort(rng.choice(n, _MAX_ROWS, replace=False, shuffle=False))
-        offsets = np.empty((len(sides), len(rows)), dtype=np.int32)
-        own = codes[rows].astype(np.int32)
+        offsets, own = (np.empty((len(sides), len(rows)), dtype=np.int32) for _ in range(2))
         cost = np.zeros(len(rows))
         pull = self._importance * self._gaps
-        for number, side in enumerate(sides):
+        for number, (name, side) in enumerate(sides):
             offsets[number] = side.begin
             for other, step in side.others:
                 offsets[number] += self._codes[other][rows].astype(np.int32) * np.int32(step)
-            cost += pull[offsets[number] + own * side.stride]
+            own[number] = self._codes[name][rows]
+            own[number] *= side.stride
+            cost += pull[offsets[number] + own[number]]
         proposed = int(len(rows) * _SHARE)
         worst = rng.permutation(np.argpartition(cost, proposed)[:proposed])
         left, right = _partners(worst, None if within is None else within[rows])
-        strides = np.array([side.stride for side in sides], dtype=np.int32)[:, None]
+        source = np.arange(len(rows))  # whose values each row has by now
         for batch in np.array_split(rng.permutation(len(left)), _BATCHES):
             here, there = left[batch], right[batch]
-            differ = own[here] != own[there]
+            differ = (own[:, here] != own[:, there]).any(axis=0)
             here, there = here[differ], there[differ]
             better = self._better(
                 rng,
-                own[here] * strides,
-                own[there] * strides,
+                own[:, here],
+                own[:, there],
                 offsets[:, here],
                 offsets[:, there],
                 self._weights[rows[here]],
                 self._weights[rows[there]],
             )
             here, there = here[better], there[better]
-            own[here], own[there] = own[there], own[here]
-        codes[rows] = own
+            own[:, here], own[:, there] = own[:, there], own[:, here]
+            source[here], source[there] = source[there], source[here]
+        for name in names:
+            self._codes[name][rows] = self._codes[name][rows[source]]
 
     def _better(
         self,
@@ -148,7 +160,7 @@ class RecordSwapping:
         slope = 2 * curve * self._gaps[cells]
         effect = left_weights * (slope[0] - slope[1] + left_weights * (curve[0] + curve[1]))
         effect += right_weights * (slope[2] - slope[3] + right_weights * (curve[2] + curve[3]))
-        better = np.flatnonzero(effect.sum(axis=0, where=left != right) < 0)
+        better = np.flatnonzero(effect.sum(axis=0, where=(left != right) & (a != b)) < 0)
         changes = _gap_changes(left_weights[better], right_weights[better])
         swapped = rng.random(len(better)) < self._share(cells[:, :, better], changes)
         better = better[swapped]

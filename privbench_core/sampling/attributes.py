@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.models.parent_choice import repeated
 from privbench_core.models.registry import Model
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.constraints import RowRule, made_dependent, repaired
 from privbench_core.sampling.ranges import in_ranges, row_ranges
-from privbench_core.sampling.row_groups import group_numbers, repeated
+from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.sampling.vacancies import free_values
 from privbench_core.sampling.within_bins import allocate_within_bins
 from privbench_core.schema.constraints import Dependency

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.models.lookup import Lookup
+from privbench_core.models.parent_choice import repeated
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.constraints import RowRule, row_rules
 from privbench_core.sampling.forest import without_cycles
 from privbench_core.sampling.references import Parent, choice_of, copied_columns
-from privbench_core.sampling.row_groups import group_numbers, repeated
+from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 

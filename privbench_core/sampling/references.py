@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.errors import InternalError
 from privbench_core.models.lookup import Lookup
-from privbench_core.models.parent_choice import Distinct, ParentChoice
+from privbench_core.models.parent_choice import Distinct, ParentChoice, repeated
 from privbench_core.models.rows import Rows
-from privbench_core.sampling.row_groups import common_numbers, group_numbers, repeated
+from privbench_core.sampling.row_groups import common_numbers, group_numbers
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 

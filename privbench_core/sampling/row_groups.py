@@ -49,17 +49,5 @@ def common_numbers(left: Sequence[Column], right: Sequence[Column], sizes: tuple
     return numbers[: sizes[0]], numbers[sizes[0] :]
 
 
-def repeated(numbers: Numbers) -> NDArray[np.bool_]:
-    """Return whether an earlier row has the same number; rows of number -1 are all different.
-
-    >>> repeated(np.array([4, 2, 4, -1, -1])).tolist()
-    [False, False, True, False, False]
-    """
-    first = np.unique(numbers, return_index=True)[1]
-    result = numbers >= 0
-    result[first] = False
-    return result
-
-
 def _chunks(column: Column) -> list[pa.Array]:
     return column.chunks if isinstance(column, pa.ChunkedArray) else [column]

@@ -22,13 +22,14 @@ from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.lookup import Lookup
+from privbench_core.models.parent_choice import repeated
 from privbench_core.models.registry import Model
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.attributes import RowLimits, draw_attributes
 from privbench_core.sampling.constraints import RowRule, made_dependent, row_rules
 from privbench_core.sampling.keys import ordinal_within, surrogate_key
 from privbench_core.sampling.references import Parent, copied_columns, draw_reference, lookup_order, room_for_children
-from privbench_core.sampling.row_groups import group_numbers, repeated
+from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 
@@ -172,8 +173,9 @@ def draw_table(
     codes, values = draw_attributes(context, model, discretizers, limits, columns, rng, latents)
     columns |= values
     types = {name: codes.pop(name) for name in latents}
-    own = Rows(rows.n, codes, _sizes(discretizers), rows.weights)
     outside = tuple(key for key in keys if not key.same_unit)
+    linked = {name for key in outside for name in lookups[key.name].context if name in rows.codes}
+    own = Rows(rows.n, codes | {name: rows.codes[name] for name in linked}, _sizes(discretizers), rows.weights)
     _TableDraft(table, outside, parents, lookups, own, rng, units).draw(rules, columns, places)
     columns |= {name: pa.nulls(rows.n, table.column(name).arrow_type) for name in later}
     columns |= _fresh(table, columns, rows.n)

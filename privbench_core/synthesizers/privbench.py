@@ -29,20 +29,31 @@ from privbench_core.synthesizers.steps.link import determined, link_step, lookup
 
 Learn = Callable[[Table, Price], list[Step]]
 """(table, price) -> the steps that learn the attributes of a private table."""
+LinkStep = Callable[[Schema, ForeignKey, Price], Step]
+"""(schema, key, price) -> the step that measures the link along a foreign key."""
 
 
 @dataclass(frozen=True)
-class SharedOptions(FidelityOptions):
-    """Public parameters of the synthesizers that have a sum-product network per table.
+class LinkOptions(FidelityOptions):
+    """Public parameters of the synthesizers that share a budget among tables and foreign keys.
 
     Attributes:
         gamma: γ, the share of tables; the rest is for foreign keys. The paper has 0.9 with one noisy count per key.
+    """
+
+    gamma: float = 0.7
+
+
+@dataclass(frozen=True)
+class SharedOptions(LinkOptions):
+    """Public parameters of the synthesizers that have a sum-product network per table.
+
+    Attributes:
         profile: Share of a table's budget for its first one-way marginals, where joints could pay; what joints do not
             need goes to marginals too.
         beta: β, the smallest noisy number of rows of a part.
     """
 
-    gamma: float = 0.7
     profile: float = 0.5
     beta: float = 10_000
 
@@ -68,11 +79,11 @@ class PrivBench:
             identity = PairwiseSPN({}, beta=chosen.beta).identity()
             return learn_steps(schema, table, price, chosen.profile, network, identity)
 
-        return network_plan(self.name, schema, budget, chosen, learn)
+        return network_plan(self.name, schema, budget, chosen, learn, conditional_link)
 
 
-def network_plan(name: str, schema: Schema, budget: Budget, options: SharedOptions, learn: Learn) -> Plan:
-    """Return the plan with a network per table and a link per foreign key.
+def network_plan(name: str, schema: Schema, budget: Budget, options: LinkOptions, learn: Learn, link: LinkStep) -> Plan:
+    """Return the plan with a model per table and a link per foreign key.
 
     Args:
         name: Of the synthesizer.
@@ -80,6 +91,7 @@ def network_plan(name: str, schema: Schema, budget: Budget, options: SharedOptio
         budget: Of the whole plan.
         options: How it is shared out.
         learn: What learns a table.
+        link: What measures a foreign key; the owner key of a table comes before its others.
 
     Raises:
         SpecError: Tables that cannot be sampled.
@@ -102,10 +114,14 @@ def network_plan(name: str, schema: Schema, budget: Budget, options: SharedOptio
             price = price.with_delta(total.delta / len(learners))
         steps += learn(table, price)
     for_links = core.share(1 - gamma)
-    for key in keys:
-        price = for_links.share(links[key] / sum(links.values()))
-        steps.append(fanout_step(schema, key, price) if key.owner else lookup_step(schema, key, price, LookupFit()))
+    for key in sorted(keys, key=lambda key: not key.owner):
+        steps.append(link(schema, key, for_links.share(links[key] / sum(links.values()))))
     return whole_plan(name, schema, budget, steps, spendable.share(options.validation), options.limits)
+
+
+def conditional_link(schema: Schema, key: ForeignKey, price: Price) -> Step:
+    """Return the step along a key where rows are drawn given what they refer to, or choose it by what they are."""
+    return fanout_step(schema, key, price) if key.owner else lookup_step(schema, key, price, LookupFit())
 
 
 def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:

@@ -20,7 +20,7 @@ from privbench_core.privacy.curator import Curator
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import Plan, Step, StepContext
 from privbench_core.synthesizers.options import parsed
-from privbench_core.synthesizers.privbench import SharedOptions, network_plan
+from privbench_core.synthesizers.privbench import SharedOptions, conditional_link, network_plan
 from privbench_core.synthesizers.steps.learn import learn_steps
 
 
@@ -61,23 +61,25 @@ class PrivSPN:
         chosen = Options.parse(options)
 
         def learn(table: Table, price: Price) -> list[Step]:
-            def network(context: StepContext, ordered: Mapping[str, int]) -> _Histograms:
-                # Not the run's seed: another sample must not buy the model again.
-                return _Histograms(
-                    chosen.network(frozenset(ordered)), replace(context, seed=0).rng("structure", table.name)
-                )
+            def network(context: StepContext, ordered: Mapping[str, int]) -> Histograms:
+                return Histograms.of(chosen.network(frozenset(ordered)), context, table)
 
             return learn_steps(schema, table, price, chosen.profile, network, chosen.network(frozenset()).identity())
 
-        return replace(network_plan(self.name, schema, budget, chosen, learn), joints=False)
+        return replace(network_plan(self.name, schema, budget, chosen, learn, conditional_link), joints=False)
 
 
 @dataclass(frozen=True)
-class _Histograms:
+class Histograms:
     """The network, with the halvings of columns that it tries."""
 
     network: HistogramSPN
     rng: np.random.Generator
+
+    @classmethod
+    def of(cls, network: HistogramSPN, context: StepContext, table: Table) -> Histograms:
+        """Return the network of a table; not the run's seed: another sample must not buy the model again."""
+        return cls(network, replace(context, seed=0).rng("structure", table.name))
 
     def promising(self, *_: object) -> bool:
         """Return True: every leaf measures its own histogram, so there is always something to spend on."""

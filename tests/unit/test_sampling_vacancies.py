@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core.models.parent_choice import repeated
 from privbench_core.sampling import vacancies
-from privbench_core.sampling.row_groups import group_numbers, repeated
+from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.sampling.vacancies import free_values
 
 MANY = 1 << 22

@@ -37,6 +37,7 @@ def link_step(
     run: Callable[[StepContext], Artifact],
     fit: Spending,
     inputs: tuple[Key, ...] = (),
+    looked_at: tuple[str, ...] = (),
 ) -> Step:
     """A step that measures the link along a foreign key.
 
@@ -47,10 +48,11 @@ def link_step(
         run: The work; the profiles of both private tables are among its inputs.
         fit: How it spends the price: part of the release's identity.
         inputs: Of the work, beside the profiles.
+        looked_at: Private tables whose rows the work looks at, beside those of the key.
     """
     child, parent = schema.table(key.child), schema.table(key.parent)
     profiles: list[Key] = [("profile", table.name) for table in (child, parent) if not table.public]
-    reads = deciding_tables(schema, child.name, *([] if parent.public else [parent.name]))
+    reads = deciding_tables(schema, child.name, *([] if parent.public else [parent.name]), *looked_at)
     moves = [stability(schema, child.name), reference_moves(schema, key)]
     parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))

@@ -18,10 +18,12 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import group_counts, narrow
 from privbench_core.errors import InternalError
 from privbench_core.models.fanout import Fanout
-from privbench_core.models.lookup import Lookup
+from privbench_core.models.linked_lookup import lookup_from_dict
 from privbench_core.models.profile import Profile
 from privbench_core.models.registry import model_from_dict
 from privbench_core.models.row_count import UNIT_SIZE, size_classes
+from privbench_core.models.rows import Rows
+from privbench_core.models.workload import Linked
 from privbench_core.privacy.budget import Price
 from privbench_core.sampling.constraints import ignored_checks
 from privbench_core.sampling.deferred_keys import complete_table
@@ -157,7 +159,7 @@ def complete_step(schema: Schema, table: Table, free: Price) -> Step:
             for name in parents
         }
         links = {key.name: context.inputs[fanout_key(key)].data["link"] for key in keys}
-        lookups = {name: Lookup.from_dict(link).at_scale(context.scale) for name, link in links.items()}
+        lookups = {name: lookup_from_dict(link).at_scale(context.scale) for name, link in links.items()}
         discretizers = Profile.from_dict(context.inputs["profile", table.name].data["profile"]).discretizers
         rng = context.rng("references", table.name)
         rows, places = complete_table(
@@ -217,18 +219,16 @@ def draw_sample(
     parents = {name: _as_parent(schema, name, sample, inputs) for name, sample in above.items()}
     first = [key for key in table.foreign_keys if key.name not in schema.deferred_keys]
     links = {key.name: inputs[fanout_key(key)].data["link"] for key in first}
-    lookups = {key.name: Lookup.from_dict(links[key.name]).at_scale(scale) for key in first if not key.owner}
+    lookups = {key.name: lookup_from_dict(links[key.name]).at_scale(scale) for key in first if not key.owner}
     owner = table.owner_key
     if owner is None:
         rows, owners = draw_root(profile.total, scale), None
     else:
-        rows, owners = draw_children(Fanout.from_dict(links[owner.name]), parents[owner.parent], rng, table, scale)
+        fanout = Fanout.from_dict(links[owner.name])
+        rows, owners = draw_children(fanout, parents[owner.parent], rng, table, scale)
+        model = model if fanout.workloads is None else Linked(model, fanout.workloads)
     units = _units(schema, table, rows.n, owners, above)
-    rows.weights = row_weights(units, profile.size.rows_per_unit)
-    if profile.by_size:
-        classes = profile.size.classes
-        rows.add(UNIT_SIZE, len(classes), narrow(size_classes(_rows_of_unit(units), classes), len(classes)))
-        rows.links = {**rows.links, **{(UNIT_SIZE, name): joint for name, joint in profile.by_size.items()}}
+    add_sizes(rows, units, profile)
     drawn = draw_table(
         table, rows, model, profile.discretizers, owners, parents, lookups, rng, schema.deferred_keys, units, latents
     )
@@ -241,6 +241,15 @@ def draw_sample(
     units = _units(schema, table, len(places), places, above)
     weights = row_weights(units, profile.size.rows_per_unit)
     return Sample(drawn.table, drawn.parents, weights, drawn.dropped, units, types)
+
+
+def add_sizes(rows: Rows, units: NDArray[np.int64], profile: Profile) -> None:
+    """Add to rows what follows from how many of them each unit has: weights, and a class where columns depend on it."""
+    rows.weights = row_weights(units, profile.size.rows_per_unit)
+    if profile.by_size:
+        classes = profile.size.classes
+        rows.add(UNIT_SIZE, len(classes), narrow(size_classes(_rows_of_unit(units), classes), len(classes)))
+        rows.links = {**rows.links, **{(UNIT_SIZE, name): joint for name, joint in profile.by_size.items()}}
 
 
 def row_weights(units: NDArray[np.int64], rows_per_unit: int) -> NDArray[np.float64] | None:

@@ -1,0 +1,262 @@
+"""Measure what links two tables: cross-table workloads, in rounds, where the rows linked so far are furthest off.
+
+Algorithms 1 to 4 of Alimohammadi et al. (K workloads per round by the exponential mechanism, Gaussian answers), with
+three changes. Sensitivity is that of a view of the rows that have the key, in privacy units, instead of 2·d_max links.
+Codes are merged until the noise of a workload is a small part of it, so that narrow and wide columns compete fairly.
+And the price of a round that finds nothing beyond its noise halves the number of rounds that are left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.binning import Binning
+from privbench_core.columns.codec import Codes
+from privbench_core.columns.contingency import contingency
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.estimate.coarsening import coarsenings
+from privbench_core.models.rows import Rows
+from privbench_core.models.workload import Workload, link_rows
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.queries import Distances, Marginal
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.views import Feature, OfParent, ViewSpec, feature_size
+from privbench_core.schema.identity import Identity
+
+Array = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+Features = Mapping[str, tuple[Feature, Discretizer]]
+# Chosen by hand on generated databases.
+_NOISE = 0.1  # of all rows: the noise of a workload, as half its expected L1 norm
+_ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
+_LEAST_CELLS = 25  # that a workload should have when it is decided how many there are
+_MOST_CELLS = 10_000  # of a workload, for memory and time
+_WEIGHT = 1 << 20  # integers that stand for the weight of a row
+
+
+@dataclass(frozen=True)
+class WorkloadFit:
+    """How links spend their price; public constants.
+
+    Attributes:
+        select: Share of a workload's price for selecting it, the rest is for its answer.
+        rounds: Number of rounds.
+        per_pair: Workloads measured at most, per pair of columns; those of three columns come with their pairs.
+    """
+
+    select: float = 0.1
+    rounds: int = 8
+    per_pair: float = 1.5
+
+    def identity(self) -> Identity:
+        """Return all that a release depends on."""
+        return {"select": self.select, "rounds": self.rounds, "per_pair": self.per_pair}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Synthetic rows of both sides, in a sample that no run's seed decides, to compare the source with.
+
+    Attributes:
+        rows: With the codes, sizes and weights of all columns on the left.
+        others: Codes of the columns on the right, each of shape (rows.n,).
+        total: Released number of the rows that the source is counted in.
+    """
+
+    rows: Rows
+    others: Mapping[str, Codes]
+    total: float
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A workload that may be measured, and the columns of the view that it is of."""
+
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    groups: tuple[Numbers, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(
+            f"{name}/{int(group_of.max()) + 1}"
+            for name, group_of in zip(self.left + self.right, self.groups, strict=True)
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(int(group_of.max()) + 1 for group_of in self.groups)
+
+    @property
+    def pairs(self) -> frozenset[tuple[str, str]]:
+        return frozenset((a, b) for a in self.left for b in self.right)
+
+
+def measure_workloads(
+    session: PrivateSession,
+    table: str,
+    rows_per_unit: int,
+    left: Features,
+    right: Features,
+    reference: Reference,
+    price: Price,
+    fit: WorkloadFit,
+    rng: np.random.Generator,
+) -> tuple[Workload, ...]:
+    """Measure workloads between the columns of ``left`` and of ``right``, for at most ``price``.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4, 5, 7 and 10.
+
+    Args:
+        session: Open for the step.
+        table: That has the key: its rows are the links.
+        rows_per_unit: Rows of a unit that count in full, see `ViewSpec`.
+        left: Columns of the row that has the key, and of its owner.
+        right: Columns of what is linked to it.
+        reference: Of both sides.
+        price: Of everything here.
+        fit: How to spend it.
+        rng: Links the reference; not the run's seed, or another sample would be paid for again.
+    """
+    plain = session.view(ViewSpec(table, {}, (rows_per_unit,)), "links")
+    pairs = [(a, b) for a in left for b in right if feature_size(*left[a]) > 1 and feature_size(*right[b]) > 1]
+    planned, cells = _planned(plain, math.ceil(fit.per_pair * len(pairs)), reference.total, price, fit)
+    if not planned:
+        return ()
+    features = {**left, **right}
+    candidates = list(_candidates(pairs, features, reference, cells))
+    coarse = {n: _merged(features, n, g) for c in candidates for n, g in zip(c.names, c.groups, strict=True)}
+    view = session.view(ViewSpec(table, coarse, (rows_per_unit,)), "links")
+    per_round = math.ceil(planned / fit.rounds)
+    found: list[Workload] = []
+    known: set[tuple[str, str]] = set()
+    order = rng.permutation(reference.rows.n)
+    unspent = 1.0
+    while planned:
+        share = unspent / planned
+        open_now = [c for c in candidates if (len(c.pairs) == 1) or c.pairs <= known]
+        chosen = _select(view, open_now, reference, order, min(per_round, planned), price.share(share * fit.select))
+        if not chosen:
+            break
+        told = False
+        for candidate, expected in chosen:
+            noisy = view.measure(
+                " x ".join(candidate.names), [Marginal(candidate.names)], price.share(share * (1 - fit.select))
+            )
+            off = float(np.abs(noisy.values[0] - expected).sum()) / 2
+            told = told or off > 2 * _ABSOLUTE * noisy.sigma * expected.size
+            found.append(_workload(candidate, noisy.values[0], noisy.sigma, reference.total))
+            candidates.remove(candidate)
+            known |= candidate.pairs
+        unspent -= share * len(chosen)
+        planned -= len(chosen)
+        if not told:
+            planned = (planned + 1) // 2 if planned > 1 else planned
+        if planned:
+            order = link_rows(reference.rows, reference.others, found, rng)
+    return tuple(found)
+
+
+def _planned(view: Curator, most: int, total: float, price: Price, fit: WorkloadFit) -> tuple[int, float]:
+    """Return how many workloads are measured, and the cells that each may have: fewer where noise would hide them."""
+    for number in sorted({max(1, round(most / 2**halves)) for halves in range(20)} if most else (), reverse=True):
+        sigma = view.sigma([Marginal(())], price.share((1 - fit.select) / number))
+        cells = _NOISE * total / (_ABSOLUTE * sigma)
+        if cells >= _LEAST_CELLS or (number == 1 and cells >= 4):  # noqa: PLR2004 - two codes on either side
+            return number, min(cells, _MOST_CELLS)
+    return 0, 0.0
+
+
+def _candidates(
+    pairs: Sequence[tuple[str, str]], features: Features, reference: Reference, cells: float
+) -> Iterator[_Candidate]:
+    """Yield each pair of columns, and each pair with one more column of either side, at the finest codes that fit."""
+    sizes = {name: feature_size(*how) for name, how in features.items()}
+    codes = {**reference.rows.codes, **reference.others}
+    finest = {name: _ways(features[name], codes[name], sizes[name]) for pair in pairs for name in pair}
+    for a, b in pairs:
+        yield _Candidate((a,), (b,), _within(cells, [finest[a], finest[b]]))
+    left, right = (list(dict.fromkeys(pair[side] for pair in pairs)) for side in (0, 1))
+    wider: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
+        ((a, c), (b,)) for a, c in combinations(left, 2) for b in right
+    ]
+    wider += [((a,), (b, c)) for a in left for b, c in combinations(right, 2)]
+    for some, others in wider:
+        yield _Candidate(some, others, _within(cells, [finest[name] for name in some + others]))
+
+
+def _ways(how: tuple[Feature, Discretizer], codes: Codes, size: int) -> list[Numbers]:
+    """Return groupings of a column's codes, coarsest first; a code for "refers to none" stays apart."""
+    feature, discretizer = how
+    proper = discretizer.size if isinstance(feature, OfParent) else size
+    counts = np.bincount(codes, minlength=size)[:proper].astype(np.float64) + 1
+    none = np.arange(size - proper)
+    found = [
+        np.append(way.groups, way.number + none)
+        for way in (coarsenings(counts, discretizer.ordered) if proper > 1 else ())
+    ]
+    return found or [np.arange(size)]
+
+
+def _within(cells: float, ways: Sequence[Sequence[Numbers]]) -> tuple[Numbers, ...]:
+    """Return the finest groupings with so many cells, the widest column being merged first; else the coarsest."""
+    chosen = [len(options) - 1 for options in ways]
+
+    def numbers() -> list[int]:
+        return [int(options[k].max()) + 1 for options, k in zip(ways, chosen, strict=True)]
+
+    while math.prod(numbers()) > cells and any(chosen):
+        widest = max((i for i in range(len(ways)) if chosen[i]), key=lambda i: numbers()[i])
+        chosen[widest] -= 1
+    return tuple(options[k] for options, k in zip(ways, chosen, strict=True))
+
+
+def _merged(features: Features, name: str, groups: Numbers) -> tuple[Feature, Discretizer]:
+    """Return a column of the view over groups of its codes."""
+    feature, discretizer = features[name.rpartition("/")[0]]
+    code_of = groups[discretizer.shares[0]]  # of the codec's cells: "refers to none" is none of them
+    shares = 1 / np.bincount(code_of)[code_of]
+    return feature, Discretizer(discretizer.codec, Binning(tuple(code_of.tolist()), tuple(shares.tolist())))
+
+
+def _select(
+    view: Curator, candidates: Sequence[_Candidate], reference: Reference, order: Numbers, number: int, price: Price
+) -> list[tuple[_Candidate, Array]]:
+    """Return the candidates of which the linked reference is furthest off, and their counts in it.
+
+    Formal guarantee: satisfies ``number`` times the price; ``docs/privacy.md``, section 5, mechanisms 5 and 7.
+    """
+    weights = reference.rows.weights
+    integers = None if weights is None else np.rint(weights * _WEIGHT).astype(np.int64)
+    codes = {**reference.rows.codes, **{name: values[order] for name, values in reference.others.items()}}
+    left = [(candidate, _expected(candidate, codes, integers, reference.total)) for candidate in candidates]
+    chosen = []
+    for _ in range(min(number, len(left))):
+        distances = Distances(tuple(((candidate.names, expected),) for candidate, expected in left))
+        chosen.append(left.pop(view.select("workload", distances, price)))
+    return chosen
+
+
+def _expected(candidate: _Candidate, codes: Mapping[str, Codes], weights: Numbers | None, total: float) -> Array:
+    merged = {
+        name: group_of[codes[column]]
+        for name, column, group_of in zip(
+            candidate.names, candidate.left + candidate.right, candidate.groups, strict=True
+        )
+    }
+    sizes = dict(zip(candidate.names, candidate.shape, strict=True))
+    counts = contingency(merged, sizes, candidate.names, weights).astype(np.float64)
+    return np.asarray(counts * (total / max(float(counts.sum()), 1.0)))
+
+
+def _workload(candidate: _Candidate, noisy: Array, sigma: float, total: float) -> Workload:
+    rows = math.prod(candidate.shape[: len(candidate.left)])
+    return Workload(candidate.left, candidate.right, candidate.groups, noisy.reshape(rows, -1), sigma, total)

@@ -1,0 +1,191 @@
+"""Keys off the ownership path as a bi-adjacency: degrees of both sides are given, links are learned from workloads.
+
+The row that has the key is the edge between its owner (and itself) and the row it refers to: a junction table is a
+many-to-many relationship with attributes. How often the parents are referred to is as released (`models.popularity`):
+each synthetic parent has as many places as it gets references, and rows are linked to places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.codec import Codes
+from privbench_core.columns.systematic import systematic_counts
+from privbench_core.estimate.fitting import EMPTY, mutual_information
+from privbench_core.models.lookup import TARGET, Lookup
+from privbench_core.models.parent_choice import Distinct, Level, ParentChoice, pick_parents, repeated
+from privbench_core.models.popularity import ByRank
+from privbench_core.models.rows import Rows
+from privbench_core.models.workload import Workload, link_rows
+
+Array = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+_MOST_KINDS = 1000  # of parents, that popularity is handed out by; chosen by hand, for time
+_EXCHANGES = 40  # rounds of them; chosen by hand: few rows repeat a pair afterwards
+_ROUNDS = 15  # of fitting kinds of parents to their one-way marginals, as in `conditional.draw_column`
+
+
+@dataclass(frozen=True)
+class LinkedLookup(Lookup):
+    """Released: the link along a key to a parent that has attributes; those of a public one are coded by position.
+
+    Attributes:
+        workloads: Between columns of the row and its owner, and of what the row refers to.
+        optional: Whether the last code of a target means "refers to none".
+    """
+
+    workloads: tuple[Workload, ...] = ()
+    optional: bool = False
+
+    @property
+    def context(self) -> frozenset[str]:
+        """Columns on the left of the workloads."""
+        return frozenset(name for workload in self.workloads for name in workload.left)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a description that `Artifact` can store."""
+        workloads = [workload.to_dict() for workload in self.workloads]
+        return {**super().to_dict(), "workloads": workloads, "optional": self.optional}
+
+    def draw(
+        self,
+        rows: Rows,
+        parents: Mapping[str, Codes],
+        count: int,
+        rng: np.random.Generator,
+        choice: ParentChoice | None = None,
+        drawn: Numbers | None = None,
+    ) -> Numbers:
+        """See `Lookup.draw`."""
+        if count == 0 or rows.n == 0:
+            return np.full(rows.n, -1, dtype=np.int64)
+        choice = choice or ParentChoice.free(rows.n, count)
+        parents = self._coded(parents, count)
+        kinds = self._kinds(parents, count)
+        weights, places = self._places(parents, kinds, rows.n, rng, drawn)
+        assigned = places[link_rows(rows, self.referred(parents, places), self.workloads, rng)]
+        preferences: list[Level] = [(kinds, kinds[assigned])]
+        if isinstance(self.popularity, ByRank) and choice.of_row.any():
+            weights = self.popularity.weights_inside(choice.of_parent, choice.of_row[assigned >= 0], rng)
+        else:
+            assigned = _differing(assigned, kinds, choice.distinct, rng)
+            preferences.append((np.arange(count), assigned))
+        return pick_parents(preferences, assigned >= 0, replace(choice, weights=weights), rng)
+
+    def places(self, parents: Mapping[str, Codes], count: int, n: int, rng: np.random.Generator) -> dict[str, Codes]:
+        """Return codes of what ``n`` rows refer to, whichever row to which, by target; shape (n,) each."""
+        parents = self._coded(parents, count)
+        return self.referred(parents, self._places(parents, self._kinds(parents, count), n, rng, None)[1])
+
+    def _coded(self, parents: Mapping[str, Codes], count: int) -> Mapping[str, Codes]:
+        """Return the codes of the targets, where they are not given because the parent is public."""
+        if parents:
+            return parents
+        rows = np.arange(count)
+        return {name.removeprefix(TARGET): d.encode_numbers(rows) for name, d in self.targets.items()}
+
+    def _places(
+        self, parents: Mapping[str, Codes], kinds: Numbers, n: int, rng: np.random.Generator, drawn: Numbers | None
+    ) -> tuple[Array, Numbers]:
+        """Return how often each parent is to be referred to, and as many places: row numbers, -1 for none."""
+        count, none = len(kinds), round(n * self._none())
+        weights = self._degrees(parents, kinds, n - none, rng, drawn)
+        shares = np.cumsum(weights) / float(weights.sum()) if weights.any() else np.linspace(0, 1, count + 1)[1:]
+        numbers = systematic_counts(shares, np.zeros(count, dtype=np.int64), np.array([n - none]), rng)
+        return weights, np.append(np.repeat(np.arange(count), numbers), np.full(none, -1))
+
+    def _none(self) -> float:
+        """Return the share of rows that refer to none."""
+        return float(np.mean([marginal[-1] for marginal in self.marginals.values()])) if self.optional else 0.0
+
+    def _kinds(self, parents: Mapping[str, Codes], count: int) -> Numbers:
+        """Return the kind of each parent: its codes of the columns that workloads tell most of, shape (count,)."""
+        told: dict[str, float] = {}
+        for workload in self.workloads:
+            for name in workload.right:
+                told[name] = told.get(name, 0.0) + mutual_information(np.maximum(workload.counts, 0) + EMPTY)
+        kinds = np.zeros(count, dtype=np.int64)
+        for name in sorted(self.targets, key=lambda name: -told.get(name, 0.0)):
+            codes = parents[name.removeprefix(TARGET)]
+            finer = np.unique(kinds * (int(codes.max()) + 1) + codes, return_inverse=True)[1].astype(np.int64)
+            kinds = finer if finer.max() < _MOST_KINDS else kinds
+        return kinds
+
+    def _degrees(
+        self,
+        parents: Mapping[str, Codes],
+        kinds: Numbers,
+        references: int,
+        rng: np.random.Generator,
+        drawn: Numbers | None,
+    ) -> Array:
+        """Return how often each parent is to be referred to, relative to the others, shape (parents,)."""
+        if drawn is not None:
+            return np.bincount(drawn[drawn >= 0], minlength=len(kinds)).astype(np.float64)
+        if not isinstance(self.popularity, ByRank):
+            return np.ones(len(kinds)) if self.popularity is None else self.popularity.counts
+        room = np.bincount(kinds).astype(np.float64)
+        first = np.unique(kinds, return_index=True)[1]
+        wanted = room.copy()
+        margins = []
+        for name, marginal in self.marginals.items():
+            codes = parents[name.removeprefix(TARGET)]
+            if (codes[first][kinds] == codes).all():  # else kinds do not tell the column
+                margins.append((codes[first].astype(np.int64), marginal[: len(marginal) - int(self.optional)]))
+        for _ in range(_ROUNDS):
+            for codes, marginal in margins:
+                current = np.bincount(codes, wanted, len(marginal))
+                wanted *= np.divide(marginal, current, out=np.zeros_like(marginal), where=current > EMPTY)[codes]
+        shares = np.cumsum(wanted) / wanted.sum() if wanted.any() else np.cumsum(room) / room.sum()
+        numbers = systematic_counts(shares, np.zeros(len(room), dtype=np.int64), np.array([references]), rng)
+        return self.popularity.weights(kinds, np.repeat(np.arange(len(room)), numbers), rng)
+
+
+def _differing(assigned: Numbers, kinds: Numbers, rules: Sequence[Distinct], rng: np.random.Generator) -> Numbers:
+    """Return parents that differ where rules say so, as far as exchanges with other rows go: degrees stay.
+
+    A row that repeats a pair exchanges its parent with a row whose parent is of the same kind, which changes no
+    workload, or in the last rounds with any row, if both pairs are new then.
+    """
+    result = assigned.copy()
+    of_kind = np.where(assigned >= 0, kinds[assigned], -1)
+    order = np.argsort(of_kind, kind="stable")
+    starts, ends = (np.searchsorted(of_kind[order], of_kind, side=side) for side in ("left", "right"))
+    for attempt in range(_EXCHANGES if rules else 0):
+        known = [np.sort(rule.pairs(np.arange(len(result)), result)) for rule in rules]
+        broken = np.zeros(len(result), dtype=bool)
+        for rule in rules:
+            broken |= repeated(rule.pairs(np.arange(len(result)), result))
+        rows = rng.permutation(np.flatnonzero(broken & (result >= 0)))
+        if not len(rows):
+            break
+        if attempt < _EXCHANGES // 2:
+            others = order[starts[rows] + (rng.random(len(rows)) * (ends - starts)[rows]).astype(np.int64)]
+        else:
+            others = rng.integers(0, len(result), len(rows))
+        ends_of = np.concatenate([rows, others])
+        moved = np.concatenate([result[others], result[rows]])
+        first = np.zeros(len(ends_of), dtype=bool)
+        first[np.unique(ends_of, return_index=True)[1]] = True
+        good = first & (moved >= 0)
+        for rule, pairs in zip(rules, known, strict=True):
+            new = rule.pairs(ends_of, moved)
+            place = np.minimum(np.searchsorted(pairs, new), len(pairs) - 1)
+            good &= (new < 0) | ((pairs[place] != new) & ~repeated(new))
+        both = np.flatnonzero(good[: len(rows)] & good[len(rows) :])
+        result[rows[both]], result[others[both]] = result[others[both]], result[rows[both]]
+    return result
+
+
+def lookup_from_dict(stored: Mapping[str, Any]) -> Lookup:
+    """Return the link that its `to_dict` has described."""
+    plain = Lookup.from_dict(stored)
+    if "workloads" not in stored:
+        return plain
+    workloads = tuple(map(Workload.from_dict, stored["workloads"]))
+    return LinkedLookup(plain.targets, plain.marginals, {}, plain.popularity, workloads, stored["optional"])

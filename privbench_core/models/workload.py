@@ -1,0 +1,212 @@
+"""Workloads: released marginals over columns of two linked tables, and rows linked so that they have these marginals.
+
+Section 3 of Alimohammadi et al. with two changes: links are learned between classes of rows (`estimate.biadjacency`),
+and degrees of both sides are given. Post-processing: uses released numbers and synthetic rows only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.codec import Codes
+from privbench_core.estimate.biadjacency import ClassTarget, relaxed_links
+from privbench_core.estimate.fitting import RAKING_ROUNDS, fit_margins, mutual_information
+from privbench_core.estimate.joints import NoisyTable, estimated_joint
+from privbench_core.models.calibration import MIN_ROWS
+from privbench_core.models.draw import draw_grouped
+from privbench_core.models.record_swapping import RecordSwapping, TargetTable
+from privbench_core.models.registry import Model
+from privbench_core.models.rows import Rows
+
+Array = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+_MAX_CLASS_PAIRS = 1 << 20  # cells of the relaxed bi-adjacency, for time: 0.1 s per workload
+_SWEEPS = 12  # of swaps of linked rows; chosen by hand, further ones change little
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Released counts of linked rows by groups of codes of columns on the left and on the right.
+
+    Attributes:
+        left: Columns of the row that has the key, and of its owner.
+        right: Columns of what is linked to it.
+        groups: Group of each code of these columns, left ones first; () if every code is a group.
+        counts: Shape (left cells, right cells), cells being combinations of groups, row-major.
+        sigma: Standard deviation of the noise on each; 0 for estimates, whose margins alone are fitted.
+        total: Released sum of the counts.
+    """
+
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    groups: tuple[Numbers, ...]
+    counts: Array
+    sigma: float
+    total: float
+
+    def cells(self, left: Mapping[str, Codes], right: Mapping[str, Codes]) -> tuple[Numbers, Numbers]:
+        """Return the cell of each row on either side."""
+        if not self.groups:
+            return left[self.left[0]].astype(np.int64), right[self.right[0]].astype(np.int64)
+        of_left, of_right = self.groups[: len(self.left)], self.groups[len(self.left) :]
+        return _cells(left, self.left, of_left), _cells(right, self.right, of_right)
+
+    def links(self, left: Array, right: Array) -> Array:
+        """Return the counts that speak for themselves given how many links the cells of either side have.
+
+        Args:
+            left: Links of each cell on the left.
+            right: The same on the right, with the same sum.
+        """
+        if not self.sigma:
+            return fit_margins(self.counts, [((0,), left), ((1,), right)], RAKING_ROUNDS)
+        scale = max(float(left.sum()), 1e-9) / self.total
+        return estimated_joint(NoisyTable(self.counts, self.sigma), left / scale, right / scale) * scale
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a description that `Artifact` can store."""
+        sides = {"left": list(self.left), "right": list(self.right), "groups": list(self.groups)}
+        return {**sides, "counts": self.counts, "sigma": self.sigma, "total": self.total}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Workload:
+        """Return the inverse of `to_dict`."""
+        left, right, groups = (tuple(stored[name]) for name in ("left", "right", "groups"))
+        return cls(left, right, groups, stored["counts"], stored["sigma"], stored["total"])
+
+
+@dataclass(frozen=True)
+class Linked:
+    """A model that draws rows by themselves and links them to their owners: degrees are those of the context.
+
+    Attributes:
+        inner: Draws the rows, whoever owns them.
+        workloads: Released, between the context and the columns of ``inner``.
+    """
+
+    inner: Model
+    workloads: tuple[Workload, ...]
+
+    def draw(self, rows: Rows, rng: np.random.Generator) -> None:
+        """See `Model.draw`; pair tables of ``rows.links`` are workloads too."""
+        alone = Rows(rows.n)
+        self.inner.draw(alone, rng)
+        known = tuple(Workload((c,), (t,), (), joint, 0.0, 1.0) for (c, t), joint in rows.links.items())
+        order = link_rows(rows, alone.codes, (*self.workloads, *known), rng)
+        for name, codes in alone.codes.items():
+            rows.add(name, alone.sizes[name], codes[order])
+
+
+def link_rows(
+    rows: Rows, others: Mapping[str, Codes], workloads: Sequence[Workload], rng: np.random.Generator
+) -> Numbers:
+    """Return which of ``others`` each row is linked to, each exactly once; shape (n,).
+
+    The relaxed bi-adjacency of the strongest workloads is rounded by systematic sampling: every link has the
+    probability of the exponential race of Algorithm 7, and counts differ from expected ones by less than one. Then
+    pairs of links swap ends if that brings all workloads closer, up to 100,000 rows at a time (Algorithm 9's slices).
+
+    Args:
+        rows: With all columns on the left.
+        others: Codes of the columns on the right, each of shape (n,).
+        workloads: Those of other columns are left out.
+        rng: Sampling only.
+    """
+    order = np.asarray(rng.permutation(rows.n), dtype=np.int64)
+    known = [w for w in workloads if rows.codes.keys() >= set(w.left) and others.keys() >= set(w.right)]
+    if not known or not rows.n:
+        return order
+    weights = np.ones(rows.n) if rows.weights is None else rows.weights / rows.weights.mean()
+    tables = [_Table.of(workload, rows.codes, others, weights) for workload in known]
+    tables.sort(key=lambda table: -table.information)
+    order = _rounded(tables, weights, rng)
+    if rows.n < MIN_ROWS:
+        return order
+    codes = {_ITEM: order} | {f"{side} {k}": c for k, t in enumerate(tables) for side, c in t.ends(order)}
+    targets = [TargetTable(f"left {k}", f"right {k}", table.links) for k, table in enumerate(tables)]
+    swapping = RecordSwapping(codes, targets, weights)
+    moved = (_ITEM, *(f"right {k}" for k in range(len(tables))))
+    for _ in range(_SWEEPS):
+        swapping.sweep_together(moved, rng)
+    return codes[_ITEM]
+
+
+_ITEM = "item"
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A workload among certain rows: their cells, and the links wanted between cells."""
+
+    left: Numbers
+    right: Numbers
+    links: Array
+
+    @classmethod
+    def of(cls, workload: Workload, left: Mapping[str, Codes], right: Mapping[str, Codes], weights: Array) -> _Table:
+        of_left, of_right = workload.cells(left, right)
+        rows, columns = workload.counts.shape
+        degrees = _counts(of_left, weights, rows), _counts(of_right, np.ones(len(weights)), columns)
+        return cls(of_left, of_right, workload.links(*degrees))
+
+    @property
+    def information(self) -> float:
+        return mutual_information(self.links)
+
+    def ends(self, order: Numbers) -> tuple[tuple[str, Numbers], tuple[str, Numbers]]:
+        return ("left", self.left), ("right", self.right[order])
+
+
+def _rounded(tables: Sequence[_Table], weights: Array, rng: np.random.Generator) -> Numbers:
+    """Return links drawn from the relaxed bi-adjacency of the first tables whose classes are few enough."""
+    n = len(weights)
+    left, right = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    chosen = []
+    for table in tables:
+        finer = _dense(left, table.left), _dense(right, table.right)
+        if (int(finer[0].max()) + 1) * (int(finer[1].max()) + 1) <= _MAX_CLASS_PAIRS:
+            left, right = finer
+            chosen.append(table)
+    first, other = (np.unique(side, return_index=True)[1] for side in (left, right))
+    targets = [ClassTarget(table.left[first], table.right[other], table.links) for table in chosen]
+    degrees = _counts(left, weights), _counts(right, np.ones(n))
+    wanted = draw_grouped(relaxed_links(*degrees, targets), left, rng)
+    return _matched(wanted, right, rng)
+
+
+def _dense(classes: Numbers, cells: Numbers) -> Numbers:
+    dense = np.unique(classes * (int(cells.max()) + 1) + cells, return_inverse=True)[1]
+    return np.asarray(dense, dtype=np.int64)
+
+
+def _counts(cells: Numbers, weights: Array, size: int = 0) -> Array:
+    return np.bincount(cells, weights, size).astype(np.float64)
+
+
+def _matched(wanted: Codes, have: Numbers, rng: np.random.Generator) -> Numbers:
+    """Return another row of the class that each row wants, in random order; any that is left where there is none."""
+    rows, others = (rng.permutation(len(have)) for _ in range(2))
+    rows = rows[np.argsort(wanted[rows], kind="stable")]
+    others = others[np.argsort(have[others], kind="stable")]
+    of_row, of_other = wanted[rows].astype(np.int64), have[others]
+    place = np.searchsorted(of_other, of_row) + np.arange(len(rows)) - np.searchsorted(of_row, of_row)
+    met = place < np.searchsorted(of_other, of_row, side="right")
+    order = np.empty(len(have), dtype=np.int64)
+    order[rows[met]] = others[place[met]]
+    left = np.ones(len(have), dtype=bool)
+    left[place[met]] = False
+    order[rows[~met]] = rng.permutation(others[left])
+    return order
+
+
+def _cells(codes: Mapping[str, Codes], columns: Sequence[str], groups: Sequence[Numbers]) -> Numbers:
+    """Return the row-major number of each row's combination of groups, shape (n,)."""
+    cells = groups[0][codes[columns[0]]]
+    for name, group_of in zip(columns[1:], groups[1:], strict=True):
+        cells = cells * (int(group_of.max()) + 1) + group_of[codes[name]]
+    return cells

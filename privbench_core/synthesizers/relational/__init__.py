@@ -1,0 +1,1 @@
+"""Tables by any single-table method, and relationships between them that are learned."""

@@ -1,0 +1,182 @@
+"""Link steps of the relational synthesizer: degrees as in the other synthesizers, and workloads to learn links from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.measure.fanout import FanoutFit, fit_sizes
+from privbench_core.measure.lookup import LookupFit, fit_lookup
+from privbench_core.measure.popularity import order_of_alike, row_popularity
+from privbench_core.measure.workloads import Features, Reference, WorkloadFit, measure_workloads
+from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
+from privbench_core.models.linked_lookup import LinkedLookup
+from privbench_core.models.lookup import TARGET
+from privbench_core.models.profile import Profile
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.views import Feature, OfParent, Own, OwnerFanout, ParentRow
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.identity import Identity
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key, Step, StepContext
+from privbench_core.synthesizers.relational.public import public_targets
+from privbench_core.synthesizers.relational.reference import References
+from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
+from privbench_core.synthesizers.steps.sample import fanout_key
+
+
+@dataclass(frozen=True)
+class LinkFit:
+    """How a link step spends its price; public constants.
+
+    Attributes:
+        degrees: Share of the price for how many rows are linked to each.
+        sizes: How numbers of children are measured.
+        references: How references to the rows of another parent are.
+        workloads: How links are.
+    """
+
+    degrees: float = 0.3
+    sizes: FanoutFit = field(default_factory=FanoutFit)
+    references: LookupFit = field(default_factory=lambda: LookupFit(popularity_share=0.5))
+    workloads: WorkloadFit = field(default_factory=WorkloadFit)
+
+    def identity(self) -> Identity:
+        """Return all that a release depends on."""
+        return {
+            "degrees": self.degrees,
+            "sizes": self.sizes.identity(),
+            "references": self.references.identity(),
+            "workloads": self.workloads.identity(),
+        }
+
+
+def learned_link(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> Step:
+    """Return the step that measures what links along a key are learned from.
+
+    Keys inside of a unit, and those to private parents without attributes, are measured as in PrivBench: a row refers
+    to one of very few, or to any.
+    """
+    parent = schema.table(key.parent)
+    if key.owner:
+        return owner_step(schema, key, price, fit)
+    if key.same_unit or determined(schema, key) or not (parent.public or parent.attributes):
+        return lookup_step(schema, key, price, LookupFit())
+    return reference_step(schema, key, price, fit)
+
+
+def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> Step:
+    """Return the step along an ownership key: one-to-many, children having one owner each."""
+    table = schema.table(key.child)
+
+    def run(context: StepContext) -> Artifact:
+        references = _references(schema, key, context)
+        profile, above = references.profile(key.child), references.profile(key.parent)
+        session = context.opened()
+        fanout = fit_sizes(session, key, above, profile.size, price.share(fit.degrees), fit.sizes)
+        rows = references.owned(table, fanout)
+        left, right = _context(key, above, fanout, profile), _own(profile)
+        others = references.alone(key.child, rows.n)
+        order = Reference(rows, {name: others.codes[name] for name in right}, profile.total)
+        rest = price.share(1 - fit.degrees)
+        found = measure_workloads(
+            session, key.child, profile.size.rows_per_unit, left, right, order, rest, fit.workloads, references.rng
+        )
+        return Artifact({"link": replace(fanout, workloads=found).to_dict(), "summary": {"workloads": len(found)}})
+
+    return link_step(schema, key, price, run, fit, (("model", key.child), ("model", key.parent)))
+
+
+def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> Step:
+    """Return the step along a key to another table: many-to-many between its rows and the row's owner."""
+    table, target = schema.table(key.child), schema.table(key.parent)
+    inputs: list[Key] = [("model", key.child), *(() if target.public else (("model", key.parent),))]
+    if table.owner_key is not None:
+        owner = table.owner_key
+        inputs += [("profile", owner.parent), ("model", owner.parent), fanout_key(owner)]
+
+    no_rows = lookup_step(schema, key, price, LookupFit())
+
+    def run(context: StepContext) -> Artifact:
+        if target.public and not context.public[key.parent].num_rows:
+            return no_rows.run(context)
+        references = _references(schema, key, context)
+        profile, session = references.profile(key.child), context.opened()
+        for_degrees = price.share(fit.degrees)
+        lookup = (
+            _to_public(session, key, profile, target, context.public[key.parent], for_degrees)
+            if target.public
+            else _to_private(session, key, profile, references.profile(key.parent), for_degrees, fit)
+        )
+        fanout = None
+        left = _own(profile)
+        if table.owner_key is not None:
+            fanout = Fanout.from_dict(context.inputs[fanout_key(table.owner_key)].data["link"])
+            if key.name not in schema.deferred_keys:
+                left |= _context(table.owner_key, references.profile(table.owner_key.parent), fanout, profile)
+        rows = references.linked(table, fanout)
+        others = references.places(key, lookup, rows.n)
+        order = Reference(rows, others, profile.total)
+        right: Features = {
+            name: (ParentRow(key) if target.public else OfParent(key, name.removeprefix(TARGET)), discretizer)
+            for name, discretizer in lookup.targets.items()
+        }
+        rest = price.share(1 - fit.degrees)
+        found = measure_workloads(
+            session, key.child, profile.size.rows_per_unit, left, right, order, rest, fit.workloads, references.rng
+        )
+        return Artifact({"link": replace(lookup, workloads=found).to_dict(), "summary": {"workloads": len(found)}})
+
+    above = () if table.owner_key is None else (table.owner_key.parent,)
+    return link_step(schema, key, price, run, fit, tuple(inputs), above)
+
+
+def _references(schema: Schema, key: ForeignKey, context: StepContext) -> References:
+    return References(schema, context.inputs, replace(context, seed=0).rng("structure", key.name))
+
+
+def _to_private(
+    session: PrivateSession, key: ForeignKey, child: Profile, parent: Profile, price: Price, fit: LinkFit
+) -> LinkedLookup:
+    """Return how often private parents are referred to, by rank and by their attributes."""
+    found = fit_lookup(session, key, replace(child, discretizers={}), parent.discretizers, price, fit.references)
+    return LinkedLookup(found.targets, found.marginals, {}, found.popularity, (), key.optional)
+
+
+def _to_public(
+    session: PrivateSession, key: ForeignKey, child: Profile, table: Table, rows: pa.Table, price: Price
+) -> LinkedLookup:
+    """Return how often public parents are referred to: so their attributes follow."""
+    names = tuple(column.name for column in table.attributes)
+    popularity, none = row_popularity(session, key, child.size, order_of_alike(rows, names), price)
+    targets = public_targets(table, rows, optional=key.optional)
+    whole = float(popularity.counts.sum()) + (none if key.optional else 0.0)
+    marginals = {}
+    for name, discretizer in targets.items():
+        codes = discretizer.encode_numbers(np.arange(rows.num_rows))
+        counts = np.bincount(codes, popularity.counts, discretizer.size).astype(np.float64)
+        counts[-1] += none if key.optional else 0.0
+        marginals[name] = counts / max(whole, 1e-9)
+    return LinkedLookup(targets, marginals, {}, popularity, (), key.optional)
+
+
+def _own(profile: Profile) -> dict[str, tuple[Feature, Discretizer]]:
+    """Columns of the row itself."""
+    return {name: (Own(name), discretizer) for name, discretizer in profile.discretizers.items()}
+
+
+def _context(
+    key: ForeignKey, above: Profile, fanout: Fanout, profile: Profile
+) -> dict[str, tuple[Feature, Discretizer]]:
+    """Columns that a row has from its owner, as `draw_children` names them."""
+    found: dict[str, tuple[Feature, Discretizer]] = {
+        parent_column(name): (OfParent(key, name), discretizer) for name, discretizer in above.discretizers.items()
+    }
+    if profile.by_size and above.size.units is None:  # a group is a unit, and what follows its size is known
+        return found
+    return {OWNER_FANOUT: (OwnerFanout(key), fanout.sizes), **found}

@@ -1,0 +1,68 @@
+"""The relational synthesizer's plan: tables by any single-table method, then the links between them.
+
+Alimohammadi et al., "Adapting Differentially Private Synthetic Data to Relational Databases", Algorithm 1. Tables are
+drawn by themselves; which rows belong together is learned from noisy marginals across tables, with the degrees of both
+sides as they were released. A row of a junction table is an edge with attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from privbench_core.measure.workloads import WorkloadFit
+from privbench_core.privacy.budget import Budget, Price
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.synthesizers.contract import Plan, Step
+from privbench_core.synthesizers.options import parsed
+from privbench_core.synthesizers.privbench import LinkOptions, network_plan
+from privbench_core.synthesizers.relational.links import LinkFit, learned_link
+from privbench_core.synthesizers.relational.tables import load_table_synthesizer, table_synthesizers
+
+
+@dataclass(frozen=True)
+class Options(LinkOptions):
+    """Public parameters beside the common ones.
+
+    Attributes:
+        tables: Name of the table synthesizer.
+        gamma: Share of tables; the rest is for links. Less than in PrivBench, as all dependences across tables are
+            measured by links.
+        degrees: Share of a link's budget for degrees.
+        select: Share of a workload's budget for selecting it, 1 - α of Algorithm 2.
+        rounds: T of Algorithm 1; K follows from how many workloads the budget is enough for.
+    """
+
+    gamma: float = 0.6
+    tables: str = "pairwise"
+    degrees: float = 0.3
+    select: float = 0.1
+    rounds: int = 8
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any]) -> Self:
+        """Return options from a spec; every unknown name and bad value in one SpecError."""
+        shares = frozenset({"gamma", "validation", "degrees", "select"})
+        return parsed(cls(), given, shares=shares, least={"rounds": 1}, choices={"tables": table_synthesizers()})
+
+
+class Relational:
+    """Any single-table method, made relational. Pure (δ = 0) and zCDP, if the method is."""
+
+    name = "relational"
+
+    def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
+        """See `Synthesizer.plan`."""
+        chosen = Options.parse(options)
+        method = load_table_synthesizer(chosen.tables)
+        fit = LinkFit(chosen.degrees, workloads=WorkloadFit(chosen.select, chosen.rounds))
+
+        def learn(table: Table, price: Price) -> list[Step]:
+            return method.steps(schema, table, price)
+
+        def link(schema: Schema, key: ForeignKey, price: Price) -> Step:
+            return learned_link(schema, key, price, fit)
+
+        return replace(network_plan(self.name, schema, budget, chosen, learn, link), joints=method.joints)

@@ -1,0 +1,147 @@
+"""Table synthesizers: methods that model one table by itself, found by entry point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+import numpy as np
+
+from privbench_core.measure.privspn import HistogramSPN, PairwiseSPN
+from privbench_core.models.measured import MeasuredLeaf
+from privbench_core.models.one_way import OneWay
+from privbench_core.models.profile import Profile
+from privbench_core.models.spn import node_to_dict
+from privbench_core.privacy.budget import Price, zero
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.relations import deciding_tables, stability
+from privbench_core.privacy.views import Own, ViewSpec
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+from privbench_core.synthesizers.privspn import Histograms
+from privbench_core.synthesizers.steps.learn import learn_steps
+from privbench_core.synthesizers.steps.profile import profile_step
+
+GROUP = "privbench.tables"
+_FIRST = 0.5  # of the price for one-way marginals, as in PrivBench
+
+
+class TableSynthesizer(Protocol):
+    """A method for single tables: an object with these three, named by an entry point of the group `GROUP`.
+
+    Attributes:
+        joints: Whether it converges to joint distributions as the budget grows.
+    """
+
+    joints: bool
+
+    def steps(self, schema: Schema, table: Table, price: Price) -> list[Step]:
+        """Return the steps ("profile", table) and ("model", table), for at most ``price`` together.
+
+        The model knows nothing of other tables; it draws rows without context. `fitted_steps` makes both steps of a
+        function that fits a model.
+        """
+        ...
+
+
+class TableFit(Protocol):
+    """What `fitted_steps` needs of a method."""
+
+    def identity(self) -> Mapping[str, Any]:
+        """Return all that a release depends on beside rows and price, JSON-able."""
+        ...
+
+    def fit(self, curator: Curator, one_way: OneWay, price: Price, rng: np.random.Generator) -> Mapping[str, Any]:
+        """Return the stored form of a registered model (`models.registry`), for at most ``price``.
+
+        Args:
+            curator: Of the table's coded rows: columns and their sizes are those of ``one_way``.
+            one_way: Released counts.
+            price: What the curator may be asked for in all.
+            rng: For structure; not privacy noise, and the same in every run.
+        """
+        ...
+
+
+def fitted_steps(schema: Schema, table: Table, price: Price, method: TableFit) -> list[Step]:
+    """Return the shared profile step for half of the price, and the step that fits a method's model for the rest.
+
+    A table of keys alone has no attributes to model, so it is `Independent`.
+    """
+    if not table.attributes:
+        return Independent().steps(schema, table, price)
+    profile: Key = ("profile", table.name)
+    own = Price(price.measure, price.amount * _FIRST)
+
+    def run(context: StepContext) -> Artifact:
+        released = Profile.from_dict(context.inputs[profile].data["profile"])
+        features = {name: (Own(name), discretizer) for name, discretizer in released.discretizers.items()}
+        view = context.opened().view(ViewSpec(table.name, dict(features), (released.size.rows_per_unit,)), "model")
+        rng = replace(context, seed=0).rng("structure", table.name)
+        return Artifact({"model": dict(method.fit(view, released.one_way, own, rng)), "summary": {}})
+
+    first = profile_step(schema, table, replace(price, amount=price.amount - own.amount))
+    parameters = {"method": dict(method.identity()), "stability": stability(schema, table.name)}
+    reads = deciding_tables(schema, table.name)
+    return [first, Step(("model", table.name), StepKind.MODEL, table.name, (profile,), reads, own, run, parameters)]
+
+
+class Pairwise:
+    """PrivBench's networks, with leaves over several columns and their pairwise joints."""
+
+    joints = True
+
+    def steps(self, schema: Schema, table: Table, price: Price) -> list[Step]:
+        """See `TableSynthesizer.steps`."""
+        return learn_steps(
+            schema, table, price, _FIRST, lambda _, ordered: PairwiseSPN(ordered), PairwiseSPN({}).identity()
+        )
+
+
+class SumProduct:
+    """PrivSPN as published: binary networks down to one histogram per column."""
+
+    joints = False
+
+    def steps(self, schema: Schema, table: Table, price: Price) -> list[Step]:
+        """See `TableSynthesizer.steps`."""
+        return learn_steps(
+            schema,
+            table,
+            price,
+            _FIRST,
+            lambda context, ordered: Histograms.of(HistogramSPN(frozenset(ordered)), context, table),
+            HistogramSPN(frozenset()).identity(),
+        )
+
+
+class Independent:
+    """One-way marginals alone."""
+
+    joints = False
+
+    def steps(self, schema: Schema, table: Table, price: Price) -> list[Step]:
+        """See `TableSynthesizer.steps`."""
+        profile: Key = ("profile", table.name)
+
+        def run(context: StepContext) -> Artifact:
+            released = Profile.from_dict(context.inputs[profile].data["profile"])
+            return Artifact({"model": node_to_dict(MeasuredLeaf(released.one_way).fit()), "summary": {}})
+
+        free = zero(price.measure)
+        model = Step(("model", table.name), StepKind.MODEL, table.name, (profile,), (), free, run)
+        return [profile_step(schema, table, price), model]
+
+
+def table_synthesizers() -> tuple[str, ...]:
+    """Return the names of all installed table synthesizers."""
+    return tuple(sorted(point.name for point in entry_points(group=GROUP)))
+
+
+def load_table_synthesizer(name: str) -> TableSynthesizer:
+    """Return a new instance of the table synthesizer called ``name``, which is one of `table_synthesizers`."""
+    made: TableSynthesizer = entry_points(group=GROUP)[name].load()()
+    return made
