@@ -47,17 +47,36 @@ def privbench(
 @app.command()
 def init(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A database URL, a DuckDB file or a folder.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The spec file to write.", show_default=False)],
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="The spec file to write.", show_default=False)] = None,
     sample_dir: Annotated[
         Path | None,
         typer.Option("--sample-dir", help="Folder of public example data to propose domains from.", show_default=False),
     ] = None,
+    unit: Annotated[
+        str | None, typer.Option(metavar="TABLE", help="The table whose rows are protected.", show_default=False)
+    ] = None,
+    public: Annotated[
+        str | None,
+        typer.Option(metavar="TABLE,..", help="Tables that everybody may see; '' for none.", show_default=False),
+    ] = None,
+    interactive: Annotated[
+        bool, typer.Option("--interactive", help="Ask what only you can decide, then plan, and offer to run.")
+    ] = False,
 ) -> None:
     """Reflect a source into a spec to edit. Looks at its catalogue and at public examples, never at its rows."""
+    if out is None and not interactive:
+        raise typer.BadParameter("name the spec file to write", param_hint="--out")
     with one_clear_line():
         from privbench_core.commands.init import write_spec
+        from privbench_core.commands.interview import interview
+        from privbench_core.draft.draft import Decisions
 
-        write_spec(source, out, sample_dir)
+        listed = None if public is None else tuple(filter(None, map(str.strip, public.split(","))))
+        decisions = Decisions(unit, listed)
+        if interactive:
+            interview(source, out, sample_dir, decisions)
+        elif out is not None:
+            write_spec(source, out, sample_dir, decisions)
 
 
 @app.command()
