@@ -18,7 +18,6 @@ from privbench_core.version import __version__
 
 app = typer.Typer(
     name="privbench",
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # they print local variables, and those may be private rows
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -26,6 +25,10 @@ app = typer.Typer(
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec file (YAML).", show_default=False)]
 BundleFolder = Annotated[Path, typer.Argument(metavar="BUNDLE", help="Folder of a bundle.", show_default=False)]
+Synthesizer = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Instead of the spec's synthesizer.", show_default=False)
+]
+Delta = Annotated[float | None, typer.Option(help="Instead of the spec's δ.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
@@ -85,13 +88,15 @@ def plan(
     epsilon: Annotated[
         float | None, typer.Option(help="ε of the run; all of the spec's if left out.", show_default=False)
     ] = None,
+    synthesizer: Synthesizer = None,
+    delta: Delta = None,
     json: Json = False,
 ) -> None:
-    """Show the steps and their prices. Reads no row."""
+    """Show the steps, their prices and what the noise means in rows. Reads no row."""
     with one_clear_line():
-        from privbench_core.commands.plan import show_plans
+        from privbench_core.commands.plan import Asked, show_plans
 
-        show_plans(spec, epsilon, as_json=json)
+        show_plans(spec, Asked(epsilon, delta, synthesizer), as_json=json)
 
 
 @app.command()
@@ -99,19 +104,20 @@ def run(
     spec: SpecFile,
     epsilon: Annotated[float, typer.Option(help="ε this run may spend.", show_default=False)],
     out: Annotated[Path, typer.Option(help="Folder of the bundle; replaced if it holds one.", show_default=False)],
-    synthesizer: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Instead of the spec's synthesizer.", show_default=False)
-    ] = None,
-    delta: Annotated[float | None, typer.Option(help="Instead of the spec's δ.", show_default=False)] = None,
+    synthesizer: Synthesizer = None,
+    delta: Delta = None,
     seed: Annotated[int, typer.Option(min=0, help="Of sampling; never of the privacy noise.")] = 0,
     scale: Annotated[float, typer.Option(help="Size relative to the source; costs no budget.")] = 1.0,
+    undeclared_epsilon: Annotated[
+        bool, typer.Option("--undeclared-epsilon", help="Run at an ε that the spec does not list.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Run the whole plan and write a bundle. What was released before is not paid for again."""
     with one_clear_line():
         from privbench_core.commands.run import Options, run_and_tell
 
-        run_and_tell(spec, Options(epsilon, out, synthesizer, delta, seed, scale), as_json=json)
+        run_and_tell(spec, Options(epsilon, out, synthesizer, delta, seed, scale, undeclared_epsilon), as_json=json)
 
 
 @app.command()

@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from privbench_core.commands.init import refuse_existing, write_spec
-from privbench_core.commands.plan import show_plans
+from privbench_core.commands.plan import Asked, show_plans
 from privbench_core.commands.run import Options, run_and_tell
 from privbench_core.commands.terminal import say
 from privbench_core.draft.draft import Decisions, Survey, survey
@@ -48,7 +48,7 @@ def interview(source: str, out: Path | None, sample_dir: Path | None, decisions:
     )
     if any(UNDECIDED in line.partition(" # ")[0] for line in path.read_text(encoding="utf-8").splitlines()):
         return  # `write_spec` has listed what is left
-    show_plans(path, epsilons[0], as_json=False)
+    show_plans(path, Asked(epsilons[0]), as_json=False)
     run = f"privbench run {path} --epsilon {epsilons[0]:g} --out {bundle}"
     if typer.confirm(f"Run it now at ε={epsilons[0]:g}? This reads rows and spends budget", default=False):
         run_and_tell(path, Options(epsilons[0], bundle), as_json=False)

@@ -36,7 +36,10 @@ def parse_budget(node: Node) -> dict[str, Any] | None:
     if total_delta < delta:
         lifetime.wrong("delta", f"it cannot be below privacy.delta {delta!r}")
     if total < min(epsilons):
-        lifetime.wrong("epsilon", f"it cannot pay for the smallest release, {min(epsilons)!r}; raise it")
+        lifetime.wrong(
+            "epsilon",
+            f"it cannot pay for the smallest release, {min(epsilons)!r}; list a smaller ε in epsilons, or raise it",
+        )
     if isinstance(refresh, EqualRefreshes) and not min(epsilons) <= refresh.epsilon <= total:
         todo = f"one refresh costs at least the smallest release, {min(epsilons)!r}, at most the lifetime, {total!r}"
         node.wrong("refresh", todo)
