@@ -18,7 +18,6 @@ from privbench_core.version import __version__
 
 app = typer.Typer(
     name="privbench",
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # they print local variables, and those may be private rows
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -26,6 +25,10 @@ app = typer.Typer(
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec file (YAML).", show_default=False)]
 BundleFolder = Annotated[Path, typer.Argument(metavar="BUNDLE", help="Folder of a bundle.", show_default=False)]
+Synthesizer = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Instead of the spec's synthesizer.", show_default=False)
+]
+Delta = Annotated[float | None, typer.Option(help="Instead of the spec's δ.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
@@ -47,17 +50,36 @@ def privbench(
 @app.command()
 def init(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A database URL, a DuckDB file or a folder.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The spec file to write.", show_default=False)],
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="The spec file to write.", show_default=False)] = None,
     sample_dir: Annotated[
         Path | None,
         typer.Option("--sample-dir", help="Folder of public example data to propose domains from.", show_default=False),
     ] = None,
+    unit: Annotated[
+        str | None, typer.Option(metavar="TABLE", help="The table whose rows are protected.", show_default=False)
+    ] = None,
+    public: Annotated[
+        str | None,
+        typer.Option(metavar="TABLE,..", help="Tables that everybody may see; '' for none.", show_default=False),
+    ] = None,
+    interactive: Annotated[
+        bool, typer.Option("--interactive", help="Ask what only you can decide, then plan, and offer to run.")
+    ] = False,
 ) -> None:
     """Reflect a source into a spec to edit. Looks at its catalogue and at public examples, never at its rows."""
+    if out is None and not interactive:
+        raise typer.BadParameter("name the spec file to write", param_hint="--out")
     with one_clear_line():
         from privbench_core.commands.init import write_spec
+        from privbench_core.commands.interview import interview
+        from privbench_core.draft.draft import Decisions
 
-        write_spec(source, out, sample_dir)
+        listed = None if public is None else tuple(filter(None, map(str.strip, public.split(","))))
+        decisions = Decisions(unit, listed)
+        if interactive:
+            interview(source, out, sample_dir, decisions)
+        elif out is not None:
+            write_spec(source, out, sample_dir, decisions)
 
 
 @app.command()
@@ -66,13 +88,15 @@ def plan(
     epsilon: Annotated[
         float | None, typer.Option(help="ε of the run; all of the spec's if left out.", show_default=False)
     ] = None,
+    synthesizer: Synthesizer = None,
+    delta: Delta = None,
     json: Json = False,
 ) -> None:
-    """Show the steps and their prices. Reads no row."""
+    """Show the steps, their prices and what the noise means in rows. Reads no row."""
     with one_clear_line():
-        from privbench_core.commands.plan import show_plans
+        from privbench_core.commands.plan import Asked, show_plans
 
-        show_plans(spec, epsilon, as_json=json)
+        show_plans(spec, Asked(epsilon, delta, synthesizer), as_json=json)
 
 
 @app.command()
@@ -80,19 +104,20 @@ def run(
     spec: SpecFile,
     epsilon: Annotated[float, typer.Option(help="ε this run may spend.", show_default=False)],
     out: Annotated[Path, typer.Option(help="Folder of the bundle; replaced if it holds one.", show_default=False)],
-    synthesizer: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Instead of the spec's synthesizer.", show_default=False)
-    ] = None,
-    delta: Annotated[float | None, typer.Option(help="Instead of the spec's δ.", show_default=False)] = None,
+    synthesizer: Synthesizer = None,
+    delta: Delta = None,
     seed: Annotated[int, typer.Option(min=0, help="Of sampling; never of the privacy noise.")] = 0,
     scale: Annotated[float, typer.Option(help="Size relative to the source; costs no budget.")] = 1.0,
+    undeclared_epsilon: Annotated[
+        bool, typer.Option("--undeclared-epsilon", help="Run at an ε that the spec does not list.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Run the whole plan and write a bundle. What was released before is not paid for again."""
     with one_clear_line():
         from privbench_core.commands.run import Options, run_and_tell
 
-        run_and_tell(spec, Options(epsilon, out, synthesizer, delta, seed, scale), as_json=json)
+        run_and_tell(spec, Options(epsilon, out, synthesizer, delta, seed, scale, undeclared_epsilon), as_json=json)
 
 
 @app.command()

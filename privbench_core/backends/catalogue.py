@@ -27,6 +27,7 @@ class FoundColumn:
         values: Of an enum.
         default, identity, comment, sequence: As `Column` has them.
         note: What the owner should know about the type.
+        clock: Whether it is a time of day, which is read as an interval.
     """
 
     name: str
@@ -42,6 +43,7 @@ class FoundColumn:
     comment: str | None = None
     sequence: IdentitySequence | None = None
     note: str | None = None
+    clock: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,12 +93,25 @@ class FoundTable:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All tables of a source, by name, its enums, a name for the database, and notes on what is no table."""
+    """A source as it describes itself.
+
+    Attributes:
+        name: For the database.
+        tables: By name.
+        enums: Its named enums.
+        notes: On what is no table.
+        proposed: Whether keys were guessed from names because the source declares none.
+    """
 
     name: str
     tables: tuple[FoundTable, ...]
     enums: tuple[EnumType, ...] = ()
     notes: tuple[str, ...] = ()
+    proposed: bool = False
+
+    def table(self, name: str) -> FoundTable:
+        """Return the table of that name, which must be there."""
+        return next(table for table in self.tables if table.name == name)
 
 
 def enums_of(tables: Iterable[FoundTable]) -> tuple[EnumType, ...]:

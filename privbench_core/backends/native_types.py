@@ -11,7 +11,7 @@ from privbench_core.schema.types.sql import SqlType, default_sql_type, parse_sql
 
 _NO_NUMBER = re.compile(r".*(RANGE|VECTOR)$", re.IGNORECASE)  # int4range, datemultirange, int2vector
 _NESTED = re.compile(r".*\[\d*\]$|(STRUCT|MAP|UNION|LIST|ROW)\b", re.IGNORECASE)
-_CLOCK = re.compile(r"TIME\b", re.IGNORECASE)
+_CLOCK = re.compile(r"TIME(\(\d\))?( WITHOUT TIME ZONE)?$", re.IGNORECASE)
 _MAX_PRECISION = 38
 
 
@@ -31,9 +31,7 @@ def found_column(name: str, native: str, *, nullable: bool) -> FoundColumn:
         note = "holds several values in one; make it a table of its own in the source, or do without"
         return FoundColumn(name, None, native, nullable, note=note)
     if _CLOCK.match(native):
-        return FoundColumn(
-            name, None, native, nullable, note="is a time without a day; store an interval, or do without"
-        )
+        return FoundColumn(name, ColumnType.INTERVAL, native, nullable, clock=True)
     starts = ((kind, kind.logical.native) for kind in ColumnType)
     logical = next((kind for kind, start in starts if start and re.match(start, native.upper())), None)
     if logical is None or _NO_NUMBER.match(native):

@@ -49,9 +49,20 @@ def read_catalogue(source: str) -> Catalogue:
 def open_source(spec: Spec) -> Source:
     """Return the source of a spec: a folder, a DuckDB file or a database. Nothing is read yet.
 
+    Tables without a key get their row numbers, see `row_ids`.
+
     Raises:
         SourceError: A variable is not set, or there is nothing at the path.
     """
+    source = _open(spec)
+    if not any(table.row_id for table in spec.schema.tables):
+        return source
+    from privbench_core.backends.row_ids import NumberedSource
+
+    return NumberedSource(source)
+
+
+def _open(spec: Spec) -> Source:
     place = expand(spec.source)
     # Only the kind of source in use is imported: a folder needs neither DuckDB nor SQLAlchemy.
     if is_url(place):

@@ -44,7 +44,7 @@ def _message(error: BaseException) -> str:
         detail = f"\nowner only: {error.private_detail}" if error.private_detail else ""
         return f"privbench: {error}{detail}"
     if isinstance(error, KeyboardInterrupt):
-        return "privbench: stopped; releases so far are kept"
+        return f"privbench: {str(error) or 'stopped; releases so far are kept'}"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"privbench: {where}{error.strerror or type(error).__name__}"

@@ -1,15 +1,23 @@
-"""``privbench plan``: steps, prices and guarantee, before any row is read."""
+"""``privbench plan``: steps, prices, noise in rows and guarantee, before any row is read."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from privbench_core.commands.lifetime import balance_after, cohort_as_data, refreshes_as_data, standing_of
+from privbench_core.commands.released import released_rows
 from privbench_core.commands.terminal import finite, print_json, say, show
-from privbench_core.pipeline.account_status import AccountStatus
+from privbench_core.commands.time_and_memory import in_words
+from privbench_core.measure.expected_noise import expected_noise
+from privbench_core.models.row_count import RowCount
+from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
 from privbench_core.pipeline.run import plan_for
-from privbench_core.privacy.budget import Budget, zero
+from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.reach import find_reaches
 from privbench_core.schema.checks import unparsed_checks
 from privbench_core.spec.load import load_spec
@@ -17,10 +25,20 @@ from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, Step
 
 
-def show_plans(path: Path, epsilon: float | None, *, as_json: bool) -> None:
-    """Print the plan at ``epsilon``, or at each ε of the spec."""
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asks for instead of the spec's; None leaves it to the spec."""
+
+    epsilon: float | None = None
+    delta: float | None = None
+    synthesizer: str | None = None
+
+
+def show_plans(path: Path, asked: Asked, *, as_json: bool) -> None:
+    """Print the plan at one ε, or at each ε of the spec."""
     spec = load_spec(path)
-    plans = [plan_for(spec, e) for e in ((epsilon,) if epsilon is not None else spec.epsilons)]
+    epsilons = (asked.epsilon,) if asked.epsilon is not None else spec.epsilons
+    plans = [plan_for(spec, e, delta=asked.delta, synthesizer=asked.synthesizer) for e in epsilons]
     account, unenforced = standing_of(spec), unparsed_checks(spec.schema)
     private = spec.schema.private_tables
     inside = [key.name for table in private for key in table.foreign_keys if key.same_unit]
@@ -37,20 +55,28 @@ def show_plans(path: Path, epsilon: float | None, *, as_json: bool) -> None:
             "plans": [_as_data(spec, account, plan) for plan in plans],
         })  # fmt: skip
         return
-    currency = str(zero(plans[0].budget.measure)).partition("=")[0]
-    title = f"{spec.schema.name}: what {plans[0].synthesizer} will do, and the price of each step in {currency}"
+    life = account.balance.lifetime
+    title = f"{spec.schema.name}: what {plans[0].synthesizer} will buy, and the share of each step"
     headers = ["stage", "table or key", *(f">ε={plan.budget.epsilon:g}" for plan in plans)]
     rows = [
-        [str(step.kind), subject(step), *(_price(plan, plan.step(step.key)) for plan in plans)]
+        [str(step.kind), subject(step), *(f"{_share(plan, plan.step(step.key)):.0%}" for plan in plans)]
         for step in plans[0].steps
+        if step.reads
     ]
-    show(title, headers, rows, footer=["budget", "", *(f"{plan.budget.total().amount:.3g} 100%" for plan in plans)])
+    whole = [f"{lifetime_share(life, [plan.budget.total()]):.1%}" for plan in plans]
+    show(title, headers, rows, footer=["of the lifetime budget", "", *whole])
+    free = sum(not step.reads for step in plans[0].steps)
+    say(f"{free} more steps, models, rows, checks and the bundle, cost nothing.")
+    released = released_rows(spec)
+    tell_noise(spec, plans, released)
+    say(f"Time and memory: {in_words(spec.schema, released)}.")
+    say()
     show(
         f"What it guarantees, for {unit_in_words(spec)}",
-        [">run", ">add or remove one", ">replace one", ">lifetime ε spent after the run"],
+        [">run", ">add or remove one", ">replace one", ">lifetime ε spent after the run", ">price"],
         [_terms(spec, account, plan) for plan in plans],
     )
-    life, spent = account.balance.lifetime, f"ε={account.balance.spent:.4g} at δ={account.balance.delta:.2g}"
+    spent = f"ε={account.balance.spent:.4g} at δ={account.balance.delta:.2g}"
     of_cohort = f" of cohort {spec.cohort}" if spec.cohort else ""
     say(f"Lifetime budget{of_cohort}: {budget_in_words(life)}, of which {spent} is spent. No row was read.")
     tell_refreshes(spec, account)
@@ -68,6 +94,50 @@ def show_plans(path: Path, epsilon: float | None, *, as_json: bool) -> None:
         say("Where the rows of one unit have fewer children than the product says, declare max_children_per_unit.")
     if unenforced:
         say(f"Checks that are kept in the DDL but not enforced while sampling: {', '.join(unenforced)}")
+    undeclared = [f"{plan.budget.epsilon:g}" for plan in plans if plan.budget.epsilon not in spec.epsilons]
+    if undeclared:
+        say(f"ε={undeclared[0]} is not among the spec's epsilons: privbench run needs --undeclared-epsilon for it.")
+
+
+def tell_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCount]) -> None:
+    """Print what the noise means in rows, from declared numbers and those released before, and what cannot work."""
+    noises = {
+        (table.name, plan.budget.epsilon): expected_noise(spec.schema, table.name, step.price)
+        for plan in plans
+        for table in spec.schema.private_tables
+        for step in plan.steps
+        if step.key == ("profile", table.name)
+    }
+    if not noises:
+        return
+    rows = []
+    for table in spec.schema.private_tables:
+        most = spec.schema.max_rows_per_unit(table.name)
+        row = [table.name, f"{most:,}"]
+        for plan in plans:
+            noise = noises[table.name, plan.budget.epsilon]
+            row += [_uncertain(noise.rows, noise.most, released.get(table.name)), f"{noise.cell:,.0f}"]
+        rows.append(row)
+    heads = [head for plan in plans for head in (f">± rows, ε={plan.budget.epsilon:g}", ">± a cell")]
+    show("What the noise means, in rows (19 of 20 times)", ["table", ">rows per unit, at most", *heads], rows)
+    say("± a cell: of one count of a column's values. A value with fewer rows than that is not told from noise.")
+    say("Where a unit has several rows, ± grows with how many of them count; that is chosen from released numbers.")
+    for plan in plans:
+        for name, size in released.items():
+            noise = noises[name, plan.budget.epsilon]
+            units = float(np.sum(size.units_of)) if size.bound > 1 else size.rows
+            if units < noise.rows:
+                found = f"{name} has about {max(0, round(units)):,} units, and ± {noise.rows:,.0f}"
+                say(f"Will not work at ε={plan.budget.epsilon:g}: {found}. Take a larger ε or fewer columns.", "bold")
+            elif units < noise.cell:
+                found = f"{name} has about {round(units):,} units, and a cell ± {noise.cell:,.0f}"
+                say(f"Columns of {name} will be mostly noise at ε={plan.budget.epsilon:g}: {found}.", "bold")
+
+
+def _uncertain(rows: float, most: int, released: RowCount | None) -> str:
+    if released is None:
+        return f"{rows:,.0f}" if most == 1 else f"{rows:,.0f} to {rows * most:,.0f}"
+    return f"about {rows * released.rows_per_unit:,.0f} of {max(0, round(released.rows)):,}"
 
 
 def tell_refreshes(spec: Spec, account: AccountStatus) -> None:
@@ -99,17 +169,16 @@ def subject(step: Step) -> str:
     return "/".join(step.key[1:]) or step.table
 
 
-def _price(plan: Plan, step: Step) -> str:
-    if not step.reads:
-        return "free"
-    return f"{step.price.amount:.3g} {step.price.amount / plan.budget.total().amount:4.0%}"
+def _share(plan: Plan, step: Step) -> float:
+    return step.price.amount / plan.budget.total().amount
 
 
 def _terms(spec: Spec, account: AccountStatus, plan: Plan) -> list[str]:
     after = balance_after(spec, account.entries, plan)
     life = f"{after.spent:.4g} of {after.lifetime.epsilon:g}" if after else "too little is left"
     budget = plan.budget
-    return [f"ε={budget.epsilon:g}", budget_in_words(budget), budget_in_words(budget.replace_one()), life]
+    guarantees = [budget_in_words(budget), budget_in_words(budget.replace_one())]
+    return [f"ε={budget.epsilon:g}", *guarantees, life, str(Price(budget.measure, budget.total().amount))]
 
 
 def _as_data(spec: Spec, account: AccountStatus, plan: Plan) -> dict[str, Any]:

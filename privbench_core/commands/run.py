@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ from privbench_core.commands.lifetime import cohort_as_data, refreshes_as_data
 from privbench_core.commands.plan import budget_in_words, unit_in_words
 from privbench_core.commands.progress import progress_bar
 from privbench_core.commands.terminal import finite, print_json, say, show
-from privbench_core.errors import PublishError
-from privbench_core.pipeline.account_status import WARNING, AccountStatus, standing
+from privbench_core.errors import PublishError, SpecError
+from privbench_core.pipeline.account_status import WARNING, AccountStatus, lifetime_share, standing
 from privbench_core.pipeline.run import RunResult, plans_for, run_spec
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.privacy.budget import zero
+from privbench_core.privacy.budget import Budget, Price, zero
+from privbench_core.privacy.ledger.ledger import Entry
 from privbench_core.publishing.bundle import is_bundle, read_bundle, refuse_foreign_bundle
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
@@ -30,6 +32,7 @@ class Options:
     delta: float | None = None
     seed: int = 0
     scale: float = 1.0
+    undeclared_epsilon: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Outcome:
 def run_and_tell(path: Path, options: Options, *, as_json: bool) -> None:
     """Run the plan of a spec and print where the bundle is and what it cost."""
     spec = load_spec(path)
+    _refuse_undeclared(spec, options)
     outcome = run_with_progress(spec, options)
     if as_json:
         print_json(_as_data(spec, outcome))
@@ -63,10 +67,19 @@ def run_and_tell(path: Path, options: Options, *, as_json: bool) -> None:
         tell(spec, outcome)
 
 
+def _refuse_undeclared(spec: Spec, options: Options) -> None:
+    """Refuse an ε that the spec does not list: recipients rely on its list, and a slip of the keyboard is paid for."""
+    if options.epsilon not in spec.epsilons and not options.undeclared_epsilon and options.epsilon > 0:
+        listed = ", ".join(f"{epsilon:g}" for epsilon in spec.epsilons)
+        todo = "add it there, or pass --undeclared-epsilon"
+        raise SpecError(f"--epsilon {options.epsilon:g}: the spec lists epsilons: [{listed}]; {todo}")
+
+
 def run_with_progress(spec: Spec, options: Options) -> Outcome:
     """Run the plan, with a progress bar on a terminal."""
     _check_room(options.out, spec.schema.name)
     workspace = Workspace(spec)
+    before = workspace.ledger.count()
     try:
         with progress_bar() as progress:
             result = run_spec(
@@ -82,8 +95,22 @@ def run_with_progress(spec: Spec, options: Options) -> Outcome:
             )
         rows = {name: int(facts["rows"]) for name, facts in read_bundle(options.out).manifest["tables"].items()}
         return Outcome(result, standing(spec, workspace.ledger, plans_for(spec).values()), rows)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_interrupted(workspace.ledger.entries()[before:], spec)) from None
     finally:
         workspace.close()
+
+
+def _interrupted(entries: Sequence[Entry], spec: Spec) -> str:
+    """Return what was paid by a run that its owner stopped: steps that ended are kept, the one that ran is lost."""
+    life = Budget(spec.lifetime_epsilon, spec.lifetime_delta)
+    prices = {state: [e.price for e in entries if e.state == state] for state in ("released", "reserved")}
+    kept, lost = (lifetime_share(life, prices[state]) for state in ("released", "reserved"))
+    steps = ", ".join(entry.step for entry in entries if entry.state == "reserved")
+    paid = f"{len(prices['released'])} steps are paid for and kept ({kept:.2%} of the lifetime budget)"
+    if not steps:
+        return f"stopped; {paid}; nothing was lost"
+    return f"stopped; {paid}; {steps} had begun to look at rows and counts as spent ({lost:.2%}), without a result"
 
 
 def _check_room(out: Path, database: str) -> None:
@@ -117,7 +144,9 @@ def _cost(outcome: Outcome) -> str:
     paid, reused = outcome.result.paid, outcome.reused
     if not paid:
         return f"nothing was paid again: an earlier run bought these releases for {symbol}={reused:.4g}"
-    return f"paid {symbol}={paid:.4g}" + (f"; {symbol}={reused:.4g} was not paid again" if reused else "")
+    share = lifetime_share(outcome.account.balance.lifetime, [Price(plan.budget.measure, paid)])
+    kept = f"; {symbol}={reused:.4g} was not paid again" if reused else ""
+    return f"paid {share:.1%} of the lifetime budget ({symbol}={paid:.4g}){kept}"
 
 
 def _as_data(spec: Spec, outcome: Outcome) -> dict[str, Any]:

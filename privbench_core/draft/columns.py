@@ -1,12 +1,13 @@
-"""Draft one line of a spec per column: the facts from the catalogue, marked where the owner has to decide."""
+"""Draft one line of a spec per column: the facts from the catalogue, and defaults that an owner may change."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from privbench_core.backends.catalogue import FoundColumn, FoundTable
 from privbench_core.backends.folder.catalogue import CSV
+from privbench_core.draft.by_name import domain_by_name, type_by_name
 from privbench_core.draft.identifying import guess_identifying
 from privbench_core.draft.proposals import propose_domain
 from privbench_core.draft.samples import SampleColumn
@@ -14,8 +15,10 @@ from privbench_core.schema.checks import is_contained
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.types.sql import parse_sql_type
 from privbench_core.spec.dump import dump_domain, dump_sequence
-from privbench_core.spec.fields import UNDECIDED
 from privbench_core.spec.yaml_io import flow_yaml
+
+# Of a numeric column that bounds no digits: what money and measurements need; chosen by hand.
+_DIGITS, _DECIMALS = 18, 4
 
 
 @dataclass(frozen=True)
@@ -28,25 +31,25 @@ class _Chosen:
 
 
 def draft_column(
-    table: FoundTable, column: FoundColumn, *, is_key: bool, nullable: bool, sample: SampleColumn | None
+    table: FoundTable, column: FoundColumn, *, is_made: bool, nullable: bool, sample: SampleColumn | None
 ) -> str:
     """Return the line of a column that is kept.
 
     Args:
         table: Its table.
         column: Its entry in the catalogue; its type is known.
-        is_key: Whether it is part of the primary or a foreign key.
+        is_made: Whether its values are modelled; those of keys are numbered, those of public tables copied.
         nullable: Whether it may be NULL; false for the primary key, whatever the source says.
         sample: Its type and domain in public example rows, if there are any.
     """
-    chosen = _key(column) if is_key else _attribute(table, column, sample)
+    chosen = _attribute(table, column, sample) if is_made else _plain(column, sample)
     fields: dict[str, Any] = {"type": str(chosen.type)}
     notes = [*chosen.notes, *([column.note] if column.note else [])]
     if "precision" in chosen.type.logical.options:
-        fields |= {"precision": column.precision or UNDECIDED}
-        fields |= {"scale": UNDECIDED if column.scale is None else column.scale}
+        precision, scale = (column.precision, column.scale) if column.precision else (_DIGITS, _DECIMALS)
+        fields |= {"precision": precision, "scale": scale or 0}
         if column.precision is None:
-            notes.append("decide: how many digits are kept, and how many of them are decimals")
+            notes.append("the source bounds no digits: change how many are kept, and how many of them are decimals")
     fields |= chosen.fields
     flags = {"nullable": nullable, "identity": column.identity and not nullable}
     fields |= {name: True for name, value in flags.items() if value}
@@ -73,9 +76,11 @@ def one_line(remark: str) -> str:
     return " ".join(remark.splitlines())
 
 
-def _key(column: FoundColumn) -> _Chosen:
-    """Choose the type of a key: it is generated, so it needs no domain, and its text is a category only for an enum."""
+def _plain(column: FoundColumn, sample: SampleColumn | None) -> _Chosen:
+    """Choose a type without a domain; text is a category only for an enum."""
     kind = column.type or ColumnType.TEXT
+    if column.native == CSV and sample and sample.type and sample.type.logical.keyable:
+        kind = sample.type
     if kind is not ColumnType.CATEGORY or column.values:
         return _Chosen(kind, {})
     return _Chosen(ColumnType.TEXT, {})
@@ -83,46 +88,57 @@ def _key(column: FoundColumn) -> _Chosen:
 
 def _attribute(table: FoundTable, column: FoundColumn, sample: SampleColumn | None) -> _Chosen:
     kind = column.type or ColumnType.TEXT
-    stored = parse_sql_type(column.sql_type) if column.sql_type else None
-    length = stored.length if stored else None
     if column.values:  # an enum of the source: public, and declared in the spec if it has a name
         return _Chosen(kind, {} if column.sql_type else {"domain": {"values": list(column.values)}})
-    if column.native == CSV and sample and sample.type:
-        kind = sample.type
-    guess = guess_identifying(column, table.name, length)
-    if guess is not None and kind.logical.textual:
+    guessed: tuple[str, ...] = ()
+    if column.native == CSV:
+        by_name = None if sample and sample.type else type_by_name(column.name)
+        kind = sample.type if sample and sample.type else by_name or kind
+        guessed = ("a CSV file gives no type; this one is guessed from the name",) if by_name else ()
+    opaque = _opaque(table, column, kind)
+    if opaque is not None or kind.logical.codec:
+        return opaque or _Chosen(kind, {}, guessed)
+    found = _domain(table, column, kind, sample)
+    return replace(found, notes=(*guessed, *found.notes))
+
+
+def _opaque(table: FoundTable, column: FoundColumn, kind: ColumnType) -> _Chosen | None:
+    """Return how a column is drafted of which at most the lengths are kept; None if its values are modelled."""
+    stored = parse_sql_type(column.sql_type) if column.sql_type else None
+    length = stored.length if stored else None
+    guess = guess_identifying(column, table.name, length) if kind.logical.textual else None
+    if guess is not None:
         domain = {} if guess.domain is None else {"domain": dump_domain(guess.domain)}
-        todo = "generated by this rule" if domain else "of which only the length is kept"
-        note = f"decide: looks like {guess.what}, {todo}; else category with {{values: [..]}} or learn (paid for)"
-        return _Chosen(ColumnType.TEXT, _bound(length) | domain, (note,))
+        made = "new ones are generated" if domain else "random text of the same lengths; or type: category"
+        return _Chosen(ColumnType.TEXT, _bound(length) | domain, (f"looks like {guess.what}: {made}",))
     if kind is ColumnType.CATEGORY and any(group == (column.name,) for group in table.unique):
-        note = "decide: its values are unique, so new ones are generated, of the same lengths; or {pattern: ..}"
+        note = "its values are unique: random text of the same lengths; or {pattern: ..}"
         return _Chosen(ColumnType.TEXT, _bound(length), (note,))
     if kind.logical.length_unit:
-        note = f"decide: max_length, the most that is kept (without it {Column.max_length})"
+        note = f"max_length: the most that is kept (without it {Column.max_length})"
         return _Chosen(kind, _bound(length), () if length else (note,))
-    if kind.logical.codec:
-        return _Chosen(kind, {})
+    return None
+
+
+def _domain(table: FoundTable, column: FoundColumn, kind: ColumnType, sample: SampleColumn | None) -> _Chosen:
+    """Return a type with the domain that checks, examples or the name give, else one to learn."""
+    if column.clock:
+        return _Chosen(kind, {"domain": {"min": "PT0S", "max": "PT24H"}}, ("a time of day, stored as an interval",))
     proposal = propose_domain(column.name, kind, table.checks)
     if proposal.domain is not None:
         return _Chosen(kind, {"domain": dump_domain(proposal.domain)}, (f"from {', '.join(proposal.checks)}",))
     if sample and sample.domain:
-        note = "decide: from the public example data; widen it to all values that may occur"
+        note = "from the public example data; widen it to all values that may occur"
         return _Chosen(kind, {"domain": dump_domain(sample.domain)}, (note,))
     known = [f"at least {proposal.low}"] if proposal.low is not None else []
     known += [f"at most {proposal.high}"] if proposal.high is not None else []
-    hint = f" ({proposal.checks[0]}: {known[0]})" if known else ""
-    return _Chosen(kind, {"domain": "learn"}, (f"decide: {_choice(column, kind)}{hint}",))
+    usual = None if known else domain_by_name(column.name, kind)
+    if usual is not None:
+        return _Chosen(kind, {"domain": dump_domain(usual)})
+    hint = (f"{proposal.checks[0]}: {known[0]}",) if known else ()
+    return _Chosen(kind, {"domain": "learn"}, hint)
 
 
 def _bound(length: int | None) -> dict[str, Any]:
     """Return ``max_length`` if the source holds longer values than the default; shorter bounds follow from the type."""
     return {"max_length": length} if length is not None and length > Column.max_length else {}
-
-
-def _choice(column: FoundColumn, kind: ColumnType) -> str:
-    if column.native == CSV:
-        return "a CSV header gives no type; choose one, and {min:, max:} or {values: [..]} or learn (paid for)"
-    if kind.ordered:
-        return "{min:, max:}, or learn (paid for)"
-    return "{values: [..]}, learn (paid for), or type: text without a domain"

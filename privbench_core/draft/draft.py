@@ -1,34 +1,93 @@
 """Draft a first spec for a source from its catalogue.
 
 The catalogue lists names, types and keys; it does not say what is private, how many children a parent may have or which
-values are public. Such lines carry a ``# decide:``, and ``CHOOSE`` where any value would be a guess, which `load_spec`
-refuses.
+values are public. What follows from names is proposed; what only the owner can know is ``CHOOSE``, which `load_spec`
+refuses, and is listed at the top of the draft.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from privbench_core.backends.catalogue import Catalogue, FoundTable
+from privbench_core.backends.catalogue import Catalogue
 from privbench_core.backends.registry import read_catalogue
 from privbench_core.draft.columns import one_line
 from privbench_core.draft.identifying import describes_persons
+from privbench_core.draft.keys import propose_keys
+from privbench_core.draft.owners import propose_roles
 from privbench_core.draft.samples import Samples, read_samples
-from privbench_core.draft.tables import dependants, draft_table
+from privbench_core.draft.tables import draft_table
+from privbench_core.draft.unit import dependants, guess_unit, repeated_persons
+from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.spec.fields import UNDECIDED
-from privbench_core.spec.location import expand, is_url, parse_url
+from privbench_core.spec.location import PASSWORD, expand, is_url, without_password
 from privbench_core.spec.yaml_io import flow_yaml
 
-_PASSWORD = "PRIVBENCH_PASSWORD"  # noqa: S105 - the name of an environment variable
+EPSILONS = (0.8, 3.2)  # of the example: at 0.8 large groups are right, at 3.2 details
+LIFETIME = 20.0  # as in the example; with the drafted δ = 1e-7 of it, hundreds of releases of δ = 1e-9 are admitted
 _INTRODUCTION = """\
 # Drafted from the catalogue of the source; no row {looked}.
 # Everything in this file is public: assume that every recipient of the benchmark knows it. So take domains and bounds
-# from a codebook or from general knowledge, never from the rows. Lines with "decide:" are for you to decide.
+# from a codebook or from general knowledge, never from the rows.
+# All lines without CHOOSE have a default that works. "domain: learn" is paid for from the budget; a declared domain,
+# {{min: .., max: ..}} or {{values: [..]}}, costs nothing and is exact. docs/spec.md explains every key.
 """
 
 
-def reflect(source: str, name: str | None = None, sample_dir: Path | None = None) -> str:
+@dataclass(frozen=True)
+class Decisions:
+    """What an owner says before the draft is written; None leaves a line to the draft.
+
+    Attributes:
+        unit: The table whose rows are protected.
+        public: The tables that everybody may see.
+        epsilons: One release for each.
+        lifetime: The most that all releases together may ever spend.
+    """
+
+    unit: str | None = None
+    public: tuple[str, ...] | None = None
+    epsilons: Sequence[float] = EPSILONS
+    lifetime: float = LIFETIME
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a catalogue suggests.
+
+    Attributes:
+        catalogue: The catalogue, with proposed keys where the source declares none.
+        unit: The likely unit, None where names do not say.
+    """
+
+    catalogue: Catalogue
+    unit: str | None
+
+    def outside(self, unit: str) -> tuple[str, ...]:
+        """Return the tables that no key connects with the unit: they can only be public."""
+        inside = dependants(self.catalogue, unit) | {unit}
+        return tuple(t.name for t in self.catalogue.tables if not t.unreadable and t.name not in inside)
+
+    def personal(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return those of some tables that seem to describe persons."""
+        return tuple(t.name for t in self.catalogue.tables if t.name in set(names) and describes_persons(t))
+
+
+def survey(source: str) -> Survey:
+    """Read the catalogue of a source and guess what its keys and names allow.
+
+    Raises:
+        SourceError: The source cannot be opened, or holds no table.
+    """
+    catalogue = propose_keys(read_catalogue(source))
+    return Survey(catalogue, guess_unit(catalogue))
+
+
+def reflect(
+    source: str, name: str | None = None, sample_dir: Path | None = None, decisions: Decisions | None = None
+) -> str:
     """Draft a spec file.
 
     Args:
@@ -37,69 +96,115 @@ def reflect(source: str, name: str | None = None, sample_dir: Path | None = None
         name: Name of the database; by default that of the folder, file, schema or database.
         sample_dir: Folder of *public* example data, one Parquet or CSV file per table, to propose domains from. Its
             rows are read, and their values appear in the draft.
+        decisions: What is decided already.
 
     Returns:
         YAML text with comments, to be edited: `load_spec` lists what is still undecided.
 
     Raises:
         SourceError: The source or the samples cannot be opened, or hold no table.
+        SpecError: A decision names a table that is not there.
     """
+    decided = decisions or Decisions()
     samples: Samples = read_samples(sample_dir) if sample_dir else {}
-    catalogue = read_catalogue(source)
-    unit = _likely_unit(catalogue)
+    found = survey(source)
+    catalogue = found.catalogue
+    readable = [table.name for table in catalogue.tables if not table.unreadable]
+    for named in (decided.unit, *(decided.public or ())):
+        if named is not None and named not in readable:
+            raise SpecError(f"{named}: the source has no such table; {did_you_mean(named, readable)}")
+    unit = decided.unit or found.unit
+    written = _written(source)
+    secret = (
+        f" # the password is left out: set {PASSWORD} in the environment"
+        if written != source and PASSWORD in written
+        else ""
+    )
     lines = [
         f"database: {flow_yaml(name or catalogue.name)}",
-        f"source: {flow_yaml(_written(source))}",
+        f"source: {flow_yaml(written)}{secret}",
         "",
         "privacy:",
-        *_privacy(unit),
+        *_privacy(found, unit, decided),
         "",
     ]
     if catalogue.enums:
         lines += ["enums:", *(f"  {flow_yaml(e.name)}: {flow_yaml(list(e.values))}" for e in catalogue.enums), ""]
     lines.append("tables:")
+    roles = propose_roles(catalogue, unit) if unit else None
+    public = set(found.outside(unit)) if unit else set[str]()
     for table in catalogue.tables:
         if table.unreadable:
             lines += [f"  # left out: {flow_yaml(table.name)} may not be read by this login; grant SELECT on it", ""]
         else:
-            lines += [*draft_table(table, catalogue, unit, samples.get(table.name, {})), ""]
+            lines += [
+                *draft_table(table, catalogue, roles, samples.get(table.name, {}), public=table.name in public),
+                "",
+            ]
     lines += [one_line(f"  # left out: {note}") for note in catalogue.notes]
+    lines = lines if lines[-1] else lines[:-1]
     looked = "was read but those of the public example data" if sample_dir else "was read"
-    return _INTRODUCTION.format(looked=looked) + "\n".join(lines).rstrip() + "\n"
+    return _with_list(_INTRODUCTION.format(looked=looked).splitlines(), lines)
 
 
 def _written(source: str) -> str:
     """Return the source as the spec writes it: paths absolute, a password replaced by an environment variable."""
     if "${" in source:
         return source
-    if not is_url(expand(source)):
-        return str(Path(source).resolve())
-    url = parse_url(source)
-    if not url.password:
-        return source
-    # Rendering escapes braces, so the variable is rendered as a plain word first.
-    return url.set(password=_PASSWORD).render_as_string(hide_password=False).replace(_PASSWORD, f"${{{_PASSWORD}}}", 1)
+    return without_password(source) if is_url(expand(source)) else str(Path(source).resolve())
 
 
-def _privacy(unit: str) -> Iterator[str]:
-    which = "guessed from the foreign keys" if unit != UNDECIDED else "nothing in the source says"
-    yield f"  unit: {flow_yaml(unit)} # decide: whose rows, with all that depends on them, are protected ({which})"
-    yield "  delta: 1.0e-9 # decide: 0 = pure differential privacy; else far below 1 / (number of units)"
-    yield f"  epsilons: {UNDECIDED} # decide: one release per value, like [0.8, 1.6, 3.2]; smaller is more private"
-    yield f"  lifetime: {{epsilon: {UNDECIDED}}} # decide: the most that all releases together may ever spend"
+def _privacy(found: Survey, unit: str | None, decided: Decisions) -> Iterator[str]:
+    if unit is None:
+        todo = "decide: the table whose rows, with all that depends on them, are protected; then draft again, with"
+        yield f"  unit: {UNDECIDED} # {todo} --unit TABLE: it decides about keys and public tables"
+    else:
+        guessed = "" if decided.unit else " (guessed from the names)"
+        yield f"  unit: {flow_yaml(unit)} # one row of it, with all rows that depend on it, is protected{guessed}"
+        table = found.catalogue.table(unit)
+        for column in repeated_persons(table):
+            note = f"{unit}.{column} looks like a person's number and may recur: then the row is not the person, and"
+            yield one_line(f"  # {note} a person is protected only row by row. Give the source a table of persons.")
+        yield from _public(found, found.outside(unit), decided.public)
+    yield "  delta: 1.0e-9 # 0 = pure differential privacy; else far below 1 / (number of units)"
+    yield f"  epsilons: {flow_yaml(list(decided.epsilons))} # one release for each; smaller is more private"
+    yield f"  lifetime: {{epsilon: {decided.lifetime:g}, delta: 1.0e-7}} # the most that all releases may ever spend"
 
 
-def _likely_unit(catalogue: Catalogue) -> str:
-    """Return the table that most other tables reach through foreign keys, if that is clear.
+def _public(found: Survey, outside: Sequence[str], decided: Sequence[str] | None) -> Iterator[str]:
+    """Yield the decision about the tables that no key connects with the unit."""
+    if not outside:
+        return
+    if decided is not None:
+        yield f"  public: {flow_yaml(list(decided))} # published as they are"
+        return
+    listed = flow_yaml(list(outside))
+    yield one_line(f"  # No key leads from these to the unit. Those that everybody may see are public: {listed}")
+    personal = found.personal(outside)
+    if personal:
+        yield one_line(f"  # Look at {', '.join(personal)}: their columns look like those of persons.")
+    yield f"  public: {UNDECIDED} # decide: copy the list; any other table needs a key that leads to the unit"
 
-    Undecided on a tie, without keys, and if another table looks more like one of persons: in many schemas most tables
-    refer to a list of languages or countries.
-    """
-    readable: list[FoundTable] = [table for table in catalogue.tables if not table.unreadable]
-    if len(readable) == 1:
-        return readable[0].name
-    counts = sorted(((len(dependants(catalogue, table.name)), table.name) for table in readable), reverse=True)
-    tied = counts[0][0] == counts[1][0]
-    most = counts[0][1]
-    persons = {table.name for table in readable if describes_persons(table)}
-    return UNDECIDED if tied or counts[0][0] == 0 or (persons and most not in persons) else most
+
+def _with_list(head: list[str], lines: list[str]) -> str:
+    """Return the draft with its open decisions and their line numbers at the top."""
+    open_lines = [n for n, line in enumerate(lines) if UNDECIDED in line.partition(" # ")[0]]
+    if not open_lines:
+        return (
+            "\n".join([*head, "# Nothing is left to fill in. Check the unit and the public tables.", *lines]).rstrip()
+            + "\n"
+        )
+    before = len(head) + len(open_lines) + 2
+    owners = {n: _place(lines, n) for n in open_lines}
+    listed = [f"#   line {before + n}: {owners[n]}" for n in open_lines]
+    return "\n".join([*head, f"# To fill in, {len(open_lines)}:", *listed, *lines]) + "\n"
+
+
+def _place(lines: Sequence[str], number: int) -> str:
+    """Return what a line declares: its key, or the table and columns of a foreign key."""
+    line = lines[number].strip()
+    if not line.startswith("- "):
+        return f"privacy.{line.partition(':')[0]}"
+    table = next(above for above in reversed(lines[:number]) if above.startswith("  ") and above[2] not in " #")
+    columns = line.removeprefix("- {columns: ").partition(", references")[0]
+    return f"max_children of {table.strip().removesuffix(':')}.{columns}"

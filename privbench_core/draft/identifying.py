@@ -9,10 +9,10 @@ import re
 from dataclasses import dataclass
 
 from privbench_core.backends.catalogue import FoundColumn, FoundTable
+from privbench_core.draft.words import PERSONS, words_of
 from privbench_core.schema.columns import Domain, Pattern
 
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_LONG = 200  # characters from which a text column is probably free text; chosen by hand
+_LONG = 100  # characters from which a text column is probably free text; chosen by hand
 
 
 @dataclass(frozen=True)
@@ -32,33 +32,38 @@ def _fake(what: str, provider: str) -> Guess:
     return Guess(what, Pattern(provider=provider))
 
 
-# Patterns of a name's words, joined by blanks; the first match counts.
+# Nearly every row has another one: a learned list would name few of them, and cost as much.
+_NEARLY_UNIQUE = (
+    r"names?|titles?|labels?|captions?|composer|company|path|file ?name|sku|isbn|barcode|uid|guid|"
+    r"serial( (number|no))?|(reference|document|invoice|order|tracking) ?(number|no|nr)|last update|"
+    r"(update|create)d?( (at|on|date))?"
+)
+# What the words of a name must end with, joined by blanks, but for a number; the first match counts. So a
+# ``street_number`` is no street, and ``phone_type`` no phone.
 _NAMES = (
-    (r"\be ?mail(s|address)?\b|\bmail\b", _fake("e-mail addresses", "email")),
-    (r"\b(phone|mobile|cell|fax|tel|telephone|msisdn)\b", _fake("phone numbers", "phone_number")),
-    (r"\b(ssn|social security)\b", _fake("social security numbers", "ssn")),
-    (r"\b(iban|bank account)\b", _fake("bank accounts", "iban")),
-    (r"\b(credit card|card (number|no|nr)|cc (number|no|nr))\b", _fake("card numbers", "credit_card_number")),
-    (r"\b(passport|tax id|national id|licen[cs]e (number|no)|vat)\b", Guess("numbers of persons", None)),
-    (r"\b(ip|ip ?addr|ip address|ipv4)\b", _fake("network addresses", "ipv4")),
-    (r"\b(mac|mac address)\b", _fake("network addresses", "mac_address")),
-    (r"\b(user ?name|login|nick ?name|screen name|display name)\b", _fake("user names", "user_name")),
-    (r"\b(first|given|fore|middle) ?name\b|\bfname\b", _fake("names of persons", "first_name")),
-    (r"\b(last|family|sur|maiden) ?name\b|\blname\b", _fake("names of persons", "last_name")),
-    (r"\b(full|contact|person|customer|patient|employee) ?name\b", _fake("names of persons", "name")),
-    (r"\b(addresse?|street|addr)( ?line)?( ?\d)?\b", _fake("addresses", "street_address")),
-    (r"\b(zip|zip ?code|post ?code|postal code)\b", _fake("postal codes", "postcode")),
-    (r"\b(url|website|homepage|link)\b", _fake("addresses of pages", "url")),
-    (r"\b(password|passwd|pwd|hash|token|secret|api key|salt)\b", Guess("secrets", None)),
+    (r"e ?mails?( ?address(es)?)?|mail", _fake("e-mail addresses", "email")),
+    (r"(phone|mobile|cell|fax|tel|telephone|msisdn)( ?(number|no|nr))?", _fake("phone numbers", "phone_number")),
+    (r"ssn|social security( (number|no))?", _fake("social security numbers", "ssn")),
+    (r"iban|bank account( (number|no))?", _fake("bank accounts", "iban")),
+    (r"credit card|(card|cc) ?(number|no|nr)", _fake("card numbers", "credit_card_number")),
+    (r"(passport|tax id|national id|licen[cs]e|vat)( ?(number|no))?|mrn", Guess("numbers of persons", None)),
+    (r"ip( ?addr(ess)?)?|ipv4", _fake("network addresses", "ipv4")),
+    (r"mac( address)?", _fake("network addresses", "mac_address")),
+    (r"user ?name|login|nick ?name|screen name|display name", _fake("user names", "user_name")),
+    (r"(first|given|fore|middle) ?name|fname|name (first|given|middle)", _fake("names of persons", "first_name")),
+    (r"(last|family|sur|maiden) ?name|lname|name last", _fake("names of persons", "last_name")),
+    (r"(full|contact|person|customer|patient|employee) ?name", _fake("names of persons", "name")),
+    (r"(address|street|addr)( ?line)?", _fake("addresses", "street_address")),
+    (r"zip|zip ?code|post ?code|postal ?code", _fake("postal codes", "postcode")),
+    (r"url|website|homepage|link", _fake("addresses of pages", "url")),
+    (r"password|passwd|pwd|hash|token|secret|api key|salt", Guess("secrets", None)),
     (
-        r"\b(comments?|notes?|remarks?|description|body|message|text|bio|about|about me|review|content|memo)\b",
+        r"comments?|notes?|remarks?|description|body|message|text|bio|about|about me|review|content|memo",
         Guess("free text", None),
     ),
+    (_NEARLY_UNIQUE, Guess("values that few rows share", None)),
 )
-_PERSONS = re.compile(
-    r"\b(person|people|customer|client|user|employee|staff|patient|student|member|contact|author|actor|artist|owner|"
-    r"guest|driver|tenant|voter|resident|subscriber|passenger|donor|teacher|doctor|nurse)s?\b"
-)
+_SHORT = 2  # characters: a flag, whatever its name; chosen by hand
 _TYPES = {"inet": "ipv4", "macaddr": "mac_address"}
 
 
@@ -82,11 +87,13 @@ def guess_identifying(column: FoundColumn, table: str, length: int | None) -> Gu
         return _fake("network addresses", _TYPES[column.sql_type])
     if column.sql_type == "cidr":
         return Guess("networks", Pattern(regex=r"10\.[1-9][0-9]?\.0\.0/16"))
-    words, about = (" ".join(_WORDS.findall(name)).lower() for name in (column.name, table))
-    if words == "name" and _PERSONS.search(about):
+    if length is not None and length <= _SHORT:
+        return None
+    words = words_of(column.name)
+    if words == "name" and PERSONS.search(words_of(table)):
         return _fake("names of persons", "name")
     for pattern, guess in _NAMES:
-        if re.search(pattern, words):
+        if re.search(rf"(^| )({pattern})( \d+)?$", words):
             return guess
     return Guess("free text", None) if length is not None and length >= _LONG else None
 

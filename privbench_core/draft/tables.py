@@ -7,6 +7,8 @@ from typing import Any
 
 from privbench_core.backends.catalogue import Catalogue, FoundKey, FoundTable
 from privbench_core.draft.columns import draft_column, left_out, one_line
+from privbench_core.draft.owners import Role, is_optional
+from privbench_core.draft.related import related_lines
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.schema.checks import columns_of, parse_check
 from privbench_core.schema.columns import Generated
@@ -16,17 +18,25 @@ from privbench_core.spec.dump import dump_generated, dump_index, one_or_list
 from privbench_core.spec.fields import UNDECIDED
 from privbench_core.spec.yaml_io import flow_yaml
 
+Roles = Mapping[tuple[str, tuple[str, ...]], Role]
+
 
 def draft_table(
-    table: FoundTable, catalogue: Catalogue, unit: str, samples: Mapping[str, SampleColumn]
+    table: FoundTable,
+    catalogue: Catalogue,
+    roles: Roles | None,
+    samples: Mapping[str, SampleColumn],
+    *,
+    public: bool = False,
 ) -> Iterator[str]:
     """Yield the lines of a table.
 
     Args:
         table: Its entry in the catalogue.
         catalogue: All tables.
-        unit: The likely privacy unit, or CHOOSE.
+        roles: Of the keys between private tables; None as long as nobody has decided whose rows are protected.
         samples: Types and domains in public example rows, by column; empty without any.
+        public: Whether its rows can only be published as they are, so that its columns need no domain.
     """
     kept = {column.name for column in table.columns if column.type is not None}
     keys, implied, notes = _foreign_keys(table, catalogue, kept)
@@ -34,27 +44,24 @@ def draft_table(
     yield f"  {flow_yaml(table.name)}:"
     for note in (*table.notes, *notes, *more):
         yield one_line(f"    # left out: {note}")
-    yield from _path(table, catalogue, unit, keys)
     if table.comment is not None:
         yield f"    comment: {flow_yaml(table.comment)}"
     primary = table.primary_key if kept.issuperset(table.primary_key) else ()
     guess = primary or _likely_key(table)
-    if primary:
-        yield f"    primary_key: {_names(primary)}"
+    if guess:
+        remark = "" if primary and not catalogue.proposed else " # guessed from the names"
+        yield f"    primary_key: {flow_yaml(one_or_list(guess))}{remark}"
     else:
-        why = "guessed from the name" if guess else "the source declares none that can be used"
-        yield f"    primary_key: {_names(guess or (UNDECIDED,))} # decide: {why}"
+        yield "    row_id: generated # the source declares no key that can be used; or primary_key: .."
     if keys:
-        yield "    foreign_keys:"
-        inside = _maybe_inside(table, catalogue, unit, keys)
+        yield f"    foreign_keys:{' # guessed from the names' if catalogue.proposed else ''}"
         for key in keys:
-            yield from _foreign_key(table, key)
-            if key in inside:
-                todo = f"same_unit: true if not the owner key, and always to a row of the same {unit}"
-                yield one_line(f"        # decide: {todo} (rows that break it are ignored)")
+            yield from _foreign_key(table, key, None if roles is None else roles.get((table.name, key.columns), Role()))
         yield from (f"      - {_key_fields(table, key)} # follows from another key on these columns" for key in implied)
     yield from _unique(table, primary, kept)
     yield from _checks(table, kept)
+    if not public:
+        yield from related_lines(table)
     yield from _indexes(table, kept | {column.name for column in generated}, has_keys=bool(keys))
     if generated:
         yield "    generated:"
@@ -67,7 +74,8 @@ def draft_table(
         else:
             nullable = column.nullable and column.name not in guess
             sample = samples.get(column.name)
-            yield draft_column(table, column, is_key=column.name in in_keys, nullable=nullable, sample=sample)
+            made = not public and column.name not in in_keys
+            yield draft_column(table, column, is_made=made, nullable=nullable, sample=sample)
 
 
 def _unique(table: FoundTable, primary: tuple[str, ...], kept: set[str]) -> Iterator[str]:
@@ -78,33 +86,6 @@ def _unique(table: FoundTable, primary: tuple[str, ...], kept: set[str]) -> Iter
     names = {name: one_or_list(group) for group, name in table.key_names if group in {primary, *unique}}
     if names:
         yield f"    key_names: {flow_yaml(names)}"
-
-
-def dependants(catalogue: Catalogue, root: str) -> set[str]:
-    """Return the tables whose foreign keys lead to ``root``, directly or not; without ``root`` itself."""
-    parents = {table.name: {key.parent for key in table.foreign_keys} for table in catalogue.tables}
-    found = {root}
-    while more := {name for name, above in parents.items() if above & found} - found:
-        found |= more
-    return found - {root}
-
-
-def _maybe_inside(table: FoundTable, catalogue: Catalogue, unit: str, keys: list[FoundKey]) -> list[FoundKey]:
-    """Return the keys that may stay within one unit: both ends have owners, and another key can be the owner key."""
-    private = dependants(catalogue, unit) | {unit}
-    leading = [key for key in keys if key.parent in private]
-    if table.name == unit:
-        return [key for key in leading if key.parent != unit]
-    return leading if table.name in private and len(leading) > 1 else []
-
-
-def _path(table: FoundTable, catalogue: Catalogue, unit: str, keys: list[FoundKey]) -> Iterator[str]:
-    """Yield the decision about a table that no key connects with the unit."""
-    if len(catalogue.tables) > 1 and not any(other.foreign_keys for other in catalogue.tables):
-        yield "    # decide: foreign_keys: [{columns: .., references: .., max_children: ..}], or public: true"
-    elif unit not in (UNDECIDED, table.name) and table.name not in dependants(catalogue, unit):
-        todo = "public: true if its rows are public" + ("" if keys else ", otherwise a foreign key that leads there")
-        yield f"    # decide: no key leads from here to {unit}; {todo}"
 
 
 def _likely_key(table: FoundTable) -> tuple[str, ...]:
@@ -133,7 +114,7 @@ def _foreign_keys(
         else:
             keys.append(key)
     required = {
-        other.name: [key for key in other.foreign_keys if not _is_optional(other, key)] for other in catalogue.tables
+        other.name: [key for key in other.foreign_keys if not is_optional(other, key)] for other in catalogue.tables
     }
     keys, implied = without_implied(keys, lambda name: required.get(name, ()))
     single: dict[frozenset[str], FoundKey] = {}
@@ -157,30 +138,35 @@ def _generated(table: FoundTable, kept: set[str]) -> tuple[list[Generated], list
     return generated, notes
 
 
-def _foreign_key(table: FoundTable, key: FoundKey) -> Iterator[str]:
-    groups = [group for group in (table.primary_key, *table.unique) if group]
-    if any(set(group) <= set(key.columns) for group in groups):  # unique, so the bound is known to be 1
+def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None) -> Iterator[str]:
+    """Yield the line of a key, and what to think of before one whose bound is not enforced."""
+    if role is None:
         yield f"      - {_key_fields(table, key)}"
         return
-    own = " (declared, not enforced, on a key to its own table)" if key.parent == table.name else ""
-    several = "owner: true on one key if several lead to the unit"
-    yield one_line(f"      # decide: the most rows per row of {key.parent}{own}; {several}")
-    if _is_optional(table, key) and "ON DELETE CASCADE" in (key.actions or "") and key.parent != table.name:
-        todo = "on_unit_removed: set null, which costs less noise, unless it is the owner key or rows must not outlive"
-        yield one_line(f"      # decide: {todo} theirs in {key.parent} (ON DELETE CASCADE)")
-    yield f"      - {_key_fields(table, key, undecided=True)}"
+    if role.undecided:
+        own = "rows of its own table" if key.parent == table.name else f"rows per row of {key.parent}"
+        hint = "" if key.parent == table.name else "; or same_unit: true if it never leaves the unit"
+        todo = f"decide: the most {own}, about {role.bound}? It is not enforced, the promise rests on it{hint}"
+        yield one_line(f"      # {todo}")
+    cascades = is_optional(table, key) and "ON DELETE CASCADE" in (key.actions or "") and not role.owner
+    if cascades and (role.undecided or role.same_unit) and key.parent != table.name:
+        todo = "on_unit_removed: set null costs less noise, unless rows must not outlive theirs in"
+        yield one_line(f"      # {todo} {key.parent} (ON DELETE CASCADE)")
+    fields: dict[str, Any] = {}
+    if role.undecided:
+        fields = {"max_children": UNDECIDED}
+    elif role.bound is not None:
+        fields = {"max_children": role.bound}
+    fields |= {name: True for name in ("owner", "same_unit") if getattr(role, name)}
+    remark = " # enforced: rows beyond it are ignored" if role.owner and role.bound is not None else ""
+    remark = " # enforced: rows that leave the unit are ignored" if role.same_unit else remark
+    yield f"      - {_key_fields(table, key, fields)}{remark}"
 
 
-def _is_optional(table: FoundTable, key: FoundKey) -> bool:
-    nullable = {column.name for column in table.columns if column.nullable} - set(table.primary_key)
-    return not nullable.isdisjoint(key.columns)
-
-
-def _key_fields(table: FoundTable, key: FoundKey, *, undecided: bool = False) -> str:
+def _key_fields(table: FoundTable, key: FoundKey, more: Mapping[str, Any] | None = None) -> str:
     there = {"table": key.parent, "columns": list(key.parent_columns)}
-    fields: dict[str, Any] = {"columns": one_or_list(key.columns), "references": there}
-    fields |= {"max_children": UNDECIDED} if undecided else {}
-    fields |= {"optional": True} if _is_optional(table, key) else {}
+    fields: dict[str, Any] = {"columns": one_or_list(key.columns), "references": there, **(more or {})}
+    fields |= {"optional": True} if is_optional(table, key) else {}
     texts = {"constraint": key.constraint, "actions": key.actions}
     return flow_yaml(fields | {name: text for name, text in texts.items() if text is not None})
 
@@ -219,7 +205,3 @@ def _indexes(table: FoundTable, kept: set[str], *, has_keys: bool) -> Iterator[s
 def _columns(check: Check) -> frozenset[str]:
     tree = parse_check(check.expression)
     return frozenset() if tree is None else columns_of(tree)
-
-
-def _names(names: tuple[str, ...]) -> str:
-    return flow_yaml(one_or_list(names))

@@ -128,7 +128,7 @@ def link_rows(
     if rows.n < MIN_ROWS:
         return order
     codes = {_ITEM: order} | {f"{side} {k}": c for k, t in enumerate(tables) for side, c in t.ends(order)}
-    targets = [TargetTable(f"left {k}", f"right {k}", table.links) for k, table in enumerate(tables)]
+    targets = [TargetTable((f"left {k}", f"right {k}"), table.links) for k, table in enumerate(tables)]
     swapping = RecordSwapping(codes, targets, weights)
     moved = (_ITEM, *(f"right {k}" for k in range(len(tables))))
     for _ in range(_SWEEPS):

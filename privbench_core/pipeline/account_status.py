@@ -46,10 +46,11 @@ class AccountStatus:
 
     def in_words(self) -> list[str]:
         """What a refresh costs, and how many more there can be: a warning where that is the last one, or none."""
-        several = f"all {self.epsilons} ε costs their sum" if self.epsilons > 1 else "the one ε costs"
-        cost = f"A refresh of {several}: {self.price}"
+        several = f"all {self.epsilons} ε" if self.epsilons > 1 else "the one ε"
+        share = lifetime_share(self.balance.lifetime, [self.price])
         zcdp = self.price.measure is Measure.ZCDP
-        cost += f" (ε={self.epsilon:.4g} at δ={self.balance.lifetime.delta:.2g})" if zcdp else ""
+        detail = f"; ε={self.epsilon:.4g} at δ={self.balance.lifetime.delta:.2g}" if zcdp else ""
+        cost = f"A refresh of {several} costs {share:.1%} of the lifetime budget ({self.price}{detail})"
         so_far = f"; there were {self.refresh}" if self.refresh else ""
         if self.refusal is not None:
             return [f"{cost}.", f"{WARNING} the next refresh will be refused: {self.refusal}"]

@@ -29,6 +29,8 @@ class Table:
             alone.
         key_names: Columns and name of the primary key and of the unique sets that have names of their own in the DDL.
         generated: Columns that the database computes.
+        row_id: Name of the last column where it is not the source's but numbers rows that have no key of their own
+            (``row_id: generated``); it is then the whole primary key. None for tables with a key.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Table:
     implied_keys: tuple[ForeignKey, ...] = ()
     key_names: tuple[tuple[tuple[str, ...], str], ...] = ()
     generated: tuple[Generated, ...] = ()
+    row_id: str | None = None
 
     def column(self, name: str) -> Column:
         """The column of that name; SpecError with a hint if there is none."""

@@ -20,7 +20,7 @@ _TIMES = "write how many refreshes there may be, the first release counted"
 
 def parse_budget(node: Node) -> dict[str, Any] | None:
     """Return the fields of `Spec` under ``privacy`` except the unit, or None if one of them is missing or wrong."""
-    node.only("unit", "delta", "epsilons", "lifetime", "refresh", "cohort", "ledger")
+    node.only("unit", "public", "delta", "epsilons", "lifetime", "refresh", "cohort", "ledger")
     delta = _delta(node, "write 0 for pure differential privacy, or a small number like 1.0e-9")
     epsilons = _epsilons(node)
     raw = node.fields.get("lifetime")
@@ -36,7 +36,10 @@ def parse_budget(node: Node) -> dict[str, Any] | None:
     if total_delta < delta:
         lifetime.wrong("delta", f"it cannot be below privacy.delta {delta!r}")
     if total < min(epsilons):
-        lifetime.wrong("epsilon", f"it cannot pay for the smallest release, {min(epsilons)!r}; raise it")
+        lifetime.wrong(
+            "epsilon",
+            f"it cannot pay for the smallest release, {min(epsilons)!r}; list a smaller ε in epsilons, or raise it",
+        )
     if isinstance(refresh, EqualRefreshes) and not min(epsilons) <= refresh.epsilon <= total:
         todo = f"one refresh costs at least the smallest release, {min(epsilons)!r}, at most the lifetime, {total!r}"
         node.wrong("refresh", todo)

@@ -46,7 +46,7 @@ def _table(table: Table, schema: Schema, orphans: Mapping[str, str]) -> dict[str
     content: dict[str, Any] = {"public": True} if table.public else {}
     if table.comment is not None:
         content["comment"] = table.comment
-    content["primary_key"] = one_or_list(table.primary_key)
+    content |= {"row_id": "generated"} if table.row_id else {"primary_key": one_or_list(table.primary_key)}
     if table.foreign_keys:
         content["foreign_keys"] = [_key(key, schema, orphans) for key in table.foreign_keys]
         content["foreign_keys"] += [_key(key, schema, {}) for key in table.implied_keys]
@@ -67,7 +67,8 @@ def _table(table: Table, schema: Schema, orphans: Mapping[str, str]) -> dict[str
     if table.generated:
         content["generated"] = {column.name: dump_generated(column) for column in table.generated}
     # An enum implies its values, except in a primary key, where the domain declares that the column is modelled.
-    content["columns"] = {c.name: _column(c, {} if c.name in table.primary_key else enums) for c in table.columns}
+    stored = [column for column in table.columns if column.name != table.row_id]
+    content["columns"] = {c.name: _column(c, {} if c.name in table.primary_key else enums) for c in stored}
     return content
 
 

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from privbench_core.errors import SpecError
+from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.budget import dump_budget, parse_budget, parse_ledger
 from privbench_core.spec.dump import dump_enums, dump_tables
@@ -84,11 +85,13 @@ def _spec(node: Node, path: Path) -> Spec | None:
     if tables is None:
         return None
     enums = parse_enums(node)
-    parsed = parse_tables(tables, enums)
+    public = _public(privacy, tables) if privacy else ()
+    parsed = parse_tables(Node(tables.where, _with_public(tables.fields, public or ()), node.problems), enums)
     schema = infer_keys(Schema(database or "database", parsed.tables, unit or "", enums))
     # A wrong budget is reported already: assume the δ that allows everything.
     delta = budget["delta"] if budget else 1.0
-    node.problems.lines += find_problems(schema, delta=delta, broken=frozenset(node.problems.broken))
+    if public is not None:  # else no rule on keys makes sense yet
+        node.problems.lines += find_problems(schema, delta=delta, broken=frozenset(node.problems.broken))
     if source is None or state is None or budget is None:
         return None
     folder = path.parent
@@ -98,6 +101,26 @@ def _spec(node: Node, path: Path) -> Spec | None:
         workload=workload, changes=parsed.changes, ledger=ledger,
         owners=owners,
     )  # fmt: skip
+
+
+def _public(privacy: Node, tables: Node) -> tuple[str, ...] | None:
+    """Return the tables that ``privacy.public`` lists; None if it is wrong, as far as that can be known here."""
+    if not privacy.has("public") or privacy.fields["public"] == []:
+        return ()
+    names = privacy.names("public", "list the tables that everybody may see, like [country, product], or [] for none")
+    for name in names or ():
+        if name not in tables.fields:
+            privacy.problems.add(
+                "privacy", f"public lists {name!r}, which is no table", did_you_mean(name, tables.fields)
+            )
+    return names
+
+
+def _with_public(tables: Mapping[str, Any], public: Sequence[str]) -> dict[str, Any]:
+    return {
+        name: {**raw, "public": True} if name in public and isinstance(raw, dict) else raw
+        for name, raw in tables.items()
+    }
 
 
 def _synthesizer(node: Node) -> tuple[str, dict[str, Any]]:

@@ -13,9 +13,12 @@ from privbench_core.errors import SourceError
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
+PASSWORD = "PRIVBENCH_PASSWORD"  # noqa: S105 - the name of an environment variable
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 _LOGIN = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*@")
+_WITH_PASSWORD = re.compile(r"^([^:/]+://[^:/]*:)[^@]+@")  # a password may contain anything but "@", see SQLAlchemy
+_PASSWORD_OPTION = re.compile(r"([?&]\w*(?:password|passwd)=)[^&]+")
 # Without a driver in the scheme, SQLAlchemy's default applies, which changes; we name the one that we install.
 _POSTGRES = frozenset({"postgres", "postgresql"})
 _CONNECT_SECONDS = 15  # chosen by hand
@@ -90,6 +93,18 @@ def parse_url(url: str, what: str = "source") -> URL:
     option = "-csearch_path=" + re.sub(r"([\\\s])", r"\\\1", quoted)
     before = others.get("options")
     return parsed.set(query=others | {"options": f"{before} {option}" if isinstance(before, str) else option})
+
+
+def without_password(source: str) -> str:
+    """Return a URL as it is written, but with ``${PRIVBENCH_PASSWORD}`` in place of a password.
+
+    >>> without_password("postgresql://me:hunter2@host/d?schema=Sales Dept")
+    'postgresql://me:${PRIVBENCH_PASSWORD}@host/d?schema=Sales Dept'
+    """
+    parse_url(source)  # refuses what is no URL
+    variable = f"${{{PASSWORD}}}"
+    hidden = _WITH_PASSWORD.sub(lambda match: f"{match[1]}{variable}@", source)
+    return _PASSWORD_OPTION.sub(lambda match: f"{match[1]}{variable}", hidden)
 
 
 def describe(url: URL) -> str:

@@ -28,6 +28,7 @@ from privbench_core.spec.parts import (
     parse_unique,
 )
 
+_PRIMARY_KEY = "name its column, or [a, b] for several distinct ones; without any, write row_id: generated instead"
 _ACTIONS = "write clauses like ON DELETE CASCADE or ON UPDATE RESTRICT DEFERRABLE INITIALLY DEFERRED"
 
 
@@ -77,17 +78,21 @@ def _table(name: str, raw: object, problems: Problems, enums: Mapping[str, EnumT
     node = Node(name, raw, problems)
     node.only(
         *("primary_key", "columns", "foreign_keys", "unique", "public", "checks", "indexes", "dependencies"),
-        *("comment", "key_names", "generated", "change"),
+        *("comment", "key_names", "generated", "change", "row_id"),
     )
-    key = node.names("primary_key", "name its column, or [a, b] for several distinct ones")
+    numbered = _numbered(node)
+    key = () if numbered else node.names("primary_key", _PRIMARY_KEY)
     columns = node.mapping("columns", "list them as name: type")
     if columns is None:
         return None
     parsed = tuple(parse_column(name, column, value, problems, enums) for column, value in columns.fields.items())
+    row_id = _free_name({column.name.casefold() for column in parsed}) if numbered else None
+    if row_id is not None:
+        parsed, key = (*parsed, Column(row_id, ColumnType.INTEGER)), (row_id,)
     table = Table(
         name, parsed, key or (), public=node.flag("public"), unique=parse_unique(node), checks=parse_checks(node),
         indexes=parse_indexes(node), dependencies=parse_dependencies(node), comment=node.text("comment", "write text"),
-        key_names=parse_key_names(node), generated=parse_generated(node, enums),
+        key_names=parse_key_names(node), generated=parse_generated(node, enums), row_id=row_id,
     )  # fmt: skip
     groups = [table.primary_key, *table.unique]
     groups += [part for rule in table.dependencies for part in (rule.determinant, rule.dependent)]
@@ -97,6 +102,22 @@ def _table(name: str, raw: object, problems: Problems, enums: Mapping[str, EnumT
     for index in table.indexes or ():
         known_columns(tuple(name for name in index.columns if name not in computed), table, problems)
     return table
+
+
+def _numbered(node: Node) -> bool:
+    """Return whether the rows of a table have no key, so that they are numbered."""
+    if not node.has("row_id"):
+        return False
+    if node.fields["row_id"] != "generated" or node.has("primary_key"):
+        node.wrong("row_id", "write row_id: generated where rows have no key, and no primary_key then")
+    return True
+
+
+def _free_name(taken: set[str]) -> str:
+    name = "row_id"
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _foreign_keys(
@@ -191,6 +212,10 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
         return None
     key = tables[parent].primary_key
     wanted = inner.names("columns", "name the parent's columns") if inner.has("columns") else key
+    if wanted and tables[parent].row_id in wanted:
+        todo = f"name the columns, {{table: {parent}, columns: [..]}}, and declare them unique there"
+        node.problems.add(name, f"references {parent}, whose rows have no key (row_id: generated)", todo)
+        return None
     if not wanted or not key or not known_columns(wanted, tables[parent], node.problems):
         return None
     if len(wanted) != len(columns):

@@ -472,7 +472,7 @@ def test_init_writes_a_spec_and_never_overwrites_one(shop: Path) -> None:
     out = shop.parent / "new" / "spec.yaml"
     result = call("init", shop.parent, "-o", out)
     assert result.exit_code == 0, result.stderr
-    assert "decide" in out.read_text(encoding="utf-8")
+    assert "Nothing is left to fill in" in out.read_text(encoding="utf-8")
     assert "customer" in out.read_text(encoding="utf-8")
     again = call("init", shop.parent, "-o", out)
     assert again.exit_code == 1

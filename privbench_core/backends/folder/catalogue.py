@@ -49,6 +49,8 @@ def arrow_column(field: pa.Field) -> FoundColumn:
     logical = next((found for found in ColumnType if is_kind(kind, *found.logical.arrow_kinds)), None)
     precision, scale = (kind.precision, kind.scale) if pa.types.is_decimal(kind) else (None, None)
     note = None
+    if pa.types.is_time(kind):
+        return FoundColumn(field.name, ColumnType.INTERVAL, str(field.type), field.nullable, clock=True)
     if logical is None and pa.types.is_nested(kind):
         note = "holds several values in one; make it a table of its own in the source, or do without"
     elif logical is None:

@@ -16,6 +16,7 @@ from privbench_core.backends.base import check_columns, check_table
 from privbench_core.backends.cast import canonical_batches, canonical_table
 from privbench_core.backends.fingerprint import fingerprint_files, fingerprint_rows
 from privbench_core.backends.folder.catalogue import csv_header, may_be_names
+from privbench_core.backends.folder.csv_lines import irregular, refuse_broken_quotes
 from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.tables import Table
@@ -110,6 +111,7 @@ def _csv_batches(table: Table, path: Path) -> Iterator[pa.Table]:
         quoted_strings_can_be_null=False,
     )
     parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    refuse_broken_quotes(table.name, path)
     try:
         read = pyarrow.csv.ReadOptions(block_size=_BYTES)
         with pyarrow.csv.open_csv(path, read_options=read, parse_options=parse, convert_options=convert) as reader:
@@ -119,8 +121,7 @@ def _csv_batches(table: Table, path: Path) -> Iterator[pa.Table]:
     except (pa.ArrowException, UnicodeDecodeError) as error:
         if "utf8" in str(error).lower():  # Arrow's message goes no further: it may quote a row
             raise _not_utf8(table, path) from None
-        what = "some line has not as many fields as the header"
-        raise SourceError(f"{table.name}: {path.name} is not regular CSV, {what}; write it again") from None
+        raise irregular(table.name, path) from None
 
 
 def _header(table: Table, path: Path) -> list[str]:

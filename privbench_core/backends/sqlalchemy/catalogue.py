@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,8 +29,11 @@ def sqlalchemy_catalogue(url: URL) -> Catalogue:
 
     engine = open_engine(url)
     try:
-        inspector = sa.inspect(engine)
-        tables = tuple(_table(inspector, name) for name in sorted(inspector.get_table_names()))
+        # Types that SQLAlchemy does not know are named in the draft; its warnings would only repeat it.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", sa.exc.SAWarning)
+            inspector = sa.inspect(engine)
+            tables = tuple(_table(inspector, name) for name in sorted(inspector.get_table_names()))
     except sa.exc.SQLAlchemyError as error:
         kind = type(error).__name__
         raise SourceError(f"source: the catalogue cannot be read ({kind}); grant access to it") from None

@@ -204,6 +204,15 @@ class Ledger:
         )
         return frozenset(str(row[0]) for row in rows)
 
+    def last_release(self, step: str, account: str = "") -> str | None:
+        """Return the key of the result of a step that was stored last, at any ε; None if there is none."""
+        rows = self._store.query(
+            "select release from reservation join result on result.reservation = reservation.id"
+            " where database = ? and account = ? and step = ? order by reservation.id desc limit 1",
+            (self.database, account, step),
+        )
+        return str(rows[0][0]) if rows else None
+
     def entries(self, account: str | None = None) -> list[Entry]:
         """Return all reservations, oldest first; of one account if ``account`` is given."""
         rows = self._store.query(
@@ -344,20 +353,23 @@ class Ledger:
             )
         if life.delta == 0:
             short = price.amount - balance.left
-            return f"{step}: costs {price}, {balance.left:.6g} of ε={life.epsilon:g} is left: short by {short:.6g}."
-        delta = self._total(account).delta
+            return (
+                f"{step}: costs {price.amount / life.epsilon:.1%} of the lifetime budget ({price}),"
+                f" {balance.left:.6g} of ε={life.epsilon:g} is left: short by {short:.6g}."
+            )
+        delta, cap = self._total(account).delta, self._rho_cap()
         short = max(0.0, price.rho - balance.rho_left)
         lacking = (
-            f"short by {short:.6g}"
+            f"short by {short / cap:.2%} (ρ: short by {short:.6g})"
             if short
             else f"δ={delta:.2g} of the {life.threshold_delta:.2g} for thresholds is spent"
         )
         threshold = f", δ={price.delta:.2g}" if price.delta else ""
         cost = f"{price} (ρ={price.rho:.6g})" if price.measure is Measure.PURE else f"ρ={price.rho:.6g}{threshold}"
         return (
-            f"{step}: costs {cost}, ρ={balance.rho_left:.6g} of {self._rho_cap():.6g}"
-            f" (ε={life.epsilon:g}, δ={life.delta:g}) is left: {lacking}."
-            " Raise privacy.lifetime, or publish what was released before."
+            f"{step}: costs {price.rho / cap:.1%} of the lifetime budget (ε={life.epsilon:g}, δ={life.delta:g}), and"
+            f" {balance.rho_left / cap:.1%} of it is left ({cost}, ρ={balance.rho_left:.6g} of {cap:.6g} is left):"
+            f" {lacking}. Publish what was released before, or run at a smaller ε."
         )
 
 

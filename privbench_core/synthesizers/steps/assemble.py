@@ -9,6 +9,7 @@ from privbench_core.measure.profile import lists_to_learn
 from privbench_core.privacy.budget import Budget, Price, zero
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Plan, Step
+from privbench_core.synthesizers.impossible import impossible_checks
 from privbench_core.synthesizers.limits import unsampleable
 from privbench_core.synthesizers.steps.fidelity import fidelity_step
 from privbench_core.synthesizers.steps.publish import publish_step
@@ -46,14 +47,16 @@ def refuse_impossible(schema: Schema, budget: Budget) -> None:
     """What no synthesizer can plan, before anything is spent.
 
     Raises:
-        SpecError: Tables that cannot be sampled.
+        SpecError: Tables that cannot be sampled, or checks that can never hold.
         UnsupportedBudgetError: Lists of values to learn without a δ.
     """
-    problems = [problem for table in schema.private_tables for problem in unsampleable(schema, table)]
+    private = schema.private_tables
+    problems = [problem for table in private for problem in unsampleable(schema, table)]
+    problems += [problem for table in private for problem in impossible_checks(table)]
     if problems:
         raise SpecError(problems)
     if budget.delta == 0:
-        lists = [f"{table.name}.{column.name}" for table in schema.private_tables for column in lists_to_learn(table)]
+        lists = [f"{table.name}.{column.name}" for table in private for column in lists_to_learn(table)]
         if lists:
             message = f"{', '.join(lists)}: a list of values is learned by a threshold that can fail with probability δ"
             raise UnsupportedBudgetError(f"{message}; declare domain: {{values: [...]}}, or run with delta > 0")

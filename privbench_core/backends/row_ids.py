@@ -1,0 +1,91 @@
+"""Number the rows of tables that have no key of their own (``row_id: generated``), so that each can be told apart.
+
+The number is a digest of the row's own values and of how many equal rows stand before it, not of its place: no other
+row can change it, except rows that equal it in every column. Such rows are interchangeable, and those of an owned table
+refer to the same owner. So the numbers of a unit's rows are the same with another unit and without it, which the order
+of truncation rests on (``docs/privacy.md``, section 4); and the order in which a source returns rows has no say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privbench_core.backends.base import Source
+from privbench_core.backends.fingerprint import fingerprint_rows
+from privbench_core.schema.change import VersionQuery, Watermark
+from privbench_core.schema.tables import Table
+
+
+@dataclass(frozen=True)
+class NumberedSource:
+    """A source whose tables without a key get a column of row numbers; all other tables are as in the source."""
+
+    source: Source
+
+    def tables(self) -> list[str]:
+        """See `Source.tables`."""
+        return self.source.tables()
+
+    def read(self, table: Table) -> pa.Table:
+        """See `Source.read`."""
+        if table.row_id is None:
+            return self.source.read(table)
+        rows = self.source.read(_stored(table))
+        return rows.append_column(table.row_id, number_rows(rows))
+
+    def fingerprint(self, table: Table) -> str:
+        """See `Source.fingerprint`."""
+        return self.source.fingerprint(table) if table.row_id is None else fingerprint_rows(table, self.read(table))
+
+    def version(self, table: Table, change: Watermark | VersionQuery) -> str:
+        """See `Source.version`."""
+        return self.source.version(_stored(table), change)
+
+    def stored(self, tables: Sequence[Table]) -> dict[str, str]:
+        """See `Source.stored`."""
+        return self.source.stored([_stored(table) for table in tables])
+
+
+def number_rows(rows: pa.Table) -> pa.Array:
+    """Return a 63-bit number per row that is distinct but for accidents of the hash, which the key check refuses.
+
+    >>> rows = pa.table({"a": ["x", "y", "x"], "b": [1, None, 1]})
+    >>> numbers = number_rows(rows)
+    >>> len(numbers.unique()), numbers == number_rows(rows.slice(0, 3))
+    (3, True)
+    """
+    texts = pd.Series(_texts(rows).to_numpy(zero_copy_only=False), dtype=object)
+    seen = texts.groupby(texts, sort=False).cumcount().astype(str)
+    hashed = pd.util.hash_array((seen + "\x1f" + texts).to_numpy(dtype=object), categorize=False)
+    return pa.array((hashed >> np.uint64(1)).astype(np.int64))
+
+
+def _stored(table: Table) -> Table:
+    """Return the table as the source has it."""
+    if table.row_id is None:
+        return table
+    return replace(table, columns=table.columns[:-1], primary_key=(), row_id=None)
+
+
+def _texts(rows: pa.Table) -> pa.Array:
+    """Return a text per row from which its values follow: each value by its type alone, after its length."""
+    parts = [_part(column.combine_chunks()) for column in rows.columns]
+    return pc.binary_join_element_wise(*parts, pa.scalar("", pa.large_string()))
+
+
+def _part(values: pa.Array) -> pa.Array:
+    kind = values.type
+    if pa.types.is_duration(kind) or pa.types.is_timestamp(kind):
+        values = values.cast(pa.int64())
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        texts = pa.array([None if value is None else value.hex() for value in values.to_pylist()], pa.large_string())
+    else:
+        texts = values.cast(pa.large_string())
+    lengths = pc.binary_length(texts).cast(pa.large_string())
+    return pc.fill_null(pc.binary_join_element_wise(lengths, texts, pa.scalar(":", texts.type)), "-")

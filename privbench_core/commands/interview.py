@@ -1,0 +1,109 @@
+"""``privbench init --interactive``: at most five questions, then the plan, and a run if the owner wants one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import typer
+
+from privbench_core.commands.init import refuse_existing, write_spec
+from privbench_core.commands.plan import Asked, show_plans
+from privbench_core.commands.run import Options, run_and_tell
+from privbench_core.commands.terminal import say
+from privbench_core.draft.draft import Decisions, Survey, survey
+from privbench_core.schema.types.numeric import as_number
+from privbench_core.spec.fields import UNDECIDED
+
+
+def interview(source: str, out: Path | None, sample_dir: Path | None, decisions: Decisions) -> None:
+    """Ask what is not decided yet, write the spec, show the plan, and offer to run it.
+
+    Args:
+        source: A database URL, a DuckDB file or a folder.
+        out: The spec file; None names it after the database.
+        sample_dir: Folder of public example data.
+        decisions: What the command line says already, which is not asked.
+
+    Raises:
+        SpecError: The file exists.
+        SourceError: The source cannot be read.
+    """
+    found = survey(source)
+    path = out or Path(f"{found.catalogue.name}.yaml")
+    refuse_existing(path)
+    say(f"{found.catalogue.name}: {len(found.catalogue.tables)} tables. Enter takes the answer in brackets.")
+    unit = decisions.unit or _table("1. Whose rows are protected? A table", found, found.unit)
+    public = decisions.public
+    outside = found.outside(unit)
+    if public is None and outside:
+        public = _public(found, outside)
+    epsilons = _ask("3. How much may a release reveal? ε, less is more private", _listed(decisions.epsilons), _numbers)
+    least = max(decisions.lifetime, sum(epsilons))
+    (lifetime,) = _ask("4. How much may all releases together, ever? ε", f"{least:g}", _at_least(min(epsilons)))
+    bundle = Path(typer.prompt("5. Where to put the benchmark? A folder", default=f"{found.catalogue.name}-benchmark"))
+    write_spec(
+        source, path, sample_dir, replace(decisions, unit=unit, public=public, epsilons=epsilons, lifetime=lifetime)
+    )
+    if any(UNDECIDED in line.partition(" # ")[0] for line in path.read_text(encoding="utf-8").splitlines()):
+        return  # `write_spec` has listed what is left
+    show_plans(path, Asked(epsilons[0]), as_json=False)
+    run = f"privbench run {path} --epsilon {epsilons[0]:g} --out {bundle}"
+    if typer.confirm(f"Run it now at ε={epsilons[0]:g}? This reads rows and spends budget", default=False):
+        run_and_tell(path, Options(epsilons[0], bundle), as_json=False)
+    else:
+        say(f"Later: {run}")
+
+
+def _table(question: str, found: Survey, guess: str | None) -> str:
+    names = [table.name for table in found.catalogue.tables if not table.unreadable]
+    while True:
+        answer = str(typer.prompt(f"{question} of {', '.join(names)}" if guess is None else question, default=guess))
+        if answer in names:
+            return answer
+        say(f"There is no table {answer}: {', '.join(names)}")
+
+
+def _public(found: Survey, outside: Sequence[str]) -> tuple[str, ...]:
+    """Ask which of the tables without a key to the unit everybody may see; those of persons are not preset."""
+    personal = found.personal(outside)
+    preset = [name for name in outside if name not in personal]
+    if personal:
+        say(f"   Look at {', '.join(personal)}: their columns look like those of persons.")
+    question = f"2. Which of {', '.join(outside)} may everybody see? They are published as they are (none: -)"
+    while True:
+        answer = str(typer.prompt(question, default=", ".join(preset) or "-"))
+        names = tuple(name.strip() for name in answer.split(",") if name.strip() not in {"", "-"})
+        unknown = [name for name in names if name not in outside]
+        if not unknown:
+            return names
+        say(f"Not among them: {', '.join(unknown)}")
+
+
+def _ask(question: str, preset: str, read: Callable[[str], tuple[float, ...]]) -> tuple[float, ...]:
+    while True:
+        found = read(str(typer.prompt(question, default=preset)))
+        if found:
+            return found
+        say(f"Write numbers above 0, like {preset}")
+
+
+def _numbers(answer: str) -> tuple[float, ...]:
+    found = [as_number(part.strip()) for part in answer.split(",")]
+    numbers = tuple(number for number in found if number is not None and number > 0)
+    return numbers if len(numbers) == len(found) == len(set(numbers)) else ()
+
+
+def _at_least(least: float) -> Callable[[str], tuple[float, ...]]:
+    """Return a reader of one number that can pay for the smallest release."""
+
+    def read(answer: str) -> tuple[float, ...]:
+        numbers = _numbers(answer)
+        return numbers if len(numbers) == 1 and numbers[0] >= least else ()
+
+    return read
+
+
+def _listed(numbers: Sequence[float]) -> str:
+    return ", ".join(f"{number:g}" for number in numbers)

@@ -1,0 +1,51 @@
+"""What the name of a column says of its values: the types of CSV columns, and domains that everybody knows."""
+
+from __future__ import annotations
+
+import re
+
+from privbench_core.draft.words import words_of
+from privbench_core.schema.columns import ColumnType, Domain, Range
+
+# The last words of a name; the first match counts. A type that does not fit is refused before anything is paid for.
+_TIMES = r"timestamp|date ?time|created|updated|(created|updated|modified|deleted|ordered|shipped|paid) at"
+_COUNTS = r"age|year|month|quarter|count|cnt|qty|quantity|(number of|num) \w+|rank|size|minutes|hours|days"
+_MEASURES = (
+    r"price|amount|total|cost|rate|ratio|percent|pct|weight|height|width|length|distance|miles|km|score|salary|income|"
+    r"revenue|balance|tax|discount|fee|lat|latitude|lon|lng|longitude|temperature|temp|duration|value"
+)
+_TYPES = (
+    (r"date|dob|birthday|birth ?date|day", ColumnType.DATE),
+    (_TIMES, ColumnType.TIMESTAMP),
+    (_COUNTS, ColumnType.INTEGER),
+    (_MEASURES, ColumnType.FLOAT),
+)
+_DOMAINS = (
+    (r"age", {ColumnType.INTEGER}, Range(0, 120)),
+    (r"month", {ColumnType.INTEGER}, Range(1, 12)),
+    (r"quarter", {ColumnType.INTEGER}, Range(1, 4)),
+    (r"lat|latitude", {ColumnType.FLOAT, ColumnType.DECIMAL}, Range(-90, 90)),
+    (r"lon|lng|longitude", {ColumnType.FLOAT, ColumnType.DECIMAL}, Range(-180, 180)),
+)
+
+
+def type_by_name(name: str) -> ColumnType | None:
+    """Return the type that a column of a CSV file probably has, None if its name does not say.
+
+    >>> str(type_by_name("order_date")), str(type_by_name("unitPrice")), type_by_name("notes")
+    ('date', 'float', None)
+    """
+    words = words_of(name)
+    return next((kind for ends, kind in _TYPES if re.search(rf"(^| )({ends})$", words)), None)
+
+
+def domain_by_name(name: str, kind: ColumnType) -> Domain | None:
+    """Return a domain that is general knowledge, like that of ages; None if the name does not say one.
+
+    >>> domain_by_name("patient_age", ColumnType.INTEGER)
+    Range(low=0, high=120, cells=None, step=None)
+    """
+    words = words_of(name)
+    return next(
+        (found for ends, kinds, found in _DOMAINS if kind in kinds and re.search(rf"(^| )({ends})$", words)), None
+    )

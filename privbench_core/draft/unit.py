@@ -1,0 +1,84 @@
+"""Guess whose rows are protected, from names and the graph of keys; no guess where a wrong one is likely.
+
+A wrong unit is a wrong promise, so tables of artists, hospitals or countries are never proposed, however many other
+tables refer to them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from privbench_core.backends.catalogue import Catalogue, FoundTable
+from privbench_core.draft.words import words_of
+
+# Whose data a database most often holds, in order of preference; the last word of a table's name, without its plural.
+_SERVED = (
+    r"(patient|customer|client|user|member|subscriber|student|pupil|passenger|voter|resident|tenant|donor|guest|"
+    r"account ?holder|policy ?holder|citizen|respondent|participant)s?"
+)
+_UNITS = (
+    r"(household|family|families)",
+    _SERVED,
+    r"(person|persons|people|individual|individuals)",
+    r"(employee|staff|teacher|worker)s?",
+)
+_OF_PERSONS = r"(person|patient|customer|client|user|member|subject|student|household|employee)"
+# The primary key of such a table where the table is called otherwise (``hhpub``).
+_KEY_OF_UNITS = re.compile(
+    r"(hh|house|household|patient|customer|cust|client|user|member|person|respondent)_?(id|key|no)"
+)
+# Columns that name a person rather than a row.
+_PERSON_ID = re.compile(
+    rf"(unique ?)?p ?id|unique ?pid|mrn|ssn|(unique ?)?{_OF_PERSONS} ?(id|key|no|nr|num|number|uid)|"
+    r"(national|tax|social security) ?(id|no|number)"
+)
+
+
+def dependants(catalogue: Catalogue, root: str) -> set[str]:
+    """Return the tables whose foreign keys lead to ``root``, directly or not; without ``root`` itself."""
+    parents = {table.name: {key.parent for key in table.foreign_keys} for table in catalogue.tables}
+    found = {root}
+    while more := {name for name, above in parents.items() if above & found} - found:
+        found |= more
+    return found - {root}
+
+
+def guess_unit(catalogue: Catalogue) -> str | None:
+    """Return the table whose rows are probably the privacy units, None where names and keys do not say.
+
+    Of several tables of persons the one that is more often a unit counts; of equals the one that the others refer to.
+    A household that persons refer to is preferred to the persons.
+    """
+    readable = [table for table in catalogue.tables if not table.unreadable]
+    if len(readable) == 1:
+        return readable[0].name
+    for names in _UNITS:
+        found = [table.name for table in readable if _is_called(table.name, names)]
+        tops = [name for name in found if all(other in dependants(catalogue, name) for other in found if other != name)]
+        if len(tops) == 1:
+            return tops[0]
+        if found:
+            return None
+    keyed = [
+        table.name
+        for table in readable
+        if len(table.primary_key) == 1 and _KEY_OF_UNITS.fullmatch(table.primary_key[0].casefold())
+    ]
+    return keyed[0] if len(keyed) == 1 else None
+
+
+def repeated_persons(table: FoundTable) -> tuple[str, ...]:
+    """Return the columns of the unit's table that seem to name a person although several rows may share a value."""
+    distinct: Iterable[tuple[str, ...]] = (table.primary_key, *table.unique)
+    fixed = {name for group in distinct if len(group) == 1 for name in group}
+    fixed |= {name for key in table.foreign_keys for name in key.columns}
+    return tuple(
+        column.name
+        for column in table.columns
+        if column.name not in fixed and _PERSON_ID.fullmatch(words_of(column.name))
+    )
+
+
+def _is_called(table: str, names: str) -> bool:
+    return bool(re.search(rf"(^| ){names}$", words_of(table)))

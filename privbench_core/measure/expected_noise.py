@@ -1,0 +1,51 @@
+"""Say in rows what a price means, from declared and released numbers alone, before anything is measured."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.noise import Sensitivity, noise_std
+from privbench_core.privacy.relations import stability
+from privbench_core.schema.columns import Learn
+from privbench_core.schema.tables import Schema
+
+_DEVIATIONS = 2  # standard deviations that "±" stands for: 19 of 20 draws are within
+_LEARN_SHARE = 0.3  # of a profile's price for learning domains, as `measure.profile` spends it
+_TOTAL_SHARE = 0.16  # of an owned table's price for its number of rows, at most, as `measure.row_count` spends it
+
+
+@dataclass(frozen=True)
+class ExpectedNoise:
+    """What the noise does to a table, in rows.
+
+    Attributes:
+        rows: ± of the number of rows, where each unit counts as one row.
+        cell: ± of one count of a column's histogram, likewise.
+        most: Declared: the rows that a unit may have, by which both may be multiplied: how many count in full is chosen
+            from released numbers, so that noise and what is left out balance.
+    """
+
+    rows: float
+    cell: float
+    most: int
+
+
+def expected_noise(schema: Schema, table: str, price: Price) -> ExpectedNoise:
+    """Return the noise that a profile of a private table costs at ``price``, about: joints and a second look differ.
+
+    Args:
+        schema: The database; its declared domains, keys and bounds count, no row.
+        table: A private table.
+        price: Of all that is measured of it.
+    """
+    columns = schema.table(table).attributes
+    learned = any(isinstance(column.domain, Learn) for column in columns)
+    rest = price.share(1 - _LEARN_SHARE if learned else 1.0)
+    moved, each = stability(schema, table), max(1, len(columns))
+    most = schema.max_rows_per_unit(table)
+    total = rest if most == 1 else rest.share(_TOTAL_SHARE)
+    one = Sensitivity(moved, moved)
+    all_columns = Sensitivity(each * moved, math.sqrt(each) * moved)
+    return ExpectedNoise(_DEVIATIONS * noise_std(one, total), _DEVIATIONS * noise_std(all_columns, rest), most)

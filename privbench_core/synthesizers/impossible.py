@@ -1,0 +1,91 @@
+"""Find CHECK constraints that no value of the declared domains can meet: said before anything is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privbench_core.draft.proposals import propose_domain
+from privbench_core.schema.checks import parse_check
+from privbench_core.schema.columns import Column, Range, Scalar, Values
+from privbench_core.schema.constraints import Check
+from privbench_core.schema.tables import Table
+from privbench_core.schema.types.base import OrderedType
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr
+
+_TODO = "correct the domain or the check"
+
+
+def impossible_checks(table: Table) -> Iterator[str]:
+    """Yield why a check can never hold in a row without NULL, one line each.
+
+    Conditions on one column are compared with its domain, and the order of two columns with both. Other conditions are
+    not understood, and pass.
+    """
+    for check in table.checks:
+        reason = next(_reasons(table, check), None)
+        if reason is not None:
+            yield f"{table.name}: the check {check.name} can never hold, as {reason}; {_TODO}"
+
+
+def _reasons(table: Table, check: Check) -> Iterator[str]:
+    for column in table.attributes:
+        ends = _ends(column)
+        if ends is None:
+            continue
+        low, high = ends
+        asked = propose_domain(column.name, column.type, [check])
+        if isinstance(column.domain, Values) and asked.values and set(asked.values).isdisjoint(column.domain.values):
+            yield f"none of the declared values of {column.name} is in its list"
+        number = column.logical.number if isinstance(column.logical, OrderedType) else None
+        if number is None:
+            continue
+        if asked.low is not None and number(asked.low) > number(high):
+            yield f"{column.name} is declared to be at most {high}, and it asks for {asked.low} or more"
+        if asked.high is not None and number(asked.high) < number(low):
+            yield f"{column.name} is declared to be at least {low}, and it asks for {asked.high} or less"
+    tree = parse_check(check.expression)
+    yield from _orders(table, tree) if tree is not None else ()
+
+
+def _orders(table: Table, tree: Expr) -> Iterator[str]:
+    """Yield why the order of two columns that a condition asks for cannot be."""
+    from sqlglot import exp
+
+    bare = tree.unnest()
+    if isinstance(bare, exp.And):
+        yield from _orders(table, bare.left)
+        yield from _orders(table, bare.right)
+    if not isinstance(bare, exp.LT | exp.LTE | exp.GT | exp.GTE):
+        return
+    sides = bare.this.unnest(), bare.expression.unnest()
+    columns = [_column(table, side) for side in (sides if isinstance(bare, exp.LT | exp.LTE) else reversed(sides))]
+    first, last = columns
+    if first is None or last is None or first.type is not last.type or not isinstance(first.logical, OrderedType):
+        return
+    number, below, above = first.logical.number, _ends(first), _ends(last)
+    if below is not None and above is not None and number(below[0]) > number(above[1]):
+        yield f"{first.name} is declared to be at least {below[0]}, and {last.name} at most {above[1]}"
+
+
+def _column(table: Table, side: Expr | None) -> Column | None:
+    from sqlglot import exp
+
+    if not isinstance(side, exp.Column):
+        return None
+    name = side.name if side.this.quoted else side.name.lower()
+    return next((column for column in table.attributes if column.name == name), None)
+
+
+def _ends(column: Column) -> tuple[Scalar, Scalar] | None:
+    """Return the ends of a declared domain; None without one."""
+    match column.domain:
+        case Range(low, high):
+            return low, high
+        case Values(values):
+            order = column.logical.sort_key if isinstance(column.logical, OrderedType) else str
+            return min(values, key=order), max(values, key=order)
+        case _:
+            return None
