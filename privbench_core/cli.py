@@ -27,6 +27,9 @@ app = typer.Typer(
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec file (YAML).", show_default=False)]
 BundleFolder = Annotated[Path, typer.Argument(metavar="BUNDLE", help="Folder of a bundle.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+AcceptNoise = Annotated[
+    bool, typer.Option("--accept-noise", help="Buy the rest even if released numbers show that it will be noise.")
+]
 
 
 def _version(asked: bool) -> None:
@@ -86,13 +89,14 @@ def run(
     delta: Annotated[float | None, typer.Option(help="Instead of the spec's δ.", show_default=False)] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of sampling; never of the privacy noise.")] = 0,
     scale: Annotated[float, typer.Option(help="Size relative to the source; costs no budget.")] = 1.0,
+    accept_noise: AcceptNoise = False,
     json: Json = False,
 ) -> None:
     """Run the whole plan and write a bundle. What was released before is not paid for again."""
     with one_clear_line():
         from privbench_core.commands.run import Options, run_and_tell
 
-        run_and_tell(spec, Options(epsilon, out, synthesizer, delta, seed, scale), as_json=json)
+        run_and_tell(spec, Options(epsilon, out, synthesizer, delta, seed, scale, accept_noise), as_json=json)
 
 
 @app.command()
@@ -170,12 +174,13 @@ def refresh(
         typer.Option(help="ε to refresh, or to release first; all that were released if left out.", show_default=False),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be made.")] = False,
+    accept_noise: AcceptNoise = False,
 ) -> None:
     """Make what is stale: bundles in the state folder, as Dagster makes them."""
     with one_clear_line():
         from privbench_core.commands.refresh import refresh_stale
 
-        refresh_stale(spec, epsilon, dry_run=dry_run)
+        refresh_stale(spec, epsilon, dry_run=dry_run, accept_noise=accept_noise)
 
 
 @app.command()

@@ -105,7 +105,7 @@ def network_plan(name: str, schema: Schema, budget: Budget, options: SharedOptio
     for key in keys:
         price = for_links.share(links[key] / sum(links.values()))
         steps.append(fanout_step(schema, key, price) if key.owner else lookup_step(schema, key, price, LookupFit()))
-    return whole_plan(name, schema, budget, steps, spendable.share(options.validation), options.limits)
+    return whole_plan(name, schema, budget, steps, spendable.share(options.validation))
 
 
 def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -171,32 +170,13 @@ def integrity_suite(table: Table) -> list[Expectation]:
     return suite
 
 
-def fidelity_suite(metrics: pd.DataFrame) -> list[Expectation]:
-    """Return upper limits on distances between the synthetic and the source database, for `fidelity_frame`.
-
-    Args:
-        metrics: Columns ``table``, ``metric``, ``value`` and ``limit``, a row per measured distance.
-    """
-    gxe = _expectations()
-    suite: list[Expectation] = []
-    for name, limit in zip(_metric_names(metrics), metrics["limit"], strict=True):
-        suite.append(gxe.ExpectColumnValuesToNotBeNull(column=name))
-        suite.append(gxe.ExpectColumnValuesToBeBetween(column=name, max_value=float(limit)))
-    return suite
-
-
-def fidelity_frame(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Return one row with a column ``table: metric`` for each row of ``metrics``."""
-    return pd.DataFrame([metrics["value"].to_numpy(np.float64)], columns=_metric_names(metrics))
-
-
 def run_suite(name: str, frame: pd.DataFrame, suite: Iterable[Expectation]) -> list[ExpectationResult]:
     """Run all expectations on ``frame``; one that cannot be evaluated counts as failed.
 
     Args:
         name: Name of the suite.
         frame: The rows.
-        suite: Expectations of `integrity_suite` or `fidelity_suite`.
+        suite: Expectations, see `integrity_suite`.
 
     Returns:
         One result per expectation, in the order of the suite.
@@ -278,7 +258,3 @@ def _domain(gxe: ModuleType, column: Column) -> list[Expectation]:
         longest = max(length_limit(column), column.logical.shortest)
         return [gxe.ExpectColumnValueLengthsToBeBetween(column=column.name, max_value=longest)]
     return []
-
-
-def _metric_names(metrics: pd.DataFrame) -> list[str]:
-    return [f"{table}: {metric}" for table, metric in zip(metrics["table"], metrics["metric"], strict=True)]

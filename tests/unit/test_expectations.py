@@ -22,8 +22,6 @@ from privbench_core.validate.derived import integrity_frame
 from privbench_core.validate.expectations import (
     ExpectationResult,
     check_table,
-    fidelity_frame,
-    fidelity_suite,
     integrity_suite,
     run_suite,
 )
@@ -282,30 +280,6 @@ def test_public_rows_are_published_as_they_are_whatever_their_domain() -> None:
     public = Schema("nights", (replace(_NIGHT, public=True),), "night")
     wrong = _nights(slept=[None, dt.timedelta(days=99)], code=["much too long", ""], room=["?", None])
     assert failures(check_integrity(public, wrong)) == []
-
-
-@pytest.fixture
-def metrics() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "table": ["home", "person", "person"],
-            "metric": ["2-way TVD", "2-way TVD", "fanout TVD"],
-            "value": [0.03, 0.2, float("nan")],
-            "limit": [0.05, 0.1, 0.1],
-        }
-    )
-
-
-def test_fidelity_limits_hold_fail_and_do_not_pass_for_want_of_a_figure(metrics: pd.DataFrame) -> None:
-    results = run_suite("fidelity", fidelity_frame(metrics), fidelity_suite(metrics))
-    assert [(r.column, r.name.split("_")[-1], r.success) for r in results] == [
-        ("home: 2-way TVD", "null", True),
-        ("home: 2-way TVD", "between", True),
-        ("person: 2-way TVD", "null", True),
-        ("person: 2-way TVD", "between", False),
-        ("person: fanout TVD", "null", False),
-        ("person: fanout TVD", "between", True),
-    ]
 
 
 def test_an_empty_suite_has_no_results() -> None:
