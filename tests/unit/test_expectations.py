@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from privbench_core.schema.columns import Column, ColumnType, Pattern, Range, Values
+from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate import expectations
@@ -343,3 +343,11 @@ def test_all_that_holds_and_looks_at_values_one_by_one_is_seen_from_few(monkeypa
     framed.clear()
     assert len(failures(check_integrity(SCHEMA, _with("person", "age", [-1, None, 5])))) == 1
     assert framed[1] == {"badge", "sex", "id", "age"}
+
+
+def test_texts_must_fit_the_sql_type_that_duckdb_does_not_enforce() -> None:
+    code = Column("code", ColumnType.CATEGORY, Learn(), sql_type="character varying(15)")
+    table = Table("t", (Column("id", ColumnType.INTEGER), code), ("id",))
+    rows = pa.table({"id": [1, 2], "code": ["short", "(none common enough to name)"]})
+    results = check_table(Schema("s", (table,), "t"), table, {"t": rows})
+    assert [(r.column, r.unexpected_count) for r in results if not r.success] == [("code", 1)]
