@@ -29,12 +29,12 @@ from privbench_core.publishing.bundle import read_bundle
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.fidelity import FidelityPolicy
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
 
 EPSILONS = (0.1, 0.8, 3.2)
-# No limit on fidelity, so that a run whose rows are mostly noise is not refused, and its keys are looked up as well.
-_OPTIONS = {"max_one_way": 1.0, "max_two_way": 1.0, "max_join": 1.0}
+_NOISE = FidelityPolicy(accept_noise=True)  # keys are looked at even where rows are noise
 Tables = Mapping[str, pa.Table]
 
 
@@ -121,7 +121,7 @@ def spec_of(case: Case, source: Path, place: Path) -> Spec:
     tables = tuple(_table(case, name, read_table(source, name), listed) for name in (*case.public, *case.private))
     schema = Schema(case.name, tables, case.unit)
     path = place / f"{case.name}.yaml"
-    return Spec(schema, str(source), path, EPSILONS, DELTA, 20.0, 1e-7, options=_OPTIONS, state=place / "state")
+    return Spec(schema, str(source), path, EPSILONS, DELTA, 20.0, 1e-7, state=place / "state", fidelity=_NOISE)
 
 
 def _table(case: Case, name: str, rows: pa.Table, listed: dict[str, Any]) -> Table:
@@ -263,12 +263,12 @@ def run(
         keys = [
             row for case in CASES for row in measure_keys(spec_of(case, folder / case.name, place), epsilons, progress)
         ]
-        keys += measure_keys(tpch_spec(place / "tpch", 0.1, _OPTIONS), epsilons, progress)
+        keys += measure_keys(tpch_spec(place / "tpch", 0.1), epsilons, progress)
     parts = [machine(1), "**Keys**", markdown(keys)]
     for scale in scales:
         progress(f"schemas: speed, TPC-H {scale:g}")
         parts += [
             f"**TPC-H {scale:g} from PostgreSQL and back** (ε = {EPSILON:g})",
-            markdown(measure_speed(scale, _OPTIONS)),
+            markdown(measure_speed(scale)),
         ]
     return "\n\n".join(parts)

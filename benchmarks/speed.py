@@ -34,7 +34,7 @@ EPSILON = 3.2
 DELTA = 1e-9
 
 
-def tpch_spec(folder: Path, scale: float, options: dict[str, float]) -> Spec:
+def tpch_spec(folder: Path, scale: float) -> Spec:
     """A spec in a new folder ``folder``, with TPC-H of that scale as its source.
 
     Raises:
@@ -44,15 +44,15 @@ def tpch_spec(folder: Path, scale: float, options: dict[str, float]) -> Spec:
     data.mkdir(parents=True)
     generate_plain(data, scale)
     path, state = folder / "tpch.yaml", folder / "state"
-    spec = Spec(SCHEMA, str(data), path, (EPSILON,), DELTA, 20.0, 1e-7, options=options, state=state)
+    spec = Spec(SCHEMA, str(data), path, (EPSILON,), DELTA, 20.0, 1e-7, state=state)
     path.write_text(dump_spec(spec), encoding="utf-8")
     return spec
 
 
-def measure_speed(scale: float, options: dict[str, float]) -> list[Row]:
+def measure_speed(scale: float) -> list[Row]:
     """A row per step; rows per second are those of the step's own work."""
     with TemporaryDirectory() as name:
-        spec = str(tpch_spec(Path(name), scale, options).path)
+        spec = str(tpch_spec(Path(name), scale).path)
         call_in_child("benchmarks.speed:bundle_of_the_source", {"spec": spec})
         with _databases("source", "target") as (source, target):
             steps = (

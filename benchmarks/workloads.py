@@ -68,7 +68,9 @@ def run_pipeline(spec: str, epsilon: float, delta: float, seed: int, out: str, s
     """
     from privbench_core.pipeline.run import run_spec  # only the child process pays for it
 
-    loaded = replace(load_spec(spec), state=Path(out) / "state", lifetime_epsilon=1e6, lifetime_delta=0.5)
+    loaded = replace(
+        load_spec(spec).accepting_noise, state=Path(out) / "state", lifetime_epsilon=1e6, lifetime_delta=0.5
+    )
     start = perf_counter()
     run_spec(loaded, epsilon, delta=delta, synthesizer=synthesizer, seed=seed, out=Path(out) / "bundle")
     return perf_counter() - start

@@ -70,12 +70,14 @@ def step_asset(
             release, content = made.release, made.release.artifact
             priced = plans[epsilon].step(step.key)
             context.log.info(_paid(priced, release))
-            checks = list(check_results(schema, priced, key, content))
+            checks = list(check_results(spec, priced, key, content))
             if step.kind is StepKind.PUBLISH:
                 status = session.status()
                 checks.append(up_to_date_result(key, status, epsilon))
                 others = [e for e, state in status.states.items() if state.released and e != epsilon]
                 report_up_to_date(context, session, status, others)
+                for line in content.data.get("warnings", ()):
+                    context.log.warning(line)
                 for line in status.account.in_words():
                     (context.log.warning if line.startswith(WARNING) else context.log.info)(line)
             return dg.MaterializeResult(
@@ -88,7 +90,7 @@ def step_asset(
     return dg.multi_asset(
         name=op_name(schema.name, step.key),
         specs=[asset],
-        check_specs=check_specs(schema, step, key, epsilons),
+        check_specs=check_specs(spec, step, key, epsilons),
         required_resource_keys={resource},
     )(run)
 

@@ -1,8 +1,9 @@
-"""Checks: what the validate steps found, as blocking asset checks per table and ε.
+"""Checks: what the validate steps found, as asset checks per table and ε.
 
 The expectations were evaluated by core, inside the validate step, whose artifact carries the outcomes. Shown are
-names and counts of synthetic rows and distances with their limits, never a value. A failed check stops its run before
-the publish step; core refuses to publish what failed, too, in a run that starts there.
+names and counts of synthetic rows, and released distances, never a value. Integrity blocks: it stops its run before
+the publish step, and core refuses to publish what failed, too, in a run that starts there. Fidelity warns, unless the
+spec says that it blocks.
 """
 
 from __future__ import annotations
@@ -16,25 +17,29 @@ import dagster as dg
 from privbench_assets.keys import identifier
 from privbench_core.errors import InternalError
 from privbench_core.pipeline.status import Status
+from privbench_core.publishing.figures import FidelityFigure
+from privbench_core.publishing.verdicts import judge_table
 from privbench_core.schema.tables import Schema
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Step, StepKind
 from privbench_core.validate.words import expectation_in_words
 
+INTEGRITY, FIDELITY = "integrity", "fidelity"
 SUITES = {
-    "integrity": "Keys, references, types, NULLs and declared domains of the synthetic table hold.",
-    "fidelity": "Distances between the synthetic table and what was released about the source are below their limits.",
+    INTEGRITY: "Keys, references, types, NULLs and declared domains of the synthetic table hold.",
+    FIDELITY: "Released distances from the source are below those of shuffled columns, and not all noise.",
 }
 UP_TO_DATE = "up_to_date"
 _SHOWN = 100  # rows of a table in Dagster's pages; chosen by hand
 
 
 def check_specs(
-    schema: Schema, step: Step, asset: dg.AssetKey, epsilons: dg.PartitionsDefinition
+    spec: Spec, step: Step, asset: dg.AssetKey, epsilons: dg.PartitionsDefinition
 ) -> list[dg.AssetCheckSpec]:
     """The checks of a step.
 
-    A validate step has a blocking one per suite and table it covers, a publish step `UP_TO_DATE`.
+    A validate step has one per suite and table it covers, a publish step `UP_TO_DATE`.
     """
     with warnings.catch_warnings():  # partitioned checks are new in Dagster, and announced as such for each of them
         warnings.simplefilter("ignore", dg.PreviewWarning)
@@ -54,31 +59,30 @@ def check_specs(
                 check_name(step, table, suite),
                 asset=asset,
                 description=f"{table}: {about}",
-                blocking=True,
+                blocking=suite == INTEGRITY or spec.fidelity.block,
                 partitions_def=epsilons,
             )
-            for table in _tables(schema, step)
+            for table in _tables(spec.schema, step)
             for suite, about in SUITES.items()
         ]
 
 
-def check_results(schema: Schema, step: Step, asset: dg.AssetKey, artifact: Artifact) -> Iterator[dg.AssetCheckResult]:
+def check_results(spec: Spec, step: Step, asset: dg.AssetKey, artifact: Artifact) -> Iterator[dg.AssetCheckResult]:
     """The outcome of every check of a validate step.
 
     Raises:
-        InternalError: An expectation about a table or of a suite that the step has no check for.
+        InternalError: An expectation about a table that the step has no check for.
     """
     if step.kind is not StepKind.VALIDATE:
         return
     outcomes: Sequence[Mapping[str, Any]] = artifact.data.get("expectations", ())
-    tables = _tables(schema, step)
-    stray = {f"{o['table']}/{o['suite']}" for o in outcomes if o["table"] not in tables or o["suite"] not in SUITES}
+    tables = _tables(spec.schema, step)
+    stray = {str(o["table"]) for o in outcomes if o["table"] not in tables}
     if stray:
         raise InternalError(f"{'/'.join(step.key)}: expectations without a check: {', '.join(sorted(stray))}")
     for table in tables:
-        for suite in SUITES:
-            of_check = [o for o in outcomes if (o["table"], o["suite"]) == (table, suite)]
-            yield _result(check_name(step, table, suite), asset, of_check)
+        yield _integrity(check_name(step, table, INTEGRITY), asset, [o for o in outcomes if o["table"] == table])
+        yield _fidelity(spec, check_name(step, table, FIDELITY), asset, table, artifact)
 
 
 def up_to_date_result(asset: dg.AssetKey, status: Status, epsilon: str) -> dg.AssetCheckResult:
@@ -105,7 +109,7 @@ def _tables(schema: Schema, step: Step) -> tuple[str, ...]:
     return (step.table,) if step.table else tuple(table.name for table in schema.tables)
 
 
-def _result(name: str, asset: dg.AssetKey, outcomes: Sequence[Mapping[str, Any]]) -> dg.AssetCheckResult:
+def _integrity(name: str, asset: dg.AssetKey, outcomes: Sequence[Mapping[str, Any]]) -> dg.AssetCheckResult:
     failed = [o for o in outcomes if not o["success"]]
     metadata: dict[str, Any] = {"expectations": len(outcomes), "failed": len(failed)}
     if outcomes:
@@ -126,33 +130,37 @@ def _result(name: str, asset: dg.AssetKey, outcomes: Sequence[Mapping[str, Any]]
     )
 
 
+def _fidelity(spec: Spec, name: str, asset: dg.AssetKey, table: str, artifact: Artifact) -> dg.AssetCheckResult:
+    """The verdict on a table's released figures: an error only where the spec says that it blocks."""
+    if "figures" not in artifact.data:
+        return dg.AssetCheckResult(
+            passed=True, asset_key=asset, check_name=name, description="published as it is: nothing to measure"
+        )
+    verdict = judge_table(table, artifact.data, spec.fidelity)
+    figures = [FidelityFigure.from_dict(stored) for stored in artifact.data["figures"]]
+    blocks = spec.fidelity.block and verdict.blocks
+    return dg.AssetCheckResult(
+        passed=not verdict.warns,
+        asset_key=asset,
+        check_name=name,
+        severity=dg.AssetCheckSeverity.ERROR if blocks else dg.AssetCheckSeverity.WARN,
+        metadata={"verdict": str(verdict.grade), **{figure.metric: str(figure) for figure in figures}},
+        description=str(verdict),
+    )
+
+
 _COLUMNS = dg.TableSchema(
-    [
-        dg.TableColumn("holds", "bool"),
-        dg.TableColumn("expectation"),
-        dg.TableColumn("rows against it", "int"),
-        dg.TableColumn("distance", "float"),
-        dg.TableColumn("limit", "float"),
-    ]
+    [dg.TableColumn("holds", "bool"), dg.TableColumn("expectation"), dg.TableColumn("rows against it", "int")]
 )
 
 
 def _record(outcome: Mapping[str, Any]) -> dg.TableRecord:
+    count = outcome.get("unexpected_count")
+    against = "" if count is None else int(count)
     return dg.TableRecord(
-        {
-            "holds": bool(outcome["success"]),
-            "expectation": _in_words(outcome),
-            "rows against it": _number(outcome.get("unexpected_count"), int),
-            "distance": _number(outcome.get("value"), float),
-            "limit": _number(outcome.get("limit"), float),
-        }
+        {"holds": bool(outcome["success"]), "expectation": _in_words(outcome), "rows against it": against}
     )
 
 
-def _number(found: Any, kind: type[int | float]) -> int | float | str:
-    """A number as a table cell takes it; empty where there is none."""
-    return "" if found is None else kind(f"{found:.4g}") if kind is float else kind(found)
-
-
 def _in_words(outcome: Mapping[str, Any]) -> str:
-    return expectation_in_words(str(outcome["name"]), outcome.get("column"), str(outcome["suite"]))
+    return expectation_in_words(str(outcome["name"]), outcome.get("column"))

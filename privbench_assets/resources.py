@@ -116,11 +116,18 @@ def session_resource(spec: Spec, plans: Mapping[str, Plan]) -> dg.ResourceDefini
         "scale": dg.Field(
             float, default_value=1.0, description="Size relative to the source: 10 draws ten times as many rows."
         ),
+        "accept_noise": dg.Field(
+            bool,
+            default_value=False,
+            description="Buy the rest of a release even if released numbers show that it will be noise.",
+        ),
     }
 
     @dg.resource(config_schema=options, description=f"Workspace and source of {spec.schema.name}.")
     def session(context: dg.InitResourceContext) -> Iterator[Session]:
-        opened = Session(spec, plans, context.resource_config["seed"], context.resource_config["scale"])
+        chosen = context.resource_config
+        given = spec.accepting_noise if chosen["accept_noise"] else spec
+        opened = Session(given, plans, chosen["seed"], chosen["scale"])
         try:
             yield opened
         finally:

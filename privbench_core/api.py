@@ -41,6 +41,7 @@ def run(
     synthesizer: str | None = None,
     seed: int = 0,
     scale: float = 1.0,
+    accept_noise: bool = False,
     progress: Progress | None = None,
 ) -> RunResult:
     """Run the whole plan at ``epsilon`` and write the bundle to ``out``. Steps released before are not paid for again.
@@ -53,14 +54,17 @@ def run(
         synthesizer: Overrides the spec's synthesizer; the spec's options then do not apply.
         seed: Of sampling; the same releases and seed give the same bundle. Privacy noise has no seed.
         scale: Size of the synthetic database relative to the source; costs nothing.
+        accept_noise: Whether to buy the rest of a run even if released numbers show that it will be noise.
         progress: Called before each step with its number, the number of steps and the step.
 
     Raises:
         BudgetExhaustedError: The lifetime budget cannot pay for the run; no row was read.
+        NoiseOnlyError: The rest of the run would be noise, and ``accept_noise`` is false; it was not bought.
         PrivbenchError: Of any other kind; steps that were released stay paid for.
     """
+    given = spec.accepting_noise if accept_noise else spec
     return run_spec(
-        spec, epsilon, out=out, delta=delta, synthesizer=synthesizer, seed=seed, scale=scale, progress=progress
+        given, epsilon, out=out, delta=delta, synthesizer=synthesizer, seed=seed, scale=scale, progress=progress
     )
 
 

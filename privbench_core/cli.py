@@ -30,6 +30,9 @@ Synthesizer = Annotated[
 ]
 Delta = Annotated[float | None, typer.Option(help="Instead of the spec's δ.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+AcceptNoise = Annotated[
+    bool, typer.Option("--accept-noise", help="Buy the rest even if released numbers show that it will be noise.")
+]
 
 
 def _version(asked: bool) -> None:
@@ -111,13 +114,15 @@ def run(
     undeclared_epsilon: Annotated[
         bool, typer.Option("--undeclared-epsilon", help="Run at an ε that the spec does not list.")
     ] = False,
+    accept_noise: AcceptNoise = False,
     json: Json = False,
 ) -> None:
     """Run the whole plan and write a bundle. What was released before is not paid for again."""
     with one_clear_line():
         from privbench_core.commands.run import Options, run_and_tell
 
-        run_and_tell(spec, Options(epsilon, out, synthesizer, delta, seed, scale, undeclared_epsilon), as_json=json)
+        options = Options(epsilon, out, synthesizer, delta, seed, scale, undeclared_epsilon, accept_noise)
+        run_and_tell(spec, options, as_json=json)
 
 
 @app.command()
@@ -195,12 +200,13 @@ def refresh(
         typer.Option(help="ε to refresh, or to release first; all that were released if left out.", show_default=False),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be made.")] = False,
+    accept_noise: AcceptNoise = False,
 ) -> None:
     """Make what is stale: bundles in the state folder, as Dagster makes them."""
     with one_clear_line():
         from privbench_core.commands.refresh import refresh_stale
 
-        refresh_stale(spec, epsilon, dry_run=dry_run)
+        refresh_stale(spec, epsilon, dry_run=dry_run, accept_noise=accept_noise)
 
 
 @app.command()

@@ -6,6 +6,7 @@
     │   └── SourceChangedError  the source has changed since it was profiled
     ├── BudgetError             the budget does not allow a measurement
     │   ├── BudgetExhaustedError    the ledger or a step has too little budget left
+    │   ├── NoiseOnlyError          what is still to be bought is known to be noise, and nobody accepted that
     │   └── UnsupportedBudgetError  the mechanism does not support this kind of budget (say, pure ε)
     ├── LedgerError             the ledger cannot be read or written, so no private row may be read
     ├── ReleaseError            a stored artifact is missing or corrupt
@@ -59,6 +60,10 @@ class BudgetError(PrivbenchError):
 
 class BudgetExhaustedError(BudgetError):
     """Too little budget is left; no private row was read."""
+
+
+class NoiseOnlyError(BudgetError):
+    """Released numbers show that most of what is still to be bought would be noise; it was not bought."""
 
 
 class UnsupportedBudgetError(BudgetError):

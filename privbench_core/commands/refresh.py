@@ -7,6 +7,7 @@ from pathlib import Path
 from privbench_core.commands.lifetime import reading_ledger
 from privbench_core.commands.plan import subject
 from privbench_core.commands.progress import progress_bar
+from privbench_core.commands.run import tell_warnings
 from privbench_core.commands.status import observe_source, price_in_words
 from privbench_core.commands.terminal import say, show
 from privbench_core.errors import SpecError
@@ -22,13 +23,14 @@ from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
 
 
-def refresh_stale(path: Path, epsilon: float | None, *, dry_run: bool) -> None:
+def refresh_stale(path: Path, epsilon: float | None, *, dry_run: bool, accept_noise: bool = False) -> None:
     """Refresh every ε that was released, or make ``epsilon``, and print what was made.
 
     Raises:
         SpecError: The spec does not name ``epsilon``.
     """
     spec = load_spec(path)
+    spec = spec.accepting_noise if accept_noise else spec
     plans = plans_for(spec)
     chosen = None if epsilon is None else epsilon_name(epsilon)
     if chosen is not None and chosen not in plans:
@@ -60,6 +62,7 @@ def _refresh(workspace: Workspace, plans: dict[str, Plan], chosen: str | None) -
         total = sum(paid[1:], start=paid[0]) if paid else None
         cost = f"paid {total}" if total else "nothing was paid: all of it was bought before"
         say(f"ε={state.epsilon}: {cost}. Bundle: {bundle_folder(spec, state.epsilon)}")
+        tell_warnings([w for step in made.values() for w in step.release.artifact.data.get("warnings", ())])
     with reading_ledger(spec) as ledger:
         say(f"{spec.schema.name}: {status_of(spec, ledger, plans, observed).headline()}", style="bold")
 

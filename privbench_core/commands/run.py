@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from privbench_core.commands.lifetime import cohort_as_data, refreshes_as_data
 from privbench_core.commands.plan import budget_in_words, unit_in_words
 from privbench_core.commands.progress import progress_bar
 from privbench_core.commands.terminal import finite, print_json, say, show
-from privbench_core.errors import PublishError, SpecError
+from privbench_core.errors import NoiseOnlyError, PublishError, SpecError
 from privbench_core.pipeline.account_status import WARNING, AccountStatus, lifetime_share, standing
 from privbench_core.pipeline.run import RunResult, plans_for, run_spec
 from privbench_core.pipeline.workspace import Workspace
@@ -33,6 +36,7 @@ class Options:
     seed: int = 0
     scale: float = 1.0
     undeclared_epsilon: bool = False
+    accept_noise: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,13 @@ def run_and_tell(path: Path, options: Options, *, as_json: bool) -> None:
     """Run the plan of a spec and print where the bundle is and what it cost."""
     spec = load_spec(path)
     _refuse_undeclared(spec, options)
-    outcome = run_with_progress(spec, options)
+    spec = spec.accepting_noise if options.accept_noise else spec
+    try:
+        outcome = run_with_progress(spec, options)
+    except NoiseOnlyError as error:
+        if as_json or not _accepted(error):
+            raise
+        outcome = run_with_progress(spec.accepting_noise, options)
     if as_json:
         print_json(_as_data(spec, outcome))
     else:
@@ -73,6 +83,22 @@ def _refuse_undeclared(spec: Spec, options: Options) -> None:
         listed = ", ".join(f"{epsilon:g}" for epsilon in spec.epsilons)
         todo = "add it there, or pass --undeclared-epsilon"
         raise SpecError(f"--epsilon {options.epsilon:g}: the spec lists epsilons: [{listed}]; {todo}")
+
+
+def _accepted(error: NoiseOnlyError) -> bool:
+    """Ask the owner at a terminal whether to buy noise; no where nobody can answer."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    say(f"Stopped: {error}.", style="bold")
+    return typer.confirm("Buy the rest all the same?", default=False)
+
+
+def tell_warnings(warnings: Sequence[str]) -> None:
+    """Print what speaks against using a bundle, so that nobody misses it."""
+    if warnings:
+        say(f"WARNING: {len(warnings)} reasons to be careful with this bundle", style="bold")
+    for line in warnings:
+        say(f"  {line}")
 
 
 def run_with_progress(spec: Spec, options: Options) -> Outcome:
@@ -134,6 +160,7 @@ def tell(spec: Spec, outcome: Outcome) -> None:
     life = balance.lifetime
     at = f" (at δ={balance.delta:.2g})" if balance.delta else ""
     say(f"Lifetime:   ε={balance.spent:.4g} of {life.epsilon:g} spent, {balance.left:.4g} left{at}")
+    tell_warnings(result.warnings)
     for line in outcome.account.in_words():
         say(line, style="bold" if line.startswith(WARNING) else None)
 
@@ -163,6 +190,7 @@ def _as_data(spec: Spec, outcome: Outcome) -> dict[str, Any]:
             "add_or_remove_one_unit": {"epsilon": budget.epsilon, "delta": budget.delta},
             "replace_one_unit": {"epsilon": swap.epsilon, "delta": swap.delta},
         },
+        "warnings": list(result.warnings),
         "cost": {"measure": str(budget.measure), "paid": result.paid, "reused": outcome.reused},
         "lifetime": {
             "epsilon": balance.lifetime.epsilon,

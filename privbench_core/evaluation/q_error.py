@@ -170,10 +170,11 @@ class WorkloadResult:
         """Return the remark for the verdict; none if no query was answered."""
         if self.errors is None:
             return
-        level = Q_ERROR.level(self.errors.percentile(50))
+        worse = self.worse_than_shuffled
+        level = Q_ERROR.level(self.errors.percentile(50), lost=bool(worse))
         generated = ", generated" if self.made_from_private_rows else ""
         text = f"Q-errors of {len(self.answers):,} queries{generated}: {self.errors}."
-        if worse := self.worse_than_shuffled:
+        if worse:
             text += f" With {' and '.join(map(str, worse))} joins the source with every column shuffled is closer."
         yield Remark(level, "Workload", text)
 

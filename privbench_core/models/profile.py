@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.estimate.segmentation import SIGNIFICANT
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.row_count import RowCount
 
 Array = NDArray[np.float64]
+_PARTS = 4  # of a column that shows no structure: if noise hides even quarters of the rows, it hides the column
 
 
 @dataclass(frozen=True)
@@ -26,12 +29,39 @@ class Profile:
             have so many, but distributed like all rows.
         size: Of the table.
         by_size: Column -> joint of the class of the number of rows of a row's unit (`RowCount.classes`) and its code.
+        guessed: Column -> what is assumed of its values, where noise hid the domain that was to be learned.
     """
 
     discretizers: Mapping[str, Discretizer]
     one_way: OneWay
     size: RowCount
     by_size: Mapping[str, Array] = field(default_factory=dict)
+    guessed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The columns of which noise leaves nothing: one code, and quarters of the rows would not be significant."""
+        found = []
+        for name, discretizer in self.discretizers.items():
+            sigma = float(self.one_way.sigmas[name][0])
+            parts = min(discretizer.codec.size, _PARTS)
+            if parts > 1 == discretizer.size and self.total <= SIGNIFICANT * sigma * math.sqrt(parts):
+                found.append(name)
+        return tuple(found)
+
+    @property
+    def all_noise(self) -> bool:
+        """Whether the released numbers show that they say nothing about the table: its rows, or all of its columns."""
+        comparable = [name for name, discretizer in self.discretizers.items() if discretizer.codec.size > 1]
+        no_rows = self.size.rows <= SIGNIFICANT * self.size.sigma
+        return no_rows or bool(comparable and len(self.hidden) == len(comparable))
+
+    @property
+    def noise_in_words(self) -> str:
+        """How many rows, more or less, and how many columns noise hides."""
+        comparable = sum(discretizer.codec.size > 1 for discretizer in self.discretizers.values())
+        rows = f"{max(0, round(self.size.rows)):,} ± {round(2 * self.size.sigma):,} rows"
+        return f"{rows}; noise hides {len(self.hidden)} of {comparable} columns" if comparable else rows
 
     @property
     def total(self) -> float:
@@ -52,6 +82,7 @@ class Profile:
             "total": self.total,
             "size": self.size.to_dict(),
             "by size": [[name, joint] for name, joint in self.by_size.items()],
+            **({"guessed": dict(self.guessed)} if self.guessed else {}),
         }
 
     @classmethod
@@ -59,4 +90,5 @@ class Profile:
         """The inverse of `to_dict`."""
         discretizers = {name: Discretizer.from_dict(discretizer) for name, discretizer in stored["discretizers"]}
         one_way = OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["total"])
-        return cls(discretizers, one_way, RowCount.from_dict(stored["size"]), dict(stored["by size"]))
+        size, by_size = RowCount.from_dict(stored["size"]), dict(stored["by size"])
+        return cls(discretizers, one_way, size, by_size, stored.get("guessed", {}))

@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from privbench_core.errors import SourceChangedError, ValidationError
+from privbench_core.models.profile import Profile
 from privbench_core.pipeline.manifest import Made, Manifest, definition_of, step_name
+from privbench_core.pipeline.outlook import refuse_noise
 from privbench_core.pipeline.receipt import receipt_for
 from privbench_core.pipeline.runner import Release, Runner
 from privbench_core.synthesizers.artifact import Artifact
@@ -45,6 +47,7 @@ class Executor:
         self._what = what or f"the run at ε={runner.plan.budget.epsilon:g}"
         self._affordable = False
         self._readers = {step.key for step in self.steps if step.reads}
+        self._profiles: dict[str, Profile] = {}
 
     def run(
         self,
@@ -75,6 +78,7 @@ class Executor:
 
         Raises:
             BudgetExhaustedError: The steps that are still to be paid for cost more than is left.
+            NoiseOnlyError: Most of them would be noise, by what was released before, and nobody accepted that.
             SourceChangedError: The inputs were made from another state of the source than there is now.
             ValidationError: It would publish what failed its validation.
         """
@@ -83,17 +87,30 @@ class Executor:
         releases = {before: made.release for before, made in inputs.items()}
         sources = self._sources(step, inputs)
         receipt = None
+        self._remember({before: release for before, release in releases.items() if before[0] == StepKind.PROFILE.value})
         if step.kind is StepKind.PUBLISH:
             self._refuse_failures(inputs)
             receipt = receipt_for(runner.workspace.spec, runner.plan, runner.workspace.ledger, runner.run)
-        if step.reads and not self._affordable and not runner.released(step, releases):
-            runner.require(self._what, {step.key for step in self.steps}, self._made)
-            self._affordable = True
+        if step.reads and not runner.released(step, releases):
+            if not self._affordable:
+                runner.require(self._what, {step.key for step in self.steps}, self._made)
+                self._affordable = True
+            if not runner.workspace.spec.fidelity.accept_noise:
+                left = [other for other in self.steps if other.key in self._readers]
+                refuse_noise(runner.workspace.spec.schema, runner.plan, left, self._profiles)
         release = runner.execute(step, releases, receipt)
+        if step.kind is StepKind.PROFILE:
+            self._remember({key: release})
         self._readers.discard(key)
         if not self._readers:
             runner.snapshot.forget()
         return Made(release, self._manifest(step, release, sources, inputs))
+
+    def _remember(self, profiles: Mapping[Key, Release]) -> None:
+        """Keep released profiles, which tell what later steps can be expected to measure."""
+        for key, release in profiles.items():
+            if key[1] not in self._profiles and "profile" in (data := release.artifact.data):
+                self._profiles[key[1]] = Profile.from_dict(data["profile"])
 
     def _manifest(
         self, step: Step, release: Release, sources: Mapping[str, str], inputs: Mapping[Key, Made]
@@ -133,7 +150,7 @@ class Executor:
         """Keep a publish step from publishing what failed its validation."""
         failed = [o for made in inputs.values() if made.manifest.failed for o in _failures(made.release.artifact)]
         if failed:
-            lines = [f"{o['table']}: {expectation_in_words(o['name'], o.get('column'), o['suite'])}" for o in failed]
+            lines = [f"{o['table']}: {expectation_in_words(o['name'], o.get('column'))}" for o in failed]
             message = f"nothing was published: {len(failed)} expectations do not hold:"
             raise ValidationError("\n".join([message, *lines[:_SHOWN]]))
 

@@ -62,7 +62,7 @@ def rehearse(
         seed: Of sampling.
         noise: Injected by tests.
     """
-    here = Scratch(spec, plan.budget)
+    here = Scratch(spec.accepting_noise, plan.budget)
     try:
         runner = Runner(here, plan, Run("rehearsal", seed), noise, GivenRows(here, tables))
         made = Executor(runner, {step.key for step in plan.steps if step.kind not in _NOT_NEEDED}).run()

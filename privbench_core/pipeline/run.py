@@ -17,7 +17,7 @@ from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.noise import NoiseSource
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.contract import Key, Plan
+from privbench_core.synthesizers.contract import Key, Plan, StepKind
 from privbench_core.synthesizers.registry import load_synthesizer
 
 
@@ -30,12 +30,14 @@ class RunResult:
         releases: Every step's release.
         out: Folder of the bundle.
         paid: Price amount spent by this run, in the plan's currency: 0 if everything had been released before.
+        warnings: What the released numbers say against using the bundle, a sentence each.
     """
 
     plan: Plan
     releases: Mapping[Key, Release]
     out: Path
     paid: float
+    warnings: tuple[str, ...] = ()
 
 
 def run_name(epsilon: float) -> str:
@@ -96,6 +98,7 @@ def run_spec(
         workspace: An open workspace to use; else the spec's own is opened and closed.
 
     Raises:
+        NoiseOnlyError: The rest would be noise, and the spec does not accept that.
         PrivbenchError: Any of its kinds; a later run does not pay again for the steps that were released.
     """
     if not 0 < scale < math.inf:
@@ -108,7 +111,9 @@ def run_spec(
         made = Executor(runner).run(progress=progress)
         releases = {key: step.release for key, step in made.items()}
         paid = sum(release.paid.amount for release in releases.values() if release.paid is not None)
-        return RunResult(plan, releases, Path(out), paid)
+        published = [step.key for step in plan.steps if step.kind is StepKind.PUBLISH]
+        warnings = [line for key in published for line in releases[key].artifact.data.get("warnings", ())]
+        return RunResult(plan, releases, Path(out), paid, tuple(warnings))
     finally:
         if workspace is None:
             here.close()

@@ -304,8 +304,10 @@ class Runner:
             )
             self.workspace.remember_spending()
         run = self.run
+        fidelity = self.workspace.spec.fidelity
         context = StepContext(
-            artifacts, session, self.snapshot.public, run.seed, run.scale, run.out, receipt or {}, run.workload
+            *(artifacts, session, self.snapshot.public, run.seed, run.scale, run.out, receipt or {}, run.workload),
+            fidelity,
         )
         stored = step.run(context).to_bytes()
         pa.default_memory_pool().release_unused()  # what Arrow would keep for later is of no use to NumPy

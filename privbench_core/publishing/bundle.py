@@ -24,6 +24,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from privbench_core.backends.duckdb.load import try_rows
 from privbench_core.backends.postgres.ddl import create_schema_sql
 from privbench_core.errors import InternalError, PublishError, did_you_mean
 from privbench_core.files import recover_folder, replace_folder
@@ -115,7 +116,8 @@ def write_bundle(
         The folder.
 
     Raises:
-        PublishError: ``out`` holds something else, or could not be written (disk full); then nothing is left behind.
+        PublishError: ``out`` holds something else, or could not be written (disk full), or the rows break the bundle's
+            own DDL; then nothing is left behind.
     """
     ordered = schema.sampling_order
     workload = workload or {}
@@ -130,6 +132,7 @@ def write_bundle(
     def write(folder: Path) -> None:
         (folder / "data").mkdir()
         described = {table.name: _write_table(folder, table, tables[table.name]) for table in ordered}
+        try_rows(schema, {name: folder / entry["file"] for name, entry in described.items()})
         texts = {SCHEMA_SQL: create_schema_sql(schema), README: consumer_readme(schema, described, receipt, workload)}
         texts |= {f"workload/{name}.sql": sql for name, sql in sorted(workload.items())}
         for name, text in texts.items():

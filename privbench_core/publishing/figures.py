@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-_DEVIATIONS = 2.0
+DEVIATIONS = 2.0
 """Standard deviations of noise in an interval, about 95% of a normal distribution."""
 
 
@@ -60,12 +60,12 @@ class FidelityFigure:
     @property
     def receipt(self) -> dict[str, Any]:
         """The figure for a manifest; ``value`` is None if it is not significant."""
-        significant = self.value > _DEVIATIONS * self.noise
+        significant = self.value > DEVIATIONS * self.noise
         return {
             "metric": self.metric,
             "value": round(self.value, 4) if significant else None,
-            "plus_minus": round(min(1.0, _DEVIATIONS * self.noise), 4),
-            "at_most": round(min(1.0, self.value + _DEVIATIONS * self.noise), 4),
+            "plus_minus": round(min(1.0, DEVIATIONS * self.noise), 4),
+            "at_most": round(min(1.0, self.value + DEVIATIONS * self.noise), 4),
             "columns_shuffled": None if self.shuffled is None else round(self.shuffled, 4),
             "text": str(self),
         }
@@ -95,6 +95,6 @@ def fidelity_table(fidelity: Mapping[str, Any]) -> list[str]:
 
 
 def _with_noise(value: float, noise: float) -> str:
-    if value <= _DEVIATIONS * noise:
-        return f"at most {min(1.0, value + _DEVIATIONS * noise):.3f} (all noise)"
-    return f"{value:.3f} ± {_DEVIATIONS * noise:.3f}"
+    if value <= DEVIATIONS * noise:
+        return f"at most {min(1.0, value + DEVIATIONS * noise):.3f} (all noise)"
+    return f"{value:.3f} ± {DEVIATIONS * noise:.3f}"

@@ -76,16 +76,17 @@ def _guarantee(schema: Schema, receipt: Mapping[str, Any]) -> str:
 
 
 def _fidelity(receipt: Mapping[str, Any]) -> str:
-    stated = receipt.get("fidelity_paid_for")
+    stated, warned = receipt.get("fidelity_paid_for"), receipt.get("fidelity_warnings") or ()
     lines = fidelity_table(stated) if isinstance(stated, Mapping) else []
     if not lines:
         return ""
+    careful = ["**Be careful with these tables:**", "", *(f"- {line}" for line in warned), ""] if warned else []
     explained = (
         "Mean total variation distances between the original and the models of these rows: 0 is equal, 1 has nothing "
         "in common. They were measured under the guarantee above, so each has noise (± is two standard deviations). "
         "*Columns shuffled* is the distance of a database with independent columns."
     )
-    return "\n".join(["## How close it is", "", explained, "", *lines])
+    return "\n".join(["## How close it is", "", *careful, explained, "", *lines])
 
 
 def _contents(schema: Schema, tables: Mapping[str, Mapping[str, Any]], workload: Mapping[str, str]) -> str:

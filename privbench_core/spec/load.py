@@ -14,6 +14,7 @@ from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.budget import dump_budget, parse_budget, parse_ledger
 from privbench_core.spec.dump import dump_enums, dump_tables
+from privbench_core.spec.fidelity import dump_fidelity, parse_fidelity
 from privbench_core.spec.fields import Node, Problems, as_name
 from privbench_core.spec.location import home, relative, resolve
 from privbench_core.spec.model import _DEFAULT_STATE, _DEFAULT_SYNTHESIZER, Spec
@@ -62,6 +63,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
         "source",
         "privacy",
         "synthesizer",
+        "fidelity",
         "schedule",
         "observe",
         "owners",
@@ -74,6 +76,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
     source = node.name("source", "write a folder, a DuckDB file or a database URL")
     state = node.name("state", "write a folder") if node.has("state") else _DEFAULT_STATE
     synthesizer, options = _synthesizer(node)
+    fidelity = parse_fidelity(node)
     schedule, observe = _cron(node, "schedule"), _cron(node, "observe")
     owners = _owners(node)
     workload = _workload(node, path.parent)
@@ -99,7 +102,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
         schema, resolve(source, folder), path, **budget, synthesizer=synthesizer, options=options,
         state=Path(resolve(state, folder)), orphans=parsed.orphans, schedule=schedule, observe=observe,
         workload=workload, changes=parsed.changes, ledger=ledger,
-        owners=owners,
+        owners=owners, fidelity=fidelity,
     )  # fmt: skip
 
 
@@ -178,6 +181,8 @@ def dump_spec(spec: Spec) -> str:
     named = {"name": spec.synthesizer, "options": dict(spec.options)}
     content: dict[str, Any] = {"database": spec.schema.name, "source": relative(spec.source, folder)}
     content |= {"privacy": dump_budget(spec), "synthesizer": named if spec.options else spec.synthesizer}
+    if fidelity := dump_fidelity(spec.fidelity):
+        content["fidelity"] = fidelity
     if spec.schedule:
         content["schedule"] = spec.schedule
     if spec.owners:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from privbench_core.schema.change import Change
 from privbench_core.schema.tables import Schema
+from privbench_core.spec.fidelity import FidelityPolicy
 from privbench_core.spec.refresh import RefreshPolicy
 
 _DEFAULT_SYNTHESIZER = "privbench"
@@ -33,7 +34,6 @@ class Spec:
         orphans: ``refuse`` or ``drop`` per `ForeignKey.name`.
         schedule: Cron expression of the refresh, or None.
         observe: Cron expression of the checks for changes of the source, or None.
-        ledger: URL of the PostgreSQL database that holds the ledger, as written; None for a file in ``state``.
         workload: Absolute path of a file of queries to publish with the data, or None. The owner declares their text
             public.
         refresh: How the lifetime budget is spread over refreshes; None sets no limit per refresh.
@@ -41,6 +41,8 @@ class Spec:
             own; "" for a database with one population.
         owners: Owners of the benchmark, as Dagster shows them: e-mail addresses, or ``team:name``.
         changes: How a change of a table is detected, for tables whose content is not compared.
+        ledger: URL of the PostgreSQL database that holds the ledger, as written; None for a file in ``state``.
+        fidelity: How the published fidelity figures are judged.
     """
 
     schema: Schema
@@ -62,3 +64,9 @@ class Spec:
     owners: tuple[str, ...] = ()
     changes: Mapping[str, Change] = field(default_factory=dict)
     ledger: str | None = field(default=None, repr=False)  # may hold a password
+    fidelity: FidelityPolicy = field(default_factory=FidelityPolicy)
+
+    @property
+    def accepting_noise(self) -> Spec:
+        """The same spec, with a yes to steps of which released numbers show that they will be noise."""
+        return replace(self, fidelity=replace(self.fidelity, accept_noise=True))

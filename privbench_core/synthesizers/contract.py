@@ -21,6 +21,7 @@ from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.tables import Schema
+from privbench_core.spec.fidelity import FidelityPolicy
 from privbench_core.synthesizers.artifact import Artifact
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class StepContext:
         out: Where a publish step writes the bundle.
         receipt: Facts about the whole run that a publish step puts into the bundle (guarantee, spend).
         workload: Queries that a publish step puts into the bundle, by name; the owner declares their text public.
+        fidelity: How a publish step judges the fidelity figures.
     """
 
     inputs: Mapping[Key, Artifact]
@@ -64,6 +66,7 @@ class StepContext:
     out: Path | None = None
     receipt: Mapping[str, Any] = field(default_factory=dict)
     workload: Mapping[str, Workload] = field(default_factory=dict)
+    fidelity: FidelityPolicy = field(default_factory=FidelityPolicy)
 
     def rng(self, *salt: str) -> np.random.Generator:
         """A generator for sampling, determined by the run's seed and ``salt``; never used for privacy noise."""

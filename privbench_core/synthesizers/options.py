@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from privbench_core.errors import SpecError, did_you_mean
-from privbench_core.synthesizers.steps.validate import FidelityLimits
 
 T = TypeVar("T")
 
@@ -19,18 +18,9 @@ class FidelityOptions:
 
     Attributes:
         validation: Share of the whole budget for the fidelity figures.
-        max_one_way, max_two_way, max_join: Largest mean total variation distances that are published.
     """
 
     validation: float = 0.02
-    max_one_way: float = FidelityLimits.one_way
-    max_two_way: float = FidelityLimits.two_way
-    max_join: float = FidelityLimits.join
-
-    @property
-    def limits(self) -> FidelityLimits:
-        """What figures may be published."""
-        return FidelityLimits(self.max_one_way, self.max_two_way, self.max_join)
 
 
 def parsed(

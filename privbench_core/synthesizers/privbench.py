@@ -116,7 +116,7 @@ def network_plan(name: str, schema: Schema, budget: Budget, options: LinkOptions
     for_links = core.share(1 - gamma)
     for key in sorted(keys, key=lambda key: not key.owner):
         steps.append(link(schema, key, for_links.share(links[key] / sum(links.values()))))
-    return whole_plan(name, schema, budget, steps, spendable.share(options.validation), options.limits)
+    return whole_plan(name, schema, budget, steps, spendable.share(options.validation))
 
 
 def conditional_link(schema: Schema, key: ForeignKey, price: Price) -> Step:

@@ -30,11 +30,8 @@ class Options(SharedOptions):
 
     Attributes:
         alpha, gamma1, gamma2, iterations: α, γ1, γ2 and J of Algorithms 3 to 5.
-        max_two_way, max_join: As for all, but none by default: these networks promise no joints.
     """
 
-    max_two_way: float = 1.0
-    max_join: float = 1.0
     alpha: float = 0.1
     gamma1: float = 0.5
     gamma2: float = 0.5

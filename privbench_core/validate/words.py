@@ -15,13 +15,12 @@ _DEPENDENCY = "expect_functional_dependency: "
 _STATEMENTS = (" has its type", " has its form", " refers to ", " of the same unit")  # derived columns that are one
 
 
-def expectation_in_words(name: str, column: str | None, suite: str = "integrity") -> str:
+def expectation_in_words(name: str, column: str | None) -> str:
     """Return an expectation as a sentence.
 
     Args:
         name: Name of the expectation, as in `ExpectationResult`.
         column: Its column or columns, derived ones included.
-        suite: "integrity" or "fidelity".
 
     >>> expectation_in_words("expect_column_values_to_not_be_null", "age")
     'age is never NULL'
@@ -29,8 +28,6 @@ def expectation_in_words(name: str, column: str | None, suite: str = "integrity"
     'household_id refers to household'
     >>> expectation_in_words("expect_check_to_hold: adult", "age,works")
     'check adult holds'
-    >>> expectation_in_words("expect_column_values_to_be_between", "person: one-way", "fidelity")
-    'person: one-way is below its limit'
     """
     column = column or "the table"
     if name.startswith(_CHECK):
@@ -39,9 +36,6 @@ def expectation_in_words(name: str, column: str | None, suite: str = "integrity"
         return f"{name.removeprefix(_DEPENDENCY).replace(' -> ', ' determines ')}"
     if any(statement in column for statement in _STATEMENTS):
         return column
-    if suite == "fidelity":
-        measured = name == "expect_column_values_to_not_be_null"
-        return f"{column} {'was measured' if measured else 'is below its limit'}"
     if " rows of the same " in column:
         return f"{column}: no more than declared"
     return _PLAIN.get(name, name.replace("_", " ") + " ({column})").format(column=column)

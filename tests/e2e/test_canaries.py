@@ -37,7 +37,7 @@ SPEC = """\
 database: aviary
 source: rows
 privacy: {unit: keeper, delta: 1.0e-9, epsilons: [8], lifetime: {epsilon: 40, delta: 1.0e-8}}
-synthesizer: {name: privbench, options: {max_one_way: 1, max_two_way: 1, max_join: 1}}
+fidelity: {accept_noise: true}
 tables:
   keeper:
     primary_key: code

@@ -34,7 +34,7 @@ class FakeSynthesizer:
         once: Keys of steps that raise the next time they run.
         during: What happens elsewhere while a step runs, the next time.
         versions: Of the code of some steps, which have "1" else.
-        fails: (table, suite) of expectations that do not hold.
+        fails: Tables of which an expectation does not hold.
         draws: Looks at private rows so far; part of what each leaves behind, because noise may repeat itself.
     """
 
@@ -44,7 +44,7 @@ class FakeSynthesizer:
     once: set[Key] = field(default_factory=set)
     during: dict[Key, Callable[[], None]] = field(default_factory=dict)
     versions: dict[Key, str] = field(default_factory=dict)
-    fails: set[tuple[str, str]] = field(default_factory=set)
+    fails: set[str] = field(default_factory=set)
     draws: int = 0
     _columns: dict[str, Any] = field(default_factory=dict)
 
@@ -125,16 +125,12 @@ class FakeSynthesizer:
             outcomes = [
                 {
                     "name": "expect_something",
-                    "column": None if suite == "fidelity" else table.primary_key[0],
-                    "success": (table.name, suite) not in self.fails,
-                    "unexpected_count": int((table.name, suite) in self.fails),
+                    "column": table.primary_key[0],
+                    "success": table.name not in self.fails,
+                    "unexpected_count": int(table.name in self.fails),
                     "table": table.name,
-                    "suite": suite,
-                    "value": 0.25 if suite == "fidelity" else None,
-                    "limit": 0.5 if suite == "fidelity" else None,
                 }
                 for table in schema.private_tables
-                for suite in ("integrity", "fidelity")
             ]
             return Artifact({"expectations": outcomes})
 

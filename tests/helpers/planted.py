@@ -17,7 +17,7 @@ from privbench_core.columns.registry import codec_for
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount
-from privbench_core.pipeline.run import RunResult, run_spec
+from privbench_core.pipeline.run import RunResult, plan_for, run_spec
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.curator import Curator
@@ -138,13 +138,14 @@ class Place:
         for name, rows in tables.items():
             pq.write_table(rows, Path(self.spec.source) / f"{name}.parquet")
 
-    def run(self, epsilon: float = 3.2, **how: Any) -> RunResult:
+    def run(self, epsilon: float = 3.2, *, accept_noise: bool = True, **how: Any) -> RunResult:
         """Run the spec's plan."""
-        return run_spec(self.spec, epsilon, out=self.out, **how)
+        spec = self.spec.accepting_noise if accept_noise else self.spec
+        return run_spec(spec, epsilon, out=self.out, **how)
 
     def run_with(self, noise: NoiseSource, epsilon: float = 3.2, **how: Any) -> RunResult:
         """Run it with insecure noise, which takes a ledger that is not kept."""
-        workspace = Workspace(replace(self.spec, lifetime_epsilon=1e9))
+        workspace = Workspace(replace(self.spec.accepting_noise, lifetime_epsilon=1e9))
         workspace.ledger.close()
         lifetime = Budget(1e9, self.spec.lifetime_delta)
         workspace.ledger = Ledger(":memory:", self.spec.schema.name, "unit", lifetime)
@@ -157,6 +158,10 @@ class Place:
     def spent(self) -> float:
         """The sum of all amounts in the ledger."""
         return sum(amount for _, amount in self.booked)
+
+    def plan_total(self, epsilon: float) -> float:
+        """The price of a whole run, in the plan's currency."""
+        return sum(step.price.amount for step in plan_for(self.spec, epsilon).steps)
 
     @property
     def booked(self) -> list[tuple[str, float]]:

@@ -16,7 +16,7 @@ HEAD = """
 database: d
 source: {source}
 privacy: {{unit: a, delta: 1e-9, epsilons: [4], lifetime: {{epsilon: 9}}}}
-synthesizer: {{name: privbench, options: {{max_one_way: 1, max_two_way: 1, max_join: 1}}}}
+fidelity: {{accept_noise: true}}
 tables:
   a: {{primary_key: id, columns: {{id: integer, n: {{type: integer, domain: {{min: 0, max: 9}}}}}}{more}}}
 """
@@ -98,11 +98,10 @@ def wide(folder: Path, columns: int, rows: int = 400) -> None:
         connection.execute(f"INSERT INTO wide SELECT r, {made} FROM range({rows}) AS t(r)")
     spec = folder / "spec.yaml"
     assert call("init", folder / "wide.duckdb", "-o", spec)[0] == 0
-    options = "synthesizer: {name: privbench, options: {max_one_way: 1, max_two_way: 1}}\n\ntables:"
-    text = spec.read_text(encoding="utf-8").replace("epsilons: CHOOSE", "epsilons: [4]").replace("tables:", options)
+    text = spec.read_text(encoding="utf-8").replace("epsilons: CHOOSE", "epsilons: [4]")
     spec.write_text(text.replace("epsilon: CHOOSE", "epsilon: 9"), encoding="utf-8")
     assert call("plan", spec)[0] == 0
-    code, _, stderr = call("run", spec, "--epsilon", 4, "--out", folder / "out")
+    code, _, stderr = call("run", spec, "--epsilon", 4, "--accept-noise", "--out", folder / "out")
     assert (code, stderr.count("Warning")) == (0, 0), stderr
     assert read_bundle(folder / "out").table("wide").num_columns == columns
     assert call("publish", folder / "out", folder / "back.duckdb")[0] == 0

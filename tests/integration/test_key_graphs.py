@@ -242,7 +242,7 @@ def exact() -> tuple[Schema, Tables, Tables]:
 @pytest.mark.parametrize("epsilon", [0.1, 0.8, 3.2])
 def test_all_keys_resolve_at_every_epsilon_and_the_bundle_is_published(epsilon: float, tmp_path: Path) -> None:
     schema, tables = company()
-    place = place_of(tmp_path, schema, tables, options={"max_one_way": 1.0, "max_two_way": 1.0, "max_join": 1.0})
+    place = place_of(tmp_path, schema, tables)
     result = place.run(epsilon)
     assert unresolved(schema, samples_of(result)) == {}
     assert broken_expectations(result) == []

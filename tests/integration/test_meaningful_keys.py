@@ -137,8 +137,7 @@ def test_without_a_domain_the_column_is_made_anew() -> None:
 @pytest.mark.parametrize("synthesizer", ["privbench", "privpetal"])
 def test_a_whole_run_with_noise(synthesizer: str, tmp_path: Path) -> None:
     schema, tables = league(300)
-    limits = {"max_one_way": 1.0, "max_two_way": 1.0, "max_join": 1.0}
-    result = place_of(tmp_path, schema, tables, options=limits, synthesizer=synthesizer).run(3.2)
+    result = place_of(tmp_path, schema, tables, synthesizer=synthesizer).run(3.2)
     made = samples_of(result)
     assert repetitions(schema, made) == {"player": 0, "stint": 0, "award": 0}
     assert broken_expectations(result) == []

@@ -20,6 +20,7 @@ ERRORS = [
     "BusyError",
     "InternalError",
     "LedgerError",
+    "NoiseOnlyError",
     "PrivbenchError",
     "PublishError",
     "ReleaseError",

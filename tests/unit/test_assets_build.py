@@ -16,6 +16,7 @@ from privbench_assets.keys import identifier, op_name, step_key
 from privbench_assets.status import BUDGET
 from privbench_core.errors import InternalError, SpecError
 from privbench_core.privacy.budget import Budget
+from privbench_core.spec.fidelity import FidelityPolicy
 from privbench_core.spec.load import load_spec
 from privbench_core.synthesizers.contract import Plan
 from tests.helpers.fake_synthesizer import FakeSynthesizer
@@ -64,8 +65,12 @@ def test_assets_say_what_they_are(town_spec: Path, fake: FakeSynthesizer) -> Non
 
 
 @pytest.mark.usefixtures("fake")
-def test_checks_are_blocking_and_partitioned_by_epsilon(town_spec: Path) -> None:
-    graph = build_defs(town_spec).resolve_asset_graph()
+@pytest.mark.parametrize("block", [False, True])
+def test_integrity_blocks_fidelity_where_the_owner_says_so_and_checks_are_partitioned_by_epsilon(
+    town_spec: Path, block: bool
+) -> None:
+    spec = replace(load_spec(town_spec), fidelity=FidelityPolicy(block=block))
+    graph = build_defs(spec).resolve_asset_graph()
     found = {key.name: graph.get(key) for key in graph.asset_check_keys}
     for name, asset in ((BUDGET, "town/benchmark_status"), (UP_TO_DATE, "town/publish/bundle")):
         warning = found.pop(name)
@@ -74,8 +79,8 @@ def test_checks_are_blocking_and_partitioned_by_epsilon(town_spec: Path) -> None
     assert set(found) == {
         f"{table}__{suite}" for table in ("household", "person") for suite in ("integrity", "fidelity")
     }
-    for node in found.values():
-        assert node.blocking
+    for name, node in found.items():
+        assert node.blocking is (block or name.endswith("integrity"))
         assert node.partitions_def is not None
         assert node.partitions_def.get_partition_keys() == ["0.8", "3.2"]
 

@@ -157,7 +157,7 @@ def test_what_a_person_has_repaired_in_part_is_finished(settled: Orchestrated) -
 
 
 def test_a_failed_check_keeps_the_bundle_from_being_requested(settled: Orchestrated) -> None:
-    settled.fake.fails = {("person", "fidelity")}
+    settled.fake.fails = {"person"}
     settled.change("person")
     settled.observe()
     settled.tick()

@@ -86,7 +86,7 @@ def test_seed_and_scale_of_a_launch_redraw_without_paying(operated: Orchestrated
 
 
 def test_a_failed_check_stops_before_publishing_and_stays_in_the_way(operated: Orchestrated) -> None:
-    operated.fake.fails = {("person", "integrity")}
+    operated.fake.fails = {"person"}
     result = operated.refresh("0.8")
     assert not result.success
     checks = {check.check_name: check for check in result.get_asset_check_evaluations()}

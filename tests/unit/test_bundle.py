@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import errno
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -16,8 +17,8 @@ from privbench_core.errors import InternalError, PublishError
 from privbench_core.publishing import bundle as bundle_module
 from privbench_core.publishing.bundle import file_name, read_bundle, write_bundle
 from privbench_core.publishing.load import load_bundle
-from privbench_core.schema.columns import Column, ColumnType
-from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.columns import Column, ColumnType, EnumType
+from privbench_core.schema.constraints import Check, ForeignKey
 from privbench_core.schema.tables import Schema, Table
 
 GUARANTEE = {
@@ -348,3 +349,23 @@ def test_a_table_is_asked_for_once_and_written_one_row_group_at_a_time(
         canonical = rows[table.name].cast(table.arrow_schema).combine_chunks()
         pq.write_table(canonical, whole, compression="zstd", row_group_size=10)
         assert file.read_bytes() == whole.read_bytes()
+
+
+def one_table(*columns: Column, **more) -> Schema:
+    return Schema("s", (Table("t", (Column("id", ColumnType.INTEGER), *columns), ("id",), **more),), "t")
+
+
+@pytest.mark.parametrize(
+    ("column", "more", "value"),
+    [
+        (Column("x", ColumnType.INTEGER, sql_type="smallint"), {}, 40_000),
+        (Column("x", ColumnType.INTEGER), {"checks": (Check("small", "x < 10"),)}, 11),
+        (Column("x", ColumnType.CATEGORY, sql_type="mood"), {}, "(none common enough to name)"),
+    ],
+)
+def test_a_bundle_that_breaks_its_own_ddl_is_never_written(tmp_path, column, more, value):
+    schema = one_table(column, **more)
+    schema = replace(schema, enums=(EnumType("mood", ("calm", "cross")),))
+    with pytest.raises(PublishError, match="t: its rows break the bundle's own schema.sql"):
+        write_bundle(tmp_path / "out", schema, {"t": pa.table({"id": [1], "x": [value]})}, RECEIPT)
+    assert not list(tmp_path.iterdir())

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from privbench_core.schema.columns import Column, ColumnType, Pattern, Range, Values
+from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate import expectations
@@ -22,8 +22,6 @@ from privbench_core.validate.derived import integrity_frame
 from privbench_core.validate.expectations import (
     ExpectationResult,
     check_table,
-    fidelity_frame,
-    fidelity_suite,
     integrity_suite,
     run_suite,
 )
@@ -284,30 +282,6 @@ def test_public_rows_are_published_as_they_are_whatever_their_domain() -> None:
     assert failures(check_integrity(public, wrong)) == []
 
 
-@pytest.fixture
-def metrics() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "table": ["home", "person", "person"],
-            "metric": ["2-way TVD", "2-way TVD", "fanout TVD"],
-            "value": [0.03, 0.2, float("nan")],
-            "limit": [0.05, 0.1, 0.1],
-        }
-    )
-
-
-def test_fidelity_limits_hold_fail_and_do_not_pass_for_want_of_a_figure(metrics: pd.DataFrame) -> None:
-    results = run_suite("fidelity", fidelity_frame(metrics), fidelity_suite(metrics))
-    assert [(r.column, r.name.split("_")[-1], r.success) for r in results] == [
-        ("home: 2-way TVD", "null", True),
-        ("home: 2-way TVD", "between", True),
-        ("person: 2-way TVD", "null", True),
-        ("person: 2-way TVD", "between", False),
-        ("person: fanout TVD", "null", False),
-        ("person: fanout TVD", "between", True),
-    ]
-
-
 def test_an_empty_suite_has_no_results() -> None:
     assert run_suite("nothing", pd.DataFrame({"a": [1]}), []) == []
 
@@ -369,3 +343,11 @@ def test_all_that_holds_and_looks_at_values_one_by_one_is_seen_from_few(monkeypa
     framed.clear()
     assert len(failures(check_integrity(SCHEMA, _with("person", "age", [-1, None, 5])))) == 1
     assert framed[1] == {"badge", "sex", "id", "age"}
+
+
+def test_texts_must_fit_the_sql_type_that_duckdb_does_not_enforce() -> None:
+    code = Column("code", ColumnType.CATEGORY, Learn(), sql_type="character varying(15)")
+    table = Table("t", (Column("id", ColumnType.INTEGER), code), ("id",))
+    rows = pa.table({"id": [1, 2], "code": ["short", "(none common enough to name)"]})
+    results = check_table(Schema("s", (table,), "t"), table, {"t": rows})
+    assert [(r.column, r.unexpected_count) for r in results if not r.success] == [("code", 1)]

@@ -164,9 +164,7 @@ def test_what_finds_no_row_inside_of_its_unit_is_null_or_dropped_and_counted() -
 
 def test_the_validate_step_proves_it(tmp_path: Path) -> None:
     schema, tables = rentals(1, 60)
-    result = place_of(tmp_path, schema, tables, options={"max_join": 1.0, "max_two_way": 1.0, "max_one_way": 1.0}).run(
-        3.2
-    )
+    result = place_of(tmp_path, schema, tables).run(3.2)
     assert broken_expectations(result) == []
     found = result.releases["validate", "payment"].artifact.data["expectations"]
     assert [e["success"] for e in found if e["column"] == "rental rental of the same unit"] == [True]

@@ -122,15 +122,6 @@ def test_every_bound_on_the_ownership_path_is_part_of_a_releases_identity():
     assert parameters(chain(3), "top") == parameters(chain(4), "top")
 
 
-def test_limits_on_fidelity_are_no_part_of_what_is_paid_for():
-    """Whoever raises a limit after a failed validation must not buy the models again."""
-    schema, _ = planted_pair(5)
-    plans = [PrivBench().plan(schema, Budget(1.0), {"max_two_way": limit}) for limit in (0.1, 0.9)]
-    for one, other in zip(*(plan.steps for plan in plans), strict=True):
-        same = (one.parameters, one.price, one.version) == (other.parameters, other.price, other.version)
-        assert same is (one.kind != "validate" or one.table == "")
-
-
 def test_values_beyond_a_declared_domain_are_reported():
     table = Table("t", (integer("id"), Column("x", ColumnType.INTEGER, Range(0, 9))), ("id",))
     rows = rows_of(table, id=np.arange(200), x=np.where(np.arange(200) < 60, 99, 5))

@@ -96,7 +96,8 @@ def _kind(column: Column) -> str:
 def _table(table: Table, keys: list[ForeignKey], scratch: DuckDBPyConnection, left_out: list[str]) -> str:
     plain = [f"{quote_identifier(column.name)} {_type(column)}" for column in table.columns]
     inside = [_column(table, column, scratch, left_out) for column in table.columns]
-    inside.append(f"PRIMARY KEY ({name_list(table.primary_key)})")
+    if table.primary_key:
+        inside.append(f"PRIMARY KEY ({name_list(table.primary_key)})")
     inside += [f"UNIQUE ({name_list(columns)})" for columns in table.unique]
     for check in table.checks:
         if _accepts(scratch, [*plain, f"CHECK ({check.expression})"]):

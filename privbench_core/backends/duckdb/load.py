@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import duckdb
 
@@ -10,7 +13,7 @@ from privbench_core.backends.duckdb.ddl import duckdb_schema
 from privbench_core.backends.loading import Loadable, Loaded, refuse_tables
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import PublishError
-from privbench_core.schema.tables import Table
+from privbench_core.schema.tables import Schema, Table
 
 
 def load_duckdb(bundle: Loadable, path: Path, *, replace: bool) -> Loaded:
@@ -32,6 +35,46 @@ def load_duckdb(bundle: Loadable, path: Path, *, replace: bool) -> Loaded:
         ) from error
 
 
+def try_rows(schema: Schema, files: Mapping[str, Path]) -> None:
+    """Load the rows of a bundle into a scratch database by the bundle's own DDL, a table at a time, and forget them.
+
+    Types, enums, NOT NULL and those CHECK constraints that DuckDB understands are tried; keys are not: the expectations
+    on a bundle prove them, and their indexes would take most of the memory and time.
+
+    Args:
+        schema: The database.
+        files: Parquet file by table.
+
+    Raises:
+        PublishError: Rows that the DDL refuses.
+    """
+    bare = tuple(
+        dataclasses.replace(
+            table, primary_key=(), foreign_keys=(), implied_keys=(), unique=(), indexes=(), generated=()
+        )
+        for table in schema.tables
+    )
+    translated = duckdb_schema(dataclasses.replace(schema, tables=bare))
+    with TemporaryDirectory(prefix="privbench-try-") as folder, duckdb.connect(f"{folder}/try.duckdb") as connection:
+        for statement in translated.enums:
+            connection.execute(statement)
+        for table, statement in translated.tables.items():
+            connection.execute(statement)
+            try:
+                connection.execute(_insert(schema.table(table)), [str(files[table])])
+            except duckdb.Error as error:
+                raise PublishError(
+                    f"{table}: its rows break the bundle's own schema.sql, so nothing was published:"
+                    f" {_first_line(error)}"
+                ) from None
+            connection.execute(f"DROP TABLE {quote_identifier(table)}")
+
+
+def _insert(table: Table) -> str:
+    """Return the statement that inserts the rows of the Parquet file $1."""
+    return f"INSERT INTO {quote_identifier(table.name)} BY NAME SELECT {_selected(table)} FROM read_parquet($1)"
+
+
 def _load(bundle: Loadable, connection: duckdb.DuckDBPyConnection, file: Path, *, replace: bool) -> Loaded:
     schema = bundle.schema
     translated = duckdb_schema(schema)
@@ -50,8 +93,7 @@ def _load(bundle: Loadable, connection: duckdb.DuckDBPyConnection, file: Path, *
         connection.execute(statement)
     for table, statement in translated.tables.items():
         connection.execute(statement)
-        read = f"SELECT {_selected(schema.table(table))} FROM read_parquet($1)"
-        connection.execute(f"INSERT INTO {quote_identifier(table)} BY NAME {read}", [str(bundle.file(table))])
+        connection.execute(_insert(schema.table(table)), [str(bundle.file(table))])
     for statement in translated.after:
         connection.execute(statement)
     connection.commit()

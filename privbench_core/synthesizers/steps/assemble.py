@@ -14,12 +14,10 @@ from privbench_core.synthesizers.limits import unsampleable
 from privbench_core.synthesizers.steps.fidelity import fidelity_step
 from privbench_core.synthesizers.steps.publish import publish_step
 from privbench_core.synthesizers.steps.sample import complete_step, deferred_of, public_step, sample_step
-from privbench_core.synthesizers.steps.validate import FidelityLimits, validate_step
+from privbench_core.synthesizers.steps.validate import validate_step
 
 
-def whole_plan(
-    name: str, schema: Schema, budget: Budget, measuring: Sequence[Step], validation: Price, limits: FidelityLimits
-) -> Plan:
+def whole_plan(name: str, schema: Schema, budget: Budget, measuring: Sequence[Step], validation: Price) -> Plan:
     """The plan of a synthesizer that has the models of `sample.model_inputs` made by ``measuring``.
 
     Args:
@@ -28,7 +26,6 @@ def whole_plan(
         budget: Of the whole plan.
         measuring: The first steps.
         validation: For the fidelity figures of all tables.
-        limits: What figures may be published.
     """
     free = zero(validation.measure)
     private = schema.private_tables
@@ -38,7 +35,7 @@ def whole_plan(
     for table in schema.sampling_order:
         steps.append(public_step(table, free) if table.public else sample_step(schema, table, free))
     steps += [complete_step(schema, table, free) for table in private if deferred_of(schema, table)]
-    steps += [validate_step(schema, table, free, limits) for table in schema.sampling_order]
+    steps += [validate_step(schema, table, free) for table in schema.sampling_order]
     steps.append(publish_step(schema, free))
     return Plan(name, budget, tuple(steps))
 

@@ -11,6 +11,8 @@ from privbench_core.errors import InternalError, ValidationError
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.publishing.bundle import read_bundle, write_bundle
+from privbench_core.publishing.figures import FidelityFigure
+from privbench_core.publishing.verdicts import blocking, warnings_of
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
@@ -35,18 +37,23 @@ def publish_step(schema: Schema, free: Price) -> Step:
         for table in schema.tables:
             _refuse_failures(table.name, context.inputs["validate", table.name].data["expectations"])
         tables = _Rows(schema, context.inputs)
-        fidelity = {
-            table.name: context.inputs["validate", table.name].data["fidelity"] for table in schema.private_tables
+        validated = {table.name: context.inputs["validate", table.name].data for table in schema.private_tables}
+        if reasons := blocking(validated, context.fidelity):
+            raise ValidationError(f"nothing is published, because fidelity blocks: {'; '.join(reasons)}")
+        figures = {
+            name: [FidelityFigure.from_dict(figure).receipt for figure in data["figures"]]
+            for name, data in validated.items()
         }
-        receipt = {**context.receipt, "fidelity_paid_for": fidelity}
+        warnings = warnings_of(validated, context.fidelity)
+        receipt = {**context.receipt, "fidelity_paid_for": figures, "fidelity_warnings": warnings}
         queries, noted = _workload(context, schema, tables)
         if noted:
             receipt["workload"] = noted
         path = write_bundle(context.out, schema, tables, receipt, queries)
         rows_of = {name: described["rows"] for name, described in read_bundle(path).manifest["tables"].items()}
-        return Artifact({"path": str(path), "rows": rows_of, "summary": {"rows": rows_of}})
+        return Artifact({"path": str(path), "rows": rows_of, "warnings": warnings, "summary": {"rows": rows_of}})
 
-    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, version="2")
+    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, version="3")
 
 
 class _Rows(Mapping[str, pa.Table]):

@@ -1,0 +1,64 @@
+"""Verdicts on released figures: relative to shuffled columns, and to the noise of the figures themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from privbench_core.publishing.figures import FidelityFigure
+from privbench_core.publishing.verdicts import Grade, blocking, judge_table, warnings_of
+from privbench_core.spec.fidelity import FidelityPolicy
+
+PAIRS, COLUMNS = "two-way TVD", "one-way TVD"
+
+
+def validated(*figures: FidelityFigure, noise: str = "", **guessed: str) -> dict[str, Any]:
+    return {"figures": [figure.to_dict() for figure in figures], "noise": noise, "guessed": guessed}
+
+
+@pytest.mark.parametrize(
+    ("value", "shuffled", "noise", "grade"),
+    [
+        (0.15, 0.40, 0.01, Grade.GOOD),
+        (0.05, 0.04, 0.01, Grade.GOOD),  # nothing depends on anything, and the model is close
+        (0.40, 0.40, 0.01, Grade.FAR),
+        (0.45, 0.40, 0.01, Grade.FAR),
+        (0.37, 0.40, 0.02, Grade.FAR),  # closer, but not beyond its noise
+        (0.30, 0.40, 0.30, Grade.UNKNOWN),
+        (0.00, 0.00, 0.08, Grade.UNKNOWN),
+    ],
+)
+def test_pairs_are_judged_by_shuffled_columns(value: float, shuffled: float, noise: float, grade: Grade) -> None:
+    data = validated(FidelityFigure("t", PAIRS, value, noise, shuffled))
+    assert judge_table("t", data, FidelityPolicy()).grade is grade
+
+
+@pytest.mark.parametrize(
+    ("value", "noise", "grade"),
+    [(0.1, 0.01, Grade.GOOD), (0.3, 0.01, Grade.FAR), (0.3, 0.04, Grade.GOOD), (0.3, 0.2, Grade.UNKNOWN)],
+)
+def test_columns_are_judged_by_their_limit_and_their_noise(value: float, noise: float, grade: Grade) -> None:
+    assert judge_table("t", validated(FidelityFigure("t", COLUMNS, value, noise)), FidelityPolicy()).grade is grade
+
+
+def test_a_stricter_owner_asks_for_less_than_shuffled_columns() -> None:
+    data = validated(FidelityFigure("t", PAIRS, 0.3, 0.001, 0.4))
+    assert judge_table("t", data, FidelityPolicy()).grade is Grade.GOOD
+    strict = judge_table("t", data, FidelityPolicy(to_shuffled=0.5))
+    assert strict.grade is Grade.FAR
+    assert "than 0.5 times shuffled columns (0.300 ± 0.002, columns shuffled 0.400 ± 0.002)" in str(strict)
+
+
+def test_warnings_name_noise_far_tables_and_guessed_domains_and_say_nothing_of_good_ones() -> None:
+    tables = {
+        "good": validated(FidelityFigure("good", COLUMNS, 0.01, 0.001)),
+        "gone": validated(FidelityFigure("gone", COLUMNS, 0.0, 0.5), noise="3 ± 40 rows"),
+        "far": validated(FidelityFigure("far", PAIRS, 0.4, 0.001, 0.4), price="assumed 0 to 1,000"),
+        "unknown": validated(FidelityFigure("unknown", COLUMNS, 0.1, 0.5)),
+    }
+    lines = warnings_of(tables, FidelityPolicy())
+    assert [line.partition(":")[0] for line in lines] == ["gone", "far", "unknown", "far.price"]
+    assert lines[0] == "gone: all noise at this ε (3 ± 40 rows); its rows say nothing"
+    assert blocking(tables, FidelityPolicy()) == []
+    assert [line.partition(":")[0] for line in blocking(tables, FidelityPolicy(block=True))] == ["gone", "far"]
