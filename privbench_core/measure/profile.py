@@ -123,10 +123,11 @@ def profile_table(session: PrivateSession, table: Table, bound: int, price: Pric
         UnsupportedBudgetError: A list of values is to be learned without a δ.
     """
     codecs, rest = learned_codecs(session, table, price)
-    size, rest = measure_row_count(session, table.name, bound, rest)
+    cells = [codec.size for codec in codecs.values() if codec.size > 1]
+    size, rest = measure_row_count(session, table.name, bound, cells, rest)
     first = first_share(size)
-    cells = measure_cells(session, table, codecs, size, rest.share(first))
-    return over_rows(session, table, cells, rest.share(1 - first))
+    measured = measure_cells(session, table, codecs, size, rest.share(first))
+    return over_rows(session, table, measured, rest.share(1 - first))
 
 
 def learned_codecs(session: PrivateSession, table: Table, price: Price) -> tuple[dict[str, Codec], Price]:

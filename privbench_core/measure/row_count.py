@@ -8,31 +8,35 @@ everything else follows from these released numbers, the declared columns and th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.fitting import combine
+from privbench_core.measure.pairwise import MOST_CODES
 from privbench_core.measure.scores import highest_noise
 from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder, powers_up_to
 from privbench_core.models.size_counts import ExpectedSizes, NoisySum, SizeCounts, estimate_bands
-from privbench_core.privacy.budget import Price
+from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.relations import stability
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import UnitRows, ViewSpec
+from privbench_core.schema.tables import Schema
 
 Array = NDArray[np.float64]
-_LOOKS = (0.02, 0.02, 0.04, 0.08)  # of a table's price, for sizes: one after the other until they are clear
-_CLEAR = 0.005  # of all units: noise of a size that is no reason to look again
-_TOTALS = (0.02, 0.04, 0.08, 0.16)  # of a table's price, for the number of rows: the least that makes it precise
-_PRECISE = 0.003  # relative error of a number of rows that is no reason to pay more for it
+_SHARES = (0.02, 0.04, 0.08, 0.16, 0.32)  # of a table's price, for sizes, and for the number of rows: tried in turn
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 _FANOUT_OTHERWISE = 0.1  # how far parents of units with many rows have other numbers of children
 _TOLD = 3.0  # standard deviations by which a code stands out
 _FEW = 0.002  # of all rows: what may be left out
+_PREDICATES = 2.0  # columns that a query looks at, beside the rows it counts, as in the papers' workloads
+_PRECISE = 0.01  # relative error of a number of rows that is no reason to pay more for it: a fifth of what is wanted
 _NOTHING = 1e-300
 
 
@@ -50,7 +54,53 @@ class _Sizes:
         return estimate_bands(self.codec, self.classes, self.noisy, self.sigma, self.bar, rows=rows)
 
 
-def measure_row_count(session: PrivateSession, table: str, bound: int, price: Price) -> tuple[RowCount | None, Price]:
+@dataclass(frozen=True)
+class _Balance:
+    """What a price buys: a number of rows, or columns.
+
+    Attributes:
+        curator: Of a view that counts every unit once.
+        codes: Of the columns that are to be measured for what is left, before any are merged.
+        price: Of all that is measured of the table.
+    """
+
+    curator: Curator
+    codes: Array
+    price: Price
+
+    def sigma(self, share: float) -> float:
+        return self.curator.sigma([Marginal(())], self.price.share(share))
+
+    def total(self, fit: SizeCounts, share: float) -> tuple[float, int]:
+        """Expected relative error of the number of rows for a share of the price, and the T that makes it least."""
+        sigma = self.sigma(share)
+        powers = powers_up_to(fit.codec.bound)
+        off = {most: float(np.hypot(most * sigma, fit.unknown_beyond(most))) for most in powers}
+        best = min(off, key=lambda most: off[most])
+        return off[best] / max(fit.rows(), 1.0), best
+
+    def columns(self, rows: float, most: int, left: float) -> float:
+        """Expected error of the columns of a query, half of them alone and half in pairs, if they get what is left."""
+        if not len(self.codes):
+            return 0.0
+        sigma = most * self.sigma(left / len(self.codes))
+        each = [
+            distance_by_noise(cells, sigma, max(rows, 1.0)).mean()
+            for cells in (self.codes, self.codes * self.codes.mean())
+        ]
+        return _PREDICATES * float(np.mean(each))
+
+    def gains(self, error: float, rows: float, most: int, before: float, after: float) -> bool:
+        """Whether to pay twice as much for the number of rows, if that leaves so much instead of ``before``."""
+        if error <= _PRECISE:
+            return False
+        saved = error * (1 - 2 ** -(1.0 if self.price.measure is Measure.PURE else 0.5))
+        return saved > self.columns(rows, most, after) - self.columns(rows, most, before)
+
+
+def measure_row_count(
+    session: PrivateSession, table: str, bound: int, codes: Sequence[int], price: Price
+) -> tuple[RowCount | None, Price]:
     """The size of an owned table, and what is left of ``price``; None, for nothing, if no unit has more than one row.
 
     Its T is 1, for a first look at the columns: no T tells codes from noise better, as rows grow less than T does.
@@ -62,48 +112,49 @@ def measure_row_count(session: PrivateSession, table: str, bound: int, price: Pr
         session: Open for the step.
         table: The table.
         bound: Most rows of a unit.
+        codes: Of the columns that are to be measured next: a small table's rows get more of the price, where noise
+            hides its columns anyway.
         price: Of all that is measured of the table.
     """
     if bound <= 1:
         return None, price
-    sizes, spent = _measure_sizes(session, table, bound, price)
-    fit = sizes.fit()
     of_units = session.view(ViewSpec(table, {}), "rows")
-    choices = []
-    for share in _TOTALS:
-        sigma = of_units.sigma([Marginal(())], price.share(share))
-        most = min(powers_up_to(bound), key=lambda power: np.hypot(power * sigma, fit.unknown_beyond(power)))
-        choices.append((share, most))
-        if np.hypot(most * sigma, fit.unknown_beyond(most)) <= _PRECISE * fit.rows():
+    balance = _Balance(of_units, np.minimum(np.array(codes, dtype=float), MOST_CODES), price)
+    sizes, spent = _measure_sizes(session, table, bound, balance)
+    fit = sizes.fit()
+    for share in _SHARES:
+        error, most = balance.total(fit, share)
+        if share == _SHARES[-1] or not balance.gains(error, fit.rows(), most, 1 - spent - share, 1 - spent - 2 * share):
             break
-    share, most = choices[-1]
     found = session.view(ViewSpec(table, {}, (most,)), "rows").measure("rows", [Marginal(())], price.share(share))
     total = NoisySum(float(found.values[0]), found.sigma, most)
-    fit, rest = sizes.fit(total), price.share(1 - spent - share)
-    rows = max(0.0, total.value + fit.rows() - fit.rows(most))
+    fit = sizes.fit(total)
     off = float(np.hypot(total.sigma, fit.unknown_beyond(most)))
     classes = _classes(fit, bound)
     of_class = fit.rows_up_to(classes), fit.rows_up_to(classes, 1)
-    return RowCount(rows, off, 1, classes, *of_class, bound, sizes.noisy, sizes.sigma), rest
+    left = price.share(1 - spent - share)
+    return RowCount(fit.rows(), off, 1, classes, *of_class, bound, sizes.noisy, sizes.sigma), left
 
 
-def _measure_sizes(session: PrivateSession, table: str, bound: int, price: Price) -> tuple[_Sizes, float]:
+def _measure_sizes(session: PrivateSession, table: str, bound: int, balance: _Balance) -> tuple[_Sizes, float]:
     """Noisy numbers of units by their number of rows, and the share of the price that they took."""
-    codec = FanoutCodec(bound)
+    codec, price = FanoutCodec(bound), balance.price
     classes = tuple(powers_up_to(bound))
     view = session.view(ViewSpec(table, {UNIT_SIZE: (UnitRows(), class_coder(codec, classes))}), "rows of units")
-    noisy, sigma, spent = np.zeros(len(classes)), np.inf, 0.0
-    for share in _LOOKS:
-        look = view.measure("sizes", [Marginal((UNIT_SIZE,))], price.share(share))
+    bar = highest_noise(price.measure, 1.0, 2 * len(classes))
+    found, spent = _Sizes(codec, classes, np.zeros(len(classes)), np.inf, bar), 0.0
+    for share in _SHARES:
+        look = view.measure("sizes", [Marginal((UNIT_SIZE,))], price.share(share - spent))
         if spent:
-            noisy, deviations = combine(noisy, sigma, look.values[0], look.sigma)
-            sigma = float(deviations[0])
+            noisy, deviations = combine(found.noisy, found.sigma, look.values[0], look.sigma)
+            found = replace(found, noisy=noisy, sigma=float(deviations[0]))
         else:
-            noisy, sigma = look.values[0], look.sigma
-        spent += share
-        if sigma <= _CLEAR * noisy.sum():
+            found = replace(found, noisy=look.values[0], sigma=look.sigma)
+        spent, fit = share, found.fit()
+        error, most = balance.total(fit, share)
+        if not balance.gains(error, fit.rows(), most, 1 - 2 * share, 1 - 3 * share):
             break
-    return _Sizes(codec, classes, noisy, sigma, highest_noise(price.measure, 1.0, 2 * len(classes))), spent
+    return found, spent
 
 
 def counted_for_sizes(curator: Curator, parents: RowCount, expected: ExpectedSizes, price: Price) -> int:
@@ -141,3 +192,18 @@ def _classes(fit: SizeCounts, bound: int) -> tuple[int, ...]:
     powers = powers_up_to(bound)
     last = next((power for power in powers if rows - fit.rows(power) <= _FEW * rows), powers[-1])
     return tuple(power for power in powers if power <= last)
+
+
+def noise_of_rows(schema: Schema, table: str, price: Price) -> float:
+    """± rows of a table (one standard deviation), from its plan alone: no row is read.
+
+    It is the noise of the number of rows if all that is measured of the table costs ``price``, the number of rows gets
+    the least share of it, and each unit has one row. T times as much where units have up to T rows: T is chosen from
+    released numbers, and is at most the declared bound (`Schema.max_rows_per_unit`).
+    """
+    own, others = (
+        1.0,
+        (stability(schema, table) - 1) / 2,
+    )  # weight that leaves with the unit, and that changes beside it
+    share = _SHARES[0] if schema.max_rows_per_unit(table) > 1 else 1.0
+    return noise_std(Sensitivity(own + 2 * others, float(np.hypot(own + others, others))), price.share(share))

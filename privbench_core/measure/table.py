@@ -61,7 +61,7 @@ def learn_table(
     """
     codecs, rest = learned_codecs(session, table, price)
     sizes = [codec.size for codec in codecs.values() if codec.size > 1]
-    size, rest = measure_row_count(session, table.name, bound, rest)
+    size, rest = measure_row_count(session, table.name, bound, sizes, rest)
     share = first if len(sizes) > 1 else 1.0
     if share < 1 and price.measure is Measure.PURE:
         view = session.view(ViewSpec(table.name, {}, (1 if size is None else size.rows_per_unit,)), "size")

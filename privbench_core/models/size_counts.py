@@ -8,7 +8,7 @@ dropped because noise hides it: what the number of rows asks for stays, only how
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,14 @@ from scipy.optimize import nnls
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.segmentation import SIGNIFICANT
+from privbench_core.estimate.size_shapes import Shapes, apart, size_shapes
 
 Array = NDArray[np.float64]
 _EXACT = 1e-6  # noise of what is known exactly: what is divided by it stays finite
 _TILT = 1.0  # standard deviation of the prior's exponent
 _TILTS = np.linspace(-30.0, 30.0, 601)  # exponents tried
 _NOTHING = 1e-300
-_UNKNOWN = 0.6  # of the rows beyond what is counted in full: what is not known of them
+_WITHIN = 0.1  # how far, relatively, the mean size in a class may be off: a third of its width, for a factor of two
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,14 @@ class SizeCounts:
         binning: Its cells merged into codes, and how groups of a code spread over its cells.
         counts: Number of groups of each code, shape (codes,), none negative.
         sigmas: Standard deviations of the noise that these were measured with, shape (codes,).
+        shapes: What is known of all of them together, where noise hides single ones.
     """
 
     codec: FanoutCodec
     binning: Binning
     counts: Array
     sigmas: Array
+    shapes: Shapes | None = None
 
     @property
     def groups(self) -> float:
@@ -68,9 +71,10 @@ class SizeCounts:
         return np.bincount(place, rows, len(classes)).astype(np.float64)
 
     def unknown_beyond(self, most: float) -> float:
-        """Standard deviation of what is known of the rows that `rows` leaves out, and of what they may differ by."""
+        """Standard deviation of what is known of the rows that `rows` leaves out."""
         beyond = mean_sizes(self.codec, self.binning) - mean_sizes(self.codec, self.binning, most)
-        return float(np.hypot(_UNKNOWN * self.counts @ beyond, np.sqrt((self.sigmas**2) @ (beyond**2))))
+        of_shape = 0.0 if self.shapes is None else self.shapes.deviation(self.codec.means() - self.codec.means(most))
+        return float(np.linalg.norm([of_shape, *(self.sigmas * beyond), _WITHIN * float(self.counts @ beyond)]))
 
 
 @dataclass(frozen=True)
@@ -123,12 +127,30 @@ def estimate_bands(
         rows: Released sum of their sizes.
     """
     band = np.minimum(np.searchsorted(classes, codec.starts), len(classes) - 1)
-    prior = np.where((codec.starts > 0) | (classes[0] == 0), codec.prior, 0.0)
+    sums = [] if rows is None else [(codec.means(rows.most), rows.value, rows.sigma)]
+    shapes = size_shapes(codec.starts, codec.bound, band, noisy, sigma, sums)
+    prior = shapes.expected() + codec.prior * _NOTHING**0.5 * ((codec.starts > 0) | (classes[0] == 0))
     if rows is not None:
         prior = prior * _tilt(codec, band, prior, np.maximum(noisy, 0.0), sigma, rows)
     mass = np.bincount(band, prior).astype(np.float64)
     binning = Binning(tuple(band.tolist()), tuple((prior / mass[band]).tolist()), len(mass))
-    return _counts(codec, binning, *held(noisy, sigma, bar, mass), groups, rows)
+    return replace(_counts(codec, binning, *_believed(shapes, band, noisy, sigma, bar), groups, rows), shapes=shapes)
+
+
+def _believed(shapes: Shapes, band: NDArray[np.int64], noisy: Array, sigma: float, bar: float) -> tuple[Array, Array]:
+    """Averages of noisy counts and of what smooth shapes expect of each class, and their standard deviations.
+
+    An accident of noise at 5,000 children is as many rows as a small database has. A count that stands out of the noise
+    is taken as it is, and so is that of empty groups, of which shapes say nothing.
+    """
+    inside = np.zeros((len(noisy), len(band)))
+    inside[band, np.arange(len(band))] = 1.0
+    expected = inside @ shapes.expected()
+    unsure = np.array([shapes.deviation(cells) for cells in inside])
+    spread = np.hypot(apart(expected), unsure)
+    spread[(noisy > bar * sigma) | (inside @ shapes.cells.sum(axis=0) <= 0)] = np.inf
+    share = 1 / (1 + (sigma / np.maximum(spread, _EXACT)) ** 2)
+    return expected + share * (noisy - expected), sigma * np.sqrt(share)
 
 
 def _tilt(
@@ -180,37 +202,6 @@ def refine_bands(
     counts = np.where(told, even, whole[band] * np.asarray(bands.binning.weights))
     sigmas = np.where(told, sigma, (bands.sigmas / np.sqrt(cells))[band])
     return _counts(codec, binning, binning.sums(counts), np.sqrt(binning.sums(sigmas**2)), groups, rows)
-
-
-def held(noisy: Array, sigma: float, bar: float, prior: Array) -> tuple[Array, Array]:
-    """Counts of sizes without the noise on those that nothing speaks for.
-
-    An accident of noise at 5,000 children is as many rows as a small database has. The largest size that is spoken for
-    is the last cell that stands out of the noise, by itself or with all cells above it. The sum above that is shrunk as
-    far as noise explains it (James and Stein 1961, positive part), and spread as the prior says.
-
-    Args:
-        noisy: Released count of each cell.
-        sigma: Standard deviation of their noise.
-        bar: Standard deviations that noise alone does not reach.
-        prior: Proportions of the cells where nothing was measured.
-
-    Returns:
-        Counts, and standard deviations of their noise; both of the shape of ``noisy``.
-
-    >>> held(np.array([60.0, 30.0, -2.0, 4.0, 4.0]), 2.0, 4.0, np.array([4.0, 3.0, 2.0, 1.0, 1.0]))[0].tolist()
-    [60.0, 30.0, 2.0, 1.0, 1.0]
-    """
-    above = np.cumsum(noisy[::-1])[::-1]
-    spread = sigma * np.sqrt(np.arange(len(noisy), 0, -1))
-    told = np.flatnonzero((noisy > bar * sigma) | (above > bar * spread))
-    if not len(told) or told[-1] == len(noisy) - 1:
-        return noisy, np.full(len(noisy), sigma)
-    first = int(told[-1]) + 1
-    share = max(0.0, 1 - (spread[first] / above[first]) ** 2) if above[first] > 0 else 0.0
-    shape = prior[first:] / prior[first:].sum()
-    counts = np.append(noisy[:first], share * above[first] * shape)
-    return counts, np.append(np.full(first, sigma), spread[first] * shape)
 
 
 def _counts(

@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 
 from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.measure.row_count import noise_of_rows
 from privbench_core.models.row_count import powers_up_to
-from privbench_core.models.size_counts import NoisySum, estimate_bands, held, refine_bands
+from privbench_core.models.size_counts import NoisySum, estimate_bands, refine_bands
+from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.views import ViewSpec
+from tests.helpers.planted import door_of, planted_pair
 
 SIGMA = 20.0
 
@@ -21,22 +26,30 @@ def banded(numbers: np.ndarray, classes: tuple[int, ...]) -> np.ndarray:
 
 
 def test_sizes_that_only_noise_speaks_for_are_not_believed() -> None:
-    true = np.append([900.0, 500.0, 300.0], np.zeros(12))
-    prior = 0.5 ** np.arange(15)
-    believed = []
+    """Accidents of noise at hundreds of children would be as many rows as there are."""
+    codec, classes = FanoutCodec(16_384), tuple(powers_up_to(16_384))
+    numbers = np.repeat([1, 2, 3], [900, 500, 300])
+    rows = []
     for seed in range(20):
-        noisy = true + np.random.default_rng(seed).normal(0, SIGMA, 15)
-        counts, sigmas = held(noisy, SIGMA, 4.0, prior)
-        np.testing.assert_array_equal(counts[:3], noisy[:3])
-        believed.append(counts[3:].sum())
-        assert (np.diff(counts[3:]) <= 0).all()
-        assert (np.diff(sigmas[3:]) < 0).all()
-    assert np.mean(believed) < SIGMA  # their sum has noise of 3.5 times that
+        noisy = banded(numbers, classes) + np.random.default_rng(seed).normal(0, SIGMA, len(classes))
+        found = estimate_bands(codec, classes, noisy, SIGMA, 4.0)
+        assert found.counts[:3] == pytest.approx([900, 500, 300], abs=4 * SIGMA)
+        rows.append(found.rows())
+    means = codec.means()[[1, 2, 3, -1]]
+    assert means[-1] > 10_000  # noise of one class of sizes is as many rows a hundred times
+    assert np.mean(rows) < 20 * numbers.sum()
 
 
-def test_counts_of_nothing_but_noise_are_left_as_they_are() -> None:
-    noisy = np.array([1.0, -2.0, 0.5, 1.0])
-    np.testing.assert_array_equal(held(noisy, 5.0, 4.0, np.ones(4))[0], noisy)
+def test_counts_of_nothing_but_noise_do_not_make_a_large_table() -> None:
+    """83 units of noise: raw counts would be hundreds of units of a thousand children, or none at all."""
+    codec, classes = FanoutCodec(1000), tuple(powers_up_to(1000))
+    found = []
+    for seed in range(40):
+        noisy = banded(np.full(83, 10), classes) + np.random.default_rng(seed).normal(0, SIGMA, len(classes))
+        total = NoisySum(830 + np.random.default_rng([seed, 1]).normal(0, 400), 400.0, 16)
+        found.append(estimate_bands(codec, classes, noisy, SIGMA, 4.0, rows=total).rows())
+    assert 0.5 * 830 < np.median(found) < 2 * 830
+    assert min(found) > 0
 
 
 def test_a_number_of_rows_makes_up_for_what_noise_hides() -> None:
@@ -52,6 +65,16 @@ def test_a_number_of_rows_makes_up_for_what_noise_hides() -> None:
         together.append(estimate_bands(codec, classes, noisy, SIGMA, 4.0, rows=rows).rows() / numbers.sum() - 1)
     assert abs(np.mean(together)) < 0.01
     assert np.std(together) < 0.5 * np.std(alone)
+
+
+def test_a_size_that_all_groups_have_is_found() -> None:
+    """No smooth shape is as narrow: the class stands out of the noise, and is taken as it is."""
+    codec, classes = FanoutCodec(4096), tuple(powers_up_to(4096))
+    for seed in range(10):
+        noisy = banded(np.full(5000, 24), classes) + np.random.default_rng(seed).normal(0, SIGMA, len(classes))
+        found = estimate_bands(codec, classes, noisy, SIGMA, 4.0)
+        assert found.counts[5] == pytest.approx(noisy[5])
+        assert found.rows() == pytest.approx(5000 * 24, rel=0.4)
 
 
 def test_without_noise_every_class_and_cell_comes_back() -> None:
@@ -71,3 +94,11 @@ def test_rows_of_larger_groups_count_as_so_many() -> None:
     assert found.rows() == pytest.approx(30, rel=0.01)
     assert found.rows(1) == pytest.approx(20, rel=0.01)
     np.testing.assert_allclose(found.rows_up_to(classes)[:2], [10, 20], rtol=0.01)
+
+
+def test_what_a_plan_says_of_rows_is_the_noise_that_they_get() -> None:
+    schema, tables = planted_pair(50)
+    price, door = Price(Measure.ZCDP, 0.1), door_of(schema, tables)
+    for table, share in (("parent", 1.0), ("child", 0.02)):
+        sigma = door.view(ViewSpec(table, {})).sigma([Marginal(())], price.share(share))
+        assert noise_of_rows(schema, table, price) == pytest.approx(sigma)

@@ -64,7 +64,12 @@ class Sample:
         summary = {"rows": self.table.num_rows, **facts}
         if self.dropped:
             summary["rows dropped to keep constraints"] = dict(self.dropped)
-        data: dict[str, Any] = {"parents": places, "weights": self.weights, "dropped": dict(self.dropped), "units": self.units}
+        data: dict[str, Any] = {
+            "parents": places,
+            "weights": self.weights,
+            "dropped": dict(self.dropped),
+            "units": self.units,
+        }
         if self.latents:
             data["latents"] = [[name, size, codes] for name, (size, codes) in self.latents.items()]
         return Artifact({**data, "summary": summary}, self.table)

@@ -1,0 +1,126 @@
+"""What noisy counts of group sizes say of all sizes: a posterior over smooth shapes of their distribution.
+
+Where noise hides single classes of sizes, all of them together still tell how heavy the tail is. Shapes are densities
+exp(-a x - b x²/2) of the logarithm x of a size: power laws (b = 0), log-normal ones, and narrow ones. Each is weighted
+by its likelihood under the noise, with the number of groups integrated out; what is expected of a class is the mean
+over shapes. Real sizes have no such shape exactly, so counts far above the noise weigh no more than those a little
+above it. Post-processing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+Array = NDArray[np.float64]
+_CURVATURES = (0.0, *np.geomspace(0.02, 30, 24).tolist())  # b: from power laws to sizes all alike
+_STEEPEST = 4.0  # a, at most: P[size >= x] ~ x^-4 has nobody beyond the first classes
+_SPACING = 0.25  # of a, in standard deviations of x: neighbouring shapes are close
+_APART = 0.3  # how far, relatively, true counts of classes are from any of these shapes
+_BESIDE = 0.1  # of the counts of its neighbours: what a shape may take for a class's, as it does not end so sharply
+_RARER = 1.0  # power of the mean size by which heavier tails are less likely: a prior of 1 over the number of rows
+_NOTHING = 1e-300
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Shapes with their weights.
+
+    Attributes:
+        cells: Distribution of groups that are not empty over cells of sizes, shape (shapes, cells).
+        numbers: Expected number of these groups given the shape, shape (shapes,).
+        deviations: Standard deviation of that, likewise.
+        weights: Of the shapes; they add up to 1.
+    """
+
+    cells: Array
+    numbers: Array
+    deviations: Array
+    weights: Array
+
+    def mean(self, values: Array) -> float:
+        """Expected sum over groups of a value of their cell, shape (cells,)."""
+        return float(self.weights @ (self.numbers * (self.cells @ values)))
+
+    def deviation(self, values: Array) -> float:
+        """Standard deviation of that sum."""
+        each = self.cells @ values
+        square = float(self.weights @ ((self.numbers**2 + self.deviations**2) * each**2))
+        return float(np.sqrt(max(square - self.mean(values) ** 2, 0.0)))
+
+    def expected(self) -> Array:
+        """Expected number of groups in each cell, shape (cells,)."""
+        return np.asarray((self.weights * self.numbers) @ self.cells)
+
+
+def size_shapes(
+    starts: NDArray[np.integer],
+    bound: int,
+    band: NDArray[np.integer],
+    noisy: Array,
+    sigma: float,
+    sums: Sequence[tuple[Array, float, float]] = (),
+) -> Shapes:
+    """The shapes, given what was released.
+
+    Args:
+        starts: Smallest size of each cell, from 0; groups without rows are left out.
+        bound: Largest size.
+        band: Class of each cell.
+        noisy: Noisy number of groups of each class.
+        sigma: Standard deviation of their noise.
+        sums: Further measurements, as (value of a group by cell, noisy sum over all groups, standard deviation).
+    """
+    cells = _densities(tuple(starts.tolist()), bound)
+    classes = np.zeros((len(noisy), len(starts)))
+    classes[band, np.arange(len(starts))] = 1.0
+    classes = classes[np.bincount(band, starts > 0) > 0]
+    counts = noisy[np.bincount(band, starts > 0) > 0]
+    beside = np.append(counts[1:], 0.0) + np.append(0.0, counts[:-1])
+    spread = np.hypot(sigma, apart(np.maximum(counts, _BESIDE * beside)))
+    design = (cells @ classes.T) / spread
+    right = counts / spread
+    for values, found, off in sums:
+        design = np.column_stack([design, cells @ values / max(off, _NOTHING)])
+        right = np.append(right, found / max(off, _NOTHING))
+    precision = (design**2).sum(axis=1)
+    best = design @ right / precision
+    off = 1 / np.sqrt(precision)
+    ratio = best / off
+    likelihood = ratio**2 / 2 + log_ndtr(ratio) + np.log(off) - _RARER * np.log(cells @ np.maximum(starts, 1))
+    weights = np.exp(likelihood - likelihood.max())
+    # Mean and deviation of a normal number that is not negative.
+    hazard = np.exp(-(ratio**2) / 2 - log_ndtr(ratio)) / np.sqrt(2 * np.pi)
+    numbers = best + off * hazard
+    deviations = off * np.sqrt(np.maximum(1 - hazard * (hazard + ratio), 0.0))
+    return Shapes(cells, numbers, deviations, weights / weights.sum())
+
+
+def apart(counts: Array) -> Array:
+    """Standard deviation of true counts of classes from what a shape expects: of the shape, and by chance (Poisson)."""
+    return np.asarray(np.sqrt(np.maximum(counts, 0.0) + (_APART * np.maximum(counts, 0.0)) ** 2))
+
+
+@cache
+def _densities(starts: tuple[int, ...], bound: int) -> Array:
+    """Distributions over cells, shape (shapes, cells); cells that begin with 0 have nothing."""
+    first = np.array(starts, dtype=float)
+    ends = np.append(first[1:], bound + 1.0)
+    low, high = np.log(np.maximum(first - 0.5, 0.5)), np.log(ends - 0.5)
+    inside = np.linspace(0.1, 0.9, 5)
+    x = low[:, None] + (high - low)[:, None] * inside
+    widths = np.where(first > 0, high - low, 0.0)
+    found = []
+    for b in _CURVATURES:
+        spacing = _SPACING * max(np.sqrt(b), 0.2)
+        slopes = np.arange(-b * np.log(bound + 1.0), _STEEPEST + spacing, spacing)
+        log_density = -slopes[:, None, None] * x - b * x**2 / 2
+        log_density -= log_density.max(axis=(1, 2), keepdims=True)
+        mass = np.exp(log_density).mean(axis=2) * widths
+        found.append(mass / mass.sum(axis=1, keepdims=True))
+    return np.vstack(found)

@@ -1,0 +1,53 @@
+"""Smooth shapes of size distributions, from noisy counts of classes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.estimate.size_shapes import Shapes, size_shapes
+from privbench_core.models.row_count import powers_up_to
+
+BOUND = 4096
+CODEC, CLASSES = FanoutCodec(BOUND), np.array(powers_up_to(BOUND))
+BAND = np.searchsorted(CLASSES, CODEC.starts)
+
+
+def shapes(numbers: np.ndarray, sigma: float, seed: int, *, most: int | None = None) -> Shapes:
+    """Of sizes with noise on their classes and, if asked for, on their sum."""
+    rng = np.random.default_rng(seed)
+    counts = np.bincount(np.searchsorted(CLASSES, numbers), minlength=len(CLASSES))
+    sums = []
+    if most is not None:
+        sums = [(CODEC.means(most), np.minimum(numbers, most).sum() + rng.normal(0, most * sigma), most * sigma)]
+    return size_shapes(CODEC.starts, BOUND, BAND, counts + rng.normal(0, sigma, len(counts)), sigma, sums)
+
+
+def power_law(rng: np.random.Generator, groups: int) -> np.ndarray:
+    return np.minimum(rng.random(groups) ** (-1 / 1.5), BOUND).astype(np.int64)
+
+
+@pytest.mark.parametrize("make", [power_law, lambda rng, n: 1 + rng.poisson(rng.lognormal(2, 1, n))])
+def test_tails_that_noise_hides_are_supplied(make: object) -> None:
+    """Of 20,000 groups, with noise of 60 on every class: large sizes are hidden, and hold a sixth of the rows."""
+    off = []
+    for seed in range(20):
+        numbers = make(np.random.default_rng(seed), 20_000)  # type: ignore[operator]
+        off.append(shapes(numbers, 60.0, seed, most=64).mean(CODEC.means()) / numbers.sum() - 1)
+    assert abs(np.median(off)) < 0.1
+    assert np.abs(off).mean() < 0.15
+
+
+def test_deviations_say_what_is_not_known() -> None:
+    numbers = power_law(np.random.default_rng(0), 20_000)
+    beyond = CODEC.means() - CODEC.means(256)
+    known = [shapes(numbers, sigma, 0).deviation(beyond) for sigma in (1.0, 30.0, 300.0)]
+    assert known[0] < known[1] < known[2]
+
+
+def test_numbers_are_never_negative() -> None:
+    found = shapes(np.zeros(0, dtype=np.int64) + 1, 50.0, 3)
+    assert (found.numbers > 0).all()
+    assert found.weights.sum() == pytest.approx(1)
+    assert np.isfinite(found.deviations).all()
