@@ -199,8 +199,8 @@ class LatentFit:
         view = session.view(
             ViewSpec(key.child, {**context, **children.features}, (children.rows_per_unit,)), "pair_tables"
         )
-        model = observed.fit()
-        links = measure_links(view, context, children.features, children.one_way, model, of_links, spending)
+        network = observed.fit()
+        links = measure_links(view, context, children.features, children.one_way, network, of_links, spending)
         tables = {**fanout.fanout_tables, **marginals.fanout_tables(em)}
         return LatentLink(replace(fanout, fanout_tables=tables, pair_tables=links), observed, latents)
 

@@ -54,7 +54,7 @@ class PrivLava:
         for table in reversed(schema.sampling_order):
             if not table.public:
                 steps += self._steps(schema, table, prices, chosen)
-        return whole_plan(self.name, schema, budget, steps, spendable.share(chosen.validation), chosen.limits)
+        return whole_plan(self.name, schema, budget, steps, spendable.share(chosen.validation))
 
     def _steps(self, schema: Schema, table: Table, prices: Prices, options: Options) -> list[Step]:
         """What is measured of a table's keys, and of its rows."""
