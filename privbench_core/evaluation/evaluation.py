@@ -11,10 +11,10 @@ from privbench_core.errors import SourceError
 from privbench_core.evaluation.comparison import Comparison, compare
 from privbench_core.evaluation.generate import Recipe, generate_workload
 from privbench_core.evaluation.inputs import BundleAndSource, read_bundle_and_source
-from privbench_core.evaluation.membership import RunOnRows
 from privbench_core.evaluation.metric import FULL, SEED, Scope, Section
 from privbench_core.evaluation.privacy_figures import PrivacyFigures, privacy_figures
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
+from privbench_core.evaluation.rehearsed import RunOnRows
 from privbench_core.evaluation.rows import shuffled_reference
 from privbench_core.evaluation.runtime import RunTimeResult
 from privbench_core.evaluation.verdict import Verdict, judge

@@ -1,10 +1,14 @@
 """Membership-inference attacks: tell from a synthetic database which privacy units it was made from.
 
-All units of the source are in the published bundle, so it has no non-members to test an attacker with. Instead the
-synthesizer is rehearsed: each unit of a pool is kept with probability ½, the plan runs on the kept units at the same
-(ε, δ) without releasing anything, and the attacker guesses which units were kept. One run with many independent coins
-bounds ε from below (Steinke, Nasr and Jagielski 2023): under pure ε-DP the number of correct guesses is at most that of
-a coin with probability e^ε/(1 + e^ε).
+Each unit of a rehearsal (`rehearsed`) was kept with probability ½, and the attacker guesses which. One run with many
+independent coins bounds ε from below (Steinke, Nasr and Jagielski 2023): under pure ε-DP the number of correct guesses
+is at most that of a coin with probability e^ε/(1 + e^ε).
+
+Attackers differ by what they know of a unit: all of its rows, in all tables (*user-level*), or one row of one table
+(*item-level*, what most published attacks on synthetic tables do). What they prove holds for the same ε, because one
+row per unit is attacked; but where units have many rows, an item-level attacker sees the smaller part of what is
+there. For synthetic relational data this was found with learned attackers (Ward, Wang and Cheng 2026, "Finding
+Connections: Membership Inference Attacks for the Multi-Table Synthetic Data Setting").
 
 A bound above the promised ε indicates a bug. A bound below proves nothing: other attackers are better, above all those
 that plant rows (as `tests/property` does).
@@ -12,25 +16,16 @@ that plant rows (as `tests/property` does).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.evaluation.encode import EncodedTable, encode_tables
-from privbench_core.evaluation.joins import link_chain
 from privbench_core.evaluation.nearest import nearest_distances
+from privbench_core.evaluation.rehearsed import Rehearsal
 from privbench_core.evaluation.subsets import column_subsets
-from privbench_core.schema.tables import Schema
-from privbench_core.validate.references import NO_PARENT, parent_rows
+from privbench_core.validate.references import NO_PARENT
 
-RunOnRows = Callable[[Mapping[str, pa.Table]], Mapping[str, pa.Table]]
-"""Private and public rows -> synthetic rows, by the plan of the evaluated bundle; nothing is released."""
-
-POOL = 20_000
-"""Maximum number of units in the experiment; fewer units make attacks easier, if anything. Chosen by hand."""
 GUESSES = 500
 """Most confident guesses, half "in" and half "out"; fixed beforehand, so that the bound holds. Chosen by hand."""
 _MAX_DISTANCES = 2_000  # units whose nearest synthetic record is searched; chosen by hand
@@ -61,82 +56,44 @@ class Attack:
     epsilon: float
 
 
-def run_attacks(
-    schema: Schema, tables: Mapping[str, pa.Table], rehearse: RunOnRows, seed: int = 0
-) -> tuple[Attack, ...]:
-    """Rehearse on a random half of (a pool of) the units and attack the result.
+def run_attacks(rehearsal: Rehearsal, rng: np.random.Generator) -> tuple[Attack, ...]:
+    """Attack a rehearsal.
 
     Args:
-        schema: The database.
-        tables: Rows of the source.
-        rehearse: The synthesizer at the bundle's budget.
-        seed: Seed of the coins and of the attackers.
+        rehearsal: What was run, on which units.
+        rng: Chooses what is looked at, and breaks ties.
     """
-    rng = np.random.default_rng(seed)
-    units = tables[schema.unit].num_rows
-    shuffled = rng.permutation(units)
-    pool, others = shuffled[:POOL], shuffled[POOL:]
-    member = rng.random(len(pool)) < 0.5  # noqa: PLR2004 - a fair coin
-    if not 0 < member.sum() < len(pool):
-        return ()
-    synthetic = dict(rehearse(restrict_to_units(schema, tables, pool[member])))
-    codes = encode_tables(schema, tables), encode_tables(schema, synthetic, tables)
-    # The attacker knows the population from units outside the pool; if there are too few, from the whole pool.
-    known = others if len(others) >= len(pool) // 2 else pool
-    density = _density_scores(schema, tables, codes, pool, known, rng)
+    schema, member, pool = rehearsal.schema, rehearsal.member, rehearsal.pool
+    densities = _densities(rehearsal, rng)
+    source, synthetic = rehearsal.codes
     some = np.sort(rng.choice(len(pool), min(_MAX_DISTANCES, len(pool)), replace=False))
-    distance = -nearest_distances(codes[0][schema.unit], codes[1][schema.unit], rows=pool[some])
-    found = (("marginals, against those of the population", density, member),
-             ("nearest synthetic record", distance, member[some]))  # fmt: skip
+    distance = -nearest_distances(source[schema.unit], synthetic[schema.unit], rows=pool[some])
+    found = [
+        ("marginals, all rows of a unit", _of_units(rehearsal, densities), member),
+        ("nearest synthetic record", distance, member[some]),
+    ]
+    below = {t.name: len(densities[t.name]) for t in schema.private_tables if t.name in densities and t.owner_key}
+    if below:
+        table = max(below, key=lambda name: below[name])
+        scores = _of_one_row(rehearsal, table, densities[table], rng)
+        has_rows = np.isfinite(scores)
+        found.append((f"marginals, one row of {table}", scores[has_rows], member[has_rows]))
     return tuple(
         score_attack(name, scores, truth, (1 - _CONFIDENCE) / len(found), rng) for name, scores, truth in found
     )
 
 
-def restrict_to_units(
-    schema: Schema, tables: Mapping[str, pa.Table], units: NDArray[np.integer]
-) -> dict[str, pa.Table]:
-    """Return the database of some units: their rows, all rows that depend on them, and the public tables."""
-    keep = {schema.unit: np.isin(np.arange(tables[schema.unit].num_rows), units)}
-    for table in schema.sampling_order:
-        stays = keep.setdefault(table.name, np.ones(tables[table.name].num_rows, bool))
-        for key in table.foreign_keys:
-            if schema.table(key.parent).public or not key.cascades:
-                continue
-            rows = parent_rows(tables[key.parent], tables[table.name], key)
-            stays &= np.where(rows == NO_PARENT, True, keep[key.parent][np.maximum(rows, 0)])
-    return {name: rows.filter(pa.array(keep[name])) for name, rows in tables.items()}
+def _densities(rehearsal: Rehearsal, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
+    """Return how much more frequent each row's cells are in the synthetic marginals than in the population's.
 
-
-def unit_of_rows(
-    schema: Schema, tables: Mapping[str, pa.Table], coded: Mapping[str, EncodedTable], table: str
-) -> NDArray[np.int64]:
-    """Return the unit of each row of a private table, as a row of the unit's table, or `NO_PARENT`."""
-    path = schema.ownership_path(table)
-    return link_chain(path, tables, coded).links if path else np.arange(tables[table].num_rows)
-
-
-def _density_scores(
-    schema: Schema,
-    tables: Mapping[str, pa.Table],
-    codes: tuple[Mapping[str, EncodedTable], Mapping[str, EncodedTable]],
-    pool: NDArray[np.integer],
-    known: NDArray[np.integer],
-    rng: np.random.Generator,
-) -> NDArray[np.float64]:
-    """Return how much more frequent a unit's cells are in the synthetic marginals than in the population's.
-
-    Log ratios of 1-way and 2-way marginals are summed over cells, and averaged over the unit's rows of each table,
-    because the synthesizers release noisy marginals in which every unit has weight 1.
+    Log ratios of 1-way and 2-way marginals, summed over cells; shape (rows,) by private table.
     """
-    units = tables[schema.unit].num_rows
-    score = np.zeros(units)
-    for table in schema.private_tables:
-        true, made = codes[0][table.name], codes[1][table.name]
+    found = {}
+    for table in rehearsal.schema.private_tables:
+        true, made = (codes[table.name] for codes in rehearsal.codes)
         if not true.names or not len(true.codes) or not len(made.codes):
             continue
-        of = unit_of_rows(schema, tables, codes[0], table.name)
-        reference = true.codes[np.isin(of, known)]
+        reference = true.codes[np.isin(rehearsal.units[table.name], rehearsal.known)]
         pairs = column_subsets(len(true.names), 2, _MAX_PAIRS, int(rng.integers(2**31))).subsets
         rows = np.zeros(len(true.codes))
         for columns in [*((i,) for i in range(len(true.names))), *pairs]:
@@ -146,10 +103,35 @@ def _density_scores(
             )
             synthetic, population = (_smoothed(np.bincount(other, minlength=1), cells) for other in others)
             rows += np.log(synthetic / population)
+        found[table.name] = rows
+    return found
+
+
+def _of_units(rehearsal: Rehearsal, densities: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return a score per unit of the pool: the mean over its rows of each table, summed over tables.
+
+    The mean, because the synthesizers release noisy marginals in which a unit weighs no more than 1.
+    """
+    units = rehearsal.tables[rehearsal.schema.unit].num_rows
+    score = np.zeros(units)
+    for table, rows in densities.items():
+        of = rehearsal.units[table]
         owned = of != NO_PARENT
         sizes = np.bincount(of[owned], minlength=units)
         score += np.bincount(of[owned], weights=rows[owned], minlength=units) / np.maximum(sizes, 1)
-    found: NDArray[np.float64] = score[pool]
+    found: NDArray[np.float64] = score[rehearsal.pool]
+    return found
+
+
+def _of_one_row(
+    rehearsal: Rehearsal, table: str, rows: NDArray[np.float64], rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Return the score of one random row of a table per unit of the pool; NaN for units without one."""
+    of = rehearsal.units[table]
+    score = np.full(rehearsal.tables[rehearsal.schema.unit].num_rows, np.nan)
+    mixed = rng.permutation(np.flatnonzero(of != NO_PARENT))
+    score[of[mixed]] = rows[mixed]  # of several rows, the last one stays
+    found: NDArray[np.float64] = score[rehearsal.pool]
     return found
 
 

@@ -9,6 +9,7 @@ comparison counts.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -74,24 +75,33 @@ def _low_and_median(distances: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def nearest_distances(of: EncodedTable, among: EncodedTable, rows: NDArray[np.integer]) -> NDArray[np.float64]:
-    """Return the distance of each of ``rows`` of one table to its nearest record in another; shape (len(rows),).
+    """Return the distance of each of ``rows`` of one table to its nearest record in another; shape (len(rows),)."""
+    return find_nearest(of, among, rows, range(len(among.names)))[1]
+
+
+def find_nearest(
+    of: EncodedTable, among: EncodedTable, rows: NDArray[np.integer], columns: Sequence[int]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the record of another table that is nearest to each of ``rows``, and its distance; shapes (len(rows),).
 
     Args:
         of: The table of the rows.
         among: The other table, with the same columns and codes; at most `REFERENCE` evenly spaced rows are used.
         rows: Positions in ``of``.
+        columns: Those that are compared. Of equally near records the first is returned.
     """
     step = np.linspace(0, len(among.codes) - 1, min(len(among.codes), REFERENCE)).astype(np.int64)
-    records = [np.ascontiguousarray(_column(among.codes[step, i], among, i)) for i in range(len(among.names))]
-    wanted = [_column(of.codes[rows, i], among, i) for i in range(len(among.names))]
-    found = np.empty(len(rows))
-    for start in range(0, len(rows), _BLOCK):
+    records = [np.ascontiguousarray(_column(among.codes[step, i], among, i)) for i in columns]
+    wanted = [_column(of.codes[rows, i], among, i) for i in columns]
+    found, distance = np.zeros(len(rows), np.int64), np.full(len(rows), np.inf)
+    for start in range(0, len(rows) if len(step) else 0, _BLOCK):
         block = slice(start, start + _BLOCK)
         total = np.zeros((len(rows[block]), len(step)), np.float32)
-        for i, (mine, theirs) in enumerate(zip(wanted, records, strict=True)):
+        for i, mine, theirs in zip(columns, wanted, records, strict=True):
             total += np.abs(mine[block, None] - theirs) if among.ordered[i] else mine[block, None] != theirs
-        found[block] = total.min(axis=1) if len(step) else np.inf
-    return found / max(len(among.names), 1)
+        best = total.argmin(axis=1)
+        found[block], distance[block] = step[best], total[np.arange(len(best)), best]
+    return found, distance / max(len(columns), 1)
 
 
 def _column(codes: NDArray[np.integer], table: EncodedTable, position: int) -> NDArray[np.float32]:

@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from privbench_core.evaluation.attributes import Risk, attribute_risks
 from privbench_core.evaluation.inputs import BundleAndSource, BundleSummary
-from privbench_core.evaluation.membership import Attack, RunOnRows, run_attacks
+from privbench_core.evaluation.membership import Attack, run_attacks
 from privbench_core.evaluation.metric import SEED
 from privbench_core.evaluation.nearest import NearestRecords, nearest_records
+from privbench_core.evaluation.rehearsed import RunOnRows, rehearse_half
 from privbench_core.evaluation.traces import Trace, find_traces
 
 _MAX_EXPONENT = 700.0  # above about 709, exp overflows
@@ -77,6 +79,7 @@ class PrivacyFigures:
         spent: Price by step.
         nearest: Nearest-record checks by table.
         attacks: Membership attacks on a rehearsal; empty without one.
+        risks: Singling out, linkability and inference on the same rehearsal.
         traces: Searches for values of the source in the bundle.
     """
 
@@ -87,6 +90,7 @@ class PrivacyFigures:
     spent: tuple[BundleSpend, ...]
     nearest: dict[str, NearestRecords]
     attacks: tuple[Attack, ...]
+    risks: tuple[Risk, ...]
     traces: tuple[Trace, ...]
 
     @property
@@ -131,6 +135,7 @@ class PrivacyFigures:
             "spent": [asdict(step) for step in self.spent],
             "nearest_record": {name: figures.to_dict() for name, figures in self.nearest.items()},
             "membership_attacks": [asdict(attack) for attack in self.attacks],
+            "attribute_risks": [asdict(found) | {"risk": found.risk, "error": found.error} for found in self.risks],
             "traces": [asdict(trace) for trace in self.traces],
             "alarms": list(self.alarms),
         }
@@ -147,6 +152,8 @@ def privacy_figures(inputs: BundleAndSource, rehearse: RunOnRows | None) -> Priv
     source, synthetic = pair.encoded
     rng = np.random.default_rng(SEED)
     nearest = {t.name: nearest_records(source[t.name], synthetic[t.name], rng) for t in pair.schema.private_tables}
+    coins = np.random.default_rng(SEED)
+    rehearsal = rehearse_half(pair.schema, pair.source, rehearse, coins) if rehearse else None
     guarantee: Mapping[str, Any] = summary.receipt.get("guarantee", {})
     replace = guarantee.get("replace_one_unit")
     so_far = guarantee.get("all_releases_so_far")
@@ -157,7 +164,8 @@ def privacy_figures(inputs: BundleAndSource, rehearse: RunOnRows | None) -> Priv
         unit=str(guarantee.get("unit", pair.schema.unit_in_words)),
         spent=_spent(summary),
         nearest={name: figures for name, figures in nearest.items() if figures is not None},
-        attacks=run_attacks(pair.schema, pair.source, rehearse, SEED) if rehearse else (),
+        attacks=run_attacks(rehearsal, coins) if rehearsal else (),
+        risks=attribute_risks(rehearsal, coins) if rehearsal else (),
         traces=find_traces(pair.schema, (pair.source, pair.synthetic), pair.encoded, inputs.documents, rng),
     )
 

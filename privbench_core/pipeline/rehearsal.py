@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from privbench_core.errors import BudgetError, InternalError, SpecError
 from privbench_core.evaluation.inputs import summarize_bundle
-from privbench_core.evaluation.membership import RunOnRows
+from privbench_core.evaluation.rehearsed import RunOnRows
 from privbench_core.pipeline.executor import Executor
 from privbench_core.pipeline.run import plan_for
 from privbench_core.pipeline.runner import GivenRows, Run, Runner

@@ -158,6 +158,41 @@ def test_a_daemon_catches_up_with_what_it_did_not_see(big_town: Path, tmp_path: 
         assert len({run.tags["dagster/run_key"] for run in asked}) == len(asked) == 2
 
 
+@pytest.mark.slow
+def test_a_tick_of_the_schedule_refreshes_every_epsilon_and_the_next_one_pays_nothing(
+    big_town: Path, tmp_path: Path
+) -> None:
+    text = big_town.read_text(encoding="utf-8")
+    big_town.write_text(f'schedule: "* * * * *"\n{text}', encoding="utf-8")
+    home, spec = tmp_path / "home", load_spec(big_town)
+    home.mkdir()
+    (home / "dagster.yaml").write_text((project_root() / "dagster.yaml").read_text())
+    environment = {**os.environ, "DAGSTER_HOME": str(home), "PRIVBENCH_SPECS": str(big_town)}
+    workspace = ("--workspace", str(project_root() / "workspace.yaml"))
+    started = dagster(home, big_town, "schedule", "start", "town_refresh_schedule", *workspace)
+    assert started.returncode == 0, started.stderr[-3000:]
+    by_schedule = {"dagster/schedule_name": "town_refresh_schedule"}
+    done = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], tags=by_schedule)
+    with (
+        running(environment, tmp_path / "daemon.log", "dagster._daemon", "run", *workspace),
+        dg.DagsterInstance.from_config(str(home)) as instance,
+    ):
+        wait_for("the runs of two ticks", lambda: len(instance.get_runs(done)) >= 2 * len(spec.epsilons), 400)
+        runs = instance.get_runs(dg.RunsFilter(tags=by_schedule))
+    ticks = {run.tags["dagster/run_key"].partition(" ")[0] for run in runs}
+    assert len(ticks) >= 2
+    assert len({run.tags["dagster/run_key"] for run in runs}) == len(runs)  # one run per tick and ε
+    for epsilon in spec.epsilons:
+        read_bundle(spec.state / "town" / "bundles" / f"{epsilon:g}")
+    ledger = open_ledger(spec)
+    paid = [(entry.run, entry.step) for entry in ledger.entries()]
+    ledger.close()
+    plans = [plan_for(spec, epsilon) for epsilon in spec.epsilons]
+    assert sorted(paid) == sorted(
+        (run_name(plan.budget.epsilon), "/".join(step.key)) for plan in plans for step in plan.steps if step.reads
+    )
+
+
 def files(folder: Path) -> dict[str, bytes]:
     """Contents by file name."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

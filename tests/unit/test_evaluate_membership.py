@@ -8,11 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core.evaluation.attributes import Risk, attribute_risks
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
-from privbench_core.evaluation.membership import epsilon_bound, restrict_to_units, run_attacks, score_attack
+from privbench_core.evaluation.membership import Attack, epsilon_bound, run_attacks, score_attack
 from privbench_core.evaluation.nearest import nearest_distances, nearest_records
+from privbench_core.evaluation.rehearsed import Rehearsal, RunOnRows, rehearse_half, restrict_to_units
 from privbench_core.evaluation.traces import find_traces
-from privbench_core.schema.columns import Column, ColumnType, Range
+from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import forum, shop
@@ -64,17 +66,113 @@ def copying(tables: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
     return tables
 
 
-def test_a_synthesizer_that_copies_is_caught_by_both_attackers() -> None:
-    for found in run_attacks(NOTES, rows(0), copying):
-        assert found.auc > 0.9, found.name
-        assert found.right > 0.9 * found.guesses, found.name
-        assert found.epsilon > 2, found.name
+def attacked(source: Mapping[str, pa.Table], rehearse: RunOnRows, schema: Schema = NOTES) -> tuple[Attack, ...]:
+    rng = np.random.default_rng(0)
+    return run_attacks(rehearsed(source, rehearse, schema), rng)
+
+
+def rehearsed(source: Mapping[str, pa.Table], rehearse: RunOnRows, schema: Schema = NOTES) -> Rehearsal:
+    found = rehearse_half(schema, source, rehearse, np.random.default_rng(0))
+    assert found is not None
+    return found
+
+
+def test_a_synthesizer_that_copies_is_caught_by_those_who_know_units() -> None:
+    found = attacked(rows(0), copying)
+    assert [attack.name for attack in found] == [
+        "marginals, all rows of a unit", "nearest synthetic record", "marginals, one row of entry",
+    ]  # fmt: skip
+    for attack in found[:2]:
+        assert attack.auc > 0.9, attack.name
+        assert attack.right > 0.9 * attack.guesses, attack.name
+        assert attack.epsilon > 2, attack.name
 
 
 def test_a_synthesizer_that_looks_at_nothing_gives_nothing_away() -> None:
-    for found in run_attacks(NOTES, rows(0), lambda _: rows(99)):
+    for found in attacked(rows(0), lambda _: rows(99)):
         assert abs(found.auc - 0.5) < 0.06, found.name
         assert found.epsilon < 0.3, found.name
+
+
+LETTERS = Schema(
+    "letters",
+    (
+        Table("person", (Column("id", ColumnType.INTEGER), Column("sex", ColumnType.INTEGER, Range(0, 1))), ("id",)),
+        Table(
+            "letter",
+            (
+                Column("id", ColumnType.INTEGER),
+                Column("person", ColumnType.INTEGER),
+                Column("x", ColumnType.INTEGER, Range(0, 99)),
+                Column("y", ColumnType.INTEGER, Range(0, 99)),
+                Column("topic", ColumnType.CATEGORY, Values(tuple("abcdefghijklmnopqrst"))),
+            ),
+            ("id",),
+            (ForeignKey("letter", ("person",), "person", ("id",), max_children=12, owner=True),),
+        ),
+    ),
+    "person",
+)
+
+
+def letters(seed: int, people: int = 600, each: int = 12) -> dict[str, pa.Table]:
+    rng = np.random.default_rng(seed)
+    person = {"id": np.arange(people), "sex": rng.integers(0, 2, people)}
+    letter = {"id": np.arange(people * each), "person": np.repeat(np.arange(people), each)}
+    letter |= {name: rng.integers(0, 100, people * each) for name in "xy"}
+    letter["topic"] = rng.choice(list("abcdefghijklmnopqrst"), people * each)
+    return {"person": pa.table(person), "letter": pa.table(letter)}
+
+
+def test_attacks_on_single_rows_understate_what_is_said_about_units() -> None:
+    """A synthesizer that keeps every third row: about one row it says little, about a person with twelve nearly all."""
+
+    def keep_some(tables: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
+        letter, others = tables["letter"], letters(9)["letter"].slice(0, tables["letter"].num_rows)
+        kept = np.random.default_rng(5).random(letter.num_rows) < 0.3
+        mixed = {n: np.where(kept, letter[n].to_numpy(), others[n].to_numpy()) for n in letter.column_names}
+        return {"person": letters(9)["person"], "letter": pa.table(mixed)}
+
+    by_name = {attack.name: attack for attack in attacked(letters(0), keep_some, LETTERS)}
+    unit, item = by_name["marginals, all rows of a unit"], by_name["marginals, one row of letter"]
+    assert unit.units == item.units == 600
+    assert item.auc < 0.7
+    assert unit.auc > 0.8
+    assert unit.epsilon > item.epsilon + 0.5
+
+
+def test_units_without_a_row_of_a_table_are_not_attacked_by_one() -> None:
+    source = letters(0)
+    source["letter"] = source["letter"].slice(0, 60)
+    assert attacked(source, copying, LETTERS)[2].units == 5
+
+
+def risks(source: Mapping[str, pa.Table], rehearse: RunOnRows) -> dict[tuple[str, str], Risk]:
+    rng = np.random.default_rng(1)
+    return {(r.table, r.name): r for r in attribute_risks(rehearsed(source, rehearse, LETTERS), rng)}
+
+
+def test_a_synthesizer_that_copies_lets_rows_be_singled_out_linked_and_inferred() -> None:
+    found = risks(letters(0), copying)
+    assert set(found) == {("letter", "singling out"), ("letter", "linkability"), ("letter", "inference")}
+    for risk in found.values():
+        assert risk.members - risk.others > risk.error, risk
+    assert found["letter", "inference"].members > 0.5
+    assert found["letter", "singling out"].members == 1
+    assert found["letter", "singling out"].risk == 1
+
+
+def test_what_follows_from_the_population_is_no_risk() -> None:
+    source = letters(0)
+    tied = source["letter"].set_column(3, "y", source["letter"]["x"])  # y follows from x for everybody
+    other = letters(9)["letter"]
+    made = {"person": source["person"], "letter": other.set_column(3, "y", other["x"])}
+    found = risks({**source, "letter": tied}, lambda _: made)
+    assert found["letter", "inference"].others > 0.6  # x and y, not the topic
+    for risk in found.values():
+        assert risk.members - risk.others <= 2 * risk.error, risk
+        assert risk.risk <= 1
+    assert Risk("inference", "t", 10, 1.0, 1.0).risk == 0
 
 
 def test_the_rehearsal_is_given_half_of_the_units_with_all_that_depends_on_them() -> None:
@@ -85,7 +183,7 @@ def test_the_rehearsal_is_given_half_of_the_units_with_all_that_depends_on_them(
         seen.append(tables)
         return tables
 
-    run_attacks(NOTES, source, rehearse)
+    rehearsed(source, rehearse)
     people = set(seen[0]["person"]["code"].to_pylist())
     assert 500 < len(people) < 700
     expected = [owner for owner in source["entry"]["person"].to_pylist() if owner in people]
@@ -93,7 +191,7 @@ def test_the_rehearsal_is_given_half_of_the_units_with_all_that_depends_on_them(
 
 
 def test_one_unit_cannot_be_halved() -> None:
-    assert run_attacks(NOTES, rows(0, people=1), copying) == ()
+    assert rehearse_half(NOTES, rows(0, people=1), copying, np.random.default_rng(0)) is None
 
 
 def test_a_restricted_database_is_the_neighbour_of_the_tests() -> None:
