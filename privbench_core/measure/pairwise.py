@@ -22,7 +22,8 @@ from privbench_core.estimate.candidates import Candidates, PairTable, noisy_cell
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
 from privbench_core.measure.one_way import choose_remeasurement, least_noise, remeasure
 from privbench_core.measure.scores import ABSOLUTE, clear_scores, largest_noise, pair_scores
-from privbench_core.measure.signs import cuts_of, measure_signs, share_for_signs
+from privbench_core.measure.shortlist import share_of_shortlist, shortlist, shortlist_size
+from privbench_core.measure.signs import cuts_of, gain_of_signs, measure_signs, share_for_signs
 from privbench_core.measure.triples import SHARE_OF_TRIPLES, candidate_triples, measure_triples
 from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.one_way import OneWay
@@ -116,6 +117,11 @@ class PairwiseFit:
         def without_tables(rest: Price) -> MeasuredLeaf | Price:
             return MeasuredLeaf(remeasure(curator, one_way, rest), {}, signs) if known else rest
 
+        number = shortlist_size(curator, len(pairs), one_way.total, price)
+        if number < len(pairs):
+            for_choices = share_of_shortlist(curator, len(pairs), number, one_way.total, price)
+            pairs = shortlist(curator, clean, pairs, number, price.share(for_choices), known)
+            price = price.share(1 - for_choices)
         for_scores = self._score_share(curator, len(pairs), one_way.total, price) if pairs else None
         if for_scores is None:
             return without_tables(price)
@@ -140,7 +146,9 @@ class PairwiseFit:
         better = remeasure(curator, one_way, rest.share(1 - share)) if share < 1 else one_way
         return MeasuredLeaf(better, self.measure(curator, tables, rest.share(share)), signs if known else None)
 
-    def promising(self, curator: Curator, codes: Sequence[int], total: float, price: Price, first: float) -> bool:
+    def promising(
+        self, curator: Curator, codes: Sequence[int], ordered: int, total: float, price: Price, first: float
+    ) -> bool:
         """Whether to look for dependences, as far as can be told before.
 
         As many pairs as there are columns, less one, are supposed to depend on each other about as much as in tables of
@@ -149,27 +157,36 @@ class PairwiseFit:
         Args:
             curator: Of any view of the table.
             codes: Number of codes of each column, as far as known.
+            ordered: How many columns have an order.
             total: Released number of rows.
             price: Of all that is measured of the table.
             first: Share of the price for a first look at one-way marginals.
         """
         sizes = np.minimum([float(size) for size in codes if size > 1], MOST_CODES)
         pairs, second = np.array(list(combinations(range(len(sizes)), 2))), price.share(1 - first)
-        for_scores = self._score_share(curator, len(pairs), total, second) if len(pairs) else None
+        once, whole = (_sigmas(curator, sizes, part) for part in (price.share(first), price))
+
+        def lost(rest: Price) -> float:
+            twice = once / np.sqrt(1 + (once / _sigmas(curator, sizes, rest)) ** 2)
+            return (len(sizes) - 1) * (_error(sizes, twice, total) - _error(sizes, whole, total))
+
+        by_signs, rest = gain_of_signs(curator, ordered, _SUPPOSED, total, second)
+        if by_signs > max(_HOPE * lost(rest), 0.0):
+            return True
+        number = shortlist_size(curator, len(pairs), total, second)
+        second = second.share(1 - share_of_shortlist(curator, len(pairs), number, total, second))
+        for_scores = self._score_share(curator, number, total, second) if number else None
         if for_scores is None:
             return False
         rest = second.share(1 - for_scores)
-        once, again, whole = (_sigmas(curator, sizes, part) for part in (price.share(first), rest, price))
-        twice = once / np.sqrt(1 + (once / again) ** 2)
-        lost = (len(sizes) - 1) * (_error(sizes, twice, total) - _error(sizes, whole, total))
         told = np.minimum(sizes, 1 + total / (_TOLD * once))[pairs]  # no more codes stand out of the noise
         cells = noisy_cells(told[:, 0], told[:, 1])
-        supposed = _SUPPOSED * total - largest_noise(curator, len(pairs), second.share(for_scores)) / 2
+        supposed = _SUPPOSED * total - largest_noise(curator, number, second.share(for_scores)) / 2
         gain = 0.0
-        for number in range(1, len(sizes)):
-            noise = self.noise_factor * curator.sigma([Marginal(())], rest.share(1 / number)) * cells
-            gain = max(gain, number * float(np.maximum(supposed - noise, 0).mean()))
-        return gain > _HOPE * lost
+        for measured in range(1, min(len(sizes), number + 1)):
+            noise = self.noise_factor * curator.sigma([Marginal(())], rest.share(1 / measured)) * cells
+            gain = max(gain, measured * float(np.maximum(supposed - noise, 0).mean()))
+        return gain > _HOPE * lost(rest)
 
     def _score_share(self, curator: Curator, pairs: int, total: float, price: Price) -> float | None:
         """The least share of the price for which scores are clear, else the largest; None if even that is hopeless."""

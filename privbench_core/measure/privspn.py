@@ -78,7 +78,7 @@ class PairwiseSPN:
 
     def promising(self, curator: Curator, codes: Sequence[int], total: float, price: Price, first: float) -> bool:
         """Whether to look for dependences at all; see `PairwiseFit.promising`."""
-        return self.leaf.promising(curator, codes, total, price, first)
+        return self.leaf.promising(curator, codes, len(self.ordered), total, price, first)
 
     def find(self, curator: Curator, one_way: OneWay, price: Price, depth: int = 0) -> Measured | Price:
         """The same, or what is left of the price if nothing but the columns themselves is worth being measured."""

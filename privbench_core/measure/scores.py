@@ -37,14 +37,19 @@ def pair_scores(
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 2 and 4.
     """
+    noisy = curator.measure("dependence scores", [Distances(score_groups(clean, candidates, known or {}))], price)
+    return noisy.values[0] / 2 - largest_noise(curator, len(candidates), price) / 2
+
+
+def score_groups(
+    clean: Mapping[str, Array], pairs: Sequence[Pair], known: Mapping[Pair, Array]
+) -> tuple[tuple[tuple[Pair, Array], ...], ...]:
+    """Return what `Distances` asks for the scores of pairs: a joint that is known, or the product of the marginals."""
 
     def reference(a: str, b: str) -> Array:
-        return known[a, b] if known and (a, b) in known else np.outer(clean[a], clean[b]) / max(1.0, clean[a].sum())
+        return known[a, b] if (a, b) in known else np.outer(clean[a], clean[b]) / max(1.0, clean[a].sum())
 
-    noisy = curator.measure(
-        "dependence scores", [Distances(tuple(((pair, reference(*pair)),) for pair in candidates))], price
-    )
-    return noisy.values[0] / 2 - largest_noise(curator, len(candidates), price) / 2
+    return tuple(((pair, reference(*pair)),) for pair in pairs)
 
 
 def clear_scores(

@@ -15,8 +15,10 @@ from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import SignProducts
 
 Array = NDArray[np.float64]
-_CLEAR = 0.03  # noise of a correlation for which nothing more need be paid: 12 columns, .7, ε = 1; found on `dense`
+_CLEAR = 0.05  # noise of a correlation for which nothing more need be paid: tuned on 12 columns correlated .7, ε = 1
 _LARGEST = 0.25  # of a price, for signs
+_STEEP = 2 / np.pi  # of the mean product of two signs, by the correlation, at the medians and near 0
+_SCORE = 1 / np.pi  # of a pair by its correlation near 0: half of E|z z'|, of independent normal variables
 _USELESS = 1.0  # noise of a correlation, times √(2 / columns): beyond it not even one common factor shows
 
 
@@ -53,6 +55,22 @@ def measure_signs(curator: Curator, clean: Mapping[str, Array], cuts: Mapping[st
     """
     noisy = curator.measure("signs", [_query(clean, cuts)], price)
     return SignSums(dict(cuts), noisy.values[0], noisy.sigma)
+
+
+def gain_of_signs(curator: Curator, columns: int, supposed: float, total: float, price: Price) -> tuple[float, Price]:
+    """Return by how many rows signs are expected to improve pairs before they are measured, and what they leave.
+
+    Args:
+        curator: Of any view of the table.
+        columns: How many have an order.
+        supposed: Score of a pair that depends on each other, as a share of rows; of as many pairs as columns, less one.
+        total: Released number of rows.
+        price: Of which signs take at most their largest share.
+    """
+    if columns < 2:  # noqa: PLR2004 - no pair
+        return 0.0, price
+    each = curator.sigma([SignProducts({}, ((),) * (columns * (columns - 1) // 2))], price.share(_LARGEST)) / total
+    return (columns - 1) * total * max(supposed - each / _STEEP * _SCORE, 0.0), price.share(1 - _LARGEST)
 
 
 def _query(clean: Mapping[str, Array], cuts: Mapping[str, Cut]) -> SignProducts:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from privbench_core.columns.discretizer import ordered_codes
+from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.measure.one_way import remeasure
 from privbench_core.measure.profile import Cells, first_share, learned_codecs, measure_cells, over_rows
 from privbench_core.measure.row_count import measure_row_count
@@ -70,7 +70,8 @@ def learn_table(
             rest = rest.share(1 - _ROWS_SHARE)
         else:
             rows = size.rows
-        share = share if network({}).promising(view, sizes, rows, rest, share) else 1.0
+        known = ordered_codes({name: Discretizer(codec) for name, codec in codecs.items()})
+        share = share if network(known).promising(view, sizes, rows, rest, share) else 1.0
     early = first_share(size)
     cells = measure_cells(session, table, codecs, size, rest.share(share * early))
     cells, profile = over_rows(session, table, cells, rest.share(share * (1 - early)))

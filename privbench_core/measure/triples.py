@@ -23,10 +23,10 @@ from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Distances, Marginal
 
 Array = NDArray[np.float64]
-SHARE_OF_TRIPLES = 0.03
+SHARE_OF_TRIPLES = 0.02
 """Of the price, for screening triples and measuring those that stand out; what is not needed goes to marginals. Chosen
-by hand: noise of everything else grows by 1.5%."""
-_SCREEN = 1 / 3  # of that, for scores
+by hand: noise of everything else grows by 1%."""
+_SCREEN = 1 / 2  # of that, for scores
 _MOST_CELLS = 64  # of a triple; chosen by hand: more hold too few rows each
 _MOST_COLUMNS = 24  # the smallest ones are looked at; of more there are too many triples
 _STANDS_OUT = 0.05  # of all rows: score beyond sampling error from which three columns have more to do with each other

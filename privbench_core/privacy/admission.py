@@ -244,7 +244,6 @@ def _admit_signs(site: str, query: SignProducts, sizes: Sizes) -> None:
         _require(bool(np.isin(signs, (-1, 0, 1)).all()), site, "signs of -1, 0 and 1")
     _require(type(query.subsets) is tuple and len(query.subsets) > 0, site, "at least one subset of columns")
     for columns in query.subsets:
-        _require(type(columns) is tuple and len(columns) > 0, site, "subsets as tuples")
         _admit_columns(site, columns, sizes)
         _require(set(columns) <= query.signs.keys(), site, "signs of each column")
         _require(len(set(columns)) == len(columns), site, "each column of a subset once")

@@ -217,7 +217,7 @@ def test_dependences_are_looked_for_where_rows_and_price_are_many(measure):
     curator, account = curator_of(planted(100), SIZES)
 
     def promising(total, amount, codes=(6, 6, 6, 6, 6)):
-        return PairwiseFit().promising(curator, codes, total, Price(measure, amount), 0.5)
+        return PairwiseFit().promising(curator, codes, 0, total, Price(measure, amount), 0.5)
 
     amounts = (0.2, 3.2) if measure is Measure.PURE else (0.0005, 0.1)
     assert [promising(total, amounts[0]) for total in (10.0, 500.0, 100_000.0)] == [False, False, True]

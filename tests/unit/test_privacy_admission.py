@@ -127,7 +127,6 @@ class MoreThanItSays(dict[str, Any]):
 HALVES = np.resize([-1, 1], SIZE)
 SIGN_PRODUCTS = {
     "no subset": SignProducts({"rooms": HALVES}, ()),
-    "a subset of no columns": SignProducts({"rooms": HALVES}, ((),)),
     "a column twice": SignProducts({"rooms": HALVES}, (("rooms", "rooms"),)),
     "a column without signs": SignProducts({}, (("rooms",),)),
     "a column that is not there": SignProducts({"colour": HALVES}, (("colour",),)),

@@ -43,7 +43,7 @@ QUERIES: dict[str, Query] = {
         (((("a",), np.zeros(A)), (("b",), np.full(B, -3.0))), ((("a", "b"), np.zeros((A, B))),))
     ),
     "signs": SignProducts(SIGNS, (("a", "b"),)),
-    "signs of several": SignProducts(SIGNS, (("a",), ("b",), ("a", "b"))),
+    "signs of several": SignProducts(SIGNS, ((), ("a",), ("b",), ("a", "b"))),
     "clusters": CentreSums(CENTRES),
     "parents": ParentCounts(np.array([0, 1, 1, 2])),
     "ranks": RankSums((1, 2, 3, 4)),
