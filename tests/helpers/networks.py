@@ -33,7 +33,7 @@ from tests.helpers.key_graphs import Ids, database_of, key, table, with_attribut
 
 _NAMES = ("unit", "a", "b", "c", "d")
 _MOST = 4  # children of an owner, and rows that refer to a row along other keys
-_TYPE = Discretizer(FanoutCodec(2))
+TYPE = Discretizer(FanoutCodec(2))
 _X = Discretizer(codec_for(Column("x", ColumnType.INTEGER, Range(0, 3)), table="t"))
 
 
@@ -126,11 +126,11 @@ def _features(rng: np.random.Generator, schema: Schema, here: Table) -> list[tup
         found += [(OfParent(k, "x"), _X), (ParentRow(k), SmallNumbers())]
         if k.owner:
             found += [(OwnerFanout(k), SmallNumbers()), (CoMember(k, 1, "x"), _X), (CoMember(k, 2, "x"), _X)]
-            found.append((OwnerType(k, random_types(rng, schema, k), 0), _TYPE))
+            found.append((OwnerType(k, random_types(rng, schema, k), 0), TYPE))
     for other in schema.tables:
         if other.owner_key is not None and other.owner_key.parent == here.name:
             found.append((OwnFanout(other.owner_key), SmallNumbers()))
-            found.append((OwnType(other.owner_key, random_types(rng, schema, other.owner_key), 1), _TYPE))
+            found.append((OwnType(other.owner_key, random_types(rng, schema, other.owner_key), 1), TYPE))
     return found
 
 
@@ -144,7 +144,7 @@ def random_types(rng: np.random.Generator, schema: Schema, along: ForeignKey) ->
     for other in schema.tables:
         if other.owner_key is not None and other.owner_key.parent == along.child:
             below = OwnType(other.owner_key, random_types(rng, schema, other.owner_key), 0)
-            columns.append((below, _TYPE, scores(_TYPE.size)))
+            columns.append((below, TYPE, scores(TYPE.size)))
     sizes: Any = SmallNumbers()
     return GroupTypes((3, 3), sizes, scores(sizes.size), tuple(columns))
 

@@ -12,6 +12,7 @@ _TRUNCATION = "tests/property/test_privacy_truncation.py"
 _REFERENCES = "tests/property/test_privacy_references.py"
 _SAME_UNIT = "tests/property/test_privacy_same_unit.py"
 _TUPLES = "tests/property/test_privacy_permutations.py"
+_TYPES = "tests/property/test_privacy_types.py"
 _FUZZ = "tests/property/test_privacy_fuzz.py"
 _POPULARITY = "tests/property/test_privacy_popularity.py"
 _REPLAY = "tests/property/test_record_replay.py"
@@ -384,6 +385,24 @@ STABILITY = [
         (f"{_TRUNCATION}::test_stability_covers_the_number_of_children_of_others",),
     ),
     Mutant(
+        "types-of-children-below",
+        "stability",
+        "types of groups move as the table that shows them",
+        _VIEWS,
+        "return (feature.key.child, *(table for of in below for table in _children_seen(of)))",
+        "return ()",
+        (f"{_FUZZ}::test_no_unit_moves_a_view_beyond_its_stability",),
+    ),
+    Mutant(
+        "types-of-dropped-rows",
+        "truncation",
+        "rows beyond τ have a say in the type of their group",
+        _VIEWS,
+        "parents = np.where(database.kept(key.child), database.parent_rows(key), -1)",
+        "parents = database.parent_rows(key)",
+        (f"{_TYPES}::test_a_type_is_the_best_sum_of_scores_over_the_kept_rows_of_a_group",),
+    ),
+    Mutant(
         "references-along-keys",
         "stability",
         "popularity along a key that lets go moves as its table",
@@ -415,7 +434,7 @@ STABILITY = [
         "stability",
         "views look along keys of other tables",
         _VIEWS,
-        "return feature.key.child == table and (feature.key.owner or not isinstance(feature, OwnerFanout))",
+        "return feature.key.child == table and (feature.key.owner or not isinstance(feature, OwnerFanout | OwnerType))",
         "return True",
         (f"{_SAME_UNIT}::test_views_look_only_where_their_stability_was_worked_out",),
     ),
