@@ -16,6 +16,7 @@ from privbench_core.errors import InternalError
 Array = NDArray[np.float64]
 OWN_FANOUT = "#children"
 OWNER_FANOUT = "#siblings"
+PLACE = "#place"
 _PARENT = "parent."
 
 
@@ -27,9 +28,10 @@ class Fanout:
         sizes: Coder of the numbers of children.
         counts: Probabilities of the number of children, shape (codes of ``sizes``,).
         fanout_tables: Parent's column -> joint (parent's column, number of children).
-        pair_tables: (context column, child's column) -> joint; context is "parent.<column>" and `OWNER_FANOUT`.
+        pair_tables: (context column, child's column) -> joint; context is "parent.<column>", `OWNER_FANOUT`, `PLACE`.
         owned: Number of children that have an owner.
         ownerless: Number of children whose owner key is NULL; each is a unit of its own.
+        places: Up to how many members the places of children in their group are told apart; 0 if none are.
     """
 
     sizes: Discretizer
@@ -38,6 +40,7 @@ class Fanout:
     pair_tables: Mapping[tuple[str, str], Array]
     owned: float
     ownerless: float = 0.0
+    places: int = 0
 
     def numbers(self, parents: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Numbers of children of so many parents in ascending order: evenly spaced quantiles, shape (parents,).
@@ -67,6 +70,7 @@ class Fanout:
             "pair_tables": [[context, column, joint] for (context, column), joint in self.pair_tables.items()],
             "owned": self.owned,
             "ownerless": self.ownerless,
+            **({"places": self.places} if self.places else {}),
         }
 
     @classmethod
@@ -74,9 +78,9 @@ class Fanout:
         """The inverse of `to_dict`."""
         pair_tables = {(context, column): joint for context, column, joint in stored["pair_tables"]}
         sizes = Discretizer.from_dict(stored["sizes"])
-        return cls(
-            sizes, stored["counts"], dict(stored["fanout_tables"]), pair_tables, stored["owned"], stored["ownerless"]
-        )
+        owned, ownerless = stored["owned"], stored["ownerless"]
+        tables = dict(stored["fanout_tables"])
+        return cls(sizes, stored["counts"], tables, pair_tables, owned, ownerless, stored.get("places", 0))
 
 
 def parent_column(name: str) -> str:

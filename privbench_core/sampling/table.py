@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.places import place_codes, place_count
 from privbench_core.columns.systematic import narrow
 from privbench_core.errors import InternalError, ValidationError
 from privbench_core.models.conditional import PairMarginal, draw_column
-from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
+from privbench_core.models.fanout import OWNER_FANOUT, PLACE, Fanout, parent_column
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.lookup import Lookup
 from privbench_core.models.registry import Model
@@ -96,6 +97,12 @@ def draw_children(
     rows.add(OWNER, most, named)
     sizes = narrow(fanout.sizes.encode_numbers(groups), fanout.sizes.size)
     rows.add(OWNER_FANOUT, fanout.sizes.size, sizes[owners])
+    if fanout.places:
+        mixed = rng.permutation(len(owners))  # the order of rows is to say nothing
+        ranks = np.empty(len(owners), dtype=np.int64)
+        ranks[mixed] = ordinal_within(named[mixed]) - 1
+        count = place_count(fanout.places)
+        rows.add(PLACE, count, narrow(place_codes(ranks, groups[owners], fanout.places), count))
     key = table.owner_key if table is not None else None
     for name, codes in parent.codes.items():
         none = parent.sizes[name]  # one more code, if the key may be NULL

@@ -434,7 +434,7 @@ STABILITY = [
         "stability",
         "views look along keys of other tables",
         _VIEWS,
-        "return feature.key.child == table and (feature.key.owner or not isinstance(feature, OwnerFanout | OwnerType))",
+        "return feature.key.child == table and (feature.key.owner or not isinstance(feature, OwnerFanout | OwnerType | MemberPlace))",
         "return True",
         (f"{_SAME_UNIT}::test_views_look_only_where_their_stability_was_worked_out",),
     ),
