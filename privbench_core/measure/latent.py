@@ -207,8 +207,7 @@ class LatentFit:
         view = session.view(
             ViewSpec(key.child, {**context, **children.features}, (children.rows_per_unit,)), "pair_tables"
         )
-        model = observed.fit()
-        links = measure_links(view, context, children.features, children.one_way, model, of_links, spending)
+        links = measure_links(view, context, children.features, children.one_way, observed.fit(), of_links, spending)
         tables = {**fanout.fanout_tables, **marginals.fanout_tables(em)}
         most = 0 if order is None else order.most
         fanout = replace(fanout, fanout_tables=tables, pair_tables=links, places=most)

@@ -8,8 +8,6 @@ independent members would show when put in order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
@@ -18,7 +16,7 @@ from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.equal_width import equal_width_codec
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.columns.places import place_codes, place_count, sizes_and_ranks
+from privbench_core.columns.places import place_count, sizes_and_ranks
 from privbench_core.models.fanout import PLACE, Fanout
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
@@ -65,9 +63,7 @@ def best_places(
     if most < 2 or not clean or held[1:].sum() <= 0:  # noqa: PLR2004 - who is alone has one place
         return None
     orders = {name: _order(counts, child.discretizers[name], owners) for name, counts in clean.items()}
-    places = {
-        name: MemberPlace(key, name, child.discretizers[name], order, most) for name, order in orders.items()
-    }
+    places = {name: MemberPlace(key, name, child.discretizers[name], order, most) for name, order in orders.items()}
     coder = place_coder(most)
     features: dict[str, tuple[Feature, Discretizer]] = {}
     for name, place in places.items():

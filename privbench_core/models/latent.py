@@ -110,7 +110,9 @@ def _fit(joints: tuple[Array, ...], between: Array) -> Array:
     dimensions = between.ndim
     code = joints[0].sum(axis=0)
     start = np.multiply.outer(code / max(code.sum(), _POSSIBLE), between / max(between.sum(), _POSSIBLE)) + 1e-12
-    margins: list[tuple[tuple[int, ...], Array]] = [((0, axis), joint.T / max(joint.sum(), _POSSIBLE)) for axis, joint in enumerate(joints, start=1)]
+    margins: list[tuple[tuple[int, ...], Array]] = [
+        ((0, axis), joint.T / max(joint.sum(), _POSSIBLE)) for axis, joint in enumerate(joints, start=1)
+    ]
     if dimensions > 1:
         margins.append((tuple(range(1, dimensions + 1)), between / max(between.sum(), _POSSIBLE)))
     return fit_margins(start, margins, _ROUNDS if dimensions > 1 else 1) + 1e-15

@@ -162,6 +162,7 @@ _ROWS_PER_UNIT = tuple(1 << power for power in range(WEIGHT_SCALE.bit_length()))
 Index = NDArray[np.int64] | slice
 Along = OfParent | ParentRow | OwnerFanout | OwnFanout | CoMember | OwnType | OwnerType | MemberPlace
 Feature = Own | UnitRows | Along
+_OF_GROUPS = (OwnerFanout, OwnerType, MemberPlace)  # of the rows of one owner: along owner keys only
 
 
 @dataclass(frozen=True)
@@ -364,7 +365,7 @@ def _of_its_rows(table: str, feature: Along) -> bool:
     """Whether a column is what the stability of a view of ``table`` was worked out for."""
     if isinstance(feature, OwnFanout | OwnType):
         return feature.key.owner and feature.key.parent == table
-    return feature.key.child == table and (feature.key.owner or not isinstance(feature, OwnerFanout | OwnerType | MemberPlace))
+    return feature.key.child == table and (feature.key.owner or not isinstance(feature, _OF_GROUPS))
 
 
 def _children_seen(feature: Along) -> tuple[str, ...]:
@@ -384,12 +385,9 @@ def _feature(database: PrivateDatabase, table: str, rows: Index, feature: Featur
         return _encoded_numbers(database.unit_rows(table)[rows], discretizer)
     if isinstance(feature, OwnFanout):
         return _encoded_numbers(database.group_sizes(feature.key), discretizer)[rows]
-    if isinstance(feature, MemberPlace):
-        scores = feature.order[_encoded(database.values(table, feature.column), feature.coder)]
-        sizes = np.append(database.group_sizes(feature.key), 1)[database.parent_rows(feature.key)]
-        return place_codes(database.ranks(feature.key, scores)[rows], sizes[rows], feature.most)
-    if isinstance(feature, OwnType):
-        return _latent_values(database, feature)[rows]
+    if isinstance(feature, OwnType | MemberPlace):
+        of_rows = _latent_values(database, feature) if isinstance(feature, OwnType) else _places(database, feature)
+        return of_rows[rows]
     parents = database.kept_parent_rows(feature.key)[rows]
     if isinstance(feature, ParentRow):
         public = database.schema.table(feature.key.parent).public
@@ -401,6 +399,14 @@ def _feature(database: PrivateDatabase, table: str, rows: Index, feature: Featur
     encoded = _encoded(database.values(feature.key.parent, feature.column), discretizer)
     none = np.array([discretizer.size], dtype=np.min_scalar_type(discretizer.size))
     return np.concatenate([encoded, none])[parents]  # position -1, no parent, takes the last entry
+
+
+def _places(database: PrivateDatabase, feature: MemberPlace) -> Codes:
+    """The place of each row of the key's child, shape (children,)."""
+    key = feature.key
+    scores = feature.order[_encoded(database.values(key.child, feature.column), feature.coder)]
+    sizes = np.append(database.group_sizes(key), 1)[database.parent_rows(key)]
+    return place_codes(database.ranks(key, scores), np.maximum(sizes, 1), feature.most)
 
 
 def _latent_values(database: PrivateDatabase, feature: OwnType | OwnerType) -> Codes:

@@ -7,7 +7,7 @@ value that is unused in combination with the other columns of the unique set.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -63,9 +63,8 @@ def draw_attributes(
     limits: RowLimits,
     fixed: Mapping[str, pa.Array],
     rng: np.random.Generator,
-    latents: Collection[str] = (),
 ) -> tuple[dict[str, Codes], dict[str, pa.Array]]:
-    """Draw the codes of all attributes and latent attributes, and the values of the former.
+    """Draw the codes of all columns of the model, and the values of those that are attributes.
 
     The caller drops rows that still break a limit.
 
@@ -76,9 +75,8 @@ def draw_attributes(
         limits: Constraints to keep.
         fixed: Columns that are drawn already and stay.
         rng: Sampling only.
-        latents: Columns of the model that have codes only.
     """
-    draft = _RowDraft(rows, model, discretizers, limits, fixed, rng, latents)
+    draft = _RowDraft(rows, model, discretizers, limits, fixed, rng)
     for attempt in range(_ROUNDS):
         broken, again = draft.broken(), draft.repeated()
         if not broken.any() and not again.any():
@@ -105,10 +103,9 @@ class _RowDraft:
         limits: RowLimits,
         fixed: Mapping[str, pa.Array],
         rng: np.random.Generator,
-        latents: Collection[str],
     ) -> None:
         self._rows, self._model, self._discretizers, self._limits = rows, model, discretizers, limits
-        self._fixed, self._rng, self._columns = fixed, rng, (*discretizers, *latents)
+        self._fixed, self._rng = fixed, rng
         self.codes = self._drawn(replace(rows, codes=dict(rows.codes), sizes=dict(rows.sizes)))
         cells = allocate_within_bins(self.codes, discretizers, rng)
         self.values = {name: discretizer.values(cells[name], rng) for name, discretizer in discretizers.items()}
@@ -177,7 +174,7 @@ class _RowDraft:
 
     def _drawn(self, part: Rows) -> dict[str, Codes]:
         self._model.draw(part, self._rng)
-        return {name: part.codes[name] for name in self._columns}
+        return {name: codes for name, codes in part.codes.items() if name not in self._rows.codes}
 
     def _put(self, codes: Mapping[str, Codes], which: NDArray[np.bool_]) -> None:
         index = np.flatnonzero(which)

@@ -150,7 +150,6 @@ def draw_table(
     rng: np.random.Generator,
     deferred: Collection[str] = (),
     units: Places | None = None,
-    latents: Collection[str] = (),
 ) -> Drawn:
     """Draw attributes from the model, resolve references, make keys and decode.
 
@@ -165,7 +164,6 @@ def draw_table(
         rng: Sampling only.
         deferred: Names of the keys that stay NULL here, see `complete.complete_table`.
         units: Number of the unit of each row, where a key has to stay inside of it.
-        latents: Columns of the model that are no attributes: what the table's own children are drawn from.
     """
     later = {n for key in table.foreign_keys if key.name in deferred for n in table.emptied_columns(key)}
     rules = [rule for rule in row_rules(table) if later.isdisjoint(rule.columns)]
@@ -176,9 +174,9 @@ def draw_table(
     draft.draw(rules, columns, places)
     limits = RowLimits.among(table, rules, frozenset(columns))
     context = _referred(rows, inside, parents, lookups, places)
-    codes, values = draw_attributes(context, model, discretizers, limits, columns, rng, latents)
+    codes, values = draw_attributes(context, model, discretizers, limits, columns, rng)
     columns |= values
-    types = {name: codes.pop(name) for name in latents}
+    latents = {name: codes.pop(name) for name in codes.keys() - discretizers.keys()}
     own = Rows(rows.n, codes, _sizes(discretizers), rows.weights)
     outside = tuple(key for key in keys if not key.same_unit)
     _TableDraft(table, outside, parents, lookups, own, rng, units).draw(rules, columns, places)
@@ -186,7 +184,7 @@ def draw_table(
     columns |= _fresh(table, columns, rows.n)
     key_rules = [rule for rule in table.dependencies if rule not in limits.dependencies]
     columns |= made_dependent(key_rules, columns, frozenset(discretizers))
-    return _kept(table, rules, columns, places, types, rows.n)
+    return _kept(table, rules, columns, places, latents, rows.n)
 
 
 def _owned(

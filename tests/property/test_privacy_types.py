@@ -1,4 +1,4 @@
-"""Types of groups: what the definition says, group by group, in any order of rows and whatever other units there are."""
+"""Types of groups: what the definition says, group by group, in any order of rows, whatever units there are."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privbench_core.columns.places import place_codes
 from privbench_core.privacy.relations import PrivateDatabase
-from privbench_core.privacy.views import GroupTypes, Own, OwnerType, OwnType, ViewSpec, build_view
+from privbench_core.privacy.views import GroupTypes, MemberPlace, Own, OwnerType, OwnType, ViewSpec, build_view
 from privbench_core.schema.constraints import ForeignKey
 from tests.helpers.databases import Database
-from tests.helpers.networks import TYPE, network, random_types
+from tests.helpers.networks import PLACE, TYPE, X, network, random_types
 
 _DATABASES = 60
 
@@ -78,11 +79,37 @@ def test_the_order_of_rows_has_no_say(number: int) -> None:
     moved = database.shuffled(number)
     for key in owner_keys(database):
         types = random_types(rng, database.schema, key)
-        one, other = (by_id(each, key, shown(each.private(), key, types, 0)[0]) for each in (database, moved))
+        one, other = (by_id(each, key.parent, shown(each.private(), key, types, 0)[0]) for each in (database, moved))
+        assert one == other
+        alike = MemberPlace(key, "x", X, np.zeros(X.size, dtype=np.int64), 3)
+        place = ViewSpec(key.child, {"p": (alike, PLACE)})
+        one, other = (
+            by_id(each, key.child, build_view(each.private(), place).codes["p"].tolist()) for each in (database, moved)
+        )
         assert one == other
 
 
-def by_id(database: Database, key: ForeignKey, codes: list[int]) -> Mapping[int, int]:
-    ids = database.tables[key.parent].column("id").to_pylist()
-    kept = database.private().kept(key.parent)
+@pytest.mark.parametrize("number", range(_DATABASES))
+def test_a_place_counts_the_kept_siblings_that_stand_before(number: int) -> None:
+    rng = np.random.default_rng([9, number])
+    database = network(rng)
+    private = database.private()
+    for key in owner_keys(database):
+        order = rng.permutation(X.size)
+        feature = MemberPlace(key, "x", X, order, 3)
+        codes = build_view(private, ViewSpec(key.child, {"p": (feature, PLACE)})).codes["p"]
+        scores = order[X.encode(database.tables[key.child].column("x"))]
+        parents, kept = private.parent_rows(key), private.kept(key.child)
+        for row, code in zip(np.flatnonzero(kept), codes, strict=True):
+            group = np.flatnonzero(kept & (parents == parents[row])) if parents[row] >= 0 else np.array([row])
+            before, alike = (scores[group] < scores[row]).sum(), (scores[group] == scores[row]).sum()
+            found = place_codes(np.arange(before, before + alike), np.full(alike, len(group)), 3)
+            assert code in found
+            if len(group) <= 3:
+                assert len({int(codes[np.flatnonzero(kept) == other][0]) for other in group}) == len(group)
+
+
+def by_id(database: Database, table: str, codes: list[int]) -> Mapping[int, int]:
+    ids = database.tables[table].column("id").to_pylist()
+    kept = database.private().kept(table)
     return dict(zip([row for row, stays in zip(ids, kept, strict=True) if stays], codes, strict=True))

@@ -12,8 +12,8 @@ import pytest
 
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.grid import Grid
 from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.columns.grid import Grid
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Budget, Measure, Price
@@ -29,6 +29,7 @@ from privbench_core.privacy.views import (
     CoMember,
     Feature,
     GroupTypes,
+    MemberPlace,
     OfParent,
     Own,
     OwnerFanout,
@@ -208,6 +209,7 @@ def test_prices_are_exactly_prices() -> None:
 TYPE = Discretizer(FanoutCodec(2))
 AGE = Discretizer(codec_for(Column("age", ColumnType.INTEGER, Range(0, 110)), table="person"))
 SCORES = np.zeros((SIZE, 2), dtype=np.int64)
+PLACE = MemberPlace(OWNER, "age", AGE, np.arange(AGE.size), 2)
 TYPES = GroupTypes((3,), ROOMS, SCORES, ())
 KEYS = {
     "undeclared": ForeignKey("person", ("id",), "household", ("id",), max_children=1, owner=True),
@@ -231,6 +233,7 @@ def looking_along(key: ForeignKey) -> dict[str, tuple[str, Feature]]:
         "children": ("household", OwnFanout(key)),
         "co_member": ("person", CoMember(key, 1, "rooms")),
         "own type": ("household", OwnType(key, TYPES, 0)),
+        "place": ("person", replace(PLACE, key=key)),
         "owner's type": ("person", OwnerType(key, TYPES, 0)),
     }
 
@@ -260,6 +263,23 @@ def test_types_are_of_exact_types_and_shapes(wrong: str) -> None:
             session.view(ViewSpec(table, {"x": (feature(OWNER, TYPES, 0), ROOMS)}))
         with pytest.raises(InternalError, match=r"the types of privacy\.views"):
             session.view(ViewSpec(table, {"x": (feature(OWNER, TYPES, 1), TYPE)}))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        replace(PLACE, order=np.arange(3)),
+        replace(PLACE, order=np.arange(AGE.size) / 2),
+        replace(PLACE, column="home"),
+        replace(PLACE, most=3),
+        replace(PLACE, most=True),
+    ],
+    ids=["an order of other codes", "no whole numbers", "a column of a key", "codes of other places", "no number"],
+)
+def test_places_are_by_released_orders_of_attributes(wrong: MemberPlace) -> None:
+    session, _ = session_on(town(0))
+    with pytest.raises(InternalError):
+        session.view(ViewSpec("person", {"x": (wrong, TYPE)}))
 
 
 @pytest.mark.parametrize("feature", looking_along(OWNER))

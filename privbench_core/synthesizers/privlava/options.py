@@ -28,16 +28,16 @@ class Options(FidelityOptions):
         profile: Share of a table's budget for its profile (one-way marginals, learned domains).
     """
 
-    latents: int = 2
-    iterations: int = 6
-    types: float = 0.4
+    latents: int = 1
+    iterations: int = 3
+    types: float = 0.2
     groups: float = 0.2
-    observed: float = 0.35
+    observed: float = 0.2
     places: float = 0.05
-    usefulness: float = 3.0
+    usefulness: float = 1.0
     members: float = 1.5
-    links: float = 0.5
-    profile: float = 0.2
+    links: float = 0.25
+    profile: float = 0.1
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Options:

@@ -62,7 +62,12 @@ class Sample:
         summary = {"rows": self.table.num_rows, **facts}
         if self.dropped:
             summary["rows dropped to keep constraints"] = dict(self.dropped)
-        data: dict[str, Any] = {"parents": places, "weights": self.weights, "dropped": dict(self.dropped), "units": self.units}
+        data: dict[str, Any] = {
+            "parents": places,
+            "weights": self.weights,
+            "dropped": dict(self.dropped),
+            "units": self.units,
+        }
         if self.latents:
             data["latents"] = [[name, size, codes] for name, (size, codes) in self.latents.items()]
         return Artifact({**data, "summary": summary}, self.table)
@@ -230,9 +235,9 @@ def draw_sample(
         rows.add(UNIT_SIZE, len(classes), narrow(size_classes(_rows_of_unit(units), classes), len(classes)))
         rows.links = {**rows.links, **{(UNIT_SIZE, name): joint for name, joint in profile.by_size.items()}}
     drawn = draw_table(
-        table, rows, model, profile.discretizers, owners, parents, lookups, rng, schema.deferred_keys, units, latents
+        table, rows, model, profile.discretizers, owners, parents, lookups, rng, schema.deferred_keys, units
     )
-    types = {name: (latents[name], codes) for name, codes in drawn.latents.items()}
+    types = {name: (size, drawn.latents[name]) for name, size in latents.items()}
     if owner is None:
         units = _units(schema, table, drawn.table.num_rows, None, above)
         return Sample(drawn.table, drawn.parents, None, drawn.dropped, units, types)
