@@ -134,7 +134,7 @@ def test_without_a_domain_the_column_is_made_anew() -> None:
     assert min(made["award"].column("season").to_pylist()) == 1
 
 
-@pytest.mark.parametrize("synthesizer", ["privbench", "privpetal"])
+@pytest.mark.parametrize("synthesizer", ["privbench", "privpetal", "privlava"])
 def test_a_whole_run_with_noise(synthesizer: str, tmp_path: Path) -> None:
     schema, tables = league(300)
     limits = {"max_one_way": 1.0, "max_two_way": 1.0, "max_join": 1.0}

@@ -372,8 +372,8 @@ CLOSED_LISTS = [
         "closed lists",
         "a NULL without a code stops the run, which tells of a row",
         _ADMISSION,
-        'if _attribute(schema, of, feature.column).nullable and not getattr(discretizer.codec, "nullable", False):',
-        "if _attribute(schema, of, feature.column) is None:",
+        'if _attribute(schema, of, column).nullable and not getattr(discretizer.codec, "nullable", False):',
+        "if _attribute(schema, of, column) is None:",
         (f"{_T_ADMISSION}::test_a_column_that_may_be_null_needs_a_code_for_it",),
     ),
     Mutant(

@@ -23,8 +23,8 @@ TRUNCATION = [
         "truncation",
         "τ + 1 children are kept",
         _RELATIONS,
-        "result[ranked[rank >= bound]] = False",
-        "result[ranked[rank > bound]] = False",
+        "result[crowded[rank >= bound]] = False",
+        "result[crowded[rank > bound]] = False",
         (f"{_TRUNCATION}::test_at_most_tau_are_kept_and_as_many_as_possible",),
     ),
     Mutant(
@@ -32,8 +32,8 @@ TRUNCATION = [
         "truncation",
         "all children are kept",
         _RELATIONS,
-        "result[ranked[rank >= bound]] = False",
-        "result[ranked[rank < 0]] = False",
+        "result[crowded[rank >= bound]] = False",
+        "result[crowded[rank < 0]] = False",
         (f"{_TRUNCATION}::test_at_most_tau_are_kept_and_as_many_as_possible",),
     ),
     Mutant(
@@ -41,8 +41,8 @@ TRUNCATION = [
         "truncation",
         "the order of rows decides which children are kept",
         _RELATIONS,
-        "order = pd.util.hash_array(texts, hash_key=self._secret, categorize=False)",
-        "order = np.arange(len(texts))",
+        "return np.asarray(pd.util.hash_array(texts, hash_key=self._secret, categorize=False))",
+        "return np.arange(len(texts))",
         (f"{_TRUNCATION}::test_the_order_of_rows_does_not_matter",),
     ),
     Mutant(

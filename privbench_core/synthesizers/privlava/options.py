@@ -36,8 +36,8 @@ class Options(FidelityOptions):
     places: float = 0.05
     usefulness: float = 1.0
     members: float = 1.5
-    links: float = 0.25
-    profile: float = 0.1
+    links: float = 0.5
+    profile: float = 0.2
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Options:
