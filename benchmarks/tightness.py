@@ -24,6 +24,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import Plan, Synthesizer
 from privbench_core.synthesizers.privbench import PrivBench
+from privbench_core.synthesizers.privlava.plan import PrivLava
 from privbench_core.synthesizers.privpetal.plan import PrivPetal
 from privbench_core.synthesizers.privspn import PrivSPN
 from tests.helpers.databases import Database, database_from
@@ -46,6 +47,7 @@ SYNTHESIZERS: Mapping[str, tuple[Callable[[], Synthesizer], Mapping[str, Any]]] 
     "privbench, pairwise": (PrivBench, {}),
     "privspn": (PrivSPN, {}),
     "privpetal": (PrivPetal, {}),
+    "privlava": (PrivLava, {}),
 }
 BUDGETS = {"zCDP": Budget(3.2, 1e-9), "pure": Budget(3.2)}
 
@@ -135,7 +137,7 @@ def run(*, patients: int = 2000, progress: Callable[[str], None] = lambda _: Non
     database = clinic(patients)
     for name, (make, options) in SYNTHESIZERS.items():
         for kind, budget in BUDGETS.items():
-            if not budget.delta and make is PrivPetal:
+            if not budget.delta and make in {PrivPetal, PrivLava}:
                 continue  # it has no pure form
             progress(f"tightness: {name}, {kind}")
             found = losses(make().plan(database.schema, budget, options), database, UNITS)

@@ -23,7 +23,8 @@ from privbench_core.estimate.joints import NoisyTable, estimated_joint
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.fanout import FanoutFit, fit_fanout, fit_sizes, link_context, measure_links
 from privbench_core.measure.pairwise import PairwiseFit
-from privbench_core.models.fanout import OWN_FANOUT, Fanout, parent_column
+from privbench_core.measure.places import best_places, place_coder
+from privbench_core.models.fanout import OWN_FANOUT, PLACE, Fanout, parent_column
 from privbench_core.models.latent import LatentModel, Latents, latent_names
 from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.one_way import OneWay
@@ -45,7 +46,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
 
 Array = NDArray[np.float64]
-MOST_COMBINATIONS = 256  # of latent values: what the E-step compares; chosen by hand for time
+MOST_COMBINATIONS = 32  # of latent values; with 64, the chain of the convergence test has no room for other columns
 _WAVES = 3  # of the random functions that groups are told apart by at first; chosen by hand
 _NOTHING = 1e-12
 
@@ -120,6 +121,7 @@ class LatentFit:
         groups: Share of an iteration for marginals over groups (sizes; between latent attributes).
         usefulness: λ: values are as many as keep the average marginal λ-useful.
         observed: Share of pairs of columns within a row.
+        places: Share, in what is for links, of the choice of a column that members are put in an order by.
         pairs: How noise is weighed.
     """
 
@@ -129,6 +131,7 @@ class LatentFit:
     groups: float
     usefulness: float
     observed: float
+    places: float
     pairs: PairwiseFit = field(default_factory=PairwiseFit)
 
     def identity(self) -> Identity:
@@ -140,6 +143,7 @@ class LatentFit:
             "groups": self.groups,
             "usefulness": self.usefulness,
             "observed": self.observed,
+            "places": self.places,
             "pairs": self.pairs.identity(),
         }
 
@@ -192,7 +196,11 @@ class LatentFit:
         latents = marginals.latents(em)
         types = types_of(latents, fanout.sizes, children)
         coder = value_coder(values + 1)
+        order = best_places(session, key, child, fanout, parent.total, of_links.share(self.places))
+        of_links = of_links.share(1 - self.places)
         context = link_context(key, parent, child, fanout.sizes)
+        if order is not None:
+            context[PLACE] = (order, place_coder(order.most))
         context |= {
             parent_column(name): (OwnerType(key, types, position), coder) for position, name in enumerate(latents.names)
         }
@@ -202,7 +210,9 @@ class LatentFit:
         network = observed.fit()
         links = measure_links(view, context, children.features, children.one_way, network, of_links, spending)
         tables = {**fanout.fanout_tables, **marginals.fanout_tables(em)}
-        return LatentLink(replace(fanout, fanout_tables=tables, pair_tables=links), observed, latents)
+        most = 0 if order is None else order.most
+        fanout = replace(fanout, fanout_tables=tables, pair_tables=links, places=most)
+        return LatentLink(fanout, observed, latents)
 
     def values(self, session: PrivateSession, key: ForeignKey, children: Columns, price: Price) -> int:
         """Number of values of each latent attribute: as many as keep the average marginal λ-useful (section 4.7)."""

@@ -17,6 +17,7 @@ from privbench_core.models.workload import Workload
 Array = NDArray[np.float64]
 OWN_FANOUT = "#children"
 OWNER_FANOUT = "#siblings"
+PLACE = "#place"
 _PARENT = "parent."
 
 
@@ -28,10 +29,11 @@ class Fanout:
         sizes: Coder of the numbers of children.
         counts: Probabilities of the number of children, shape (codes of ``sizes``,).
         fanout_tables: Parent's column -> joint (parent's column, number of children).
-        pair_tables: (context column, child's column) -> joint; context is "parent.<column>" and `OWNER_FANOUT`.
+        pair_tables: (context column, child's column) -> joint; context is "parent.<column>", `OWNER_FANOUT`, `PLACE`.
         owned: Number of children that have an owner.
         ownerless: Number of children whose owner key is NULL; each is a unit of its own.
         workloads: If children are drawn by themselves and linked to owners: what links are learned from; else None.
+        places: Up to how many members the places of children in their group are told apart; 0 if none are.
     """
 
     sizes: Discretizer
@@ -41,6 +43,7 @@ class Fanout:
     owned: float
     ownerless: float = 0.0
     workloads: tuple[Workload, ...] | None = None
+    places: int = 0
 
     def numbers(self, parents: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Numbers of children of so many parents in ascending order: evenly spaced quantiles, shape (parents,).
@@ -72,15 +75,17 @@ class Fanout:
             "pair_tables": [[context, column, joint] for (context, column), joint in self.pair_tables.items()],
             "owned": self.owned,
             "ownerless": self.ownerless,
+            **({"places": self.places} if self.places else {}),
         }
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Fanout:
         """The inverse of `to_dict`."""
         pair_tables = {(context, column): joint for context, column, joint in stored["pair_tables"]}
-        sizes, fanout_tables = Discretizer.from_dict(stored["sizes"]), dict(stored["fanout_tables"])
+        sizes, tables = Discretizer.from_dict(stored["sizes"]), dict(stored["fanout_tables"])
+        owned, ownerless, places = stored["owned"], stored["ownerless"], stored.get("places", 0)
         workloads = tuple(map(Workload.from_dict, stored["workloads"])) if "workloads" in stored else None
-        return cls(sizes, stored["counts"], fanout_tables, pair_tables, stored["owned"], stored["ownerless"], workloads)
+        return cls(sizes, stored["counts"], tables, pair_tables, owned, ownerless, workloads, places)
 
 
 def parent_column(name: str) -> str:

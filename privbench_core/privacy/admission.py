@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.places import place_count
 from privbench_core.columns.registry import is_known
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Price
@@ -32,6 +33,7 @@ from privbench_core.privacy.views import (
     CoMember,
     Feature,
     GroupTypes,
+    MemberPlace,
     OfParent,
     Own,
     OwnerFanout,
@@ -49,7 +51,7 @@ from privbench_core.schema.tables import Schema
 # Closed lists, no subclasses: each entry has a proof of its sensitivity, or of its independence of other rows.
 _QUERIES = (Marginal, Distances, SignProducts, CentreSums, ParentCounts, RankSums)
 _RULES = (ByValue, Centres)
-_FEATURES = (Own, OfParent, ParentRow, OwnerFanout, OwnFanout, CoMember, UnitRows, OwnType, OwnerType)
+_FEATURES = (Own, OfParent, ParentRow, OwnerFanout, OwnFanout, CoMember, UnitRows, OwnType, OwnerType, MemberPlace)
 _KINDS = {"ordered", "list"}
 Sizes = Mapping[str, int]
 
@@ -169,13 +171,23 @@ def _admitted(
         _require(known and 0 <= feature.latent < len(feature.types.shape), site, "the types of privacy.views")
         _require(discretizer.size == feature.types.shape[feature.latent], site, "a code for each latent value")
         feature = replace(feature, types=_admitted_types(schema, feature.key, site, feature.types))
+    if isinstance(feature, MemberPlace):
+        site, order = f"{table}/{name}", feature.order
+        _admit_discretizer(table, name, feature.coder)
+        known = type(order) is np.ndarray and order.dtype == np.int64 and order.shape == (feature.coder.size,)
+        _require(known, site, "a number for each code")
+        _require(type(feature.most) is int and discretizer.size == place_count(feature.most), site, "a code per place")
+        _require_null(schema, table, name, table, feature.column, feature.coder)
     if isinstance(feature, Own | CoMember | OfParent):
         of = feature.key.parent if isinstance(feature, OfParent) else table
-        if _attribute(schema, of, feature.column).nullable and not getattr(discretizer.codec, "nullable", False):
-            raise InternalError(
-                f"{table}/{name}: {of}.{feature.column} may be NULL, and the discretizer has no code for it"
-            )
+        _require_null(schema, table, name, of, feature.column, discretizer)
     return feature, discretizer
+
+
+def _require_null(schema: Schema, table: str, name: str, of: str, column: str, discretizer: Discretizer) -> None:
+    """Refuse a column of a key, and a discretizer without a code for the NULL that a column may have."""
+    if _attribute(schema, of, column).nullable and not getattr(discretizer.codec, "nullable", False):
+        raise InternalError(f"{table}/{name}: {of}.{column} may be NULL, and the discretizer has no code for it")
 
 
 def _admitted_types(schema: Schema, key: ForeignKey, site: str, types: GroupTypes) -> GroupTypes:

@@ -294,18 +294,40 @@ class PrivateDatabase:
         crowded = np.flatnonzero(alive & np.append(sizes > bound, False)[parents])  # rows without an owner crowd nobody
         if not len(crowded):
             return alive
-        keys = self._tables[table].select(list(self.schema.table(table).primary_key)).take(crowded)
+        rank = _ranks(parents[crowded], self._keyed_order(table, crowded))
+        result = alive.copy()
+        result[crowded[rank >= bound]] = False
+        return result
+
+    def ranks(self, key: ForeignKey, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Kept siblings along an owner key that stand before each row, shape (rows,); 0 for rows not kept or owned.
+
+        Args:
+            key: The owner key.
+            scores: Those of a smaller score stand before, of an equal one those of a smaller keyed hash; shape (rows,).
+        """
+        parents = self.parent_rows(key)
+        inside = np.flatnonzero(self.kept(key.child) & (parents >= 0))
+        result = np.zeros(len(parents), dtype=np.int64)
+        result[inside] = _ranks(parents[inside], self._keyed_order(key.child, inside), scores[inside])
+        return result
+
+    def _keyed_order(self, table: str, rows: Rows) -> NDArray[np.uint64]:
+        """Keyed hashes of the primary keys of some rows: an order in which no other row has a say."""
+        keys = self._tables[table].select(list(self.schema.table(table).primary_key)).take(rows)
         # Arrow writes a value by its type alone; pandas would choose one format for the column, that is, by other rows.
         columns = [_texts(column) for column in keys.columns]
         texts = pc.binary_join_element_wise(*columns, "\x1f").to_numpy(zero_copy_only=False).astype(object)
-        order = pd.util.hash_array(texts, hash_key=self._secret, categorize=False)
-        ranked = crowded[np.lexsort((order, parents[crowded]))]
-        groups = parents[ranked]
-        starts = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]])
-        rank = np.arange(len(ranked)) - np.repeat(starts, np.diff(np.r_[starts, len(ranked)]))
-        result = alive.copy()
-        result[ranked[rank >= bound]] = False
-        return result
+        return np.asarray(pd.util.hash_array(texts, hash_key=self._secret, categorize=False))
+
+
+def _ranks(groups: Rows, *orders: NDArray[Any]) -> NDArray[np.int64]:
+    """How many rows of the same group stand before each, by the last of some orders first; shape (n,)."""
+    ranked = np.lexsort((*orders, groups))
+    starts = np.flatnonzero(np.r_[True, groups[ranked][1:] != groups[ranked][:-1]][: len(groups)])
+    result = np.empty(len(groups), dtype=np.int64)
+    result[ranked] = np.arange(len(groups)) - np.repeat(starts, np.diff(np.append(starts, len(groups))))
+    return result
 
 
 def _numbers_of(parents: Rows, counted: NDArray[np.bool_], size: int) -> NDArray[np.int64]:

@@ -21,6 +21,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.contingency import cell_index, contingency
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST, total, weighted_sums
+from privbench_core.columns.places import place_codes
 from privbench_core.errors import InternalError
 from privbench_core.privacy.group_types import best_types
 from privbench_core.privacy.permutations import MOST_MEMBERS, PERMUTATION_SCALE, Groups, tuple_counts
@@ -119,6 +120,25 @@ class OwnerType:
     latent: int
 
 
+@dataclass(frozen=True, eq=False)
+class MemberPlace:
+    """How many kept children of the row's owner stand before it, and how many there are: see `columns.places`.
+
+    Attributes:
+        key: The owner key.
+        column: They stand in an order by this column of theirs; equal ones by a keyed hash of their own keys.
+        coder: Its discretizer.
+        order: Released: those whose code has a smaller number stand before, 64-bit integers of shape (codes,).
+        most: Up to how many members places are told apart.
+    """
+
+    key: ForeignKey
+    column: str
+    coder: Discretizer
+    order: NDArray[np.int64]
+    most: int
+
+
 @dataclass(frozen=True)
 class UnitRows:
     """Number of kept rows of the row's unit in the view's table, itself included."""
@@ -140,8 +160,9 @@ class CoMember:
 _BLOCK = 1 << 20  # rows encoded at a time
 _ROWS_PER_UNIT = tuple(1 << power for power in range(WEIGHT_SCALE.bit_length()))  # its shares are whole weights
 Index = NDArray[np.int64] | slice
-Along = OfParent | ParentRow | OwnerFanout | OwnFanout | CoMember | OwnType | OwnerType
+Along = OfParent | ParentRow | OwnerFanout | OwnFanout | CoMember | OwnType | OwnerType | MemberPlace
 Feature = Own | UnitRows | Along
+_OF_GROUPS = (OwnerFanout, OwnerType, MemberPlace)  # of the rows of one owner: along owner keys only
 
 
 @dataclass(frozen=True)
@@ -344,7 +365,7 @@ def _of_its_rows(table: str, feature: Along) -> bool:
     """Whether a column is what the stability of a view of ``table`` was worked out for."""
     if isinstance(feature, OwnFanout | OwnType):
         return feature.key.owner and feature.key.parent == table
-    return feature.key.child == table and (feature.key.owner or not isinstance(feature, OwnerFanout | OwnerType))
+    return feature.key.child == table and (feature.key.owner or not isinstance(feature, _OF_GROUPS))
 
 
 def _children_seen(feature: Along) -> tuple[str, ...]:
@@ -364,8 +385,9 @@ def _feature(database: PrivateDatabase, table: str, rows: Index, feature: Featur
         return _encoded_numbers(database.unit_rows(table)[rows], discretizer)
     if isinstance(feature, OwnFanout):
         return _encoded_numbers(database.group_sizes(feature.key), discretizer)[rows]
-    if isinstance(feature, OwnType):
-        return _latent_values(database, feature)[rows]
+    if isinstance(feature, OwnType | MemberPlace):
+        of_rows = _latent_values(database, feature) if isinstance(feature, OwnType) else _places(database, feature)
+        return of_rows[rows]
     parents = database.kept_parent_rows(feature.key)[rows]
     if isinstance(feature, ParentRow):
         public = database.schema.table(feature.key.parent).public
@@ -377,6 +399,14 @@ def _feature(database: PrivateDatabase, table: str, rows: Index, feature: Featur
     encoded = _encoded(database.values(feature.key.parent, feature.column), discretizer)
     none = np.array([discretizer.size], dtype=np.min_scalar_type(discretizer.size))
     return np.concatenate([encoded, none])[parents]  # position -1, no parent, takes the last entry
+
+
+def _places(database: PrivateDatabase, feature: MemberPlace) -> Codes:
+    """The place of each row of the key's child, shape (children,)."""
+    key = feature.key
+    scores = feature.order[_encoded(database.values(key.child, feature.column), feature.coder)]
+    sizes = np.append(database.group_sizes(key), 1)[database.parent_rows(key)]
+    return place_codes(database.ranks(key, scores), np.maximum(sizes, 1), feature.most)
 
 
 def _latent_values(database: PrivateDatabase, feature: OwnType | OwnerType) -> Codes:

@@ -7,7 +7,7 @@ value that is unused in combination with the other columns of the unique set.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,9 +65,8 @@ def draw_attributes(
     limits: RowLimits,
     fixed: Mapping[str, pa.Array],
     rng: np.random.Generator,
-    latents: Collection[str] = (),
 ) -> tuple[dict[str, Codes], dict[str, pa.Array]]:
-    """Draw the codes of all attributes and latent attributes, and the values of the former.
+    """Draw the codes of all columns of the model, and the values of those that are attributes.
 
     The caller drops rows that still break a limit.
 
@@ -78,9 +77,8 @@ def draw_attributes(
         limits: Constraints to keep.
         fixed: Columns that are drawn already and stay.
         rng: Sampling only.
-        latents: Columns of the model that have codes only.
     """
-    draft = _RowDraft(rows, model, discretizers, limits, fixed, rng, latents)
+    draft = _RowDraft(rows, model, discretizers, limits, fixed, rng)
     for attempt in range(_ROUNDS):
         broken, again = draft.broken(), draft.repeated()
         if not broken.any() and not again.any():
@@ -107,12 +105,11 @@ class _RowDraft:
         limits: RowLimits,
         fixed: Mapping[str, pa.Array],
         rng: np.random.Generator,
-        latents: Collection[str],
     ) -> None:
         self._rows, self._model, self._discretizers, self._limits = rows, model, discretizers, limits
-        self._fixed, self._rng, self._columns = fixed, rng, (*discretizers, *latents)
+        self._fixed, self._rng = fixed, rng
         drawn = in_ranges(self._drawn_with_values, row_ranges(rows), rng)
-        self.codes = {name: np.concatenate([codes[name] for codes, _ in drawn]) for name in self._columns}
+        self.codes = {name: np.concatenate([codes[name] for codes, _ in drawn]) for name in drawn[0][0]}
         self.values = {name: pa.concat_arrays([values[name] for _, values in drawn]) for name in discretizers}
         self.depend()
 
@@ -186,7 +183,7 @@ class _RowDraft:
 
     def _drawn(self, part: Rows, rng: np.random.Generator) -> dict[str, Codes]:
         self._model.draw(part, rng)
-        return {name: part.codes[name] for name in self._columns}
+        return {name: codes for name, codes in part.codes.items() if name not in self._rows.codes}
 
     def _put(self, codes: Mapping[str, Codes], which: NDArray[np.bool_]) -> None:
         index = np.flatnonzero(which)

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.places import place_codes, place_count
 from privbench_core.columns.systematic import narrow
 from privbench_core.errors import InternalError, ValidationError
 from privbench_core.models.conditional import PairMarginal, draw_column
-from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
+from privbench_core.models.fanout import OWNER_FANOUT, PLACE, Fanout, parent_column
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.lookup import Lookup
 from privbench_core.models.parent_choice import repeated
@@ -97,6 +98,12 @@ def draw_children(
     rows.add(OWNER, most, named)
     sizes = narrow(fanout.sizes.encode_numbers(groups), fanout.sizes.size)
     rows.add(OWNER_FANOUT, fanout.sizes.size, sizes[owners])
+    if fanout.places:
+        mixed = rng.permutation(len(owners))  # the order of rows is to say nothing
+        ranks = np.empty(len(owners), dtype=np.int64)
+        ranks[mixed] = ordinal_within(named[mixed]) - 1
+        count = place_count(fanout.places)
+        rows.add(PLACE, count, narrow(place_codes(ranks, groups[owners], fanout.places), count))
     key = table.owner_key if table is not None else None
     for name, codes in parent.codes.items():
         none = parent.sizes[name]  # one more code, if the key may be NULL
@@ -144,7 +151,6 @@ def draw_table(
     rng: np.random.Generator,
     deferred: Collection[str] = (),
     units: Places | None = None,
-    latents: Collection[str] = (),
 ) -> Drawn:
     """Draw attributes from the model, resolve references, make keys and decode.
 
@@ -159,7 +165,6 @@ def draw_table(
         rng: Sampling only.
         deferred: Names of the keys that stay NULL here, see `complete.complete_table`.
         units: Number of the unit of each row, where a key has to stay inside of it.
-        latents: Columns of the model that are no attributes: what the table's own children are drawn from.
     """
     later = {n for key in table.foreign_keys if key.name in deferred for n in table.emptied_columns(key)}
     rules = [rule for rule in row_rules(table) if later.isdisjoint(rule.columns)]
@@ -170,9 +175,9 @@ def draw_table(
     draft.draw(rules, columns, places)
     limits = RowLimits.among(table, rules, frozenset(columns))
     context = _referred(rows, inside, parents, lookups, places)
-    codes, values = draw_attributes(context, model, discretizers, limits, columns, rng, latents)
+    codes, values = draw_attributes(context, model, discretizers, limits, columns, rng)
     columns |= values
-    types = {name: codes.pop(name) for name in latents}
+    latents = {name: codes.pop(name) for name in codes.keys() - discretizers.keys()}
     outside = tuple(key for key in keys if not key.same_unit)
     linked = {name for key in outside for name in lookups[key.name].context if name in rows.codes}
     own = Rows(rows.n, codes | {name: rows.codes[name] for name in linked}, _sizes(discretizers), rows.weights)
@@ -181,7 +186,7 @@ def draw_table(
     columns |= _fresh(table, columns, rows.n)
     key_rules = [rule for rule in table.dependencies if rule not in limits.dependencies]
     columns |= made_dependent(key_rules, columns, frozenset(discretizers))
-    return _kept(table, rules, columns, places, types, rows.n)
+    return _kept(table, rules, columns, places, latents, rows.n)
 
 
 def _owned(

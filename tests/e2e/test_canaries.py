@@ -149,7 +149,7 @@ class Aftermath:
     said: bytes
 
 
-@pytest.fixture(scope="module", params=["privbench", "privpetal"])
+@pytest.fixture(scope="module", params=["privbench", "privpetal", "privlava"])
 def aftermath(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
     """One full run with production noise and a durable ledger, listened to at the loudest level."""
     folder = tmp_path_factory.mktemp("aviary")

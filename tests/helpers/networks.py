@@ -15,6 +15,7 @@ from privbench_core.privacy.views import (
     CoMember,
     Feature,
     GroupTypes,
+    MemberPlace,
     OfParent,
     Own,
     OwnerFanout,
@@ -33,8 +34,9 @@ from tests.helpers.key_graphs import Ids, database_of, key, table, with_attribut
 
 _NAMES = ("unit", "a", "b", "c", "d")
 _MOST = 4  # children of an owner, and rows that refer to a row along other keys
-_TYPE = Discretizer(FanoutCodec(2))
-_X = Discretizer(codec_for(Column("x", ColumnType.INTEGER, Range(0, 3)), table="t"))
+PLACE = Discretizer(FanoutCodec(5))
+TYPE = Discretizer(FanoutCodec(2))
+X = Discretizer(codec_for(Column("x", ColumnType.INTEGER, Range(0, 3)), table="t"))
 
 
 class SmallNumbers:
@@ -121,16 +123,17 @@ def random_view(rng: np.random.Generator, schema: Schema) -> ViewSpec:
 
 
 def _features(rng: np.random.Generator, schema: Schema, here: Table) -> list[tuple[Feature, Any]]:
-    found: list[tuple[Feature, Any]] = [(Own("x"), _X), (UnitRows(), SmallNumbers())]
+    found: list[tuple[Feature, Any]] = [(Own("x"), X), (UnitRows(), SmallNumbers())]
     for k in here.foreign_keys:
-        found += [(OfParent(k, "x"), _X), (ParentRow(k), SmallNumbers())]
+        found += [(OfParent(k, "x"), X), (ParentRow(k), SmallNumbers())]
         if k.owner:
-            found += [(OwnerFanout(k), SmallNumbers()), (CoMember(k, 1, "x"), _X), (CoMember(k, 2, "x"), _X)]
-            found.append((OwnerType(k, random_types(rng, schema, k), 0), _TYPE))
+            found += [(OwnerFanout(k), SmallNumbers()), (CoMember(k, 1, "x"), X), (CoMember(k, 2, "x"), X)]
+            found.append((MemberPlace(k, "x", X, rng.integers(0, 3, X.size), 3), PLACE))
+            found.append((OwnerType(k, random_types(rng, schema, k), 0), TYPE))
     for other in schema.tables:
         if other.owner_key is not None and other.owner_key.parent == here.name:
             found.append((OwnFanout(other.owner_key), SmallNumbers()))
-            found.append((OwnType(other.owner_key, random_types(rng, schema, other.owner_key), 1), _TYPE))
+            found.append((OwnType(other.owner_key, random_types(rng, schema, other.owner_key), 1), TYPE))
     return found
 
 
@@ -140,11 +143,11 @@ def random_types(rng: np.random.Generator, schema: Schema, along: ForeignKey) ->
     def scores(codes: int) -> np.ndarray[Any, Any]:
         return rng.integers(-9, 1, (codes, 4))
 
-    columns: list[Any] = [(Own("x"), _X, scores(_X.size))]
+    columns: list[Any] = [(Own("x"), X, scores(X.size))]
     for other in schema.tables:
         if other.owner_key is not None and other.owner_key.parent == along.child:
             below = OwnType(other.owner_key, random_types(rng, schema, other.owner_key), 0)
-            columns.append((below, _TYPE, scores(_TYPE.size)))
+            columns.append((below, TYPE, scores(TYPE.size)))
     sizes: Any = SmallNumbers()
     return GroupTypes((3, 3), sizes, scores(sizes.size), tuple(columns))
 

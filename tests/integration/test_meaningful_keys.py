@@ -134,7 +134,7 @@ def test_without_a_domain_the_column_is_made_anew() -> None:
     assert min(made["award"].column("season").to_pylist()) == 1
 
 
-@pytest.mark.parametrize("synthesizer", ["privbench", "privpetal"])
+@pytest.mark.parametrize("synthesizer", ["privbench", "privpetal", "privlava"])
 def test_a_whole_run_with_noise(synthesizer: str, tmp_path: Path) -> None:
     schema, tables = league(300)
     result = place_of(tmp_path, schema, tables, synthesizer=synthesizer).run(3.2)

@@ -37,6 +37,10 @@ def _privpetal(database: Database) -> Plan:
     return PrivPetal().plan(database.schema, Budget(3000.0, 1e-6), {"usefulness": 0.1})
 
 
+def _privlava(database: Database) -> Plan:
+    return plan_with(database.schema, Budget(3000.0, 1e-6), {"latents": 1, "usefulness": 0.01})
+
+
 HISTOGRAM: Mapping[str, Any] = {"beta": 12, "alpha": 0.05}
 CASES: dict[str, Case] = {
     "privbench, Gaussian": (partial(town, 0), _privbench(ZCDP)),
@@ -45,6 +49,8 @@ CASES: dict[str, Case] = {
     "privbench, histograms, Laplace": (partial(shop, 0, learned=False), _privbench(PURE, **HISTOGRAM)),
     "privbench, a public table": (partial(shop, 0), _privbench(ZCDP)),
     "privbench, several parents": (partial(forum, 0), _privbench(ZCDP)),
+    "privlava": (partial(town, 0), _privlava),
+    "privlava, several parents": (partial(forum, 0), _privlava),
     "privpetal": (partial(town, 0), _privpetal),
     "privpetal, a public table": (partial(shop, 0), _privpetal),
     "privpetal, several parents": (partial(forum, 0), _privpetal),

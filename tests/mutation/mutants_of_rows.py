@@ -12,6 +12,7 @@ _TRUNCATION = "tests/property/test_privacy_truncation.py"
 _REFERENCES = "tests/property/test_privacy_references.py"
 _SAME_UNIT = "tests/property/test_privacy_same_unit.py"
 _TUPLES = "tests/property/test_privacy_permutations.py"
+_TYPES = "tests/property/test_privacy_types.py"
 _FUZZ = "tests/property/test_privacy_fuzz.py"
 _POPULARITY = "tests/property/test_privacy_popularity.py"
 _REPLAY = "tests/property/test_record_replay.py"
@@ -22,8 +23,8 @@ TRUNCATION = [
         "truncation",
         "τ + 1 children are kept",
         _RELATIONS,
-        "result[ranked[rank >= bound]] = False",
-        "result[ranked[rank > bound]] = False",
+        "result[crowded[rank >= bound]] = False",
+        "result[crowded[rank > bound]] = False",
         (f"{_TRUNCATION}::test_at_most_tau_are_kept_and_as_many_as_possible",),
     ),
     Mutant(
@@ -31,8 +32,8 @@ TRUNCATION = [
         "truncation",
         "all children are kept",
         _RELATIONS,
-        "result[ranked[rank >= bound]] = False",
-        "result[ranked[rank < 0]] = False",
+        "result[crowded[rank >= bound]] = False",
+        "result[crowded[rank < 0]] = False",
         (f"{_TRUNCATION}::test_at_most_tau_are_kept_and_as_many_as_possible",),
     ),
     Mutant(
@@ -40,8 +41,8 @@ TRUNCATION = [
         "truncation",
         "the order of rows decides which children are kept",
         _RELATIONS,
-        "order = pd.util.hash_array(texts, hash_key=self._secret, categorize=False)",
-        "order = np.arange(len(texts))",
+        "return np.asarray(pd.util.hash_array(texts, hash_key=self._secret, categorize=False))",
+        "return np.arange(len(texts))",
         (f"{_TRUNCATION}::test_the_order_of_rows_does_not_matter",),
     ),
     Mutant(
@@ -393,6 +394,42 @@ STABILITY = [
         (f"{_TRUNCATION}::test_stability_covers_the_number_of_children_of_others",),
     ),
     Mutant(
+        "types-of-children-below",
+        "stability",
+        "types of groups move as the table that shows them",
+        _VIEWS,
+        "return (feature.key.child, *(table for of in below for table in _children_seen(of)))",
+        "return ()",
+        (f"{_FUZZ}::test_no_unit_moves_a_view_beyond_its_stability",),
+    ),
+    Mutant(
+        "places-by-position",
+        "truncation",
+        "members that are alike stand in their physical order",
+        _RELATIONS,
+        "result[inside] = _ranks(parents[inside], self._keyed_order(key.child, inside), scores[inside])",
+        "result[inside] = _ranks(parents[inside], scores[inside])",
+        (f"{_TYPES}::test_the_order_of_rows_has_no_say",),
+    ),
+    Mutant(
+        "places-behind-dropped-rows",
+        "truncation",
+        "rows beyond τ stand before others",
+        _RELATIONS,
+        "inside = np.flatnonzero(self.kept(key.child) & (parents >= 0))",
+        "inside = np.flatnonzero(parents >= 0)",
+        (f"{_TYPES}::test_a_place_counts_the_kept_siblings_that_stand_before",),
+    ),
+    Mutant(
+        "types-of-dropped-rows",
+        "truncation",
+        "rows beyond τ have a say in the type of their group",
+        _VIEWS,
+        "parents = np.where(database.kept(key.child), database.parent_rows(key), -1)",
+        "parents = database.parent_rows(key)",
+        (f"{_TYPES}::test_a_type_is_the_best_sum_of_scores_over_the_kept_rows_of_a_group",),
+    ),
+    Mutant(
         "references-along-keys",
         "stability",
         "popularity along a key that lets go moves as its table",
@@ -424,7 +461,7 @@ STABILITY = [
         "stability",
         "views look along keys of other tables",
         _VIEWS,
-        "return feature.key.child == table and (feature.key.owner or not isinstance(feature, OwnerFanout))",
+        "return feature.key.child == table and (feature.key.owner or not isinstance(feature, _OF_GROUPS))",
         "return True",
         (f"{_SAME_UNIT}::test_views_look_only_where_their_stability_was_worked_out",),
     ),

@@ -12,6 +12,7 @@ import pytest
 
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
@@ -27,10 +28,14 @@ from privbench_core.privacy.views import (
     CodedView,
     CoMember,
     Feature,
+    GroupTypes,
+    MemberPlace,
     OfParent,
     Own,
     OwnerFanout,
+    OwnerType,
     OwnFanout,
+    OwnType,
     ParentRow,
     ViewSpec,
 )
@@ -232,6 +237,11 @@ def test_prices_are_exactly_prices() -> None:
         assert ledger.entries() == []
 
 
+TYPE = Discretizer(FanoutCodec(2))
+AGE = Discretizer(codec_for(Column("age", ColumnType.INTEGER, Range(0, 110)), table="person"))
+SCORES = np.zeros((SIZE, 2), dtype=np.int64)
+PLACE = MemberPlace(OWNER, "age", AGE, np.arange(AGE.size), 2)
+TYPES = GroupTypes((3,), ROOMS, SCORES, ())
 KEYS = {
     "undeclared": ForeignKey("person", ("id",), "household", ("id",), max_children=1, owner=True),
     "another bound": replace(OWNER, max_children=1000),
@@ -253,7 +263,54 @@ def looking_along(key: ForeignKey) -> dict[str, tuple[str, Feature]]:
         "siblings": ("person", OwnerFanout(key)),
         "children": ("household", OwnFanout(key)),
         "co_member": ("person", CoMember(key, 1, "rooms")),
+        "own type": ("household", OwnType(key, TYPES, 0)),
+        "place": ("person", replace(PLACE, key=key)),
+        "owner's type": ("person", OwnerType(key, TYPES, 0)),
     }
+
+
+WRONG_TYPES = {
+    "a subclass": type("MyTypes", (GroupTypes,), {})((3,), ROOMS, np.zeros((SIZE, 2), dtype=np.int64), ()),
+    "scores that are broadcast": replace(TYPES, size_scores=np.zeros((1, 2), dtype=np.int64)),
+    "scores that are no whole numbers": replace(TYPES, size_scores=np.zeros((SIZE, 2))),
+    "scores of other types": replace(TYPES, size_scores=np.zeros((SIZE, 3), dtype=np.int64)),
+    "scores of a column that are broadcast": replace(
+        TYPES, columns=((Own("age"), AGE, np.zeros((1, 2), dtype=np.int64)),)
+    ),
+    "a type of no group": replace(TYPES, shape=(1,), size_scores=np.zeros((SIZE, 0), dtype=np.int64)),
+    "a column of the parent": replace(TYPES, columns=((OfParent(OWNER, "rooms"), ROOMS, SCORES),)),  # type: ignore[arg-type]
+    "a key": replace(TYPES, columns=((Own("home"), ROOMS, SCORES),)),
+    "types along a key to another table": replace(TYPES, columns=((OwnType(OWNER, TYPES, 0), TYPE, SCORES[:3]),)),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_TYPES)
+def test_types_are_of_exact_types_and_shapes(wrong: str) -> None:
+    session, _ = session_on(town(0))
+    for table, feature in (("household", OwnType), ("person", OwnerType)):
+        with pytest.raises(InternalError):
+            session.view(ViewSpec(table, {"x": (feature(OWNER, WRONG_TYPES[wrong], 0), TYPE)}))
+        with pytest.raises(InternalError, match="a code for each latent value"):
+            session.view(ViewSpec(table, {"x": (feature(OWNER, TYPES, 0), ROOMS)}))
+        with pytest.raises(InternalError, match=r"the types of privacy\.views"):
+            session.view(ViewSpec(table, {"x": (feature(OWNER, TYPES, 1), TYPE)}))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        replace(PLACE, order=np.arange(3)),
+        replace(PLACE, order=np.arange(AGE.size) / 2),
+        replace(PLACE, column="home"),
+        replace(PLACE, most=3),
+        replace(PLACE, most=True),
+    ],
+    ids=["an order of other codes", "no whole numbers", "a column of a key", "codes of other places", "no number"],
+)
+def test_places_are_by_released_orders_of_attributes(wrong: MemberPlace) -> None:
+    session, _ = session_on(town(0))
+    with pytest.raises(InternalError):
+        session.view(ViewSpec("person", {"x": (wrong, TYPE)}))
 
 
 @pytest.mark.parametrize("feature", looking_along(OWNER))

@@ -11,6 +11,7 @@ import pytest
 
 from privbench_core.synthesizers import privbench, privspn
 from privbench_core.synthesizers.options import FidelityOptions
+from privbench_core.synthesizers.privlava import options as privlava
 from privbench_core.synthesizers.privpetal import options as privpetal
 
 _ROW = re.compile(r"^\| (`.+?`) \| (.+?) \| ", re.MULTILINE)
@@ -29,14 +30,15 @@ def documented(name: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("both", FidelityOptions),
+        ("all", FidelityOptions),
         ("privbench", privbench.SharedOptions),
         ("privspn", privspn.Options),
         ("privpetal", privpetal.Options),
+        ("privlava", privlava.Options),
     ],
 )
 def test_the_documentation_has_every_option_and_its_default(name: str, options: type[Any]) -> None:
-    common = {field.name for field in fields(FidelityOptions)} if name != "both" else set()
+    common = {field.name for field in fields(FidelityOptions)} if name != "all" else set()
     defaults = {field.name: field.default for field in fields(options) if field.name not in common}
     found = documented(name)
     assert found.keys() == defaults.keys()

@@ -20,18 +20,21 @@ class Options(FidelityOptions):
         groups: Share of an iteration for marginals over groups: sizes, and pairs of latent attributes (the 4 and the 1
             of 20:4:1).
         observed: Share of observed marginals in what an owned table's groups cost (Algorithm 2, line 1).
+        places: Share, in what links cost beside the former two, of the choice of a column that orders the members of a
+            group.
         usefulness: λ: as many latent values as keep the average latent marginal λ-useful.
         members: Weight of an attribute of an owned table against one of a table without owner, in sharing the budget.
         links: Weight of an attribute that a foreign key may be tied to, likewise.
         profile: Share of a table's budget for its profile (one-way marginals, learned domains).
     """
 
-    latents: int = 2
-    iterations: int = 6
-    types: float = 0.4
+    latents: int = 1
+    iterations: int = 3
+    types: float = 0.2
     groups: float = 0.2
-    observed: float = 0.35
-    usefulness: float = 3.0
+    observed: float = 0.2
+    places: float = 0.05
+    usefulness: float = 1.0
     members: float = 1.5
     links: float = 0.5
     profile: float = 0.2
@@ -42,6 +45,6 @@ class Options(FidelityOptions):
         return parsed(
             cls(),
             given,
-            shares=frozenset({"types", "groups", "observed", "profile", "validation"}),
+            shares=frozenset({"types", "groups", "observed", "places", "profile", "validation"}),
             least={"latents": 1, "iterations": 1},
         )

@@ -9,6 +9,7 @@ rows that are there already (`models.lookup`): a group along such a key has rows
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from privbench_core.errors import UnsupportedBudgetError
@@ -62,9 +63,8 @@ class PrivLava:
         rest = prices.groups(table) if columns else None
         steps: list[Step] = []
         if key is not None:
-            fit = LatentFit(
-                options.latents, options.iterations, options.types, options.groups, options.usefulness, options.observed
-            )
+            named = {field.name: getattr(options, field.name) for field in fields(LatentFit) if field.name != "pairs"}
+            fit = LatentFit(**named)
             steps.append(types_step(schema, key, prices.link(key), rest, fit))
         if key is not None or rest is None:
             steps.append(drawn_step(schema, table, zero(prices.whole.measure)))

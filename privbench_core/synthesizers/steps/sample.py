@@ -235,9 +235,9 @@ def draw_sample(
     units = _units(schema, table, rows.n, owners, above)
     add_sizes(rows, units, profile)
     drawn = draw_table(
-        table, rows, model, profile.discretizers, owners, parents, lookups, rng, schema.deferred_keys, units, latents
+        table, rows, model, profile.discretizers, owners, parents, lookups, rng, schema.deferred_keys, units
     )
-    types = {name: (latents[name], codes) for name, codes in drawn.latents.items()}
+    types = {name: (size, drawn.latents[name]) for name, size in latents.items()}
     if owner is None:
         units = _units(schema, table, drawn.table.num_rows, None, above)
         return Sample(drawn.table, drawn.parents, None, drawn.dropped, units, types)

@@ -1,0 +1,110 @@
+"""Places of children in their group: by which of their columns members differ most, so that it tells their roles apart.
+
+Children that follow their group's type alone are drawn independently of each other: two heads of a household, or none.
+Where members stand in an order by one of their columns, each place has its own distribution, and a group has each place
+once. Which column that is follows from one look at all of them: the dependence of a column on the place, beyond what
+independent members would show when put in order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from privbench_core.columns.binning import Binning
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.equal_width import equal_width_codec
+from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.columns.places import place_count, sizes_and_ranks
+from privbench_core.models.fanout import PLACE, Fanout
+from privbench_core.models.profile import Profile
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.queries import Distances
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.views import Feature, MemberPlace, Own, ViewSpec
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.constraints import ForeignKey
+
+Array = NDArray[np.float64]
+_MOST = 8  # members whose places are told apart; chosen by hand
+_CLEAR = 2.0  # standard deviations by which the best column stands out of the noise
+_NOTHING = 1e-12
+
+
+def place_coder(most: int) -> Discretizer:
+    """A discretizer with a code for each place, in order."""
+    size = place_count(most)
+    codec = equal_width_codec(Column(PLACE, ColumnType.INTEGER), 0, size - 1, size)
+    none = codec.size - size  # cells of other numbers, of which there are none
+    return Discretizer(codec, Binning((*range(size), *[0] * none), (*[1.0] * size, *[0.0] * none), size))
+
+
+def best_places(
+    session: PrivateSession, key: ForeignKey, child: Profile, fanout: Fanout, owners: float, price: Price
+) -> MemberPlace | None:
+    """The order of members that tells most, or None if noise may have made it; for ``price``.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 2 and 4.
+
+    Args:
+        session: Open for the step.
+        key: The owner key.
+        child: The children.
+        fanout: Released sizes of groups.
+        owners: Number of owners.
+        price: Of the look.
+    """
+    most = min(key.max_children or 1, _MOST)
+    clean = {name: counts for name, counts in child.one_way.clean().items() if len(counts) > 1}
+    clean = {name: counts for name, counts in clean.items() if name in child.discretizers}
+    held = _held(fanout, owners, most)
+    if most < 2 or not clean or held[1:].sum() <= 0:  # noqa: PLR2004 - who is alone has one place
+        return None
+    orders = {name: _order(counts, child.discretizers[name], owners) for name, counts in clean.items()}
+    places = {name: MemberPlace(key, name, child.discretizers[name], order, most) for name, order in orders.items()}
+    coder = place_coder(most)
+    features: dict[str, tuple[Feature, Discretizer]] = {}
+    for name, place in places.items():
+        features[name], features[f"{PLACE} {name}"] = (Own(name), child.discretizers[name]), (place, coder)
+    view = session.view(ViewSpec(key.child, features, (child.size.rows_per_unit,)), "places")
+    total = child.one_way.total
+    rows = held[np.subtract(sizes_and_ranks(most)[0], 1)]
+    rows = rows / max(float(rows.sum()), _NOTHING)
+    groups = tuple(((((f"{PLACE} {name}", name), np.outer(rows, counts)),)) for name, counts in clean.items())
+    noisy = view.measure("place scores", [Distances(groups)], price)
+    expected = [_by_chance(clean[name], orders[name], rows, most) * total for name in clean]
+    scores = noisy.values[0] - expected
+    best = int(np.argmax(scores))
+    return places[list(clean)[best]] if scores[best] > _CLEAR * noisy.sigma else None
+
+
+def _held(fanout: Fanout, owners: float, most: int) -> Array:
+    """Number of groups of 1, 2, … children, those of more than ``most`` as so many, shape (most,)."""
+    codec = fanout.sizes.codec
+    assert isinstance(codec, FanoutCodec)  # noqa: S101 - numbers of children have a codec of their own
+    code_of, shares = fanout.sizes.shares
+    groups = owners * fanout.counts[code_of] * shares
+    size = np.minimum(codec.starts, most)
+    held = np.bincount(size, groups, most + 1).astype(np.float64)
+    held[1] += fanout.ownerless
+    return np.asarray(held[1:])
+
+
+def _order(counts: Array, discretizer: Discretizer, owners: float) -> NDArray[np.int64]:
+    """Places of the codes: intervals in order; of a list, first what occurs about once in each group."""
+    intervals, size = discretizer.ordered, len(counts)
+    order = np.arange(size, dtype=np.int64)
+    values = np.argsort(np.abs(counts[intervals:] - owners), kind="stable")
+    order[intervals + values] = intervals + np.arange(size - intervals)
+    return order
+
+
+def _by_chance(counts: Array, order: NDArray[np.int64], rows: Array, most: int) -> float:
+    """The distance that independent members would have, as a share of all rows: order statistics of each size."""
+    shares = (counts / counts.sum())[np.argsort(order)]
+    below = np.append(0.0, np.cumsum(shares))
+    sizes, ranks = sizes_and_ranks(most)
+    reached = binom.sf(ranks[:, None], sizes[:, None], np.clip(below, 0.0, 1.0))
+    return float(rows @ np.abs(np.diff(reached, axis=1) - shares).sum(axis=1))
