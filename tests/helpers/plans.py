@@ -17,6 +17,7 @@ from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, S
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.privpetal.plan import PrivPetal
 from privbench_core.synthesizers.privspn import PrivSPN
+from privbench_core.synthesizers.relational.plan import Relational
 from tests.helpers.databases import Database
 
 
@@ -31,6 +32,8 @@ def plan_with(schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Pla
     """Return the plan of the synthesizer that knows these options: PrivBench, if they say nothing else."""
     if "usefulness" in options:
         return PrivPetal().plan(schema, budget, options)
+    if "tables" in options:
+        return Relational().plan(schema, budget, options)
     return (PrivSPN() if "alpha" in options else PrivBench()).plan(schema, budget, options)
 
 
