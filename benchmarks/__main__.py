@@ -20,6 +20,7 @@ from benchmarks import (
     ledger,
     orchestration,
     planted,
+    relationships,
     report,
     rows,
     sandag,
@@ -52,6 +53,7 @@ def main() -> int:
         "stats",
         "rows",
         "tpch",
+        "relationships",
     )
     names += ("rows", "tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
@@ -86,6 +88,7 @@ def main() -> int:
         "schemas": partial(schemas.run, given.data, scales=given.scale, progress=_tell),
         "stats": partial(stats.run, runs(stats.RUNS), given.data),
         "rows": partial(rows.run, runs(rows.RUNS), given.data),
+        "relationships": partial(relationships.run, runs(relationships.RUNS), given.data),
         "tpch": partial(tpch.run, runs(tpch.RUNS)),
         "evaluation": partial(evaluation.run, given.data, progress=_tell),
         "orchestration": partial(orchestration.run, progress=_tell),

@@ -53,7 +53,7 @@ class WorkloadFit:
 
     select: float = 0.1
     rounds: int = 8
-    per_pair: float = 1.5
+    per_pair: float = 1.0
 
     def identity(self) -> Identity:
         """Return all that a release depends on."""

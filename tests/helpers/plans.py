@@ -18,6 +18,7 @@ from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.privlava.plan import PrivLava
 from privbench_core.synthesizers.privpetal.plan import PrivPetal
 from privbench_core.synthesizers.privspn import PrivSPN
+from privbench_core.synthesizers.relational.plan import Relational
 from tests.helpers.databases import Database
 
 
@@ -34,6 +35,8 @@ def plan_with(schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Pla
         return PrivLava().plan(schema, budget, options)
     if "usefulness" in options:
         return PrivPetal().plan(schema, budget, options)
+    if "tables" in options:
+        return Relational().plan(schema, budget, options)
     return (PrivSPN() if "alpha" in options else PrivBench()).plan(schema, budget, options)
 
 

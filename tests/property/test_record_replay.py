@@ -38,6 +38,8 @@ PLENTY = Budget(3000.0, 1e-6)  # so that pairs pay even where groups are few
 SPLITTING = {"beta": 2}
 PAPER = {"beta": 12, "alpha": 0.05}
 LATENTS = {"latents": 2, "usefulness": 0.01, "iterations": 3}  # PrivLava, with types even where groups are few
+LINKED = {"tables": "independent"}
+NETWORKS_LINKED = {"tables": "privspn"}
 GROUPS = {"usefulness": 0.1}  # PrivPetal, with classes of group sizes even where groups are few
 
 cascading_forum = partial(forum, removed=OnUnitRemoved.CASCADE)
@@ -59,6 +61,13 @@ CASES = {
     "till, pairwise, zCDP": (till, ZCDP, SPLITTING),
     "till, pairwise, pure": (till, CLOSE, SPLITTING),
     "town, groups": (town, PLENTY, GROUPS),
+    "town, linked": (town, PLENTY, LINKED),
+    "town, linked, pure": (partial(town, learned=False), Budget(3000.0), LINKED),
+    "shop, linked": (shop, PLENTY, LINKED),
+    "shop, linked networks": (shop, PLENTY, NETWORKS_LINKED),
+    "forum, linked": (forum, PLENTY, LINKED),
+    "forum, linked, cascading": (cascading_forum, PLENTY, LINKED),
+    "till, linked": (till, PLENTY, LINKED),
     "town, groups, mostly noise": (town, NOISY, GROUPS),
     "shop, groups": (shop, PLENTY, GROUPS),
     "forum, groups": (forum, PLENTY, GROUPS),

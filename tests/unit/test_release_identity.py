@@ -18,7 +18,7 @@ from privbench_core.spec.load import load_spec
 
 PINNED = Path(__file__).with_name("release_identities.json")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "households" / "spec.yaml"
-SYNTHESIZERS = ("privbench", "privlava", "privpetal", "privspn")
+SYNTHESIZERS = ("privbench", "privlava", "privpetal", "privspn", "relational")
 
 
 def identities(synthesizer: str) -> dict[str, str]:

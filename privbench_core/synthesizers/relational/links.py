@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.estimate.fitting import EMPTY, RAKING_ROUNDS
+from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.fanout import FanoutFit, fit_sizes
 from privbench_core.measure.lookup import LookupFit, fit_lookup
 from privbench_core.measure.popularity import order_of_alike, row_popularity
@@ -15,10 +17,12 @@ from privbench_core.measure.workloads import Features, Reference, WorkloadFit, m
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.linked_lookup import LinkedLookup
 from privbench_core.models.lookup import TARGET
+from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
+from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import Feature, OfParent, Own, OwnerFanout, ParentRow
+from privbench_core.privacy.views import Feature, OfParent, Own, OwnerFanout, ParentRow, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
 from privbench_core.schema.tables import Schema, Table
@@ -28,6 +32,8 @@ from privbench_core.synthesizers.relational.public import public_targets
 from privbench_core.synthesizers.relational.reference import References
 from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
 from privbench_core.synthesizers.steps.sample import fanout_key
+
+_MARGINS = 0.3  # of the price of degrees, where parents are public: for their attributes; as `LookupFit` has it
 
 
 @dataclass(frozen=True)
@@ -151,18 +157,23 @@ def _to_private(
 def _to_public(
     session: PrivateSession, key: ForeignKey, child: Profile, table: Table, rows: pa.Table, price: Price
 ) -> LinkedLookup:
-    """Return how often public parents are referred to: so their attributes follow."""
+    """Return how often public parents are referred to, by row and by their attributes, which are known better."""
     names = tuple(column.name for column in table.attributes)
-    popularity, none = row_popularity(session, key, child.size, order_of_alike(rows, names), price)
+    popularity, _ = row_popularity(session, key, child.size, order_of_alike(rows, names), price.share(1 - _MARGINS))
     targets = public_targets(table, rows, optional=key.optional)
-    whole = float(popularity.counts.sum()) + (none if key.optional else 0.0)
-    marginals = {}
-    for name, discretizer in targets.items():
-        codes = discretizer.encode_numbers(np.arange(rows.num_rows))
-        counts = np.bincount(codes, popularity.counts, discretizer.size).astype(np.float64)
-        counts[-1] += none if key.optional else 0.0
-        marginals[name] = counts / max(whole, 1e-9)
-    return LinkedLookup(targets, marginals, {}, popularity, (), key.optional)
+    features: Features = {name: (ParentRow(key), discretizer) for name, discretizer in targets.items()}
+    view = session.view(ViewSpec(key.child, dict(features), (child.size.rows_per_unit,)), "lookup")
+    noisy = view.measure("targets", [Marginal((name,)) for name in targets], price.share(_MARGINS))
+    total = child.one_way.total
+    marginals = {name: onto_simplex(found, total) / total for name, found in zip(targets, noisy.values, strict=True)}
+    codes = {name: discretizer.encode_numbers(np.arange(rows.num_rows)) for name, discretizer in targets.items()}
+    counts = popularity.counts
+    for _ in range(RAKING_ROUNDS):
+        for name, marginal in marginals.items():
+            current = np.bincount(codes[name], counts, len(marginal))
+            counts = counts * np.divide(marginal, current, out=np.zeros_like(marginal), where=current > 0)[codes[name]]
+    counts = counts * (popularity.counts.sum() / max(float(counts.sum()), EMPTY))
+    return LinkedLookup(targets, marginals, {}, ByRow(counts), (), key.optional)
 
 
 def _own(profile: Profile) -> dict[str, tuple[Feature, Discretizer]]:

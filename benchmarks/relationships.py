@@ -1,0 +1,234 @@
+"""Relationships: marginals across tables and degrees, of each way to link tables, on three kinds of databases.
+
+- *junction*: 100,000 users, 10,000 public items and a million links with attributes between them, generated: items
+  follow Zipf's law, and what a user takes follows both tables' columns, by pairs and by threes.
+- *sandag*: households and persons of San Diego, one-to-many.
+- *stats*: users, posts, votes, badges and links of a question-and-answer site, chains of keys.
+
+Beside *relational* and *privbench* stands random linking: the tables of relational with their links shuffled, so that
+tables and the degrees of both sides stay, and only who belongs to whom is lost. *True tables* are the source's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from benchmarks import sandag, stats
+from benchmarks.data import data_folder
+from benchmarks.measure import Runs, call_in_child
+from benchmarks.report import Row, machine, markdown, medians
+from benchmarks.workloads import Case, Tables
+from privbench_core.evaluation.encode import EncodedTable, encode_tables
+from privbench_core.evaluation.joins import (
+    LinkedTables,
+    chains,
+    cross_distances,
+    junctions,
+    link_chain,
+    link_junction,
+    link_tables,
+)
+from privbench_core.evaluation.rows import popularity_distance, size_class_distance
+from privbench_core.evaluation.subsets import crossing_subsets
+from privbench_core.publishing.bundle import read_bundle
+from privbench_core.schema.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import Spec
+
+EPSILONS = (0.4, 1.6, 3.2)
+DELTA = 1e-9
+RUNS = Runs(1, EPSILONS, (DELTA,))
+USERS, ITEMS, LINKS = 100_000, 10_000, 1_000_000
+_METHODS = ("relational", "privbench")
+_MOST_SUBSETS = 300  # marginals per join
+_AGES, _REGIONS, _GENRES, _PRICES = 8, 5, 12, 10
+_MOST_LINKS = 200  # of one user
+_SEED = 0
+
+Joins = Mapping[str, LinkedTables]
+
+
+def run(runs: Runs = RUNS, data: Path | None = None) -> str:
+    """Measure and return the Markdown text for the README."""
+    rows: list[Row] = []
+    with TemporaryDirectory() as place:
+        for name, case in _cases(Path(place), data):
+            true = _joins(case.spec.schema, case.source, encode_tables(case.spec.schema, case.source))
+            exact = {"δ": "-", "ε": "-", "database": name, "method": "true tables, random links"}
+            rows.append({**exact, **_figures(true, _shuffled(true, _SEED))})
+            for delta, epsilon in runs.budgets:
+                for method in _METHODS:
+                    for seed in range(runs.seeds):
+                        runs.progress(f"relationships: {name}, {method}, ε={epsilon:g}, δ={delta:g}, seed {seed}")
+                        rows += _measured(case, name, true, (method, epsilon, delta, seed))
+    return f"{machine(runs.seeds)}\n\n{markdown(medians(rows, ['database', 'δ', 'ε', 'method']))}"
+
+
+def _cases(place: Path, data: Path | None) -> Iterator[tuple[str, Case]]:
+    yield "junction", Case.of(junction_spec(place / "junction", USERS, ITEMS, LINKS), lambda *_: {})
+    households = load_spec(sandag.SPEC)
+    yield "sandag", Case.of(replace(households, path=place / "sandag.yaml"), lambda *_: {})
+    source = place / "stats"
+    source.mkdir()
+    stats.prepare(data_folder(data) / "stats", source)
+    yield "stats", Case.of(stats.spec(source, place), lambda *_: {})
+
+
+def _measured(case: Case, name: str, true: Joins, how: tuple[str, float, float, int]) -> Iterator[Row]:
+    method, epsilon, delta, seed = how
+    with TemporaryDirectory() as out:
+        arguments = {"spec": str(case.spec.path), "epsilon": epsilon, "delta": delta, "seed": seed, "out": out}
+        seconds, peak = call_in_child("benchmarks.workloads:run_pipeline", {**arguments, "synthesizer": method})
+        bundle = read_bundle(Path(out) / "bundle")
+        made = {table.name: bundle.table(table.name) for table in case.spec.schema.tables}
+    schema = case.spec.schema
+    found = _joins(schema, made, encode_tables(schema, made, case.source))
+    keys: Row = {"δ": f"{delta:g}", "ε": f"{epsilon:g}", "database": name}
+    cost = {"s": seconds, "peak MB": peak}
+    yield {**keys, "method": method, **_figures(true, found), **cost}
+    if method == _METHODS[0]:
+        yield {**keys, "method": "its tables, random links", **_figures(true, _shuffled(found, seed)), **cost}
+
+
+def _joins(schema: Schema, tables: Tables, coded: Mapping[str, EncodedTable]) -> Joins:
+    """All joins along keys, along chains of them, and between the parents of junction tables."""
+    keys = [key for table in schema.private_tables for key in table.foreign_keys]
+    found = {f"{'owner' if key.owner else 'key'} {key.name}": link_tables(key, tables, coded) for key in keys}
+    found |= {" → ".join(key.name for key in chain): link_chain(chain, tables, coded) for chain in chains(schema)}
+    return found | {
+        f"{one.name} and {other.name}": link_junction(one, other, tables, coded) for one, other in junctions(schema)
+    }
+
+
+def _shuffled(joins: Joins, seed: int) -> Joins:
+    rng = np.random.default_rng(seed)
+    return {name: linked.with_shuffled_links(rng) for name, linked in joins.items()}
+
+
+def _figures(true: Joins, made: Joins) -> dict[str, float]:
+    """Mean distances of marginals with columns of both tables over all joins, and of the degrees of both sides."""
+    result = {}
+    for order in (2, 3):
+        distances = []
+        for name, linked in true.items():
+            sizes = len(linked.parent_sizes), len(linked.child_sizes)
+            subsets = crossing_subsets(*sizes, order, _MOST_SUBSETS, _SEED)
+            if subsets.subsets:
+                distances.append(cross_distances(linked, made[name], subsets).tvd)
+        result[f"{order}-way TVD"] = float(np.mean(distances))
+    owners = [size_class_distance(true[n].fanout, made[n].fanout) for n in true if n.startswith("owner ")]
+    others = [popularity_distance(true[n], made[n]) for n in true if n.startswith("key ")]
+    return {**result, "fanout TVD": float(np.mean(owners)), "popularity": float(np.mean(others or [np.nan]))}
+
+
+def junction_spec(folder: Path, users: int, items: int, links: int) -> Spec:
+    """Write a many-to-many database with planted correlations to ``folder``; returns its spec."""
+    whole, category = ColumnType.INTEGER, ColumnType.CATEGORY
+    user = Table(
+        "user",
+        (
+            Column("id", whole),
+            Column("age", whole, Range(0, _AGES - 1)),
+            Column("region", category, Values(_names("r", _REGIONS))),
+            Column("tier", whole, Range(0, 2)),
+        ),
+        ("id",),
+    )
+    item = Table(
+        "item",
+        (
+            Column("id", whole),
+            Column("genre", category, Values(_names("g", _GENRES))),
+            Column("price", whole, Range(0, _PRICES - 1)),
+        ),
+        ("id",),
+        public=True,
+    )
+    link = Table(
+        "link",
+        (
+            Column("user_id", whole),
+            Column("item_id", whole),
+            Column("rating", whole, Range(0, 4)),
+            Column("device", category, Values(_names("d", 3))),
+        ),
+        ("user_id", "item_id"),
+        (
+            ForeignKey("link", ("user_id",), "user", ("id",), owner=True, max_children=_MOST_LINKS),
+            ForeignKey("link", ("item_id",), "item", ("id",)),
+        ),
+    )
+    folder.mkdir()
+    for name, rows in _junction_rows(users, items, links).items():
+        pq.write_table(rows, folder / f"{name}.parquet")
+    schema = Schema("junction", (user, item, link), "user")
+    path = folder.with_suffix(".yaml")
+    return Spec(schema, str(folder), path, EPSILONS, DELTA, 20.0, 1e-7, state=folder.with_suffix(".state"))
+
+
+def _names(prefix: str, number: int) -> tuple[str, ...]:
+    return tuple(f"{prefix}{k}" for k in range(number))
+
+
+def _texts(prefix: str, codes: NDArray[np.int64]) -> pa.Array:
+    return pa.array(_names(prefix, int(codes.max()) + 1)).take(pa.array(codes))
+
+
+def _junction_rows(users: int, items: int, links: int) -> dict[str, pa.Table]:
+    """Users and items that meet: genre by age and region, price by tier, ratings by age, genre and price."""
+    rng = np.random.default_rng(7)
+    age, region = rng.binomial(_AGES - 1, 0.4, users), rng.choice(_REGIONS, users, p=[0.35, 0.25, 0.2, 0.12, 0.08])
+    tier = np.minimum(rng.geometric(0.55, users) - 1, 2)
+    genre = rng.choice(_GENRES, items, p=_zipf(_GENRES, 0.7))
+    price = rng.binomial(_PRICES - 1, 0.2 + 0.05 * genre)
+    # Sizes grow with the tier; an item's share of its cell follows Zipf's law.
+    activity = rng.lognormal(0.5 * tier, 1.0)
+    taken = np.minimum(rng.poisson(activity * links / activity.sum()), _MOST_LINKS)
+    of_user = np.repeat(np.arange(users), taken)
+    taste = rng.normal(0, 1.2, (_AGES, _REGIONS, _GENRES)) + rng.normal(0, 1.2, (_AGES, 1, _GENRES))
+    odds = np.exp(taste) * np.bincount(genre, minlength=_GENRES)
+    wanted = _drawn(rng, odds.reshape(-1, _GENRES), (age * _REGIONS + region)[of_user])
+    means = np.array([0.2, 0.45, 0.75])[tier[of_user]]
+    of_price = np.clip(rng.binomial(_PRICES - 1, means), 0, _PRICES - 1)
+    cell = genre * _PRICES + price
+    order = np.lexsort((rng.random(items), cell))
+    counts = np.bincount(cell, minlength=_GENRES * _PRICES)
+    chosen = wanted * _PRICES + of_price
+    while (empty := counts[chosen] == 0).any():  # nothing of that price: the next cheaper one, else anything
+        chosen[empty] = np.where(
+            chosen[empty] % _PRICES > 0, chosen[empty] - 1, cell[rng.integers(0, items, empty.sum())]
+        )
+    rank = np.floor(counts[chosen] ** rng.random(len(chosen)) - 1e-9).astype(np.int64)  # Zipf's law, nearly
+    item = order[(np.cumsum(counts) - counts)[chosen] + np.minimum(rank, counts[chosen] - 1)]
+    pairs = np.unique(of_user * items + item)
+    of_user, item = pairs // items, pairs % items
+    liked = 1.5 + taste[age[of_user], region[of_user], genre[item]] / 2 + price[item] / 8
+    rating = np.clip(np.rint(liked + rng.normal(0, 0.7, len(item))), 0, 4).astype(np.int64)
+    device = _drawn(rng, np.array([[6, 3, 1], [4, 3, 3], [2, 3, 5], [1, 2, 7]], dtype=float), age[of_user] // 2)
+    return {
+        "user": pa.table({"id": np.arange(users), "age": age, "region": _texts("r", region), "tier": tier}),
+        "item": pa.table({"id": np.arange(items), "genre": _texts("g", genre), "price": price}),
+        "link": pa.table({"user_id": of_user, "item_id": item, "rating": rating, "device": _texts("d", device)}),
+    }
+
+
+def _zipf(number: int, power: float) -> NDArray[np.float64]:
+    weights = np.arange(1, number + 1) ** -power
+    return np.asarray(weights / weights.sum())
+
+
+def _drawn(rng: np.random.Generator, odds: NDArray[np.float64], which: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A code for each row from the odds of its kind, shape (rows,)."""
+    ends = np.cumsum(odds, axis=1)
+    ends /= ends[:, -1:]
+    return np.asarray((rng.random(len(which))[:, None] > ends[which]).sum(axis=1), dtype=np.int64)
