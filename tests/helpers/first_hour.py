@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# A line per table: its rows, then its columns as "name type ! -> parent"; "!" is the primary key, "?" after a type allows
-# NULL, and "_" in a type stands for a comma.
+# A line per table: its rows, then its columns as "name type ! -> parent"; "!" is the primary key, "?" after a type
+# allows NULL, and "_" in a type stands for a comma.
 SAKILA = """
 country 20: country_id int !, country text, last_update timestamp
 city 60: city_id int !, city text, country_id int -> country, last_update timestamp
