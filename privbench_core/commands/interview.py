@@ -46,7 +46,8 @@ def interview(source: str, out: Path | None, sample_dir: Path | None, decisions:
     write_spec(
         source, path, sample_dir, replace(decisions, unit=unit, public=public, epsilons=epsilons, lifetime=lifetime)
     )
-    if any(UNDECIDED in line.partition(" # ")[0] for line in path.read_text(encoding="utf-8").splitlines()):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if any(UNDECIDED in line.partition(" # ")[0] for line in lines if not line.startswith("#")):
         return  # `write_spec` has listed what is left
     show_plans(path, Asked(epsilons[0]), as_json=False)
     run = f"privbench run {path} --epsilon {epsilons[0]:g} --out {bundle}"

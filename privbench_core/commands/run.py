@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ def run_and_tell(path: Path, options: Options, *, as_json: bool) -> None:
 
 def _refuse_undeclared(spec: Spec, options: Options) -> None:
     """Refuse an ε that the spec does not list: recipients rely on its list, and a slip of the keyboard is paid for."""
-    if options.epsilon not in spec.epsilons and not options.undeclared_epsilon and options.epsilon > 0:
+    if options.epsilon not in spec.epsilons and not options.undeclared_epsilon and 0 < options.epsilon < math.inf:
         listed = ", ".join(f"{epsilon:g}" for epsilon in spec.epsilons)
         todo = "add it there, or pass --undeclared-epsilon"
         raise SpecError(f"--epsilon {options.epsilon:g}: the spec lists epsilons: [{listed}]; {todo}")
@@ -133,10 +134,10 @@ def _interrupted(entries: Sequence[Entry], spec: Spec) -> str:
     prices = {state: [e.price for e in entries if e.state == state] for state in ("released", "reserved")}
     kept, lost = (lifetime_share(life, prices[state]) for state in ("released", "reserved"))
     steps = ", ".join(entry.step for entry in entries if entry.state == "reserved")
-    paid = f"{len(prices['released'])} steps are paid for and kept ({kept:.2%} of the lifetime budget)"
-    if not steps:
-        return f"stopped; {paid}; nothing was lost"
-    return f"stopped; {paid}; {steps} had begun to look at rows and counts as spent ({lost:.2%}), without a result"
+    begun = f"{steps} had begun and counts as spent without a result ({lost:.2%})" if steps else ""
+    paid = f"{len(prices['released'])} steps of this run ({kept:.2%} of the lifetime budget)" if kept else ""
+    told = "; ".join(filter(None, (paid, begun)))
+    return "stopped; releases so far are kept" + (f": {told}" if told else "")
 
 
 def _check_room(out: Path, database: str) -> None:

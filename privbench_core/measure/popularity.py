@@ -97,7 +97,10 @@ def order_of_alike(parent: pa.Table, attributes: tuple[str, ...]) -> Numbers:
 
     Public rows say how they are to be grouped: those with the same attributes are likely to be as popular.
     """
-    ranks = [np.unique(parent.column(name).to_pandas().astype(str), return_inverse=True)[1] for name in attributes]
+    texts = [
+        parent.column(name).to_pandas().astype(str).fillna("nan") for name in attributes
+    ]  # NULL has its place, too
+    ranks = [np.unique(column, return_inverse=True)[1] for column in texts]
     ranks.sort(key=lambda rank: -int(rank.max(initial=0)))
     places = np.empty(parent.num_rows, dtype=np.int64)
     places[np.lexsort([np.arange(parent.num_rows), *ranks])] = np.arange(parent.num_rows)

@@ -132,6 +132,16 @@ def open_engine(url: URL) -> Engine:
         raise SourceError(f"source: {found}; check the URL and the server") from None
 
 
+def libpq_uri(url: URL) -> str:
+    """Return the URL as libpq reads it: a blank in an option is ``%20`` there, and ``+`` is a plus.
+
+    >>> libpq_uri(parse_url("postgresql://me@host/d?schema=Sales Dept").set(drivername="postgresql"))
+    'postgresql://me@host/d?options=-csearch_path%3D%22Sales%5C%20Dept%22'
+    """
+    place, mark, query = url.render_as_string(hide_password=False).partition("?")
+    return f"{place}{mark}{query.replace('+', '%20')}"
+
+
 def connection_parameters(url: URL) -> dict[str, Any]:
     """Return separate parameters for psycopg: libpq's error messages quote parts of a URL that it cannot parse."""
     query = {key: value if isinstance(value, str) else ",".join(value) for key, value in url.query.items()}

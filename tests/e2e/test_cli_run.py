@@ -58,7 +58,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_the_demo_says_where_the_bundle_is_what_it_cost_and_what_next(demo: tuple[Path, str]) -> None:
     folder, printed = demo
     assert str(folder / "bundle") in printed
-    assert re.search(r"This run: +paid ρ=0\.00\d+", printed)
+    assert re.search(r"This run: +paid \d\.\d% of the lifetime budget \(ρ=0\.00\d+\)", printed)
     assert re.search(r"Lifetime: +ε=0\.\d+ of 20 spent", printed)
     assert printed.count("    privbench ") == 2
     names = {"README.md", "schema.sql", "MANIFEST.json", "data/household.parquet", "data/person.parquet"}
@@ -154,7 +154,7 @@ def test_an_interrupted_run_resumes_without_paying_twice(demo: tuple[Path, str])
     process.send_signal(signal.SIGINT)
     _, complaint = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert complaint == "privbench: stopped; releases so far are kept\n"
+    assert complaint.startswith("privbench: stopped; releases so far are kept: 1 steps of this run (0.")
     assert not (folder.parent / "resumed").exists()
     resumed = json_of(*arguments)
     assert resumed["cost"]["reused"] > 0

@@ -340,7 +340,7 @@ def test_a_budget_that_is_used_up_is_refused(tmp_path):
     )
     run(path, 3.2)
     before = booked(path)
-    with pytest.raises(BudgetExhaustedError, match=r"left.*Raise privacy\.lifetime"):
+    with pytest.raises(BudgetExhaustedError, match=r"left.*Publish what was released before"):
         run(path, 0.8)
     assert booked(path) == before
     shown = cli(path, 0.8)

@@ -222,7 +222,7 @@ def test_a_refresh_that_cannot_be_paid_in_full_is_refused_before_its_first_paid_
     assert {"profile/household", "model/household"} <= versions(refused).keys()  # bought before
     assert "model/person" not in versions(refused)
     said = re.search(
-        r"this refresh at ε=3.2: costs ρ=([\d.]+), ρ=([\d.]+) of \S+ .* is left: short by (\S+)\.", errors(refused)
+        r"this refresh at ε=3.2: .*\(costs ρ=([\d.]+), ρ=([\d.]+) of \S+ is left: short by ([\d.]+);", errors(refused)
     )
     assert said, errors(refused)
     price, left, short = map(float, said.groups())

@@ -200,7 +200,7 @@ def test_refreshes_are_counted_and_the_last_one_warns(operated: Orchestrated) ->
     found = shown(first)["benchmark_status"]
     assert (found["refreshes begun"], found["refreshes left"]) == (1, 1)
     assert "Policy: ε=4 for each of 2 refreshes." in found["refreshes"]
-    assert "A refresh of all 2 ε costs their sum: ρ=" in found["refreshes"]
+    assert "A refresh of all 2 ε costs 3.7% of the lifetime budget (ρ=" in found["refreshes"]
     assert "Warning: the next refresh (number 2) is the last that is affordable." in found["refreshes"]
     check = budget_check(first)
     assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.WARN)
@@ -216,7 +216,7 @@ def test_a_run_that_cannot_be_paid_is_refused_whole_before_its_first_step(operat
     strict.change("person")
     refused = strict.refresh("0.8")
     assert not refused.success
-    assert "BudgetExhaustedError: this refresh at ε=0.8: costs ρ=" in errors(refused)
+    assert "BudgetExhaustedError: this refresh at ε=0.8: costs " in errors(refused)
     assert "would begin refresh 2, but privacy.refresh allows 1" in errors(refused)
     assert strict.fake.runs == []
     assert strict.spent() == spent

@@ -14,7 +14,7 @@ from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Table
-from privbench_core.spec.location import describe
+from privbench_core.spec.location import describe, libpq_uri
 
 # Other drivers of SQLAlchemy spell their options in the URL in ways that libpq does not read.
 _DRIVERS = frozenset({"postgresql+psycopg", "postgresql+psycopg2"})
@@ -96,7 +96,7 @@ def _batches(url: sa.URL, table: str, statement: str) -> Iterator[pa.Table]:
     plain = url.set(drivername="postgresql").update_query_dict({"client_encoding": "utf8"})
     try:
         with (
-            adbc.connect(plain.render_as_string(hide_password=False)) as connection,
+            adbc.connect(libpq_uri(plain)) as connection,
             connection.cursor() as cursor,
         ):
             cursor.execute("SET TimeZone = 'UTC'")  # for timestamps that are sent as text

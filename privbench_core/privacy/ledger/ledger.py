@@ -354,22 +354,20 @@ class Ledger:
         if life.delta == 0:
             short = price.amount - balance.left
             return (
-                f"{step}: costs {price.amount / life.epsilon:.1%} of the lifetime budget ({price}),"
-                f" {balance.left:.6g} of ε={life.epsilon:g} is left: short by {short:.6g}."
+                f"{step}: costs {price.amount / life.epsilon:.1%} of the lifetime budget ({price}), and"
+                f" {balance.left:.6g} of ε={life.epsilon:g} is left: short by {short:.6g}. Publish what was released"
+                " before, or run at a smaller ε."
             )
         delta, cap = self._total(account).delta, self._rho_cap()
         short = max(0.0, price.rho - balance.rho_left)
-        lacking = (
-            f"short by {short / cap:.2%} (ρ: short by {short:.6g})"
-            if short
-            else f"δ={delta:.2g} of the {life.threshold_delta:.2g} for thresholds is spent"
-        )
+        spent = f"δ={delta:.2g} of the {life.threshold_delta:.2g} for thresholds is spent"
+        lacking = f"short by {short:.6g}" if short else spent
         threshold = f", δ={price.delta:.2g}" if price.delta else ""
         cost = f"{price} (ρ={price.rho:.6g})" if price.measure is Measure.PURE else f"ρ={price.rho:.6g}{threshold}"
         return (
-            f"{step}: costs {price.rho / cap:.1%} of the lifetime budget (ε={life.epsilon:g}, δ={life.delta:g}), and"
-            f" {balance.rho_left / cap:.1%} of it is left ({cost}, ρ={balance.rho_left:.6g} of {cap:.6g} is left):"
-            f" {lacking}. Publish what was released before, or run at a smaller ε."
+            f"{step}: costs {price.rho / cap:.1%} of the lifetime budget, and {balance.rho_left / cap:.1%} of it is"
+            f" left (costs {cost}, ρ={balance.rho_left:.6g} of {cap:.6g} is left: {lacking}; the lifetime is"
+            f" ε={life.epsilon:g}, δ={life.delta:g}). Publish what was released before, or run at a smaller ε."
         )
 
 

@@ -1,0 +1,100 @@
+"""The first hour with a database: init, edit, plan, run, publish, load; scripted as its owner would go through it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import duckdb
+import psycopg
+import pytest
+import yaml
+
+from tests.helpers.first_hour import DATABASES, Database
+from tests.helpers.postgres import execute, new_database, rows
+
+SCHEMA = "Sales Dept"  # a blank, as in many a database
+
+
+def privbench(*arguments: object, cwd: Path, env: dict[str, str] | None = None) -> str:
+    """Run a command as a stranger would: another process, nothing on standard error."""
+    command = [sys.executable, "-m", "privbench_core", *map(str, arguments)]
+    done = subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, check=False, env={**os.environ, **(env or {})}
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.stderr == "", "a warning on standard error"
+    return done.stdout
+
+
+@pytest.mark.parametrize("database", DATABASES, ids=lambda database: database.name)
+def test_the_first_hour(postgres: str, tmp_path: Path, database: Database) -> None:
+    url = new_database(postgres, f"hour_{database.name}")
+    execute(url, ";\n".join(database.sql(SCHEMA)))
+    source = f"{url}{'&' if '?' in url else '?'}schema={SCHEMA}"
+    told = privbench("init", source, "-o", "spec.yaml", cwd=tmp_path)
+    assert f"To fill in, {len(database.edits)}," in told
+    draft = (tmp_path / "spec.yaml").read_text(encoding="utf-8")
+    for old, new in database.edits.items():
+        assert draft.count(old) == 1
+        draft = draft.replace(old, new)
+    (tmp_path / "spec.yaml").write_text(draft, encoding="utf-8")
+    assert "± rows" in privbench("plan", "spec.yaml", cwd=tmp_path)
+    assert "of the lifetime budget" in privbench(
+        "run", "spec.yaml", "--epsilon", "3.2", "--out", "bundle", cwd=tmp_path
+    )
+    bundle = tmp_path / "bundle"
+    tables = yaml.safe_load(draft)["tables"]
+
+    # Into databases with privbench ...
+    target = new_database(postgres, f"hour_{database.name}_copy")
+    privbench("publish", "bundle", target, cwd=tmp_path)
+    privbench("publish", "bundle", "copy.duckdb", cwd=tmp_path)
+    # ... and without: the rows are Parquet files, the tables a script.
+    plain = new_database(postgres, f"hour_{database.name}_plain")
+    load_without_privbench(plain, bundle)
+    for table in tables:
+        counted = f'SELECT count(*) FROM "{table}"'
+        (number,) = duckdb.sql(f"SELECT count(*) FROM read_parquet('{bundle}/data/{table}.parquet')").fetchall()[0]
+        assert rows(target, counted) == rows(plain, counted) == [(number,)]
+        with duckdb.connect(str(tmp_path / "copy.duckdb"), read_only=True) as copy:
+            assert copy.sql(counted).fetchall() == [(number,)]
+    # What was released is in the plan of the next run.
+    assert " of " in privbench("plan", "spec.yaml", cwd=tmp_path).partition("± a cell")[2]
+
+
+def load_without_privbench(url: str, bundle: Path) -> None:
+    """Load schema.sql and the Parquet files with psycopg and DuckDB alone."""
+    script = (bundle / "schema.sql").read_text(encoding="utf-8")
+    tables, _, keys = script.partition("\n-- Keys, indexes and comments")
+    with psycopg.connect(url) as connection:
+        connection.execute(tables.encode())
+        for path in sorted((bundle / "data").glob("*.parquet")):
+            found = duckdb.sql(f"SELECT * FROM read_parquet('{path}')")
+            names = ", ".join(f'"{name}"' for name in found.columns)
+            with connection.cursor().copy(f'COPY "{path.stem}" ({names}) FROM STDIN'.encode()) as copy:  # type: ignore[arg-type]
+                for row in found.fetchall():
+                    copy.write_row([_plain(value) for value in row])
+        connection.execute(f"--{keys}".encode())
+
+
+def _plain(value: Any) -> Any:
+    return value
+
+
+def test_a_password_stays_out_of_the_spec(postgres: str, tmp_path: Path) -> None:
+    url = new_database(postgres, "hour_password", "CREATE TABLE person (id int PRIMARY KEY, age int)")
+    secret = url.replace("://", "://", 1)
+    user, at, place = secret.partition("://")[2].partition("@")
+    if at:
+        name = user.partition(":")[0]
+        secret = f"postgresql://{name}:{quote('hun ter2')}@{place}"
+    told = privbench("init", secret, "-o", "spec.yaml", cwd=tmp_path)
+    if at:
+        assert "set PRIVBENCH_PASSWORD in the environment" in told
+        assert "hun" not in (tmp_path / "spec.yaml").read_text(encoding="utf-8")
+        privbench("plan", "spec.yaml", cwd=tmp_path, env={"PRIVBENCH_PASSWORD": "hun ter2"})

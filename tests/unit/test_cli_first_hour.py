@@ -1,0 +1,79 @@
+"""What a new owner meets first: the interview, and a plan that speaks of rows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from privbench_core.cli import app
+from privbench_core.commands import run as command
+from privbench_core.spec.load import load_spec
+
+
+def call(*arguments: object, answers: str | None = None) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=answers)
+
+
+def test_plan_speaks_of_rows_and_hides_what_is_free(town_spec: Path) -> None:
+    text = call("plan", town_spec).stdout
+    assert not re.search(r"^ (sample|validate|publish)", text, re.MULTILINE)
+    assert "± rows, ε=0.8" in text
+    assert re.search(r"person +4 +\d+ to \d+", text)  # what a unit of several rows can do
+    assert call("run", town_spec, "--epsilon", 3.2, "--out", town_spec.parent / "bundle").exit_code == 0
+    again = call("plan", town_spec, "--epsilon", 3.2, "--synthesizer", "privspn", "--delta", "1e-9").stdout
+    assert "what privspn will buy" in again
+    assert re.search(r"household +1 +about \d+ of \d+", again)  # a released number, never an exact one
+    assert "by the released numbers of rows" in again
+    small = call("plan", town_spec, "--epsilon", 0.01).stdout
+    assert "Will not work at ε=0.01: household has about" in small
+    assert "ε=0.01 is not among the spec's epsilons: privbench run needs --undeclared-epsilon for it." in small
+
+
+def test_a_check_that_can_never_hold_is_found_before_anything_is_paid(town_spec: Path) -> None:
+    text = town_spec.read_text(encoding="utf-8")
+    check = "  household:\n    checks: [{name: old, expression: rooms > 200}]\n"
+    town_spec.write_text(text.replace("  household:\n", check, 1), encoding="utf-8")
+    for given in (("plan", town_spec), ("run", town_spec, "--epsilon", 0.8, "--out", town_spec.parent / "bundle")):
+        result = call(*given)
+        assert result.exit_code == 1
+        assert "household: the check old can never hold, as rooms is declared to be at most 8" in result.stderr
+    assert not (town_spec.parent / "bundle").exists()
+
+
+def test_a_stopped_run_says_what_it_cost(town_spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(spec, epsilon, *, workspace, **_):
+        from privbench_core.pipeline.run import plan_for, run_name
+
+        first, second, *_ = (step for step in plan_for(spec, epsilon).steps if step.reads)
+        for step in (first, second):
+            number = workspace.ledger.reserve(step.table, "/".join(step.key), run_name(epsilon), step.price)
+            if step is first:
+                workspace.ledger.release(number, "digest")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "run_spec", stopped)
+    result = call("run", town_spec, "--epsilon", 0.8, "--out", town_spec.parent / "bundle")
+    assert result.exit_code == 1
+    said = r"privbench: stopped; releases so far are kept: 1 steps of this run \(0\.\d+% of the lifetime budget\);"
+    assert re.match(said + r" profile/person had begun and counts as spent without a result \(0\.\d+%\)", result.stderr)
+
+
+def test_the_interview_asks_at_most_five_questions_and_writes_a_spec_that_loads(town_spec: Path) -> None:
+    out = town_spec.parent / "asked" / "spec.yaml"
+    (town_spec.parent / "zone.csv").write_text("code\nnorth\n", encoding="utf-8")
+    answers = "nobody\n\nnothing\nzone\n0.8, x\n0.8\n5\nthere\nn\n"
+    result = call("init", town_spec.parent, "--interactive", "-o", out, answers=answers)
+    assert result.exit_code == 0, result.output
+    assert set(re.findall(r"^(?:.*: )?([1-9])\. ", result.stdout, re.MULTILINE)) <= set("12345")
+    assert "There is no table nobody" in result.stdout
+    assert "Not among them: nothing" in result.stdout
+    assert "± rows, ε=0.8" in result.stdout
+    assert f"Later: privbench run {out} --epsilon 0.8 --out there" in result.stdout
+    spec = load_spec(out)
+    assert (spec.schema.unit, spec.epsilons, spec.lifetime_epsilon) == ("household", (0.8,), 5)
+    assert spec.schema.table("zone").public
+    assert spec.schema.table("person").owner_key is not None
+    assert call("init", town_spec.parent).exit_code == 2
