@@ -184,7 +184,7 @@ def test_a_list_of_which_nothing_can_be_named_fits_its_type(rows: int):
     ("column", "values", "low", "high"),
     [
         (Column("price", ColumnType.FLOAT, Learn()), [9.99, 20.0, 3.5], 0.0, 1000.0),
-        (Column("birth_date", ColumnType.DATE, Learn()), [dt.date(1980, 1, 1)] * 3, dt.date(1930, 1, 1), dt.date(2016, 1, 1)),
+        (Column("birth_date", ColumnType.DATE, Learn()), [dt.date(1980, 1, 1)], dt.date(1930, 1, 1), dt.date(2016, 1, 1)),
         (Column("age", ColumnType.INTEGER, Learn()), [3, 50, 80], 0, 100),
         (Column("small", ColumnType.DECIMAL, Learn(), precision=3, scale=2), [Decimal("0.50")] * 3, -10, 10),
     ],

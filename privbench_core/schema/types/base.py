@@ -143,11 +143,11 @@ class OrderedType(LogicalType):
 
     Attributes:
         continuous: Whether the numbers are floats rather than integers.
-        step_expected: What a declared step must be, for messages; None if the type has no steps.
+        step_expected: What a declared step must be, for messages.
     """
 
     continuous: ClassVar[bool] = False
-    step_expected: ClassVar[str | None]
+    step_expected: ClassVar[str]
 
     @property
     def extent(self) -> tuple[int, int]:
