@@ -37,8 +37,8 @@ class Grid:
         bits: Of an integer, as its SQL type declares them.
         step: Grid points of the type from one number to the next; those between are rounded down.
         origin: The grid point of number zero, from 0 to ``step`` - 1.
-        spacing: Of floats with a step: the step. Numbers are whole steps from ``start`` then, the nearest to each value:
-            floats do not hold most decimals exactly.
+        spacing: Of floats with a step: the step. Numbers are whole steps from ``start`` then, the nearest to each
+            value, because floats do not hold most decimals exactly.
         start: Of floats with a step: the value of number zero, from 0 to less than ``spacing``.
     """
 

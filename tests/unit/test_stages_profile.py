@@ -23,6 +23,8 @@ from privbench_core.synthesizers.steps.profile import profile_step
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import PLENTY, door_of, draw_exactly, integer, owner_key, planted_pair, rows_of
 
+YEAR_2000 = dt.date(2000, 1, 1)
+
 
 def profiled(column: Column, values: pa.Array, price: Price = PLENTY, noise: NoiseSource | None = None) -> Profile:
     table = Table("t", (integer("id"), column), ("id",))
@@ -184,7 +186,7 @@ def test_a_list_of_which_nothing_can_be_named_fits_its_type(rows: int):
     ("column", "values", "low", "high"),
     [
         (Column("price", ColumnType.FLOAT, Learn()), [9.99, 20.0, 3.5], 0.0, 1000.0),
-        (Column("birth_date", ColumnType.DATE, Learn()), [dt.date(1980, 1, 1)], dt.date(1930, 1, 1), dt.date(2016, 1, 1)),
+        (Column("birth_date", ColumnType.DATE, Learn()), [YEAR_2000], dt.date(1930, 1, 1), dt.date(2016, 1, 1)),
         (Column("age", ColumnType.INTEGER, Learn()), [3, 50, 80], 0, 100),
         (Column("small", ColumnType.DECIMAL, Learn(), precision=3, scale=2), [Decimal("0.50")] * 3, -10, 10),
     ],

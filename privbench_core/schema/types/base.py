@@ -77,7 +77,6 @@ class LogicalType(ABC):
     also_stored_as: ClassVar[tuple[str, ...]] = ()  # types of other entries that hold its values, too
     native: ClassVar[str | None] = None  # how names in other databases begin: a regular expression, disjoint from all
     duckdb_form: ClassVar[str] = "{}"  # the value, from what Parquet holds
-    copy_form: ClassVar[str] = "{}"  # the text that PostgreSQL's COPY reads, from what Parquet holds
     compares_alike: ClassVar[bool] = True  # whether databases agree on how values compare
 
     def __str__(self) -> str:
