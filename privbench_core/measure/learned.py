@@ -203,10 +203,10 @@ def _learn_list(
     names = tuple(sorted(found.counts, key=lambda value: (-found.counts[value], value)))
     codec = CategoricalCodec(qualified(column, table.name), column.type, names, column.nullable)
     made = _measure_unnamed(session, table, column, codec, size, Price(price.measure, price.amount * _UNNAMED_SHARE))
-    if made is None and names:
-        return codec, ""
-    why = "" if names else "no value was common enough to be named, so all of its values are made up"
-    return replace(codec, made=made or MadeUp((1,), (1.0,), (0.0,) * 4 + (1.0,), length_limit(column))), why
+    if made is not None or names:
+        return replace(codec, made=made), ""
+    hidden = MadeUp((1,), (1.0,), (1.0,) * (length_limit(column) + 1), length_limit(column))
+    return replace(codec, made=hidden), "noise hid all of its values, so one was made up; declare a domain"
 
 
 def _measure_unnamed(
@@ -224,10 +224,11 @@ def _measure_unnamed(
     }
     most, scale = _counted(session, table, size, price.share(1 - _LENGTHS_SHARE))
     view = session.view(ViewSpec(table.name, features, (most,)), f"values of {column.name}")
-    noisy = view.measure("lengths", [Marginal(("unnamed", "length"))], price.share(_LENGTHS_SHARE))
-    by_length, sigma = noisy.values[0][1] * scale, noisy.sigma * scale
-    rows = float(by_length.sum())
-    if rows <= SIGNIFICANT * sigma * math.sqrt(len(by_length)):
+    asked = [Marginal(("unnamed",)), Marginal(("unnamed", "length"))]
+    noisy = view.measure("lengths", asked, price.share(_LENGTHS_SHARE))
+    rows, by_length = (float(noisy.values[0][1]) * scale, noisy.values[1][1] * scale)
+    sigma = noisy.sigma * scale
+    if rows <= SIGNIFICANT * sigma:
         return None
     curator = session.unnamed(table.name, column.name, codec.values, most)  # type: ignore[arg-type]  # all texts
     left = price.share(1 - _LENGTHS_SHARE)
