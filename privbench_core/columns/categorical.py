@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.equal_width import with_nulls
 from privbench_core.columns.grid import Grid, qualified
+from privbench_core.columns.made_up import MadeUp
 from privbench_core.errors import SourceError, SpecError
 from privbench_core.schema.columns import Column, ColumnType, Scalar
 
@@ -27,6 +28,7 @@ class CategoricalCodec:
         values: The listed values: text for text columns, numbers of the grid for ordered types.
         nullable: Whether the column has a cell for NULL.
         precision, scale: Of a decimal.
+        made: Of a learned list: what stands for the values that were not named. They are part of the domain then.
     """
 
     where: str
@@ -35,6 +37,7 @@ class CategoricalCodec:
     nullable: bool
     precision: int | None = None
     scale: int | None = None
+    made: MadeUp | None = None
 
     @property
     def ordered(self) -> int:
@@ -48,8 +51,8 @@ class CategoricalCodec:
 
     @property
     def outside(self) -> tuple[int, ...]:
-        """The cell of other values, if there is one."""
-        return () if self.other is None else (self.other,)
+        """The cell of other values, if there is one and nothing is made up for them."""
+        return () if self.other is None or self.made is not None else (self.other,)
 
     @property
     def null(self) -> int | None:
@@ -59,7 +62,7 @@ class CategoricalCodec:
     @property
     def size(self) -> int:
         """Listed values, others, and NULL if there is one."""
-        return len(self.values) + len(self.outside) + self.nullable
+        return len(self.values) + (self.other is not None) + self.nullable
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
         """Return the cells of ``values``, shape (n,).
@@ -80,12 +83,15 @@ class CategoricalCodec:
         return with_nulls(cells, null, self.null, self.where)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
-        """Return the values of ``cells``; for others, one of the listed values, uniformly."""
-        places = np.where(cells < len(self.values), cells, 0)
-        if self.other is not None:
-            others = np.flatnonzero(cells == self.other)
-            places[others] = rng.integers(0, len(self.values), len(others))
+        """Return the values of ``cells``; for others, a made-up value, or one of the listed values, uniformly."""
+        places = np.where(cells < len(self.values), cells, 0).astype(np.int64)
         null = cells == self.null if self.nullable else None
+        others = np.flatnonzero(cells == self.other) if self.other is not None else np.empty(0, np.int64)
+        if self.made is not None:
+            made = self.made.values(tuple(map(str, self.values)))
+            places[others] = len(self.values) + self.made.draw(len(others), len(made), rng)
+            return pa.concat_arrays([self._arrow_values, made]).take(pa.array(places, mask=null))
+        places[others] = rng.integers(0, len(self.values), len(others)) if len(others) else 0
         indices = pa.array(places, mask=null)
         if self._grid is not None:
             listed = np.array(self.values, np.float64) if self._grid.continuous else np.array(self.values, np.int64)
@@ -102,7 +108,8 @@ class CategoricalCodec:
                 str(value) if grid is None or isinstance(value, str) else str(grid.scalar(value))
                 for value in self.values
             ]
-        return [*names, *["(other)" for _ in self.outside], *(["NULL"] if self.nullable else [])]
+        others = [] if self.other is None else ["(other)" if self.made is None else "(made up)"]
+        return [*names, *others, *(["NULL"] if self.nullable else [])]
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
@@ -114,6 +121,7 @@ class CategoricalCodec:
             "nullable": self.nullable,
             "precision": self.precision,
             "scale": self.scale,
+            **({"made": self.made.to_dict()} if self.made else {}),
         }
 
     @classmethod
@@ -121,7 +129,8 @@ class CategoricalCodec:
         """Return the codec of a description: the inverse of `to_dict`."""
         d = description
         values = tuple(d["values"])
-        return cls(d["where"], ColumnType(d["type"]), values, d["nullable"], d["precision"], d["scale"])
+        made = MadeUp.from_dict(d["made"]) if "made" in d else None
+        return cls(d["where"], ColumnType(d["type"]), values, d["nullable"], d["precision"], d["scale"], made)
 
     @cached_property
     def _grid(self) -> Grid | None:

@@ -53,6 +53,11 @@ class OrderedCodec(ABC):
         """Return a JSON-able description."""
 
     @property
+    def open_ended(self) -> bool:
+        """Whether the ends are estimates, at which values must not pile up, rather than bounds of the domain."""
+        return False
+
+    @property
     def ordered(self) -> int:
         """Number of interval cells."""
         return len(self.starts)
@@ -102,11 +107,15 @@ class OrderedCodec(ABC):
         return with_nulls(cells, null, self.null, self.grid.where)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
-        """Values drawn uniformly from the grid points of each cell; below and above give the ends of the range."""
+        """Values drawn uniformly from the grid points of each cell; below and above give the ends of the range.
+
+        Where the range is open-ended, they give values of the first and the last cell.
+        """
         inside = np.where(cells == self.above, self.ordered - 1, np.where(cells < self.ordered, cells, 0))
         numbers = self._draw(inside, rng)
-        numbers[cells == self.below] = self.starts[0]
-        numbers[cells == self.above] = self.last
+        if not self.open_ended:
+            numbers[cells == self.below] = self.starts[0]
+            numbers[cells == self.above] = self.last
         return self.grid.array(numbers, cells == self.null if self.nullable else None)
 
     def edges(self, cell: int) -> tuple[Scalar, Scalar]:

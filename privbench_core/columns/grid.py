@@ -6,7 +6,9 @@ back, in whole steps. One arithmetic serves all ordered codecs, and it is exact:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, Decimal
 from typing import Any, cast
 
 import numpy as np
@@ -17,6 +19,9 @@ from numpy.typing import NDArray
 from privbench_core.errors import InternalError, SourceError, SpecError
 from privbench_core.schema.columns import Column, ColumnType, Scalar
 from privbench_core.schema.types.base import INT64_MAX, OrderedType
+
+_NEARLY = 1e-6  # of a step: what a bound may be below its decimal by floating point
+_MOST_STEPS = 2**53  # beyond, floats do not tell steps apart
 
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 
@@ -32,6 +37,9 @@ class Grid:
         bits: Of an integer, as its SQL type declares them.
         step: Grid points of the type from one number to the next; those between are rounded down.
         origin: The grid point of number zero, from 0 to ``step`` - 1.
+        spacing: Of floats with a step: the step. Numbers are whole steps from ``start`` then, the nearest to each
+            value, because floats do not hold most decimals exactly.
+        start: Of floats with a step: the value of number zero, from 0 to less than ``spacing``.
     """
 
     where: str
@@ -41,6 +49,8 @@ class Grid:
     bits: int = 64
     step: int = 1
     origin: int = 0
+    spacing: float | None = None
+    start: float = 0.0
 
     @classmethod
     def of(cls, column: Column, table: str = "") -> Grid:
@@ -52,6 +62,11 @@ class Grid:
 
     def stepped(self, low: Scalar, step: Scalar) -> Grid:
         """Return the grid of the values some ``step`` above or below ``low``; SpecError if that is not a step."""
+        if self.logical.continuous:
+            first, width = Decimal(repr(float(low))), Decimal(repr(float(step)))
+            return replace(
+                self, spacing=float(width), start=float(first - (first / width).to_integral(ROUND_FLOOR) * width)
+            )
         try:
             points = self.logical.points(step)
         except (ValueError, ArithmeticError, TypeError):
@@ -73,7 +88,7 @@ class Grid:
     @property
     def continuous(self) -> bool:
         """Whether the numbers are floats rather than integers."""
-        return self.logical.continuous
+        return self.logical.continuous and self.spacing is None
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -90,12 +105,16 @@ class Grid:
             ) from None
         if self.continuous:
             return number
+        if self.spacing is not None:
+            return math.floor((number - self.start) / self.spacing + _NEARLY)
         if not self.extent[0] <= number <= self.extent[1]:
             raise SpecError(f"{self.where}: {value!r} does not fit type {self.logical}; correct the domain")
         return (int(number) - self.origin) // self.step
 
     def scalar(self, number: float) -> Scalar:
         """Return the value of a number as `Range` and `Values` hold it: the inverse of `number`."""
+        if self.spacing is not None:
+            return float(self._floats(np.array([number]))[0])
         return self.logical.scalar(number if self.continuous else int(number) * self.step + self.origin)
 
     def numbers(self, values: pa.ChunkedArray) -> tuple[Numbers, NDArray[np.bool_]]:
@@ -123,8 +142,11 @@ class Grid:
             return self._in_steps(_decimal_numbers(array, null)), null
         if pa.types.is_temporal(target):
             array = array.view(pa.int32() if pa.types.is_date32(target) else pa.int64())
-        dtype = np.float64 if self.continuous else np.int64
+        dtype = np.float64 if self.logical.continuous else np.int64
         numbers = array.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype, copy=False)
+        if self.spacing is not None:
+            steps = np.rint((np.where(null, 0.0, numbers) - self.start) / self.spacing)
+            return np.clip(steps, -_MOST_STEPS, _MOST_STEPS).astype(np.int64), null
         # Adding zero makes -0.0 the same value as 0.0 for lists of values too.
         return (np.where(null, 0.0, numbers) + 0.0 if self.continuous else self._in_steps(numbers)), null
 
@@ -132,6 +154,8 @@ class Grid:
         """Return values of the column's Arrow type for ``numbers``, NULL where ``null`` says so."""
         if self.step > 1:
             numbers = numbers * self.step + self.origin
+        if self.spacing is not None:
+            numbers = self._floats(numbers)
         target = self.arrow_type
         if pa.types.is_decimal(target):
             words = np.empty((len(numbers), 2), np.int64)
@@ -149,14 +173,23 @@ class Grid:
     def to_dict(self) -> dict[str, Any]:
         """Return the grid's part of a codec's description."""
         digits = {"precision": self.precision, "scale": self.scale, "bits": self.bits}
-        return {"where": self.where, "type": str(self.type), **digits, "step": self.step, "origin": self.origin}
+        steps = {"step": self.step, "origin": self.origin}
+        floats = {} if self.spacing is None else {"spacing": self.spacing, "start": self.start}
+        return {"where": self.where, "type": str(self.type), **digits, **steps, **floats}
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> Grid:
         """Return the grid of a description: the inverse of `to_dict`. Other entries are ignored."""
         kind = ColumnType(description["type"])
         rest = ("precision", "scale", "bits", "step", "origin")
-        return cls(description["where"], kind, *(description[key] for key in rest))
+        floats = {key: description[key] for key in ("spacing", "start") if key in description}
+        return cls(description["where"], kind, *(description[key] for key in rest), **floats)
+
+    def _floats(self, steps: Numbers) -> NDArray[np.float64]:
+        """Return the floats nearest to the decimals that whole steps stand for."""
+        width = self.spacing or 1.0
+        digits = max(-int(Decimal(repr(part)).normalize().as_tuple().exponent) for part in (width, self.start))
+        return np.asarray(np.round(self.start + np.asarray(steps, np.float64) * width, max(digits, 0)))
 
     def _in_steps(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return grid points as whole steps from the origin, rounded down."""

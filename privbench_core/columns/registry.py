@@ -17,8 +17,10 @@ from privbench_core.columns.equal_width import EqualWidthCodec, equal_width_code
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.grid import Grid, qualified
 from privbench_core.columns.log_scale import LogScaleCodec
+from privbench_core.columns.made_up import MadeUp
 from privbench_core.columns.opaque import OpaqueCodec, opaque_codec
 from privbench_core.columns.patterns import PatternCodec, pattern_codec
+from privbench_core.columns.step_classes import StepCodec
 from privbench_core.columns.surrogates import UuidCodec, uuid_codec
 from privbench_core.columns.variable_width import VariableWidthCodec
 from privbench_core.errors import InternalError, ReleaseError
@@ -33,6 +35,7 @@ _KINDS: dict[str, type[Any]] = {
     "group size": FanoutCodec,
     "uuid": UuidCodec,
     "pattern": PatternCodec,
+    "step": StepCodec,
 }
 # Codecs of columns without a domain, by the kind that their type names.
 _WITHOUT_DOMAIN: dict[str, Callable[..., Codec]] = {
@@ -95,6 +98,6 @@ def _is_plain(value: object) -> bool:
     """Return whether a part of a codec is plain data, all the way down."""
     if type(value) is tuple:
         return all(_is_plain(part) for part in value)
-    if type(value) in {Grid, Pattern}:
+    if type(value) in {Grid, MadeUp, Pattern}:
         return all(_is_plain(getattr(value, field.name)) for field in fields(value))  # type: ignore[arg-type]
     return type(value) in _PLAIN

@@ -29,10 +29,17 @@ class VariableWidthCodec(OrderedCodec):
     Attributes:
         cuts: First number of each cell, ascending.
         end: Last number of the last cell.
+        learned: Whether the range was learned, so that its ends are estimates.
     """
 
     cuts: tuple[int | float, ...]
     end: int | float
+    learned: bool = False
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether the range was learned."""
+        return self.learned
 
     @cached_property
     def starts(self) -> Numbers:
@@ -46,13 +53,13 @@ class VariableWidthCodec(OrderedCodec):
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
-        cuts = {"cuts": list(self.cuts), "end": self.end}
+        cuts = {"cuts": list(self.cuts), "end": self.end, **({"learned": True} if self.learned else {})}
         return {"codec": "cuts", **self.grid.to_dict(), "nullable": self.nullable, **cuts}
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> VariableWidthCodec:
         """Return the codec of a description: the inverse of `to_dict`."""
-        cuts = (tuple(description["cuts"]), description["end"])
+        cuts = (tuple(description["cuts"]), description["end"], description.get("learned", False))
         return cls(Grid.from_dict(description), description["nullable"], *cuts)
 
     def _draw(self, cells: Codes, rng: np.random.Generator) -> Numbers:
@@ -99,12 +106,14 @@ def cut(codec: OrderedCodec, parts: Mapping[int, int]) -> VariableWidthCodec:
             cuts += sorted({min(max(number, first), final) for number in inside})  # rounding may make some the same
         else:
             cuts += [first + i * (final - first + 1) // number for i in range(number)]
-    return VariableWidthCodec(codec.grid, codec.nullable, tuple(cuts), codec.last)
+    return VariableWidthCodec(codec.grid, codec.nullable, tuple(cuts), codec.last, codec.open_ended)
 
 
 def joined(codec: OrderedCodec, kept: NDArray[np.int64]) -> VariableWidthCodec:
     """``codec`` with only the ``kept`` cells beginning a cell; the others join the cell before them."""
-    return VariableWidthCodec(codec.grid, codec.nullable, tuple(codec.starts[kept].tolist()), codec.last)
+    return VariableWidthCodec(
+        codec.grid, codec.nullable, tuple(codec.starts[kept].tolist()), codec.last, codec.open_ended
+    )
 
 
 def roundest(low: float, high: float) -> float:

@@ -116,7 +116,9 @@ def read_bundle_and_source(spec: Spec, folder: Path) -> BundleAndSource:
     source = open_source(spec)
     rows = check_rows(spec.schema, {t.name: source.read(t) for t in spec.schema.tables}, spec.orphans)
     summary = summarize_bundle(folder.resolve().name, bundle.manifest)
-    documents = {name: (bundle.path / name).read_text(encoding="utf-8") for name in bundle.manifest["files"]}
+    copies = {entry.get("csv") for entry in bundle.manifest["tables"].values()}  # the tables once more
+    texts = [name for name in bundle.manifest["files"] if name not in copies]
+    documents = {name: (bundle.path / name).read_text(encoding="utf-8") for name in texts}
     return BundleAndSource(summary, DatabasePair(spec.schema, rows, synthetic), documents)
 
 

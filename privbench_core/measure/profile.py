@@ -1,29 +1,24 @@
 """Profile steps: learned domains, released one-way marginals, and the discretizers that everything later speaks in.
 
-A column with a declared domain costs nothing but its share of the one-way marginals. A learned range is found on a
-public grid (signed powers of two, or calendar years); a learned list of values by a stability threshold.
+A column with a declared domain costs nothing but its share of the one-way marginals; `measure.learned` learns others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.categorical import categorical_codec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.equal_width import equal_width_codec
-from privbench_core.columns.log_scale import LogScaleCodec
-from privbench_core.columns.registry import codec_for
 from privbench_core.measure.adaptive_bins import CellCounts, refine_bins, share_of
 from privbench_core.measure.by_size import best_counted, doubts, measure_by_size
+from privbench_core.measure.learned import Learned, expected_codes, learn_domains
 from privbench_core.measure.one_way import least_noise, remeasure
 from privbench_core.measure.pairwise import MOST_CODES
 from privbench_core.measure.row_count import measure_row_count
-from privbench_core.measure.scores import highest_noise
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount
@@ -31,11 +26,9 @@ from privbench_core.privacy.budget import Price
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import Own, ViewSpec
-from privbench_core.schema.columns import Column, Learn
 from privbench_core.schema.tables import Table
 
 Array = NDArray[np.float64]
-_LEARN_SHARE = 0.3  # of a profile's price, for learning domains, where there are any to learn
 _FIRST = 0.35  # of the price of one-way marginals, for a first look that leaves rows out
 _POSSIBLE = 1e-9  # rows of a class, at least: what has none is drawn like all others
 _BY_SIZE = 0.4  # of what it leaves, for what columns have to do with the number of rows of a unit
@@ -52,6 +45,7 @@ class Cells:
         sigmas: Column -> standard deviation of the noise of the first look on each count, likewise.
         rows: Noisy number of rows and its standard deviation, where there are no columns to add up.
         size: Of the table, where it was measured for itself.
+        guessed: Column -> what is assumed of it, where noise hid the domain that was to be learned.
     """
 
     codecs: Mapping[str, Codec]
@@ -60,6 +54,7 @@ class Cells:
     sigmas: Mapping[str, float]
     rows: tuple[float, float]
     size: RowCount | None = None
+    guessed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rows_per_unit(self) -> int:
@@ -84,7 +79,7 @@ class Cells:
             {name: sigmas.get(name, np.array([sigma])) for name in self.codecs},
             total,
         )
-        return Profile(discretizers, one_way, self.size or RowCount(total, sigma))
+        return Profile(discretizers, one_way, self.size or RowCount(total, sigma), {}, self.guessed)
 
     def again(self, session: PrivateSession, table: Table, price: Price) -> Cells:
         """The same cells counted once more where that leaves the least noise, for ``price``, and averaged.
@@ -111,7 +106,7 @@ def profile_table(session: PrivateSession, table: Table, bound: int, price: Pric
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise, δ-approximate where a list of values is
     learned, at the price given, for adding or removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1,
-    4, 6 and 7.
+    4, 6, 7 and 9.
 
     Args:
         session: Open for the step.
@@ -122,32 +117,13 @@ def profile_table(session: PrivateSession, table: Table, bound: int, price: Pric
     Raises:
         UnsupportedBudgetError: A list of values is to be learned without a δ.
     """
-    codecs, rest = learned_codecs(session, table, price)
-    cells = [codec.size for codec in codecs.values() if codec.size > 1]
-    size, rest = measure_row_count(session, table.name, bound, cells, rest)
+    size, rest = measure_row_count(
+        session, table.name, bound, expected_codes(table), Price(price.measure, price.amount)
+    )
+    learned = learn_domains(session, table, size, rest, price.delta)
     first = first_share(size)
-    measured = measure_cells(session, table, codecs, size, rest.share(first))
-    return over_rows(session, table, measured, rest.share(1 - first))
-
-
-def learned_codecs(session: PrivateSession, table: Table, price: Price) -> tuple[dict[str, Codec], Price]:
-    """The codec of every attribute, and what learning domains has left of the price.
-
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise, δ-approximate where a list of values is
-    learned, at the price given, for adding or removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1,
-    4, 6 and 7.
-
-    Raises:
-        UnsupportedBudgetError: A list of values is to be learned without a δ.
-    """
-    learned = [column for column in table.attributes if isinstance(column.domain, Learn)]
-    rest = Price(price.measure, price.amount)
-    found: dict[str, Codec] = {}
-    if learned:
-        each = price.share(_LEARN_SHARE / len(learned)).with_delta(price.delta / max(1, len(lists_to_learn(table))))
-        found = {column.name: _learn(session, table, column, each) for column in learned}
-        rest = price.share(1 - _LEARN_SHARE)
-    return {c.name: found.get(c.name) or codec_for(c, table=table.name) for c in table.attributes}, rest
+    cells = measure_cells(session, table, learned, size, learned.rest.share(first))
+    return over_rows(session, table, cells, learned.rest.share(1 - first))
 
 
 def first_share(size: RowCount | None) -> float:
@@ -197,7 +173,7 @@ def over_rows(session: PrivateSession, table: Table, cells: Cells, price: Price)
     )
     counted = size.counted(most) + _POSSIBLE
     by_size = {name: shape * (counted / counted.sum())[:, None] for name, shape in shapes.items()}
-    return cells, Profile(profile.discretizers, one_way, replace(size, rows_per_unit=most), by_size)
+    return cells, Profile(profile.discretizers, one_way, replace(size, rows_per_unit=most), by_size, cells.guessed)
 
 
 def _average(one: OneWay, doubt: Mapping[str, float], other: OneWay, doubt_of_other: Mapping[str, float]) -> OneWay:
@@ -217,7 +193,7 @@ def _average(one: OneWay, doubt: Mapping[str, float], other: OneWay, doubt_of_ot
 
 
 def measure_cells(
-    session: PrivateSession, table: Table, codecs: Mapping[str, Codec], size: RowCount | None, price: Price
+    session: PrivateSession, table: Table, learned: Learned, size: RowCount | None, price: Price
 ) -> Cells:
     """All cells counted for ``price``, heavy ones more closely; of rows, where the table's ``size`` says how many.
 
@@ -225,13 +201,14 @@ def measure_cells(
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
     full = 1 if size is None else size.rows_per_unit
+    codecs = learned.codecs
     telling = {name: codec for name, codec in codecs.items() if codec.size > 1}
     view = session.view(
         ViewSpec(table.name, {name: (Own(name), Discretizer(codec)) for name, codec in telling.items()}, (full,))
     )
     if not telling:
         rows = view.measure("rows", [Marginal(())], price)
-        return Cells(codecs, {}, {}, {}, (float(rows.values[0]), rows.sigma), size)
+        return Cells(codecs, {}, {}, {}, (float(rows.values[0]), rows.sigma), size, learned.guessed)
     closer = share_of(table, telling)
     first = price.share(1 - closer)
     shares = least_noise({name: min(codec.size, MOST_CODES) for name, codec in telling.items()}, price.measure)
@@ -244,26 +221,4 @@ def measure_cells(
         sigmas |= dict.fromkeys(alike, noisy.sigma)
     looks = {name: CellCounts.first(codec, found[name], sigmas[name]) for name, codec in telling.items()}
     looks = refine_bins(session, table, looks, full, price.share(closer)) if closer else looks
-    return Cells(codecs, found, looks, sigmas, (0.0, 0.0), size)
-
-
-def lists_to_learn(table: Table) -> list[Column]:
-    """Columns whose list of values is to be learned, which takes a δ."""
-    return [c for c in table.attributes if isinstance(c.domain, Learn) and not c.type.ordered]
-
-
-def _learn(session: PrivateSession, table: Table, column: Column, price: Price) -> Codec:
-    """A codec for a column without a declared domain, for ``price``."""
-    if not column.type.ordered:
-        found = session.discover(table.name, column.name, price)
-        values = sorted(found.counts, key=lambda v: -found.counts[v]) or ["(none common enough to name)"]
-        return categorical_codec(column, tuple(values), table=table.name)
-    grid = LogScaleCodec.of(column, table=table.name)
-    view = session.view(
-        ViewSpec(table.name, {column.name: (Own(column.name), Discretizer(grid))}), f"range of {column.name}"
-    )
-    noisy = view.measure("grid", [Marginal((column.name,))], Price(price.measure, price.amount))
-    counts = noisy.values[0][: grid.ordered]
-    seen = np.flatnonzero(counts > highest_noise(price.measure, noisy.sigma, len(counts)))
-    cells = seen if len(seen) else np.array([int(np.argmax(counts))])
-    return equal_width_codec(column, grid.edges(int(cells[0]))[0], grid.edges(int(cells[-1]))[1], table=table.name)
+    return Cells(codecs, found, looks, sigmas, (0.0, 0.0), size, learned.guessed)

@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
+from privbench_core.measure.learned import expected_codes, learn_domains
 from privbench_core.measure.one_way import remeasure
-from privbench_core.measure.profile import Cells, first_share, learned_codecs, measure_cells, over_rows
+from privbench_core.measure.profile import Cells, first_share, measure_cells, over_rows
 from privbench_core.measure.row_count import measure_row_count
 from privbench_core.models.measured import Measured, MeasuredLeaf
 from privbench_core.models.one_way import OneWay
@@ -57,11 +58,13 @@ def learn_table(
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise, δ-approximate where a list of values is
     learned, at the price given, for adding or removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1,
-    2, 4, 6, 7 and 8, and *Learning a table*.
+    2, 4, 6, 7, 8 and 9, and *Learning a table*.
     """
-    codecs, rest = learned_codecs(session, table, price)
-    sizes = [codec.size for codec in codecs.values() if codec.size > 1]
-    size, rest = measure_row_count(session, table.name, bound, sizes, rest)
+    size, rest = measure_row_count(
+        session, table.name, bound, expected_codes(table), Price(price.measure, price.amount)
+    )
+    learned = learn_domains(session, table, size, rest, price.delta)
+    sizes, rest = [codec.size for codec in learned.codecs.values() if codec.size > 1], learned.rest
     share = first if len(sizes) > 1 else 1.0
     if share < 1 and price.measure is Measure.PURE:
         view = session.view(ViewSpec(table.name, {}, (1 if size is None else size.rows_per_unit,)), "size")
@@ -70,10 +73,10 @@ def learn_table(
             rest = rest.share(1 - _ROWS_SHARE)
         else:
             rows = size.rows
-        known = ordered_codes({name: Discretizer(codec) for name, codec in codecs.items()})
+        known = ordered_codes({name: Discretizer(codec) for name, codec in learned.codecs.items()})
         share = share if network(known).promising(view, sizes, rows, rest, share) else 1.0
     early = first_share(size)
-    cells = measure_cells(session, table, codecs, size, rest.share(share * early))
+    cells = measure_cells(session, table, learned, size, rest.share(share * early))
     cells, profile = over_rows(session, table, cells, rest.share(share * (1 - early)))
     if share == 1:
         return cells, profile, MeasuredLeaf(profile.one_way)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.segmentation import SIGNIFICANT
 from privbench_core.models.one_way import OneWay
@@ -40,9 +41,11 @@ class Profile:
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """The columns of which noise leaves nothing: one code, and quarters of the rows would not be significant."""
-        found = []
+        """The columns of which noise leaves nothing: their domain, or one code of rows whose quarters it would hide."""
+        found = list(self.guessed)
         for name, discretizer in self.discretizers.items():
+            if name in self.guessed:
+                continue
             sigma = float(self.one_way.sigmas[name][0])
             parts = min(discretizer.codec.size, _PARTS)
             if parts > 1 == discretizer.size and self.total <= SIGNIFICANT * sigma * math.sqrt(parts):
@@ -52,16 +55,20 @@ class Profile:
     @property
     def all_noise(self) -> bool:
         """Whether the released numbers show that they say nothing about the table: its rows, or all of its columns."""
-        comparable = [name for name, discretizer in self.discretizers.items() if discretizer.codec.size > 1]
         no_rows = self.size.rows <= SIGNIFICANT * self.size.sigma
-        return no_rows or bool(comparable and len(self.hidden) == len(comparable))
+        return no_rows or 0 < self._comparable == len(self.hidden)
 
     @property
     def noise_in_words(self) -> str:
         """How many rows, more or less, and how many columns noise hides."""
-        comparable = sum(discretizer.codec.size > 1 for discretizer in self.discretizers.values())
         rows = f"{max(0, round(self.size.rows)):,} ± {round(2 * self.size.sigma):,} rows"
-        return f"{rows}; noise hides {len(self.hidden)} of {comparable} columns" if comparable else rows
+        return f"{rows}; noise hides {len(self.hidden)} of {self._comparable} columns" if self._comparable else rows
+
+    @property
+    def _comparable(self) -> int:
+        """Number of columns of which something was to be measured."""
+        codecs = {name: discretizer.codec for name, discretizer in self.discretizers.items()}
+        return sum(codec.size > 1 or isinstance(codec, CategoricalCodec) for codec in codecs.values())
 
     @property
     def total(self) -> float:

@@ -14,6 +14,7 @@ from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.version import __version__
 
+_DAY = len("2026-01-31")  # of an ISO 8601 time
 COHORT_TERMS = (
     "no unit of this cohort is in another one; a unit that is in several is protected by the sum of their figures"
 )
@@ -22,12 +23,15 @@ COHORT_TERMS = (
 def receipt_for(spec: Spec, plan: Plan, ledger: Ledger, run: Run) -> dict[str, Any]:
     """Guarantee, unit, spend tree and what counted as public; nothing in it depends on private rows.
 
-    The dates of the ledger are left out, so that the same releases give the same bundle.
+    Of the dates of the ledger only the last day on which something was bought for this run is told, so that the same
+    releases give the same bundle.
     """
     schema = spec.schema
     budget = plan.budget
     swap = budget.replace_one()
+    bought = [entry.at for entry in ledger.entries(spec.cohort) if entry.run == run.name]
     return {
+        "created": max(bought)[:_DAY] if bought else None,
         "software": {"name": "privbench", "version": __version__, "synthesizer": plan.synthesizer},
         "guarantee": {
             "unit": schema.unit_in_words,

@@ -12,7 +12,7 @@ from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise, Sensitivity, noise_std
 from privbench_core.privacy.relations import PrivateDatabase
-from privbench_core.privacy.views import ViewSpec, build_references, build_view, distinct_weights
+from privbench_core.privacy.views import ViewSpec, build_references, build_values, build_view, distinct_weights
 from privbench_core.schema.constraints import ForeignKey
 
 
@@ -62,6 +62,26 @@ class PrivateSession:
             raise InternalError(f"{declared.name}: the rows of a unit that count in full are a whole number from 1")
         view = build_references(self._database, declared, most)
         return Curator(view, self._filter, self._noise, f"{self._label}/{name}")
+
+    def unnamed(self, table: str, column: str, named: tuple[str, ...], most: int) -> Curator:
+        """Return a curator of the values of a column that are not ``named``, for `RankSums`: how many rows share each.
+
+        Free: only measurements cost.
+
+        Args:
+            table: Private table.
+            column: Category column; not part of a key.
+            named: Released values of the column; rows that have one of them, or NULL, are in no rank.
+            most: Rows of a unit that count in full, a power of two; larger units count as much as one with ``most``.
+
+        Raises:
+            InternalError: A column of a key or of another type, or names that are not a tuple of texts.
+        """
+        admit_discovery(self._database.schema, table, column)
+        if type(named) is not tuple or any(type(name) is not str for name in named):
+            raise InternalError(f"{table}.{column}: the named values are a tuple of texts")
+        view = build_values(self._database, table, column, named, most)
+        return Curator(view, self._filter, self._noise, f"{self._label}/values of {column}")
 
     def discover(self, table: str, column: str, price: Price) -> Discovered:
         """Return the values of a column above a stability threshold, with noisy counts.

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
@@ -438,6 +439,21 @@ def _encoded_numbers(numbers: NDArray[np.integer[Any]], discretizer: Discretizer
     for start in range(0, len(numbers), _BLOCK):
         codes[start : start + _BLOCK] = discretizer.encode_numbers(numbers[start : start + _BLOCK].astype(np.int64))
     return codes
+
+
+def build_values(database: PrivateDatabase, table: str, column: str, named: tuple[str, ...], most: int) -> CodedView:
+    """The kept rows of a table, and which of the values of a column that are not ``named`` each has; -1 for none.
+
+    Which value a row has, and whether it is named, is a function of the row alone, and no row changes its value: the
+    view has the stability of the table (``docs/privacy.md``, section 5, mechanism 9).
+    """
+    view = build_view(database, ViewSpec(table, {}, (most,)))
+    kept = database.values(table, column).take(pa.array(np.flatnonzero(database.kept(table))))
+    encoded = kept.combine_chunks().cast(pa.string()).dictionary_encode()
+    known = pc.is_in(encoded.dictionary, value_set=pa.array(named, pa.string())).to_numpy(zero_copy_only=False)
+    place = np.append(np.where(known, -1, np.arange(len(known))), -1)  # NULL takes the last entry
+    rows = place[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    return replace(view, references=References(rows, None))
 
 
 def distinct_weights(database: PrivateDatabase, table: str, column: str) -> tuple[dict[str, int], CodedView]:

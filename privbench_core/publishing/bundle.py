@@ -1,7 +1,10 @@
 """The bundle: the published folder.
 
     data/<table>.parquet    the rows; special characters in names are percent-encoded
-    schema.sql              tables, then keys and indexes
+    data/<table>.csv.gz     the same rows for psql, which reads no Parquet
+    schema.sql              tables, then keys and indexes, for PostgreSQL
+    load.sql                loads all of it with psql alone
+    load.duckdb.sql         loads all of it with DuckDB alone
     workload/<name>.sql     queries, if any
     MANIFEST.json           the list of files with checksums, the schema and the privacy receipt
     README.md               for users of the bundle
@@ -29,6 +32,8 @@ from privbench_core.backends.postgres.ddl import create_schema_sql
 from privbench_core.errors import InternalError, PublishError, did_you_mean
 from privbench_core.files import recover_folder, replace_folder
 from privbench_core.publishing.readme import consumer_readme
+from privbench_core.publishing.scripts import DUCKDB, PSQL, duckdb_script, psql_script, write_csv
+from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.dump import dump_enums, dump_tables
 from privbench_core.spec.fields import Node, Problems
@@ -133,7 +138,9 @@ def write_bundle(
         (folder / "data").mkdir()
         described = {table.name: _write_table(folder, table, tables[table.name]) for table in ordered}
         try_rows(schema, {name: folder / entry["file"] for name, entry in described.items()})
+        copies = [str(entry["csv"]) for entry in described.values()]
         texts = {SCHEMA_SQL: create_schema_sql(schema), README: consumer_readme(schema, described, receipt, workload)}
+        texts |= {PSQL: psql_script(schema, described), DUCKDB: duckdb_script(schema, described)}
         texts |= {f"workload/{name}.sql": sql for name, sql in sorted(workload.items())}
         for name, text in texts.items():
             (folder / name).parent.mkdir(exist_ok=True)
@@ -145,7 +152,7 @@ def write_bundle(
             "created": receipt.get("created"),
             "schema": _describe(schema),
             "tables": described,
-            "files": {name: {"sha256": _sha256(folder / name)} for name in texts},
+            "files": {name: {"sha256": _sha256(folder / name)} for name in (*texts, *copies)},
             "privacy": dict(receipt),
         }
         try:
@@ -239,13 +246,24 @@ def _write_table(folder: Path, table: Table, rows: pa.Table) -> dict[str, Any]:
                 message = f"{table.name}: the rows for the bundle do not fit their columns: {error}"
                 raise InternalError(message) from error
             writer.write_table(canonical.combine_chunks(), row_group_size=_ROW_GROUP)
+    csv = f"data/{file_name(table.name)}.csv.gz"
+    write_csv(folder / file, folder / csv)
     return {
         "file": file,
+        "csv": csv,
         "rows": rows.num_rows,
-        "columns": [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in table.columns],
+        **({"description": table.comment} if table.comment else {}),
+        "columns": [_describe_column(column) for column in table.columns],
         "primary_key": list(table.primary_key),
         "sha256": _sha256(folder / file),
     }
+
+
+def _describe_column(column: Column) -> dict[str, Any]:
+    """Return what a user of the bundle should know of a column."""
+    told = {"description": column.comment, "unit": column.unit}
+    known = {name: text for name, text in told.items() if text}
+    return {"name": column.name, "type": str(column.logical), "nullable": column.nullable, **known}
 
 
 def _verify(folder: Path, name: PurePosixPath, digest: str) -> None:

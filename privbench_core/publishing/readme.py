@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from privbench_core.backends.postgres.ddl import AFTER_THE_ROWS, quote_identifier, quote_text
+from privbench_core.backends.postgres.ddl import quote_text
 from privbench_core.publishing.figures import fidelity_table
+from privbench_core.publishing.scripts import DUCKDB, PSQL
 from privbench_core.schema.tables import Schema, Table
 
 
@@ -24,23 +25,24 @@ def consumer_readme(
     """
     parts = [
         f"# {schema.name}: a synthetic database",
-        _summary(schema),
+        _summary(schema, receipt),
         _guarantee(schema, receipt),
         _fidelity(receipt),
         _contents(schema, tables, workload),
-        _loading(schema, tables),
+        _loading(tables),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _summary(schema: Schema) -> str:
+def _summary(schema: Schema, receipt: Mapping[str, Any]) -> str:
     public = [table.name for table in schema.tables if table.public]
+    made = f" Learned on {receipt['created']}." if receipt.get("created") else ""
     kept = f" The public tables ({', '.join(public)}) are those of the original." if public else ""
     return (
         "The rows are synthetic: sampled from a model of a private database that was learned under differential "
         "privacy. Tables, columns, types and keys are those of the original; distributions and joins are similar. "
         f"Key values are new, so no row stands for a person or thing of the original.{kept} Use it for tests, "
-        "benchmarks and demos."
+        f"benchmarks and demos.{made}"
     )
 
 
@@ -90,16 +92,12 @@ def _fidelity(receipt: Mapping[str, Any]) -> str:
 
 
 def _contents(schema: Schema, tables: Mapping[str, Mapping[str, Any]], workload: Mapping[str, str]) -> str:
-    lines = ["## What is in it", "", "| table | rows | columns | key |", "|---|---:|---|---|"]
+    lines = ["## What is in it", "", "| table | rows | primary key | what it is |", "|---|---:|---|---|"]
     for name, entry in tables.items():
-        columns = ", ".join(column["name"] for column in entry["columns"])
-        lines.append(f"| {name} | {entry['rows']:,} | {columns} | {', '.join(entry['primary_key'])} |")
-    keys = [
-        f"- {key.name} refers to {key.parent}({', '.join(key.parent_columns)})"
-        for table in schema.sampling_order
-        for key in table.foreign_keys
-    ]
-    lines += ["", *keys] if keys else []
+        told = _cell(entry.get("description", ""))
+        lines.append(f"| {name} | {entry['rows']:,} | {', '.join(entry['primary_key'])} | {told} |")
+    for table in schema.sampling_order:
+        lines += ["", *_dictionary(table, tables[table.name])]
     lines += ["", "`schema.sql` is the schema for PostgreSQL; `MANIFEST.json` has the SHA-256 of every file."]
     if workload:
         files = ", ".join(f"`{name}.sql`" for name in sorted(workload))
@@ -107,50 +105,57 @@ def _contents(schema: Schema, tables: Mapping[str, Mapping[str, Any]], workload:
     return "\n".join(lines)
 
 
-def _loading(schema: Schema, tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return commands that work in this folder. Foreign keys come last, so the order of tables does not matter."""
+def _dictionary(table: Table, entry: Mapping[str, Any]) -> list[str]:
+    """Return the data dictionary of a table: its columns with type, keys, unit and description."""
+    refers = {
+        name: f"refers to {key.parent}.{parent}"
+        for key in table.foreign_keys
+        for name, parent in zip(key.columns, key.parent_columns, strict=True)
+    }
+    lines = [f"### {table.name}", "", "| column | type | NULL | key | unit | what it is |", "|---|---|---|---|---|---|"]
+    for column in entry["columns"]:
+        name = column["name"]
+        keys = [*(["primary"] if name in table.primary_key else []), *([refers[name]] if name in refers else [])]
+        null = "yes" if column["nullable"] else ""
+        told = [_cell(column.get(fact, "")) for fact in ("unit", "description")]
+        lines.append(f"| {name} | {column['type']} | {null} | {'; '.join(keys)} | {told[0]} | {told[1]} |")
+    return lines
+
+
+def _cell(text: str) -> str:
+    """Return text that stays inside one cell of a Markdown table."""
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _loading(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return commands that work in this folder."""
     first = next(iter(tables.values()))["file"] if tables else "data/table.parquet"
-    copies = []
-    for name, entry in tables.items():
-        rows = f"SELECT {_spelled(schema.table(name))} FROM {quote_text(entry['file'])}"
-        read = f"COPY ({rows}) TO '/dev/stdout' (FORMAT csv, HEADER false)"
-        load = f"\\copy {quote_identifier(name)} FROM STDIN (FORMAT csv)"
-        copies.append(f'duckdb -c {_shell(read)} | psql "$URL" -c {_shell(load)}')
-    begin = AFTER_THE_ROWS.partition(",")[0]
     return "\n".join(
         [
             "## Loading it",
             "",
-            "With privbench, into PostgreSQL or a DuckDB file (the command lists what DuckDB does not support):",
+            "With psql alone: tables, rows, keys and indexes, all or nothing. psql reads no Parquet, so it takes the",
+            "same rows from the `.csv.gz` files; `gzip` has to be there.",
+            "",
+            "```sh",
+            f'psql "$URL" -f {PSQL}',
+            "```",
+            "",
+            "With DuckDB alone, from the Parquet files (the script lists what DuckDB cannot hold), or without loading:",
+            "",
+            "```sh",
+            f"duckdb benchmark.duckdb < {DUCKDB}",
+            f"duckdb -c {_shell(f'SELECT count(*) FROM {quote_text(first)}')}",
+            "```",
+            "",
+            "With privbench, into PostgreSQL or a DuckDB file:",
             "",
             "```sh",
             "privbench publish . postgresql://user@host/database",
             "privbench publish . benchmark.duckdb",
             "```",
-            "",
-            "With DuckDB only, without loading:",
-            "",
-            "```sh",
-            f"duckdb -c {_shell(f'SELECT count(*) FROM {quote_text(first)}')}",
-            "```",
-            "",
-            "With psql (and DuckDB to read Parquet). The first command creates tables, the last but one their keys:",
-            "",
-            "```sh",
-            f'sed "/^{begin}/,\\$d" schema.sql | psql "$URL"',
-            *copies,
-            f'sed -n "/^{begin}/,\\$p" schema.sql | psql "$URL"',
-            'psql "$URL" -c ANALYZE',
-            "```",
         ]
     )
-
-
-def _spelled(table: Table) -> str:
-    """Return the columns as DuckDB has to write them for PostgreSQL to read."""
-    named = [(quote_identifier(column.name), column.logical.copy_form) for column in table.columns]
-    forms = [f"{form.format(name)} AS {name}" for name, form in named if form != "{}"]
-    return f"* REPLACE ({', '.join(forms)})" if forms else "*"
 
 
 def _shell(text: str) -> str:

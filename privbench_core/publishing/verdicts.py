@@ -99,7 +99,7 @@ def _judge(figure: FidelityFigure, policy: FidelityPolicy) -> tuple[Grade, str]:
     if figure.value + error <= _CLOSE or figure.value < reference - unsure:
         return Grade.GOOD, ""
     if unsure >= max(reference, figure.value):
-        return Grade.UNKNOWN, f"noise hides whether its {figure.metric} is below that of {than} ({figure})"
+        return Grade.UNKNOWN, f"its {figure.metric} is too noisy to compare with {than} ({figure})"
     return Grade.FAR, f"its {figure.metric} is no closer to the source than {than} ({figure})"
 
 
@@ -107,7 +107,7 @@ def _judge_single(figure: FidelityFigure, error: float, limit: float) -> tuple[G
     if figure.value - error > limit:
         return Grade.FAR, f"its {figure.metric} is above {limit:g} ({figure})"
     if error > limit:
-        return Grade.UNKNOWN, f"noise hides whether its {figure.metric} is below {limit:g} ({figure})"
+        return Grade.UNKNOWN, f"its {figure.metric} is too noisy to compare with {limit:g} ({figure})"
     return Grade.GOOD, ""
 
 

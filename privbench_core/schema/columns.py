@@ -93,8 +93,9 @@ class Column:
         sql_type: The type in the source's own words, kept in the DDL; None takes the default of the logical type.
         default: The source's DEFAULT expression, kept in the DDL.
         identity: Whether the database numbers the column itself (identity, serial).
-        comment: The source's comment, kept in the DDL.
+        comment: What the column is, as the source or the spec says it; kept in the DDL.
         sequence: Of an identity; None for the usual one.
+        unit: What its numbers count: EUR, kg, minutes.
     """
 
     name: str
@@ -109,6 +110,7 @@ class Column:
     identity: bool = False
     comment: str | None = None
     sequence: IdentitySequence | None = None
+    unit: str | None = None
 
     @property
     def logical(self) -> LogicalType:

@@ -29,7 +29,7 @@ def parse_column(
         enums: The enums of the spec by name, for ``sql_type``.
     """
     node = Node(f"{table}.{name}", raw if isinstance(raw, dict) else {"type": raw}, problems)
-    node.only("type", "domain", "nullable", *_OPTIONS, "sql_type", "default", "comment", "sequence")
+    node.only("type", "domain", "nullable", *_OPTIONS, "sql_type", "default", "comment", "sequence", "unit")
     types = [kind.value for kind in ColumnType]
     spelled = node.fields.get("type")
     if spelled not in types:
@@ -61,6 +61,7 @@ def parse_column(
         identity=node.flag("identity"),
         comment=node.text("comment", "write text"),
         sequence=_sequence(node),
+        unit=node.text("unit", "write what the numbers count, like EUR or minutes"),
     )
 
 

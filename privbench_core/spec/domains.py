@@ -95,10 +95,6 @@ def _range(node: Node, logical: OrderedType) -> Range | None:
 def _step(node: Node, logical: OrderedType) -> Scalar | None:
     if not node.has("step"):
         return None
-    if logical.step_expected is None:
-        todo = "declare type: decimal, which has exact ones"
-        node.problems.add(node.where, f"a step on a column of type {logical}", todo)
-        return None
     value = logical.parse_step(node.fields["step"])
     if value is None:
         node.wrong("step", f"write {logical.step_expected}")

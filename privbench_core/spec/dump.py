@@ -100,7 +100,7 @@ def _column(column: Column, enums: Mapping[str, EnumType]) -> str | dict[str, An
         content["domain"] = dump_domain(column.domain)
     flags = {"nullable": column.nullable, "identity": column.identity}
     content |= {name: True for name, value in flags.items() if value}
-    texts = {"sql_type": column.sql_type, "default": column.default, "comment": column.comment}
+    texts = {"sql_type": column.sql_type, "default": column.default, "comment": column.comment, "unit": column.unit}
     content |= {name: text for name, text in texts.items() if text is not None}
     if column.sequence:
         content["sequence"] = dump_sequence(column.sequence)

@@ -148,7 +148,8 @@ def _combined(results: Sequence[ExpectationResult]) -> ExpectationResult:
 def integrity_suite(table: Table) -> list[Expectation]:
     """Return the expectations on one synthetic table, for the frame of `integrity_frame`.
 
-    They cover types, the lengths that SQL types allow, primary and other unique keys, NOT NULL, forms and declared domains (of private tables),
+    They cover types, the lengths that SQL types allow, primary and other unique keys,
+    NOT NULL, forms and declared domains (of private tables),
     references along every foreign key, references within one privacy unit, and at most ``max_children`` rows per parent
     along the ownership path.
     """

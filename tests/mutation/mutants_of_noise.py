@@ -398,6 +398,15 @@ SENSITIVITY = [
         (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
     ),
     Mutant(
+        "unnamed-values-unweighted",
+        "sensitivity",
+        "every row of a large unit counts in full among the values that are not named",
+        "privacy/views.py",
+        "return replace(view, references=References(rows, None))",
+        "return replace(view, weights=None, references=References(rows, None))",
+        ("tests/property/test_privacy_popularity.py::test_no_unit_moves_the_ranks_of_values_beyond_the_stability",),
+    ),
+    Mutant(
         "joint-l1-is-the-largest",
         "sensitivity",
         "queries asked together cost what one does in L1",

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from privbench_core.privacy.queries import ParentCounts, RankSums
 from privbench_core.privacy.relations import WEIGHT_SCALE
-from privbench_core.privacy.views import build_references
-from tests.helpers.databases import Database, adversaries, forum, shop
+from privbench_core.privacy.views import build_references, build_values
+from tests.helpers.databases import Database, adversaries, forum, shop, town
 from tests.helpers.key_graphs import diamond, mixed, without
 from tests.property.test_privacy_references import blog, staff
 
 EXAMPLES = settings(max_examples=10, deadline=None)
 ENDS = ((1, 2, 3, 5, 8, 100), (1 << 40,), (2, 4))
+CATEGORIES = [(town, "person", "job"), (shop, "item", "colour")]
 
 
 def moved(query: ParentCounts | RankSums, database: Database, neighbour: Database, name: str, most: int) -> float:
@@ -94,3 +95,36 @@ def test_the_order_of_private_rows_moves_nothing() -> None:
         for d in (database, database.shuffled(1))
     ]
     assert answers[0].tolist() == answers[1].tolist()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(("make", "table", "column"), CATEGORIES)
+def test_no_unit_moves_the_ranks_of_values_beyond_the_stability(
+    make: Callable[[int], Database], table: str, column: str, seed: int
+) -> None:
+    database = make(seed)
+    found = database.tables[table].column(column).drop_null().unique().to_pylist()
+    shifts = []
+    for unit in adversaries(database, seed, 5):
+        neighbour = database.without(unit)
+        for named in ((), tuple(sorted(found)[:2])):
+            for most in (1, 4):
+                for ends in ENDS:
+                    one, other = (build_values(d.private(), table, column, named, most) for d in (database, neighbour))
+                    query = RankSums(ends)
+                    apart = (query.evaluate(one) - query.evaluate(other)).astype(float)
+                    l1, squared = query.moves(one)
+                    assert l1 <= one.stability
+                    shifts += [np.abs(apart).sum() / l1, np.sqrt((apart**2).sum() / squared)]
+    assert max(shifts) <= 1
+    assert max(shifts) > 0.1
+
+
+def test_named_values_and_null_are_in_no_rank() -> None:
+    database = town(0)
+    jobs = database.tables["person"].column("job").to_pylist()
+    named, ends = ("red",), (1, 2, 3, 100)
+    answers = RankSums(ends).evaluate(build_values(database.private(), "person", "job", named, 1))
+    assert 0 < answers.sum() <= sum(job not in {None, *named} for job in jobs) * WEIGHT_SCALE
+    everything = RankSums(ends).evaluate(build_values(database.private(), "person", "job", (), 1))
+    assert everything.sum() > answers.sum()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import errno
+import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -78,7 +79,9 @@ def content(folder):
 
 def test_what_is_in_a_bundle(bundle, tables):
     assert sorted(content(bundle)) == [
-        *["MANIFEST.json", "README.md", "data/home.parquet", "data/pet.parquet", "data/place.parquet", "schema.sql"],
+        *("MANIFEST.json", "README.md"),
+        *(f"data/{name}.{kind}" for name in ("home", "pet", "place") for kind in ("csv.gz", "parquet")),
+        *("load.duckdb.sql", "load.sql", "schema.sql"),
         "workload/q1.sql",
     ]
     manifest = json.loads((bundle / "MANIFEST.json").read_text(encoding="utf-8"))
@@ -98,10 +101,11 @@ def test_the_readme_speaks_to_its_consumers(bundle):
     text = (bundle / "README.md").read_text(encoding="utf-8")
     assert "| a unit is replaced by another | 1.6 | 2e-09 |" in text
     assert "The privacy unit is one row of home." in text
-    assert "| pet | 4 | nr, home id, name | home id, nr |" in text
+    assert "| pet | 4 | home id, nr |  |" in text
+    assert "| home id | integer |  | primary; refers to home.id |  |  |" in text
     assert "declared them public: place." in text
-    # Rows go in between the tables and their keys, so their order does not matter.
-    assert text.index(',\\$d" schema.sql | psql') < text.index('\\copy "pet"') < text.index(',\\$p" schema.sql | psql')
+    assert 'psql "$URL" -f load.sql' in text
+    assert "duckdb benchmark.duckdb < load.duckdb.sql" in text
 
 
 def test_the_readme_does_without_a_guarantee(tmp_path, schema, tables):
@@ -311,9 +315,9 @@ def test_types_that_parquet_or_csv_have_no_form_for(tmp_path):
         connection.execute("SET TimeZone = 'UTC'")
         found = connection.execute("SELECT span, raw, CAST(seen AS VARCHAR) FROM t ORDER BY id").fetchall()
     assert found == [(day, b"\x00'\\", "2020-01-01 00:00:00+00"), (None, None, None)]
-    text = (out / "README.md").read_text(encoding="utf-8")
-    assert 'to_microseconds("span") AS "span"' in text
-    assert 'hex("raw") AS "raw"' in text
+    assert 'to_microseconds("span") AS "span"' in (out / "load.duckdb.sql").read_text(encoding="utf-8")
+    with gzip.open(out / "data" / "t.csv.gz", "rt", encoding="utf-8") as rows:
+        assert next(rows).startswith('"-86399999999 microseconds","\\x00275c",')
 
 
 def test_a_file_with_other_tables_is_not_empty(tmp_path, bundle):
@@ -366,6 +370,30 @@ def one_table(*columns: Column, **more) -> Schema:
 def test_a_bundle_that_breaks_its_own_ddl_is_never_written(tmp_path, column, more, value):
     schema = one_table(column, **more)
     schema = replace(schema, enums=(EnumType("mood", ("calm", "cross")),))
-    with pytest.raises(PublishError, match="t: its rows break the bundle's own schema.sql"):
+    with pytest.raises(PublishError, match=r"t: its rows break the bundle's own schema\.sql"):
         write_bundle(tmp_path / "out", schema, {"t": pa.table({"id": [1], "x": [value]})}, RECEIPT)
     assert not list(tmp_path.iterdir())
+
+
+def test_descriptions_and_units_reach_the_manifest_and_the_dictionary(tmp_path):
+    price = Column("price", ColumnType.INTEGER, comment="What it | costs", unit="EUR")
+    schema = one_table(price, comment="All that is sold")
+    written = write_bundle(tmp_path / "out", schema, {"t": pa.table({"id": [1], "price": [2]})}, RECEIPT)
+    entry = read_bundle(written).manifest["tables"]["t"]
+    assert entry["description"] == "All that is sold"
+    told = {"description": "What it | costs", "unit": "EUR"}
+    assert entry["columns"][1] == {"name": "price", "type": "integer", "nullable": False, **told}
+    readme = (written / "README.md").read_text(encoding="utf-8")
+    assert "| t | 1 | id | All that is sold |" in readme
+    assert "| price | integer |  |  | EUR | What it \\| costs |" in readme
+
+
+def test_the_duckdb_script_loads_the_bundle_without_privbench(bundle, tables, monkeypatch):
+    monkeypatch.chdir(bundle)
+    with duckdb.connect() as connection:
+        connection.execute((bundle / "load.duckdb.sql").read_text(encoding="utf-8"))
+        for name, rows in tables.items():
+            assert connection.execute(f"SELECT count(*) FROM {name}").fetchall() == [(rows.num_rows,)]
+        assert connection.execute("SELECT name FROM pet ORDER BY name").fetchall()[0] == ("",)
+        with pytest.raises(duckdb.ConstraintException):
+            connection.execute("INSERT INTO pet VALUES (1, 99, 'x')")

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +14,7 @@ from privbench_core.errors import UnsupportedBudgetError
 from privbench_core.measure.profile import profile_table
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Budget, Measure, Price
+from privbench_core.privacy.noise import NoiseSource
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -18,11 +23,16 @@ from privbench_core.synthesizers.steps.profile import profile_step
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import PLENTY, door_of, draw_exactly, integer, owner_key, planted_pair, rows_of
 
+YEAR_2000 = dt.date(2000, 1, 1)
 
-def profiled(column: Column, values: pa.Array, price: Price = PLENTY) -> Profile:
+
+def profiled(column: Column, values: pa.Array, price: Price = PLENTY, noise: NoiseSource | None = None) -> Profile:
     table = Table("t", (integer("id"), column), ("id",))
     rows = rows_of(table, id=np.arange(len(values)), **{column.name: values})
-    return profile_table(door_of(Schema("s", (table,), "t"), {"t": rows}, price), table, 1, price)[1]
+    session = door_of(Schema("s", (table,), "t"), {"t": rows}, price)
+    if noise is not None:
+        session._noise = noise
+    return profile_table(session, table, 1, price)[1]
 
 
 @pytest.mark.parametrize(
@@ -136,3 +146,88 @@ def test_values_beyond_a_declared_domain_are_reported():
     summary = step.run(Context()).data["summary"]  # type: ignore[arg-type]
     assert next(v for k, v in summary.items() if "clamped" in k) == {"t.x": 60}
     assert sum(summary["bars"]["x"]["counts"]) == 200
+
+
+def sampled(column: Column, values: Sequence[object], epsilon: float, seed: int = 0) -> list[Any]:
+    """The values of a column in a synthetic database, with noise."""
+    table = Table("t", (integer("id"), column), ("id",))
+    rows = rows_of(table, id=np.arange(len(values)), **{column.name: pa.array(values)})
+    schema, budget = Schema("s", (table,), "t"), Budget(epsilon, 1e-9)
+    made = draw_exactly(schema, {"t": rows}, noise=SeededNoise(seed), budget=budget, seed=seed)
+    found: list[Any] = made["t"].table.column(column.name).to_pylist()
+    return found
+
+
+def test_values_too_rare_to_name_are_made_up_in_their_number_their_likeness_and_their_length():
+    """A column with thousands of values must not shrink to its few common ones, which then take the tail's rows."""
+    rng = np.random.default_rng(0)
+    streets = [f"Street {rng.integers(1, 9)} no {x}" for x in rng.integers(0, 5000, 10_000)]
+    values = [*rng.choice(["Main", "High"], 10_000).tolist(), *streets]
+    found = sampled(Column("x", ColumnType.CATEGORY, Learn(), sql_type="character varying(16)"), values, 3.0)
+    before, after = Counter(values), Counter(found)
+    assert len(after) == pytest.approx(len(before), rel=0.05)
+    for name in ("Main", "High"):
+        assert after[name] == pytest.approx(before[name], abs=200)
+    assert after.most_common(3)[2][1] < 40  # nothing of the tail has become common
+    assert max(map(len, after)) <= 16
+    assert np.mean([len(v) for v in found]) == pytest.approx(np.mean([len(v) for v in values]), abs=0.5)
+    assert not after.keys() & {street for street in streets if len(street) > 12}
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+def test_a_list_of_which_nothing_can_be_named_fits_its_type(rows: int):
+    column = Column("x", ColumnType.CATEGORY, Learn(), sql_type="character varying(15)")
+    for seed in range(3):
+        found = sampled(column, [f"value {i}" for i in range(rows)], 0.05, seed)
+        assert all(0 < len(value) <= 15 for value in found)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "low", "high"),
+    [
+        (Column("price", ColumnType.FLOAT, Learn()), [9.99, 20.0, 3.5], 0.0, 1000.0),
+        (Column("birth_date", ColumnType.DATE, Learn()), [YEAR_2000], dt.date(1930, 1, 1), dt.date(2016, 1, 1)),
+        (Column("age", ColumnType.INTEGER, Learn()), [3, 50, 80], 0, 100),
+        (Column("small", ColumnType.DECIMAL, Learn(), precision=3, scale=2), [Decimal("0.50")] * 3, -10, 10),
+    ],
+)  # fmt: skip
+def test_a_range_that_noise_hides_is_plausible_and_said_to_be_assumed(column, values, low, high):
+    for seed in range(4):
+        found = sampled(column, values, 0.05, seed)
+        assert all(low <= value <= high for value in found), (min(found), max(found))
+    profile = profiled(column, pa.array(values[:0], pa.array(values).type), Budget(0.05, 1e-9).total(), SeededNoise(0))
+    assert "is assumed, by its name and type" in profile.guessed[column.name]
+    back = Profile.from_dict(Artifact.from_bytes(Artifact({"p": profile.to_dict()}).to_bytes()).data["p"])
+    assert back.guessed == profile.guessed
+
+
+@pytest.mark.parametrize("kind", [ColumnType.INTEGER, ColumnType.FLOAT])
+def test_heavy_tails_neither_pile_up_at_a_bound_nor_explode(kind: ColumnType):
+    rng = np.random.default_rng(3)
+    salaries = rng.lognormal(13.2, 1.3, 20_000)
+    values = salaries.astype(int) if kind is ColumnType.INTEGER else salaries
+    found = np.array(sampled(Column("salary", kind, Learn()), values.tolist(), 1.0))
+    for quantile in (0.05, 0.25, 0.5, 0.75, 0.95, 0.99):
+        assert np.quantile(found, quantile) == pytest.approx(np.quantile(values, quantile), rel=0.15)
+    assert found.max() < 4 * salaries.max()
+    assert Counter(found.tolist()).most_common(1)[0][1] < 20
+
+
+def test_a_learned_range_keeps_zero_and_makes_no_dust_around_it():
+    rng = np.random.default_rng(4)
+    found = np.array(
+        sampled(Column("z", ColumnType.FLOAT, Learn()), [0.0] * 3000 + rng.gamma(2, 10, 9000).tolist(), 1.0)
+    )
+    assert (found == 0).mean() == pytest.approx(0.25, abs=0.02)
+    assert np.abs(found[found != 0]).min() > 1e-6
+    assert found.min() >= 0
+
+
+def test_a_step_is_learned_where_the_scale_allows_it():
+    rng = np.random.default_rng(5)
+    values = [Decimal(int(x)) * 5 / 100 for x in rng.integers(0, 400, 8000)]
+    found = sampled(Column("total", ColumnType.DECIMAL, Learn(), precision=8, scale=2), values, 2.0)
+    assert {value % Decimal("0.05") for value in found} == {Decimal("0.00")}
+    assert len(set(found)) == pytest.approx(400, abs=40)
+    times = [dt.datetime(2020, 1, 1) + dt.timedelta(days=int(x)) for x in rng.integers(0, 300, 8000)]
+    assert {value.time() for value in sampled(Column("at", ColumnType.TIMESTAMP, Learn()), times, 2.0)} == {dt.time(0)}

@@ -11,7 +11,7 @@ import duckdb
 
 from privbench_core.backends.duckdb.ddl import duckdb_schema
 from privbench_core.backends.loading import Loadable, Loaded, refuse_tables
-from privbench_core.backends.postgres.ddl import quote_identifier
+from privbench_core.backends.postgres.ddl import quote_identifier, quote_text
 from privbench_core.errors import PublishError
 from privbench_core.schema.tables import Schema, Table
 
@@ -61,7 +61,7 @@ def try_rows(schema: Schema, files: Mapping[str, Path]) -> None:
         for table, statement in translated.tables.items():
             connection.execute(statement)
             try:
-                connection.execute(_insert(schema.table(table)), [str(files[table])])
+                connection.execute(insert_rows(schema.table(table), str(files[table])))
             except duckdb.Error as error:
                 raise PublishError(
                     f"{table}: its rows break the bundle's own schema.sql, so nothing was published:"
@@ -70,9 +70,10 @@ def try_rows(schema: Schema, files: Mapping[str, Path]) -> None:
             connection.execute(f"DROP TABLE {quote_identifier(table)}")
 
 
-def _insert(table: Table) -> str:
-    """Return the statement that inserts the rows of the Parquet file $1."""
-    return f"INSERT INTO {quote_identifier(table.name)} BY NAME SELECT {_selected(table)} FROM read_parquet($1)"
+def insert_rows(table: Table, file: str) -> str:
+    """Return the statement that inserts the rows of a Parquet file."""
+    rows = f"SELECT {_selected(table)} FROM read_parquet({quote_text(file)})"
+    return f"INSERT INTO {quote_identifier(table.name)} BY NAME {rows}"
 
 
 def _load(bundle: Loadable, connection: duckdb.DuckDBPyConnection, file: Path, *, replace: bool) -> Loaded:
@@ -93,7 +94,7 @@ def _load(bundle: Loadable, connection: duckdb.DuckDBPyConnection, file: Path, *
         connection.execute(statement)
     for table, statement in translated.tables.items():
         connection.execute(statement)
-        connection.execute(_insert(schema.table(table)), [str(bundle.file(table))])
+        connection.execute(insert_rows(schema.table(table), str(bundle.file(table))))
     for statement in translated.after:
         connection.execute(statement)
     connection.commit()

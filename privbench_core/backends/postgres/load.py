@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import psycopg
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from privbench_core.backends.loading import Loadable, Loaded, refuse_tables
+from privbench_core.backends.postgres.copy_text import copy_text
 from privbench_core.backends.postgres.ddl import create_keys_sql, create_tables_sql, name_list, quote_identifier
 from privbench_core.errors import PublishError, SourceError
 from privbench_core.spec.location import connection_parameters, describe, parse_url, reason_of
@@ -69,24 +66,6 @@ def _copy(bundle: Loadable, connection: psycopg.Connection[Any], table: str) -> 
         command = f"COPY {quote_identifier(table)} ({columns}) FROM STDIN (FORMAT csv)"
         with cursor.copy(command) as copy:
             for batch in file.iter_batches(_BATCH_ROWS):
-                copy.write(_csv(batch))
+                copy.write(copy_text(batch))
                 loaded += batch.num_rows
     return loaded
-
-
-def _csv(batch: pa.RecordBatch) -> bytes:
-    """Rows as CSV. Arrow quotes all text and never NULL, which is how PostgreSQL tells '' from NULL."""
-    buffer = io.BytesIO()
-    spelled = pa.RecordBatch.from_arrays([_spelled(column) for column in batch.columns], names=batch.schema.names)
-    pacsv.write_csv(spelled, buffer, pacsv.WriteOptions(include_header=False))
-    return buffer.getvalue()
-
-
-def _spelled(column: pa.Array) -> pa.Array:
-    """Bytes and spans of time as the text that PostgreSQL reads; CSV has no form for them."""
-    if pa.types.is_binary(column.type):
-        return pa.array([None if value is None else f"\\x{value.hex()}" for value in column.to_pylist()], pa.string())
-    if pa.types.is_duration(column.type):
-        number = column.cast(pa.int64()).cast(pa.string())
-        return pc.binary_join_element_wise(number, pa.scalar("microseconds"), pa.scalar(" "))
-    return column

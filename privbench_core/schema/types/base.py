@@ -77,7 +77,6 @@ class LogicalType(ABC):
     also_stored_as: ClassVar[tuple[str, ...]] = ()  # types of other entries that hold its values, too
     native: ClassVar[str | None] = None  # how names in other databases begin: a regular expression, disjoint from all
     duckdb_form: ClassVar[str] = "{}"  # the value, from what Parquet holds
-    copy_form: ClassVar[str] = "{}"  # the text that PostgreSQL's COPY reads, from what Parquet holds
     compares_alike: ClassVar[bool] = True  # whether databases agree on how values compare
 
     def __str__(self) -> str:
@@ -143,11 +142,11 @@ class OrderedType(LogicalType):
 
     Attributes:
         continuous: Whether the numbers are floats rather than integers.
-        step_expected: What a declared step must be, for messages; None if the type has no steps.
+        step_expected: What a declared step must be, for messages.
     """
 
     continuous: ClassVar[bool] = False
-    step_expected: ClassVar[str | None]
+    step_expected: ClassVar[str]
 
     @property
     def extent(self) -> tuple[int, int]:

@@ -81,8 +81,9 @@ class DecimalType(_NumericType):
     step_expected = f"{expected}, above zero"
     options = frozenset({"precision", "scale"})
     arrow_kinds = ("decimal",)
-    arrow_accepts = ("integer",)
+    arrow_accepts = ("integer", "floating")
     sql = (SqlName("numeric", ("decimal", "dec"), arguments=2),)
+    also_stored_as = ("real", "double precision")
     native = r"DECIMAL|NUMERIC"
 
     def __str__(self) -> str:
@@ -144,7 +145,7 @@ class FloatType(_NumericType):
 
     name = "float"
     expected = "a finite number"
-    step_expected = None
+    step_expected = f"{expected}, above zero"
     continuous = True
     keyable = False
     surrogate = None
@@ -170,7 +171,10 @@ class FloatType(_NumericType):
         return float(number)
 
     def points(self, step: Scalar) -> int:
-        raise ValueError
+        raise ValueError  # a step of floats is no whole number of points: see `columns.grid`
+
+    def sort_key(self, value: Scalar) -> Decimal:
+        return Decimal(repr(float(value)))
 
     def bound(self, value: Scalar) -> Scalar:
         return float(value)

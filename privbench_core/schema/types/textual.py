@@ -119,7 +119,6 @@ class BytesType(LogicalType):
     reads_whole = True
     sql = (SqlName("bytea", ("blob", "varbinary")),)
     native = r"(TINY|MEDIUM|LONG)?BLOB|(VAR)?BINARY"
-    copy_form = r"'\x' || hex({})"
 
     def read(self, values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
         from privbench_core.schema.types.arrow import read_bytes

@@ -145,7 +145,6 @@ class IntervalType(_TimeType):
     sql = (SqlName("interval", arguments=1, duckdb="interval"),)
     native = r"INTERVAL"
     duckdb_form = "to_microseconds({})"  # Parquet has no type for spans of time
-    copy_form = duckdb_form
     compares_alike = False
 
     @property

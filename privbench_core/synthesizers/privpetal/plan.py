@@ -13,9 +13,9 @@ from typing import Any
 from privbench_core.errors import UnsupportedBudgetError
 from privbench_core.measure.fanout import FanoutFit, fit_sizes
 from privbench_core.measure.groups import GroupFit
+from privbench_core.measure.learned import lists_to_learn
 from privbench_core.measure.lookup import LookupFit
 from privbench_core.measure.privspn import PairwiseSPN
-from privbench_core.measure.profile import lists_to_learn
 from privbench_core.models.fanout import Fanout
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Budget, Price

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from privbench_core.errors import SpecError, UnsupportedBudgetError
-from privbench_core.measure.profile import lists_to_learn
+from privbench_core.measure.learned import lists_to_learn
 from privbench_core.privacy.budget import Budget, Price, zero
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Plan, Step

@@ -1,0 +1,117 @@
+"""Made-up values in place of those of a learned list that too few units share to be named.
+
+How many there are, how many rows have each, and how long they are was measured; what they look like follows from the
+values that were named, character by character: a digit stands for a digit, a capital for a capital. Nothing of a value
+that was not named is known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+_ROUNDS = 12  # of drawing values again that repeat another one; the later half makes them longer
+_CLASSES = ("0123456789", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
+_TEMPLATES = 64  # named values that are imitated: the most common
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """What was released about the values that were not named; post-processed, so that it is consistent.
+
+    Attributes:
+        numbers: Number of distinct values in each block of ranks, the most common first; at least one in all.
+        rows: Rows of the values of each block.
+        lengths: Rows by the length of their value: index -> rows.
+        longest: Most characters of a value.
+    """
+
+    numbers: tuple[int, ...]
+    rows: tuple[float, ...]
+    lengths: tuple[float, ...]
+    longest: int
+
+    @property
+    def distinct(self) -> int:
+        """Number of different values."""
+        return sum(self.numbers)
+
+    def values(self, named: tuple[str, ...]) -> pa.Array:
+        """Return the values, the most common first: always the same ones, and none of ``named``."""
+        return pa.array(_values(self, named), pa.string())
+
+    def draw(self, n: int, available: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Return the places of ``n`` values among the first ``available``, as often as was released.
+
+        Systematic sampling: a value that is expected once or more occurs.
+        """
+        each = np.repeat(np.array(self.rows) / np.maximum(self.numbers, 1), self.numbers)[:available]
+        cumulated = np.cumsum(each) / each.sum()
+        places = np.searchsorted(cumulated, (np.arange(n) + rng.random()) / max(n, 1), side="right")
+        return np.asarray(rng.permutation(np.minimum(places, available - 1)), np.int64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description."""
+        return {name: list(part) if isinstance(part, tuple) else part for name, part in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> MadeUp:
+        """Return the inverse of `to_dict`."""
+        return cls(tuple(stored["numbers"]), tuple(stored["rows"]), tuple(stored["lengths"]), stored["longest"])
+
+
+@lru_cache(maxsize=16)
+def _values(made: MadeUp, named: tuple[str, ...]) -> tuple[str, ...]:
+    rng = np.random.default_rng([made.distinct, len(named)])  # fixed: the same values in every block of rows
+    lengths = np.maximum(np.array(made.lengths), 0)
+    lengths = lengths if lengths.sum() > 0 else np.ones(len(lengths))
+    chosen = np.sort(rng.choice(len(lengths), made.distinct, p=lengths / lengths.sum()))
+    found: dict[str, None] = dict.fromkeys(named)
+    missing = rng.permutation(np.minimum(chosen, made.longest))
+    for attempt in range(_ROUNDS):
+        if attempt >= _ROUNDS // 2:
+            missing = np.minimum(missing + 1, made.longest)
+        drawn = _texts(missing, named[:_TEMPLATES], rng)
+        again = []
+        for length, text in zip(missing.tolist(), drawn, strict=True):
+            if text in found:
+                again.append(length)
+            else:
+                found[text] = None
+        missing = np.array(again, np.int64)
+        if not len(missing):
+            break
+    fresh = tuple(found)[len(dict.fromkeys(named)) :]
+    return fresh or (_texts(np.array([made.longest]), (), rng)[0],)
+
+
+def _texts(lengths: NDArray[np.int64], named: Sequence[str], rng: np.random.Generator) -> list[str]:
+    """Return a text of each length in the likeness of a named value of about that length."""
+    templates = [text for text in named if text] or ["a"]
+    of_template = np.array([len(text) for text in templates])
+    result = [""] * len(lengths)
+    for length in np.unique(lengths[lengths > 0]).tolist():
+        rows = np.flatnonzero(lengths == length)
+        near = np.flatnonzero(np.abs(of_template - length) == np.abs(of_template - length).min())
+        shapes = np.array([[ord(c) for c in _stretched(templates[place], length)] for place in near.tolist()])
+        drawn = shapes[rng.integers(0, len(near), len(rows))].astype(np.uint32)
+        for letters in _CLASSES:
+            codes = np.array([ord(letter) for letter in letters], np.uint32)
+            same = np.isin(drawn, codes)
+            drawn[same] = codes[rng.integers(0, len(codes), int(same.sum()))]
+        texts = np.ascontiguousarray(drawn).view(f"<U{length}").ravel().tolist()
+        for row, text in zip(rows.tolist(), texts, strict=True):
+            result[row] = text
+    return result
+
+
+def _stretched(text: str, length: int) -> str:
+    """Return ``text`` cut, or with its last letter or digit repeated, to a length."""
+    last = next((c for c in reversed(text) if c.isalnum()), "a")
+    return text[:length] + last * (length - len(text))

@@ -1,0 +1,93 @@
+"""The public classes of values by which a step is learned: the coarsest of some units that a value is a multiple of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from privbench_core.columns.codec import Codes
+from privbench_core.columns.equal_width import with_nulls
+from privbench_core.columns.grid import Grid
+from privbench_core.errors import InternalError
+from privbench_core.schema.columns import Column
+
+_DIGITS = 1_000_000_000  # largest unit of a decimal, in its last digits
+_TIMES = (1, 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000)  # µs, ms, seconds, minutes, hours, days
+
+
+@dataclass(frozen=True)
+class StepCodec:
+    """Values by the coarsest unit that divides them; not to draw values from.
+
+    Attributes:
+        grid: The column's number line.
+        nullable: Whether the column has a cell for NULL.
+        units: Grid points of each unit, ascending; each divides the next, and the first is 1.
+    """
+
+    grid: Grid
+    nullable: bool
+    units: tuple[int, ...]
+
+    @classmethod
+    def of(cls, column: Column, *, table: str = "") -> StepCodec | None:
+        """Return the classes of a column, None for a type whose steps are not learned.
+
+        Decimals with digits after the point: 1, 5, 10, 50, … of the last one. Times: units of the calendar.
+        """
+        if column.scale:
+            tens = [10**power for power in range(len(str(_DIGITS)) - 1)]
+            units = tuple(unit for ten in tens for unit in (ten, 5 * ten))
+        elif column.type.logical.calendar and "timestamp" in str(column.type):
+            units = _TIMES
+        else:
+            return None
+        return cls(Grid.of(column, table), column.nullable, units)
+
+    @property
+    def ordered(self) -> int:
+        """None: classes are not neighbours."""
+        return 0
+
+    @property
+    def outside(self) -> tuple[int, ...]:
+        """Nothing is outside."""
+        return ()
+
+    @property
+    def null(self) -> int | None:
+        """The last cell, if the column is nullable."""
+        return len(self.units) if self.nullable else None
+
+    @property
+    def size(self) -> int:
+        """Units, and NULL if there is one."""
+        return len(self.units) + self.nullable
+
+    def encode(self, values: pa.ChunkedArray) -> Codes:
+        """Return the coarsest unit that divides each value, shape (n,); errors as for all codecs."""
+        numbers, null = self.grid.numbers(values)
+        cells = np.zeros(len(numbers), np.int32)
+        for place, unit in enumerate(self.units):
+            cells[numbers % unit == 0] = place
+        return with_nulls(cells, null, self.null, self.grid.where)
+
+    def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
+        """Refuse: no value is drawn from a class."""
+        raise InternalError(f"{self.grid.where}: values are not drawn by their step")
+
+    def labels(self) -> list[str]:
+        """Return the units."""
+        return [*(f"multiples of {unit}" for unit in self.units), *(["NULL"] if self.nullable else [])]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description."""
+        return {"codec": "step", **self.grid.to_dict(), "nullable": self.nullable, "units": list(self.units)}
+
+    @classmethod
+    def from_dict(cls, description: dict[str, Any]) -> StepCodec:
+        """Return the codec of a description: the inverse of `to_dict`."""
+        return cls(Grid.from_dict(description), description["nullable"], tuple(description["units"]))

@@ -1,0 +1,270 @@
+"""Learn the domains that a spec leaves out, for a part of a profile's price.
+
+A range is found on a public grid (signed powers of two, or calendar years), and its cells follow the rows on it: about
+as many rows in each. A step is the coarsest unit of which all values seem to be multiples. A list holds the values
+above a stability threshold; how many others there are, how often each occurs and how long they are is measured, and
+such values are made up. Where noise hides a range, a plausible one is assumed, and said to be.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.binning import Binning
+from privbench_core.columns.categorical import CategoricalCodec
+from privbench_core.columns.codec import Codec
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.equal_width import DEFAULT_CELLS, equal_width_codec
+from privbench_core.columns.grid import qualified
+from privbench_core.columns.log_scale import LogScaleCodec
+from privbench_core.columns.made_up import MadeUp
+from privbench_core.columns.opaque import OpaqueCodec, length_limit
+from privbench_core.columns.plausible import plausible_bounds
+from privbench_core.columns.registry import codec_for
+from privbench_core.columns.step_classes import StepCodec
+from privbench_core.columns.variable_width import VariableWidthCodec, values_in
+from privbench_core.estimate.made_up import rank_blocks, value_blocks
+from privbench_core.estimate.segmentation import SIGNIFICANT
+from privbench_core.measure.scores import highest_noise
+from privbench_core.models.row_count import RowCount
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.queries import Marginal, RankSums
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.views import Feature, Own, ViewSpec
+from privbench_core.schema.columns import Column, ColumnType, Learn
+from privbench_core.schema.tables import Table
+
+Array = NDArray[np.float64]
+# Chosen by hand: shares of what learning a column costs.
+SHARE = 0.3  # of a profile's price, for learning domains, where there are any to learn
+_STEP_SHARE = 0.2  # for the step, where a type has steps; the rest finds the range
+_UNNAMED_SHARE = 0.4  # for the values that are not named; the rest names values
+_LENGTHS_SHARE = 0.3  # of that, for their lengths and the rows that have them; the rest for how often each occurs
+_RARER = 100  # times less often than a spike does noise alone make a stretch of the grid significant
+_WINDOWS = (1, 2, 4, 8)  # cells of the grid that are looked at together
+_LEAST_PARTS = 4  # of a cell of the grid that holds rows: its ends are found to a quarter of an octave
+_UNKNOWN_CODES = 32  # that a column is taken to have before its domain is learned
+_TOLD = 25  # numbers that the shape of a list comes down to, as for parents (`measure.popularity`)
+_OTHERWISE = 0.3  # how far units with more than T rows have other values, likewise
+_ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The codecs of a table's attributes, declared or learned.
+
+    Attributes:
+        codecs: Column -> codec.
+        guessed: Column -> what is assumed instead of what noise hid.
+        rest: What is left of the price.
+    """
+
+    codecs: dict[str, Codec]
+    guessed: dict[str, str]
+    rest: Price
+
+
+def learn_domains(session: PrivateSession, table: Table, size: RowCount | None, price: Price, delta: float) -> Learned:
+    """Learn the domain of every attribute that declares none.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise, δ-approximate where a list of values is
+    learned, at the price given, for adding or removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1,
+    4, 6, 7 and 9.
+
+    Args:
+        session: Open for the step.
+        table: The table.
+        size: Released, of an owned table.
+        price: Of this and of all that is measured of the table afterwards.
+        delta: For thresholds, of all lists together.
+
+    Raises:
+        UnsupportedBudgetError: A list of values is to be learned without a δ.
+    """
+    wanted = [column for column in table.attributes if isinstance(column.domain, Learn)]
+    codecs: dict[str, Codec] = {}
+    guessed: dict[str, str] = {}
+    for column in wanted:
+        each = price.share(SHARE / len(wanted))
+        if column.type.ordered:
+            codecs[column.name], why = _learn_range(session, table, column, each)
+        else:
+            part = delta / len(lists_to_learn(table))
+            codecs[column.name], why = _learn_list(session, table, column, size, each.with_delta(part))
+        guessed |= {column.name: why} if why else {}
+    for column in table.attributes:
+        if column.name not in codecs:
+            codecs[column.name] = codec_for(column, table=table.name)
+    in_order = {column.name: codecs[column.name] for column in table.attributes}
+    return Learned(in_order, guessed, price.share(1 - SHARE) if wanted else price)
+
+
+def expected_codes(table: Table) -> list[int]:
+    """Return the number of codes of each attribute that has several, before anything is learned."""
+    declared = [c for c in table.attributes if not isinstance(c.domain, Learn)]
+    sizes = [codec_for(column, table=table.name).size for column in declared]
+    return [size for size in sizes if size > 1] + [_UNKNOWN_CODES] * (len(table.attributes) - len(declared))
+
+
+def lists_to_learn(table: Table) -> list[Column]:
+    """Columns whose list of values is to be learned, which takes a δ."""
+    return [c for c in table.attributes if isinstance(c.domain, Learn) and not c.type.ordered]
+
+
+def _learn_range(session: PrivateSession, table: Table, column: Column, price: Price) -> tuple[Codec, str]:
+    """A codec for an ordered column, and what had to be assumed."""
+    grid, classes = LogScaleCodec.of(column, table=table.name), StepCodec.of(column, table=table.name)
+    features: dict[str, tuple[Feature, Discretizer]] = {column.name: (Own(column.name), Discretizer(grid))}
+    view = session.view(ViewSpec(table.name, features), f"range of {column.name}")
+    noisy = view.measure("grid", [Marginal((column.name,))], price.share(1 - _STEP_SHARE) if classes else price)
+    counts = noisy.values[0][: grid.ordered]
+    step = 1
+    if classes is not None:
+        features = {column.name: (Own(column.name), Discretizer(classes))}
+        of_steps = session.view(ViewSpec(table.name, features), f"step of {column.name}")
+        found = of_steps.measure("multiples", [Marginal((column.name,))], price.share(_STEP_SHARE))
+        step = _step(found.values[0][: len(classes.units)], found.sigma, classes.units, price)
+    seen = _seen(counts, noisy.sigma, price)
+    if seen.any():
+        return learned_codec(grid, np.where(seen, np.maximum(counts, 0.0), 0.0), step), ""
+    low, high = plausible_bounds(column)
+    assumed = equal_width_codec(column, low, high, table=table.name)
+    open_ended = VariableWidthCodec(assumed.grid, column.nullable, tuple(assumed.starts.tolist()), assumed.last, True)
+    return open_ended, f"noise hid its range, so {low} to {high} is assumed, by its name and type; declare a domain"
+
+
+def _seen(counts: Array, sigma: float, price: Price) -> NDArray[np.bool_]:
+    """Which cells of the grid hold rows: stretches of up to eight cells are looked at as well, for thin tails.
+
+    A stretch counts by the cells that were not seen before; those at its ends that do not stand out of the noise by
+    themselves are left out.
+    """
+    seen = np.zeros(len(counts), bool)
+    tests = _RARER * len(counts) * len(_WINDOWS)
+    for width in _WINDOWS:
+        summed = np.append(0.0, np.cumsum(np.where(seen, 0.0, counts)))
+        sums = summed[width:] - summed[:-width]
+        for first in np.flatnonzero(sums > highest_noise(price.measure, sigma * math.sqrt(width), tests)).tolist():
+            told = first + np.flatnonzero(counts[first : first + width] > sigma)
+            seen[told[0] : told[-1] + 1] = True
+    return seen
+
+
+def _step(counts: Array, sigma: float, units: tuple[int, ...], price: Price) -> int:
+    """The coarsest unit below which noise explains all counts; 1 if it explains those of all units."""
+    if counts.sum() <= SIGNIFICANT * sigma * math.sqrt(len(counts)):
+        return 1
+    finer = np.append(0.0, np.cumsum(counts)[:-1])
+    bars = [highest_noise(price.measure, sigma * math.sqrt(number), len(units)) for number in range(len(units))]
+    hidden = finer <= np.maximum(bars, 0.0)
+    return units[int(np.flatnonzero(np.cumprod(hidden))[-1])]
+
+
+def learned_codec(grid: LogScaleCodec, rows: Array, step: int = 1) -> VariableWidthCodec:
+    """Return cells for the part of a grid that holds rows, with about as many rows in each.
+
+    Zero is a cell of its own. Values beyond the ends are taken to lie in the last cells: nothing piles up at a bound.
+
+    Args:
+        grid: The public grid.
+        rows: Of each of its interval cells, 0 where nothing was seen; shape (ordered,), not all 0.
+        step: Grid points from one value to the next.
+    """
+    seen = np.flatnonzero(rows > 0)
+    first, last = int(seen[0]), int(seen[-1])
+    values, share = values_in(grid), rows / rows.sum()
+    cuts: list[int | float] = []
+    for cell in range(first, last + 1):
+        low, high = grid.starts[cell].item(), grid.ends[cell].item()
+        after_zero = grid.grid.continuous and low > 0 >= grid.starts[cell - 1]
+        if rows[cell] <= 0 and (after_zero or (rows[cell - 1] <= 0 and low != 0)):
+            continue  # a gap is one cell
+        if grid.grid.continuous and low <= 0 <= high:
+            cuts += [0.0, float(np.nextafter(0.0, 1.0))] if cell < last else [0.0]
+            continue
+        wanted = max(_LEAST_PARTS, round(DEFAULT_CELLS * float(share[cell]))) if rows[cell] > 0 else 1
+        parts = int(min(wanted, values[cell]))
+        if grid.grid.continuous:
+            cuts += [low * (1 - i / parts) + high * (i / parts) for i in range(parts)]
+        else:
+            cuts += [low + i * (high - low + 1) // parts for i in range(parts)]
+    end = grid.ends[last].item()
+    if grid.grid.continuous:
+        zero = grid.starts[last].item() <= 0 <= end
+        return VariableWidthCodec(grid.grid, grid.nullable, tuple(sorted(set(cuts))), 0.0 if zero else end, True)
+    starts = sorted({-(-int(start) // step) for start in cuts})
+    final = max(int(end) // step, starts[0])
+    kept = tuple(start for start in starts if start <= final)
+    return VariableWidthCodec(replace(grid.grid, step=step), grid.nullable, kept, final, True)
+
+
+def _learn_list(
+    session: PrivateSession, table: Table, column: Column, size: RowCount | None, price: Price
+) -> tuple[Codec, str]:
+    """A codec for a category column: the values that may be named, and made-up ones for the others."""
+    naming = price.share(1 - _UNNAMED_SHARE).with_delta(price.delta)
+    found = session.discover(table.name, column.name, naming)
+    names = tuple(sorted(found.counts, key=lambda value: (-found.counts[value], value)))
+    codec = CategoricalCodec(qualified(column, table.name), column.type, names, column.nullable)
+    made = _measure_unnamed(session, table, column, codec, size, Price(price.measure, price.amount * _UNNAMED_SHARE))
+    if made is not None or names:
+        return replace(codec, made=made), ""
+    hidden = MadeUp((1,), (1.0,), (1.0,) * (length_limit(column) + 1), length_limit(column))
+    return replace(codec, made=hidden), "noise hid all of its values, so one was made up; declare a domain"
+
+
+def _measure_unnamed(
+    session: PrivateSession, table: Table, column: Column, codec: CategoricalCodec, size: RowCount | None, price: Price
+) -> MadeUp | None:
+    """What the values that were not named are like, None if noise hides all rows that have one."""
+    longest = length_limit(column)
+    lengths = OpaqueCodec(codec.where, longest, column.nullable, ColumnType.TEXT)
+    code_of = np.zeros(codec.size, int)
+    code_of[len(codec.values)] = 1
+    other = Discretizer(codec, Binning(tuple(code_of.tolist()), tuple((1 - code_of / 2).tolist())))
+    features: dict[str, tuple[Feature, Discretizer]] = {
+        "unnamed": (Own(column.name), other),
+        "length": (Own(column.name), Discretizer(lengths)),
+    }
+    most, scale = _counted(session, table, size, price.share(1 - _LENGTHS_SHARE))
+    view = session.view(ViewSpec(table.name, features, (most,)), f"values of {column.name}")
+    asked = [Marginal(("unnamed",)), Marginal(("unnamed", "length"))]
+    noisy = view.measure("lengths", asked, price.share(_LENGTHS_SHARE))
+    rows, by_length = (float(noisy.values[0][1]) * scale, noisy.values[1][1] * scale)
+    sigma = noisy.sigma * scale
+    if rows <= SIGNIFICANT * sigma:
+        return None
+    curator = session.unnamed(table.name, column.name, codec.values, most)  # type: ignore[arg-type]  # all texts
+    left = price.share(1 - _LENGTHS_SHARE)
+    noise = curator.sigma([RankSums((1,))], left) * scale
+    ends = rank_blocks(rows, noise)
+    sums = curator.measure("ranks", [RankSums(tuple(ends.tolist()))], left)
+    numbers, of_rows = value_blocks(sums.values[0] * scale, ends, noise, rows)
+    return MadeUp(numbers, of_rows, _by_length(by_length, sigma, lengths), longest)
+
+
+def _counted(session: PrivateSession, table: Table, size: RowCount | None, price: Price) -> tuple[int, float]:
+    """T with the least expected error, and what answers are to be multiplied with to stand for all rows."""
+    if size is None:
+        return 1, 1.0
+    counted = np.array([max(1.0, float(size.counted(most).sum())) for most in size.classes])
+    alone = session.view(ViewSpec(table.name, {}), "values").sigma([Marginal(())], price)
+    lost = 1 - counted / max(size.rows, float(counted.max()))
+    best = int(np.argmin(_OTHERWISE * lost + _ABSOLUTE * _TOLD * alone * np.array(size.classes) / counted))
+    return size.classes[best], float(max(size.rows, counted[best]) / counted[best])
+
+
+def _by_length(rows: Array, sigma: float, lengths: OpaqueCodec) -> tuple[float, ...]:
+    """Rows by the length of their value, at least one length: cells of several lengths are shared out evenly."""
+    told = np.where(rows > SIGNIFICANT * sigma, rows, 0.0)
+    told = told if told.any() else np.maximum(rows, 0.0)
+    result = np.zeros(lengths.max_length + 1)
+    for cell in range(lengths.ordered):
+        low, high = cell * (lengths.max_length + 1) // lengths.ordered, (cell + 1) * (lengths.max_length + 1)
+        result[low : max(low + 1, high // lengths.ordered)] += told[cell]
+    result[-1] += told[lengths.outside[0]]
+    return tuple((result / max(result.sum(), 1e-9)).round(6).tolist())
