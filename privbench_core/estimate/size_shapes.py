@@ -128,6 +128,8 @@ def _densities(starts: tuple[int, ...], bound: int) -> Array:
     beyond = 1 - np.cumsum(sizes, axis=1) / sizes.sum(axis=1, keepdims=True)
     largest = np.flatnonzero(np.isin(ends - 1, 2.0 ** np.arange(1, 64)))
     ended = [whole * (np.arange(len(first)) <= cell) for cell in largest]
-    kept = [part[(beyond[:, cell] > _CUT) & (beyond[:, cell] < _MOST)] for part, cell in zip(ended, largest, strict=True)]
+    kept = [
+        part[(beyond[:, cell] > _CUT) & (beyond[:, cell] < _MOST)] for part, cell in zip(ended, largest, strict=True)
+    ]
     every = np.vstack([whole, *kept])
     return np.asarray(every / every.sum(axis=1, keepdims=True))

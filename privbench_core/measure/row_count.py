@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.fitting import combine
 from privbench_core.measure.pairwise import MOST_CODES, highest_noise
-from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder, powers_up_to
+from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder, counts_up_to, powers_up_to
 from privbench_core.models.size_counts import ExpectedSizes, NoisySum, SizeCounts, estimate_bands
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
@@ -75,8 +75,8 @@ class _Balance:
     def total(self, fit: SizeCounts, share: float) -> tuple[float, int]:
         """Expected relative error of the number of rows for a share of the price, and the T that makes it least."""
         sigma = self.sigma(share)
-        powers = powers_up_to(fit.codec.bound)
-        off = {most: float(np.hypot(most * sigma, fit.unknown_beyond(most))) for most in powers}
+        choices = counts_up_to(fit.codec.bound)
+        off = {most: float(np.hypot(most * sigma, fit.unknown_beyond(most))) for most in choices}
         best = min(off, key=lambda most: off[most])
         return off[best] / max(fit.rows(), 1.0), best
 
@@ -92,7 +92,7 @@ class _Balance:
         return _PREDICATES * float(np.mean(each))
 
     def gains(self, fit: SizeCounts, error: float, most: int, share: float, other: float) -> bool:
-        """Whether to pay twice ``share`` for the number of rows, beside ``other`` shares; ``error`` and T: see `total`."""
+        """Whether to pay twice ``share`` for the number of rows, beside ``other`` shares; for the rest see `total`."""
         if share >= _SHARES[-1] or error <= (_PRECISE if share < _MODEST else _USABLE):
             return False
         saved = error * (1 - 2 ** -(1.0 if self.price.measure is Measure.PURE else 0.5))
