@@ -43,19 +43,28 @@ _SHOWN = {
 }
 
 
-def run(runs: Runs = RUNS, data: Path | None = None, synthesizers: Sequence[str] = SYNTHESIZERS) -> str:
-    """Measure and return the Markdown text for the README.
+def run(
+    runs: Runs = RUNS,
+    data: Path | None = None,
+    databases: Sequence[str] = (),
+    synthesizers: Sequence[str] = SYNTHESIZERS,
+) -> str:
+    """Measure and return the Markdown text for the README; what is known of a database is told when it is done.
 
     Args:
         runs: What is run; the seeds of a cell share a process, so its peak memory is theirs together.
         data: The data folder; databases whose data is not there are left out.
+        databases: Those to measure; all, if there are none.
         synthesizers: Their names.
     """
     found = _Figures()
     for source in row_sources(data, runs.progress):
+        if databases and source.name not in databases:
+            continue
         with TemporaryDirectory() as folder:
             case = Case.of(source.spec(Path(folder)), _workloads)
             _measure(found, source, case, runs, synthesizers)
+        runs.progress(found.of(source.name).markdown())
     return f"{machine(runs.seeds)}\n\n{found.markdown()}"
 
 
@@ -119,6 +128,15 @@ class _Figures:
             name, of_rows = source.figure
             true, other = of_rows(case.source), of_rows(made)
             self.named.append({**cell, "figure": name, "source": true, "synthetic": other})
+
+    def of(self, database: str) -> _Figures:
+        """Return those of one database."""
+        return _Figures(
+            *(
+                [row for row in rows if row["database"] == database]
+                for rows in (self.distances, self.errors, self.named)
+            )
+        )
 
     def markdown(self) -> str:
         """The tables, each with its title, and the lines of what is worse than shuffled."""

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 Array = NDArray[np.float64]
-_CURVATURES = (0.0, *np.geomspace(0.02, 30, 24).tolist())  # b: from power laws to sizes all alike
+_CURVATURES = (0.0, *np.geomspace(0.03, 30, 12).tolist())  # b: from power laws to sizes all alike
 _STEEPEST = 4.0  # a, at most: P[size >= x] ~ x^-4 has nobody beyond the first classes
-_SPACING = 0.25  # of a, in standard deviations of x: neighbouring shapes are close
+_SPACING = 0.5  # of a, in standard deviations of x: neighbouring shapes are close
 _APART = 0.3  # how far, relatively, true counts of classes are from any of these shapes
 _BESIDE = 0.1  # of the counts of its neighbours: what a shape may take for a class's, as it does not end so sharply
+_CUT, _MOST = 0.02, 0.9  # of the rows of a shape: what a largest size takes away at least, and at most
 _RARER = 1.0  # power of the mean size by which heavier tails are less likely: a prior of 1 over the number of rows
 _NOTHING = 1e-300
 
@@ -121,6 +122,14 @@ def _densities(starts: tuple[int, ...], bound: int) -> Array:
         slopes = np.arange(-b * np.log(bound + 1.0), _STEEPEST + spacing, spacing)
         log_density = -slopes[:, None, None] * x - b * x**2 / 2
         log_density -= log_density.max(axis=(1, 2), keepdims=True)
-        mass = np.exp(log_density).mean(axis=2) * widths
-        found.append(mass / mass.sum(axis=1, keepdims=True))
-    return np.vstack(found)
+        found.append(np.exp(log_density).mean(axis=2) * widths)
+    whole = np.vstack(found)
+    sizes = whole * np.maximum(first, 1.0)
+    beyond = 1 - np.cumsum(sizes, axis=1) / sizes.sum(axis=1, keepdims=True)
+    largest = np.flatnonzero(np.isin(ends - 1, 2.0 ** np.arange(1, 64)))
+    ended = [whole * (np.arange(len(first)) <= cell) for cell in largest]
+    kept = [
+        part[(beyond[:, cell] > _CUT) & (beyond[:, cell] < _MOST)] for part, cell in zip(ended, largest, strict=True)
+    ]
+    every = np.vstack([whole, *kept])
+    return np.asarray(every / every.sum(axis=1, keepdims=True))

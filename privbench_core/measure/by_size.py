@@ -16,7 +16,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.random_walk import class_shapes
 from privbench_core.measure.row_count import distance_by_noise
-from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder
+from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder, counts_up_to
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal
@@ -76,7 +76,7 @@ def best_counted(curator: Curator, shapes: Mapping[str, Array], size: RowCount, 
         noise = [distance_by_noise(cells, most * sigma, rows).sum() for cells in (codes, codes * codes.mean())]
         return sum(doubts(shapes, size, most).values()) + float(np.mean(noise))
 
-    return min(size.classes, key=error)
+    return min(counts_up_to(size.classes[-1]), key=error)
 
 
 def doubts(shapes: Mapping[str, Array], size: RowCount, most: int) -> dict[str, float]:

@@ -16,6 +16,7 @@ from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import InternalError
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.one_way import OneWay
+from privbench_core.models.row_count import LARGEST_ANY
 from privbench_core.privacy.permutations import MOST_MEMBERS
 
 Array = NDArray[np.float64]
@@ -32,12 +33,10 @@ class FanoutClasses:
         rows: In groups with at least 1, 2, 3 members, which are what marginals of as many members count; by code of the
             size, shape (3, codes).
         limits: T by code of the size: up to how many rows of a unit such groups may be counted in full, shape (codes,).
-        ends: Whether a class may end after a code: all groups up to it may have a T of their own; shape (codes,).
     """
 
     rows: Array
     limits: NDArray[np.int64]
-    ends: NDArray[np.bool_]
 
     @classmethod
     def of(cls, fanout: Fanout, owners: float, rows_per_unit: int, *, of_units: bool) -> FanoutClasses:
@@ -47,7 +46,7 @@ class FanoutClasses:
             fanout: Released sizes.
             owners: Number of owners.
             rows_per_unit: T: as how many rows larger groups count.
-            of_units: Whether a group is all that a unit has, so that groups may have a T of their own, a power of two.
+            of_units: Whether a group is all that a unit has, so that groups may have a T of their own.
         """
         discretizer = fanout.sizes
         if not isinstance(discretizer.codec, FanoutCodec):
@@ -64,11 +63,12 @@ class FanoutClasses:
         ).astype(np.float64)
         rows[0, discretizer.encode_numbers(np.ones(1, dtype=np.int64))] += fanout.ownerless
         if not of_units:
-            return cls(rows, np.full(discretizer.size, rows_per_unit), np.ones(discretizer.size, dtype=bool))
+            return cls(rows, np.full(discretizer.size, rows_per_unit))
         largest = np.zeros(discretizer.size, dtype=np.int64)
         np.maximum.at(largest, code_of, np.append(discretizer.codec.starts[1:], discretizer.codec.bound + 1) - 1)
         power = 1 << np.ceil(np.log2(np.maximum(largest, 1))).astype(np.int64)
-        return cls(rows, np.minimum(power, rows_per_unit), (largest >= rows_per_unit) | (power == largest))
+        least = np.where(largest <= LARGEST_ANY, np.maximum(largest, 1), power)
+        return cls(rows, np.minimum(least, rows_per_unit))
 
     def shares(self, inside: NDArray[np.bool_]) -> Array:
         """Of the rows in groups of some sizes, the share in those with at least 1, 2, 3 members, shape (3,)."""
@@ -122,7 +122,7 @@ class FanoutClasses:
         for number, rows in enumerate(self.rows[0]):
             class_of.append(current)
             held += float(rows)
-            if self.ends[number] and held >= needed[number] and self.rows[0, number + 1 :].sum() >= least:
+            if held >= needed[number] and self.rows[0, number + 1 :].sum() >= least:
                 current, held = current + 1, 0.0
         return tuple(class_of)
 

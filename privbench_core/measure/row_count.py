@@ -18,7 +18,7 @@ from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.fitting import combine
 from privbench_core.measure.pairwise import MOST_CODES
 from privbench_core.measure.scores import highest_noise
-from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder, powers_up_to
+from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder, counts_up_to, powers_up_to
 from privbench_core.models.size_counts import ExpectedSizes, NoisySum, SizeCounts, estimate_bands
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
@@ -35,6 +35,8 @@ _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard dev
 _FANOUT_OTHERWISE = 0.1  # how far parents of units with many rows have other numbers of children
 _TOLD = 3.0  # standard deviations by which a code stands out
 _FEW = 0.002  # of all rows: what may be left out
+_MODEST = 0.16  # a share that leaves the columns two thirds of the price, if sizes and rows both get it
+_USABLE = 0.2  # relative error of a number of rows above which a table is of no use, whatever its columns are
 _PREDICATES = 2.0  # columns that a query looks at, beside the rows it counts, as in the papers' workloads
 _PRECISE = 0.01  # relative error of a number of rows that is no reason to pay more for it: a fifth of what is wanted
 _NOTHING = 1e-300
@@ -74,8 +76,8 @@ class _Balance:
     def total(self, fit: SizeCounts, share: float) -> tuple[float, int]:
         """Expected relative error of the number of rows for a share of the price, and the T that makes it least."""
         sigma = self.sigma(share)
-        powers = powers_up_to(fit.codec.bound)
-        off = {most: float(np.hypot(most * sigma, fit.unknown_beyond(most))) for most in powers}
+        choices = counts_up_to(fit.codec.bound)
+        off = {most: float(np.hypot(most * sigma, fit.unknown_beyond(most))) for most in choices}
         best = min(off, key=lambda most: off[most])
         return off[best] / max(fit.rows(), 1.0), best
 
@@ -90,12 +92,13 @@ class _Balance:
         ]
         return _PREDICATES * float(np.mean(each))
 
-    def gains(self, error: float, rows: float, most: int, before: float, after: float) -> bool:
-        """Whether to pay twice as much for the number of rows, if that leaves so much instead of ``before``."""
-        if error <= _PRECISE:
+    def gains(self, fit: SizeCounts, error: float, most: int, share: float, other: float) -> bool:
+        """Whether to pay twice ``share`` for the number of rows, beside ``other`` shares; for the rest see `total`."""
+        if share >= _SHARES[-1] or error <= (_PRECISE if share < _MODEST else _USABLE):
             return False
         saved = error * (1 - 2 ** -(1.0 if self.price.measure is Measure.PURE else 0.5))
-        return saved > self.columns(rows, most, after) - self.columns(rows, most, before)
+        left, rows = 1 - other - share, fit.rows()
+        return saved > self.columns(rows, most, left - share) - self.columns(rows, most, left)
 
 
 def measure_row_count(
@@ -124,7 +127,7 @@ def measure_row_count(
     fit = sizes.fit()
     for share in _SHARES:
         error, most = balance.total(fit, share)
-        if share == _SHARES[-1] or not balance.gains(error, fit.rows(), most, 1 - spent - share, 1 - spent - 2 * share):
+        if not balance.gains(fit, error, most, share, spent):
             break
     found = session.view(ViewSpec(table, {}, (most,)), "rows").measure("rows", [Marginal(())], price.share(share))
     total = NoisySum(float(found.values[0]), found.sigma, most)
@@ -152,7 +155,7 @@ def _measure_sizes(session: PrivateSession, table: str, bound: int, balance: _Ba
             found = replace(found, noisy=look.values[0], sigma=look.sigma)
         spent, fit = share, found.fit()
         error, most = balance.total(fit, share)
-        if not balance.gains(error, fit.rows(), most, 1 - 2 * share, 1 - 3 * share):
+        if not balance.gains(fit, error, most, share, share):
             break
     return found, spent
 

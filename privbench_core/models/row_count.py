@@ -16,6 +16,7 @@ from privbench_core.privacy.relations import WEIGHT_SCALE
 
 Array = NDArray[np.float64]
 UNIT_SIZE = "#rows of unit"
+LARGEST_ANY = 1 << 10  # T up to here may be any number (`ViewSpec.rows_per_unit`), larger ones powers of two
 _NOTHING = 1e-300
 
 
@@ -92,5 +93,20 @@ def class_coder(codec: FanoutCodec, classes: Sequence[int]) -> Discretizer:
 
 
 def powers_up_to(bound: int) -> list[int]:
-    """Powers of two, up to the first that no unit has more rows than."""
-    return [1 << power for power in range(min((bound - 1).bit_length(), WEIGHT_SCALE.bit_length() - 1) + 1)]
+    """Powers of two, and in the end the bound, or the first power that is not below it where the bound is large.
+
+    >>> powers_up_to(10), powers_up_to(3000)[-2:]
+    ([1, 2, 4, 8, 10], [2048, 4096])
+    """
+    powers = [1 << power for power in range(min((bound - 1).bit_length(), WEIGHT_SCALE.bit_length() - 1) + 1)]
+    return [*powers[:-1], min(powers[-1], bound)] if 1 <= bound <= LARGEST_ANY else powers
+
+
+def counts_up_to(most: int) -> list[int]:
+    """Numbers of rows of a unit to choose T from: powers of two, as many between them, and the largest.
+
+    >>> counts_up_to(10)
+    [1, 2, 3, 4, 6, 8, 10]
+    """
+    between = [3 << power for power in range(most.bit_length()) if 3 << power < min(most, LARGEST_ANY)]
+    return sorted({*powers_up_to(most), *between})

@@ -159,7 +159,13 @@ class CoMember:
 
 
 _BLOCK = 1 << 20  # rows encoded at a time
-_ROWS_PER_UNIT = tuple(1 << power for power in range(WEIGHT_SCALE.bit_length()))  # its shares are whole weights
+_SMALL = (
+    1 << 10
+)  # numbers of rows up to here have shares that rounding to whole weights changes by a thousandth at most
+_ROWS_PER_UNIT = (
+    *range(1, _SMALL),
+    *(1 << power for power in range(_SMALL.bit_length() - 1, WEIGHT_SCALE.bit_length())),
+)
 Index = NDArray[np.int64] | slice
 Along = OfParent | ParentRow | OwnerFanout | OwnFanout | CoMember | OwnType | OwnerType | MemberPlace
 Feature = Own | UnitRows | Along
@@ -173,10 +179,11 @@ class ViewSpec:
     Attributes:
         table: Whose rows it shows.
         features: Column name -> (source, discretizer).
-        rows_per_unit: Released powers of two, ascending. With one, T, counts are of rows, those of a unit with more
-            than T as T of them; for T = 1 every unit counts 1. Answers have T times the noise. With several, a row
-            counts as often as its unit's own T, the first that is at least the number of the unit's rows, goes into
-            the last one, so that units with few rows have little noise. A table without owner has one row per unit.
+        rows_per_unit: Released numbers up to 1,024, or powers of two, ascending. With one, T, counts are of rows, those
+            of a unit with more than T as T of them; for T = 1 every unit counts 1. Answers have T times the noise. With
+            several, a row counts as often as its unit's own T, the first that is at least the number of the unit's
+            rows, goes into the last one, so that units with few rows have little noise. A table without owner has one
+            row per unit.
     """
 
     table: str

@@ -101,7 +101,7 @@ def test_at_most_tau_are_kept_and_as_many_as_possible(database: Database) -> Non
         assert np.bincount(parents[kept], minlength=len(alive)).tolist() == want.tolist()
 
 
-COUNTED = st.sampled_from([(1,), (2,), (8,), (16,), (1, 2, 4), (1, 4, 16), (2, 8)])
+COUNTED = st.sampled_from([(1,), (2,), (3,), (8,), (16,), (1, 2, 4), (1, 4, 16), (2, 8), (3, 5, 7)])
 """What weights may be shares of: released numbers of rows per unit."""
 
 
@@ -146,7 +146,7 @@ def test_rows_of_units_with_up_to_so_many_count_in_full(database: Database, coun
             assert weight == WEIGHT_SCALE // most
 
 
-@pytest.mark.parametrize("counted", [(), (0,), (3,), (2, 1), (2, 2), (True,), (2.0,), (1 << 21,)])
+@pytest.mark.parametrize("counted", [(), (0,), (1025,), (2, 1), (2, 2), (True,), (2.0,), (1 << 21,)])
 def test_no_other_numbers_of_rows_are_counted(counted: tuple[int, ...]) -> None:
     database = forum(0)
     with pytest.raises(InternalError, match="no view can count"):
