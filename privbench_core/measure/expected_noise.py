@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from privbench_core.measure.learned import SHARE
+from privbench_core.measure.row_count import noise_of_rows
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.privacy.relations import stability
@@ -12,8 +14,6 @@ from privbench_core.schema.columns import Learn
 from privbench_core.schema.tables import Schema
 
 _DEVIATIONS = 2  # standard deviations that "±" stands for: 19 of 20 draws are within
-_LEARN_SHARE = 0.3  # of a profile's price for learning domains, as `measure.profile` spends it
-_TOTAL_SHARE = 0.16  # of an owned table's price for its number of rows, at most, as `measure.row_count` spends it
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,8 @@ def expected_noise(schema: Schema, table: str, price: Price) -> ExpectedNoise:
     """
     columns = schema.table(table).attributes
     learned = any(isinstance(column.domain, Learn) for column in columns)
-    rest = price.share(1 - _LEARN_SHARE if learned else 1.0)
     moved, each = stability(schema, table), max(1, len(columns))
-    most = schema.max_rows_per_unit(table)
-    total = rest if most == 1 else rest.share(_TOTAL_SHARE)
-    one = Sensitivity(moved, moved)
     all_columns = Sensitivity(each * moved, math.sqrt(each) * moved)
-    return ExpectedNoise(_DEVIATIONS * noise_std(one, total), _DEVIATIONS * noise_std(all_columns, rest), most)
+    cell = noise_std(all_columns, price.share(1 - SHARE) if learned else price)
+    rows = noise_of_rows(schema, table, price)
+    return ExpectedNoise(_DEVIATIONS * rows, _DEVIATIONS * cell, schema.max_rows_per_unit(table))

@@ -204,9 +204,7 @@ def noise_of_rows(schema: Schema, table: str, price: Price) -> float:
     the least share of it, and each unit has one row. T times as much where units have up to T rows: T is chosen from
     released numbers, and is at most the declared bound (`Schema.max_rows_per_unit`).
     """
-    own, others = (
-        1.0,
-        (stability(schema, table) - 1) / 2,
-    )  # weight that leaves with the unit, and that changes beside it
+    own = 1.0  # weight that leaves with the unit
+    others = (stability(schema, table) - own) / 2  # weight that changes beside it
     share = _SHARES[0] if schema.max_rows_per_unit(table) > 1 else 1.0
     return noise_std(Sensitivity(own + 2 * others, float(np.hypot(own + others, others))), price.share(share))

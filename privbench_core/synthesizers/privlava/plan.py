@@ -14,8 +14,8 @@ from typing import Any
 
 from privbench_core.errors import UnsupportedBudgetError
 from privbench_core.measure.latent import LatentFit
-from privbench_core.measure.lookup import LookupFit
 from privbench_core.measure.learned import lists_to_learn
+from privbench_core.measure.lookup import LookupFit
 from privbench_core.privacy.budget import Budget, Price, zero
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import Plan, Step
