@@ -485,10 +485,7 @@ LEAKS = [
         "backends/folder/read.py",
         "names = header if may_be_names(header) else []",
         "names = header",
-        (
-            "tests/unit/test_source.py"
-            "::test_a_first_line_with_a_number_in_it_is_not_quoted_even_where_it_is_like_a_name",
-        ),
+        ("tests/unit/test_source.py::test_a_first_line_with_a_number_in_it_is_not_quoted",),
     ),
     Mutant(
         "counts-in-errors",
