@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks import (
     adult,
+    attacks,
     dense,
     evaluation,
     ledger,
@@ -53,7 +54,7 @@ def main() -> int:
         "stats",
         "relationships",
     )
-    names += ("rows", "tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness")
+    names += ("rows", "tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness", "attacks")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -95,6 +96,7 @@ def main() -> int:
         "scale": partial(scale.run, progress=_tell),
         "spec_errors": spec_errors.run,
         "tightness": partial(tightness.run, progress=_tell),
+        "attacks": partial(attacks.run, progress=_tell),
     }
     try:
         for name, measure in sections.items():

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.measure import call_in_child
 from benchmarks.report import Row, machine, markdown, medians
-from privbench_core.pipeline.manifest import Manifest, definition_of, step_name, write_manifest
+from privbench_core.pipeline.manifest import Manifest, definition_of, step_name, write_manifests
 from privbench_core.pipeline.observe import last_observed
 from privbench_core.pipeline.places import epsilon_name
 from privbench_core.pipeline.run import plans_for
@@ -47,10 +47,12 @@ _ROUNDS = 3
 def run(*, progress: Callable[[str], None] = print) -> str:
     """A wide database with many ε, then the example: seconds to observe, to decide and to refresh."""
     rows: list[Row] = []
-    for name in ("wide", "widest", "example"):
+    for name in ("example", "wide", "widest"):
         progress(f"orchestration: {name}")
         result, peak = call_in_child(f"benchmarks.orchestration:{name}", {})
-        rows += [{**row, "peak MB": peak} for row in medians(result, ["database", "changed"])]
+        found = [{**row, "peak MB": peak} for row in medians(result, ["database", "changed"])]
+        progress(markdown(found))
+        rows += found
     return f"{machine(_ROUNDS)}\n\n{markdown(rows)}"
 
 
@@ -183,6 +185,7 @@ class _Operator:
         seen = {table: found.fingerprint for table, found in last_observed(self._spec).items()}
         digests = {step.key: f"{step_name(step.key)} {epsilon}" for step in plan.steps}
         sources: dict[Key, dict[str, str]] = {}
+        manifests: dict[Key, Manifest] = {}
         for step in plan.steps:
             sources[step.key] = {table: seen[table] for table in step.reads}
             for before in step.inputs:
@@ -190,7 +193,8 @@ class _Operator:
             inputs = {step_name(key): digests[key] for key in step.inputs}
             definition = definition_of(plan, step)
             made = Manifest(digests[step.key], digests[step.key], sources[step.key], inputs, definition)
-            write_manifest(self._spec, step.key, epsilon, replace(made, at="2026-11-22T00:00:00+00:00"))
+            manifests[step.key] = replace(made, at="2026-11-22T00:00:00+00:00")
+        write_manifests(self._spec, epsilon, manifests)
 
     def round(self, label: str, changed: str, *, refreshes: bool) -> Row:
         """Observe and decide, and do what was decided."""

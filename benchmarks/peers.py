@@ -1,7 +1,7 @@
 """Peers from the dpmm package (PrivBayes, MST, AIM), which run in an environment of their own.
 
-dpmm pins numpy 1.26, pandas 2.1 and opendp 0.12. ``make bench`` installs it into ``.venv/peers``; another
-interpreter with it can be named: ``PRIVBENCH_DPMM_PYTHON=.../bin/python``.
+dpmm pins numpy 1.26, pandas 2.1 and opendp 0.12. ``make bench`` installs it into ``.venv/peers``, with anonymeter (see
+`attacks`); another interpreter with them can be named: ``PRIVBENCH_PEERS_PYTHON=.../bin/python``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,8 @@ _INSTALLED = Path(__file__).resolve().parents[1] / ".venv" / "peers" / "bin" / "
 
 
 def installed() -> bool:
-    """Whether there is an interpreter with dpmm."""
+    """Return whether there is an interpreter with the peers."""
     return _python().exists()
-
-
-def _python() -> Path:
-    return Path(os.environ.get("PRIVBENCH_DPMM_PYTHON", _INSTALLED))
 
 
 def fit_dpmm(
@@ -34,9 +30,23 @@ def fit_dpmm(
     Raises:
         SourceError: There is no interpreter with dpmm.
     """
+    command = [str(python_of_peers(method)), str(_SCRIPT), method]
+    return fit_in_child(command, codes, sizes, ordered, dict(parameters))
+
+
+def python_of_peers(wanted: str) -> Path:
+    """Return the interpreter that has what privbench is compared with.
+
+    Raises:
+        SourceError: There is none.
+    """
     python = _python()
     if not python.exists():
         raise SourceError(
-            f"{method}: there is no {python}; `make .venv/.peers` installs it (PRIVBENCH_DPMM_PYTHON: another)"
+            f"{wanted}: there is no {python}; `make .venv/.peers` installs it (PRIVBENCH_PEERS_PYTHON: another)"
         )
-    return fit_in_child([str(python), str(_SCRIPT), method], codes, sizes, ordered, dict(parameters))
+    return python
+
+
+def _python() -> Path:
+    return Path(os.environ.get("PRIVBENCH_PEERS_PYTHON", _INSTALLED))

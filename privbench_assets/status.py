@@ -121,10 +121,11 @@ def report_up_to_date(
     for epsilon in epsilons:
         state = status.states[epsilon]
         publish = next(step.key for step in state.plan.steps if step.kind is StepKind.PUBLISH)
-        found = up_to_date_result(step_key(session.spec.schema.name, publish), status, epsilon)
+        key = step_key(session.spec.schema.name, publish)
+        found = up_to_date_result(key, status, epsilon)
         context.log_event(
             dg.AssetCheckEvaluation(
-                asset_key=found.asset_key,
+                asset_key=key,
                 check_name=UP_TO_DATE,
                 passed=found.passed,
                 metadata=found.metadata,

@@ -68,8 +68,19 @@ def write_manifest(spec: Spec, key: Key, epsilon: str, manifest: Manifest) -> No
     Raises:
         ReleaseError: It cannot be written.
     """
-    row = (spec.cohort, epsilon, step_name(key), json.dumps(asdict(manifest), sort_keys=True))
-    record.write(spec, "insert or replace into made(cohort, epsilon, step, manifest) values (?, ?, ?, ?)", [row])
+    write_manifests(spec, epsilon, {key: manifest})
+
+
+def write_manifests(spec: Spec, epsilon: str, manifests: Mapping[Key, Manifest]) -> None:
+    """Keep what several steps were made from, all or none.
+
+    Raises:
+        ReleaseError: They cannot be written.
+    """
+    rows = [
+        (spec.cohort, epsilon, step_name(key), json.dumps(asdict(m), sort_keys=True)) for key, m in manifests.items()
+    ]
+    record.write(spec, "insert or replace into made(cohort, epsilon, step, manifest) values (?, ?, ?, ?)", rows)
 
 
 def read_manifest(spec: Spec, key: Key, epsilon: str) -> Manifest | None:

@@ -10,7 +10,7 @@ import pytest
 from tests.mutation.mutant import PROJECT, Mutant, copy_of_the_project, first_failure, write_module
 from tests.mutation.table import MUTANTS, PAGE, page
 
-FILES = sorted({test.partition("::")[0] for mutant in MUTANTS for test in mutant.tests})
+TESTS = sorted({test for mutant in MUTANTS for test in mutant.tests})
 
 
 def test_every_bug_still_has_its_place_in_the_code() -> None:
@@ -27,7 +27,7 @@ def test_every_bug_still_has_its_place_in_the_code() -> None:
 def test_every_bug_is_named_once_and_has_tests_that_exist() -> None:
     names = [mutant.name for mutant in MUTANTS]
     assert len(names) == len(set(names)) >= 60
-    for test in {test for mutant in MUTANTS for test in mutant.tests}:
+    for test in TESTS:
         file, _, function = test.partition("::")
         assert f"def {function}(" in (PROJECT / file).read_text(encoding="utf-8"), test
 
@@ -40,7 +40,7 @@ def test_the_page_is_up_to_date() -> None:
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project without a bug, where all the named tests pass: a test that always fails finds nothing."""
     folder = copy_of_the_project(tmp_path_factory.mktemp("mutation") / "project")
-    assert first_failure(folder, tuple(FILES)) is None
+    assert first_failure(folder, tuple(TESTS)) is None
     return folder
 
 

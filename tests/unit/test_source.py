@@ -134,7 +134,7 @@ def test_a_csv_file_without_a_header_is_an_error_without_its_first_row(tmp_path:
     ]
 
 
-def test_a_first_line_with_a_number_in_it_is_not_quoted_even_where_it_is_like_a_name(tmp_path: Path) -> None:
+def test_a_first_line_with_a_number_in_it_is_not_quoted(tmp_path: Path) -> None:
     (tmp_path / "event.csv").write_text("17,bigs,prices,weights,dones,days,ats,kinds,notes\n", encoding="utf-8")
     with pytest.raises(SourceError) as caught:
         open_source(spec(tmp_path)).read(EVENT)

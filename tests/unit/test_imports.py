@@ -1,0 +1,50 @@
+"""Every name that is imported from the packages is there, also within functions that no test calls."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+PACKAGES = ("privbench_core", "privbench_assets")
+IMPORTING = ("privbench_core", "privbench_assets", "tests", "benchmarks", "docs", "examples")
+
+
+def imported(path: Path) -> Iterator[tuple[str, str]]:
+    """(module, name) of each import from the packages; the name is "" where the module itself is imported."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(PACKAGES):
+            yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names if alias.name.startswith(PACKAGES))
+
+
+def is_there(module: str, name: str) -> bool:
+    """Whether a module has a name, or a submodule of that name."""
+    if name in {"", "*"} or hasattr(import_module(module), name):
+        return True
+    try:
+        import_module(f"{module}.{name}")
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("folder", IMPORTING)
+def test_whatever_is_imported_from_the_packages_is_there(folder: str) -> None:
+    files = sorted((PROJECT / folder).rglob("*.py"))
+    named = {(path, *found) for path in files for found in imported(path)}
+    gone = [
+        f"{path.relative_to(PROJECT)}: {module}.{name}" for path, module, name in named if not is_there(module, name)
+    ]
+    assert not gone, "\n".join(sorted(gone))
+
+
+def test_a_name_that_is_gone_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text("def f():\n    from privbench_core.errors import PrivbenchError, Gone\n", encoding="utf-8")
+    assert [is_there(*found) for found in imported(file)] == [True, False]
