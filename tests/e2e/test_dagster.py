@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from privbench_core.pipeline.observe import last_observed
 from privbench_core.pipeline.run import plan_for, run_name, run_spec
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.publishing.bundle import read_bundle
-from privbench_core.spec.load import load_spec
+from privbench_core.spec.load import dump_spec, load_spec
 from tests.helpers.servers import answers, graphql, running, wait_for
 
 LAUNCH = "mutation($asked: LaunchBackfillParams!) {launchPartitionBackfill(backfillParams: $asked) {__typename}}"
@@ -43,7 +44,11 @@ def dagster(home: Path, spec: Path, *arguments: str) -> subprocess.CompletedProc
     return subprocess.run(command, cwd=project_root(), env=environment, capture_output=True, text=True, check=False)
 
 
-def test_dagster_and_the_command_line_share_releases_and_bundles(big_town: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("synthesizer", ["privbench", "privlava"])
+def test_dagster_and_the_command_line_share_releases_and_bundles(
+    big_town: Path, tmp_path: Path, synthesizer: str
+) -> None:
+    big_town.write_text(dump_spec(replace(load_spec(big_town), synthesizer=synthesizer)), encoding="utf-8")
     home = tmp_path / "home"
     location = ("-m", "privbench_assets.definitions")
     done = dagster(home, big_town, "asset", "materialize", *location, "--select", "*", "--partition", "3.2")
