@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import InternalError
-from privbench_core.models.workload import Workload
+from privbench_core.models.linking import CrossMarginal
 
 Array = NDArray[np.float64]
 OWN_FANOUT = "#children"
@@ -31,7 +31,7 @@ class Fanout:
         pair_tables: (context column, child's column) -> joint; context is "parent.<column>" and `OWNER_FANOUT`.
         owned: Number of children that have an owner.
         ownerless: Number of children whose owner key is NULL; each is a unit of its own.
-        workloads: If children are drawn by themselves and linked to owners: what links are learned from; else None.
+        cross_marginals: Where children are drawn by themselves: what links to owners are learned from; else None.
     """
 
     sizes: Discretizer
@@ -40,7 +40,7 @@ class Fanout:
     pair_tables: Mapping[tuple[str, str], Array]
     owned: float
     ownerless: float = 0.0
-    workloads: tuple[Workload, ...] | None = None
+    cross_marginals: tuple[CrossMarginal, ...] | None = None
 
     def numbers(self, parents: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Numbers of children of so many parents in ascending order: evenly spaced quantiles, shape (parents,).
@@ -63,7 +63,9 @@ class Fanout:
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""
-        linked = {} if self.workloads is None else {"workloads": [w.to_dict() for w in self.workloads]}
+        linked = (
+            {} if self.cross_marginals is None else {"cross_marginals": [w.to_dict() for w in self.cross_marginals]}
+        )
         return {
             **linked,
             "sizes": self.sizes.to_dict(),
@@ -79,8 +81,12 @@ class Fanout:
         """The inverse of `to_dict`."""
         pair_tables = {(context, column): joint for context, column, joint in stored["pair_tables"]}
         sizes, fanout_tables = Discretizer.from_dict(stored["sizes"]), dict(stored["fanout_tables"])
-        workloads = tuple(map(Workload.from_dict, stored["workloads"])) if "workloads" in stored else None
-        return cls(sizes, stored["counts"], fanout_tables, pair_tables, stored["owned"], stored["ownerless"], workloads)
+        cross_marginals = (
+            tuple(map(CrossMarginal.from_dict, stored["cross_marginals"])) if "cross_marginals" in stored else None
+        )
+        return cls(
+            sizes, stored["counts"], fanout_tables, pair_tables, stored["owned"], stored["ownerless"], cross_marginals
+        )
 
 
 def parent_column(name: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 from privbench_core.synthesizers import privbench, privspn
 from privbench_core.synthesizers.options import FidelityOptions
 from privbench_core.synthesizers.privpetal import options as privpetal
+from privbench_core.synthesizers.relational import plan as relational
 
 _ROW = re.compile(r"^\| (`.+?`) \| (.+?) \| ", re.MULTILINE)
 
@@ -33,6 +34,7 @@ def documented(name: str) -> dict[str, str]:
         ("privbench", privbench.SharedOptions),
         ("privspn", privspn.Options),
         ("privpetal", privpetal.Options),
+        ("relational", relational.Options),
     ],
 )
 def test_the_documentation_has_every_option_and_its_default(name: str, options: type[Any]) -> None:
