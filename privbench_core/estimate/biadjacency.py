@@ -2,7 +2,7 @@
 
 Rows with equal codes are interchangeable, so the matrix has a row and a column per *class* of rows, not per row. It is
 fitted by mirror descent with the negative-entropy mirror (Alimohammadi et al., section 3 and appendix B): every step
-multiplies the links of a cell of a workload by a factor. Degrees on both sides are fixed. Post-processing.
+multiplies the links of a cell of a cross-table marginal by a factor. Degrees on both sides are fixed. Post-processing.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from privbench_core.estimate.fitting import EMPTY, MAX_RAISE
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-_ROUNDS = 15  # over all workloads, as in `conditional.draw_column`: changes are small from there on
+_ROUNDS = 15  # over all cross-table marginals, as in `conditional.draw_column`: changes are small from there on
 
 
 @dataclass(frozen=True)
 class ClassTarget:
-    """The links wanted between cells of a workload.
+    """The links wanted between cells of a cross-table marginal.
 
     Attributes:
         left, right: Cell of each class, shapes (left classes,) and (right classes,).
@@ -38,7 +38,7 @@ class ClassTarget:
 def relaxed_links(left: Array, right: Array, targets: Sequence[ClassTarget]) -> Array:
     """Return the links between classes, shape (left classes, right classes), none below zero.
 
-    A step along one workload's gradient in the dual of the negative entropy, as long as brings its cells to their
+    A step along the gradient of one marginal in the dual of the negative entropy, as long as brings its cells to their
     targets, is the Bregman projection onto them: so there is no step size to choose. Rounds end with the degrees.
 
     Args:

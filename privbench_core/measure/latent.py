@@ -163,7 +163,7 @@ class LatentFit:
         directly, as PrivBench does.
 
         Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 10.
+        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 11.
 
         Args:
             session: Open for the step.

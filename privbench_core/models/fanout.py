@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import InternalError
-from privbench_core.models.workload import Workload
+from privbench_core.models.linking import CrossMarginal
 
 Array = NDArray[np.float64]
 OWN_FANOUT = "#children"
@@ -32,7 +32,7 @@ class Fanout:
         pair_tables: (context column, child's column) -> joint; context is "parent.<column>", `OWNER_FANOUT`, `PLACE`.
         owned: Number of children that have an owner.
         ownerless: Number of children whose owner key is NULL; each is a unit of its own.
-        workloads: If children are drawn by themselves and linked to owners: what links are learned from; else None.
+        cross_marginals: Where children are drawn by themselves: what links to owners are learned from; else None.
         places: Up to how many members the places of children in their group are told apart; 0 if none are.
     """
 
@@ -42,7 +42,7 @@ class Fanout:
     pair_tables: Mapping[tuple[str, str], Array]
     owned: float
     ownerless: float = 0.0
-    workloads: tuple[Workload, ...] | None = None
+    cross_marginals: tuple[CrossMarginal, ...] | None = None
     places: int = 0
 
     def numbers(self, parents: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -66,7 +66,9 @@ class Fanout:
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""
-        linked = {} if self.workloads is None else {"workloads": [w.to_dict() for w in self.workloads]}
+        linked = (
+            {} if self.cross_marginals is None else {"cross_marginals": [w.to_dict() for w in self.cross_marginals]}
+        )
         return {
             **linked,
             "sizes": self.sizes.to_dict(),
@@ -84,8 +86,9 @@ class Fanout:
         pair_tables = {(context, column): joint for context, column, joint in stored["pair_tables"]}
         sizes, tables = Discretizer.from_dict(stored["sizes"]), dict(stored["fanout_tables"])
         owned, ownerless, places = stored["owned"], stored["ownerless"], stored.get("places", 0)
-        workloads = tuple(map(Workload.from_dict, stored["workloads"])) if "workloads" in stored else None
-        return cls(sizes, stored["counts"], tables, pair_tables, owned, ownerless, workloads, places)
+        across = stored.get("cross_marginals")
+        linked = None if across is None else tuple(map(CrossMarginal.from_dict, across))
+        return cls(sizes, stored["counts"], tables, pair_tables, owned, ownerless, linked, places)
 
 
 def parent_column(name: str) -> str:

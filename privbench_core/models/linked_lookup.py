@@ -1,4 +1,4 @@
-"""Keys off the ownership path as a bi-adjacency: degrees of both sides are given, links are learned from workloads.
+"""Keys off the ownership path as a bi-adjacency: links are learned from marginals, with the degrees of both sides.
 
 The row that has the key is the edge between its owner (and itself) and the row it refers to: a junction table is a
 many-to-many relationship with attributes. How often the parents are referred to is as released (`models.popularity`):
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import systematic_counts
 from privbench_core.estimate.fitting import EMPTY, mutual_information
+from privbench_core.models.linking import CrossMarginal, link_rows
 from privbench_core.models.lookup import TARGET, Lookup
 from privbench_core.models.parent_choice import Distinct, Level, ParentChoice, pick_parents, repeated
 from privbench_core.models.popularity import ByRank
 from privbench_core.models.rows import Rows
-from privbench_core.models.workload import Workload, link_rows
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -35,22 +35,22 @@ class LinkedLookup(Lookup):
     """Released: the link along a key to a parent that has attributes; those of a public one are coded by position.
 
     Attributes:
-        workloads: Between columns of the row and its owner, and of what the row refers to.
+        cross_marginals: Between columns of the row and its owner, and of what the row refers to.
         optional: Whether the last code of a target means "refers to none".
     """
 
-    workloads: tuple[Workload, ...] = ()
+    cross_marginals: tuple[CrossMarginal, ...] = ()
     optional: bool = False
 
     @property
     def context(self) -> frozenset[str]:
-        """Columns on the left of the workloads."""
-        return frozenset(name for workload in self.workloads for name in workload.left)
+        """Columns on the left of the cross-table marginals."""
+        return frozenset(name for cross in self.cross_marginals for name in cross.left)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description that `Artifact` can store."""
-        workloads = [workload.to_dict() for workload in self.workloads]
-        return {**super().to_dict(), "workloads": workloads, "optional": self.optional}
+        cross_marginals = [cross.to_dict() for cross in self.cross_marginals]
+        return {**super().to_dict(), "cross_marginals": cross_marginals, "optional": self.optional}
 
     def draw(
         self,
@@ -68,7 +68,7 @@ class LinkedLookup(Lookup):
         parents = self._coded(parents, count)
         kinds = self._kinds(parents, count)
         weights, places = self._places(parents, kinds, rows.n, rng, drawn)
-        assigned = places[link_rows(rows, self.referred(parents, places), self.workloads, rng)]
+        assigned = places[link_rows(rows, self.referred(parents, places), self.cross_marginals, rng)]
         preferences: list[Level] = [(kinds, kinds[assigned])]
         if isinstance(self.popularity, ByRank) and choice.of_row.any():
             weights = self.popularity.weights_inside(choice.of_parent, choice.of_row[assigned >= 0], rng)
@@ -104,11 +104,11 @@ class LinkedLookup(Lookup):
         return float(np.mean([marginal[-1] for marginal in self.marginals.values()])) if self.optional else 0.0
 
     def _kinds(self, parents: Mapping[str, Codes], count: int) -> Numbers:
-        """Return the kind of each parent: its codes of the columns that workloads tell most of, shape (count,)."""
+        """Return the kind of each parent: its codes of the columns that marginals tell most of, shape (count,)."""
         told: dict[str, float] = {}
-        for workload in self.workloads:
-            for name in workload.right:
-                told[name] = told.get(name, 0.0) + mutual_information(np.maximum(workload.counts, 0) + EMPTY)
+        for cross in self.cross_marginals:
+            for name in cross.right:
+                told[name] = told.get(name, 0.0) + mutual_information(np.maximum(cross.counts, 0) + EMPTY)
         kinds = np.zeros(count, dtype=np.int64)
         for name in sorted(self.targets, key=lambda name: -told.get(name, 0.0)):
             codes = parents[name.removeprefix(TARGET)]
@@ -150,7 +150,7 @@ def _differing(assigned: Numbers, kinds: Numbers, rules: Sequence[Distinct], rng
     """Return parents that differ where rules say so, as far as exchanges with other rows go: degrees stay.
 
     A row that repeats a pair exchanges its parent with a row whose parent is of the same kind, which changes no
-    workload, or in the last rounds with any row, if both pairs are new then.
+    cross-table marginal, or in the last rounds with any row, if both pairs are new then.
     """
     result = assigned.copy()
     of_kind = np.where(assigned >= 0, kinds[assigned], -1)
@@ -185,7 +185,7 @@ def _differing(assigned: Numbers, kinds: Numbers, rules: Sequence[Distinct], rng
 def lookup_from_dict(stored: Mapping[str, Any]) -> Lookup:
     """Return the link that its `to_dict` has described."""
     plain = Lookup.from_dict(stored)
-    if "workloads" not in stored:
+    if "cross_marginals" not in stored:
         return plain
-    workloads = tuple(map(Workload.from_dict, stored["workloads"]))
-    return LinkedLookup(plain.targets, plain.marginals, {}, plain.popularity, workloads, stored["optional"])
+    cross_marginals = tuple(map(CrossMarginal.from_dict, stored["cross_marginals"]))
+    return LinkedLookup(plain.targets, plain.marginals, {}, plain.popularity, cross_marginals, stored["optional"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,10 @@ from privbench_core.privacy.noise import OpenDPNoise
 from privbench_core.privacy.relations import PrivateDatabase
 from privbench_core.privacy.session import open_session
 from privbench_core.synthesizers import registry
+from privbench_core.synthesizers.relational import tables
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "library.md"
-MODULE = "independent"
+MODULE, METHOD = "independent", "chained"
 HOUSEHOLDS = 12_000
 
 
@@ -44,12 +45,12 @@ def beside_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: 
     person = person.filter(pc.is_in(person.column("household_id"), household.column("HHID").combine_chunks()))
     pq.write_table(household, tmp_path / "household.parquet")
     pq.write_table(person, tmp_path / "person.parquet")
-    [module] = [block for block in blocks if block.startswith(f"# {MODULE}.py\n")]
-    (tmp_path / f"{MODULE}.py").write_text(module, encoding="utf-8")
-    [declared] = re.findall(r"^independent = \"(.*)\"$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
-    installed = registry.entry_points(group=registry.GROUP)
-    added = EntryPoint(MODULE, declared, registry.GROUP)
-    monkeypatch.setattr(registry, "entry_points", lambda **_: [*installed, added])
+    for name, found in ((MODULE, registry), (METHOD, tables)):
+        [module] = [block for block in blocks if block.startswith(f"# {name}.py\n")]
+        (tmp_path / f"{name}.py").write_text(module, encoding="utf-8")
+        [declared] = re.findall(rf"^{name} = \"(.*)\"$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
+        installed = EntryPoints([*found.entry_points(group=found.GROUP), EntryPoint(name, declared, found.GROUP)])
+        monkeypatch.setattr(found, "entry_points", lambda installed=installed, **_: installed)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -70,6 +71,18 @@ def test_the_document_runs(beside_the_example: Path, blocks: list[str]) -> None:
     rows = _as_a_step(beside_the_example, names)
     assert rows == pytest.approx(HOUSEHOLDS, rel=0.02)
     _check_the_synthesizer(beside_the_example, names)
+    _check_the_method(beside_the_example, names)
+
+
+def _check_the_method(folder: Path, names: dict[str, Any]) -> None:
+    """Its tables are linked: joined pairs are nearer to the source than with shuffled links."""
+    assert names["linked"].plan.synthesizer == "relational"
+    found = compare(read_bundle_and_source(names["spec"], folder / "linked").pair, BRIEF)
+    join = found.keys["person.household_id"].join
+    joint, shuffled = join.metrics["joint"], join.metrics["shuffled"]
+    assert joint is not None
+    assert shuffled is not None
+    assert joint < 0.8 * shuffled
 
 
 def _check_the_synthesizer(folder: Path, names: dict[str, Any]) -> None:

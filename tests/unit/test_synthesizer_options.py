@@ -13,6 +13,7 @@ from privbench_core.synthesizers import privbench, privspn
 from privbench_core.synthesizers.options import FidelityOptions
 from privbench_core.synthesizers.privlava import options as privlava
 from privbench_core.synthesizers.privpetal import options as privpetal
+from privbench_core.synthesizers.relational import plan as relational
 
 _ROW = re.compile(r"^\| (`.+?`) \| (.+?) \| ", re.MULTILINE)
 
@@ -35,6 +36,7 @@ def documented(name: str) -> dict[str, str]:
         ("privspn", privspn.Options),
         ("privpetal", privpetal.Options),
         ("privlava", privlava.Options),
+        ("relational", relational.Options),
     ],
 )
 def test_the_documentation_has_every_option_and_its_default(name: str, options: type[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Link steps of the relational synthesizer: degrees as in the other synthesizers, and workloads to learn links from."""
+"""Link steps of the relational synthesizer: degrees, and the marginals across tables that links are learned from."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.fitting import EMPTY, RAKING_ROUNDS
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.fanout import FanoutFit, fit_sizes
+from privbench_core.measure.linking import Features, LinkingFit, Reference, measure_cross_marginals
 from privbench_core.measure.lookup import LookupFit, fit_lookup
 from privbench_core.measure.popularity import order_of_alike, row_popularity
-from privbench_core.measure.workloads import Features, Reference, WorkloadFit, measure_workloads
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.linked_lookup import LinkedLookup
 from privbench_core.models.lookup import TARGET
@@ -44,13 +44,13 @@ class LinkFit:
         degrees: Share of the price for how many rows are linked to each.
         sizes: How numbers of children are measured.
         references: How references to the rows of another parent are.
-        workloads: How links are.
+        cross_marginals: How links are.
     """
 
     degrees: float = 0.3
     sizes: FanoutFit = field(default_factory=FanoutFit)
     references: LookupFit = field(default_factory=lambda: LookupFit(popularity_share=0.5))
-    workloads: WorkloadFit = field(default_factory=WorkloadFit)
+    cross_marginals: LinkingFit = field(default_factory=LinkingFit)
 
     def identity(self) -> Identity:
         """Return all that a release depends on."""
@@ -58,7 +58,7 @@ class LinkFit:
             "degrees": self.degrees,
             "sizes": self.sizes.identity(),
             "references": self.references.identity(),
-            "workloads": self.workloads.identity(),
+            "cross_marginals": self.cross_marginals.identity(),
         }
 
 
@@ -90,10 +90,20 @@ def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> S
         others = references.alone(key.child, rows.n)
         order = Reference(rows, {name: others.codes[name] for name in right}, profile.total)
         rest = price.share(1 - fit.degrees)
-        found = measure_workloads(
-            session, key.child, profile.size.rows_per_unit, left, right, order, rest, fit.workloads, references.rng
+        found = measure_cross_marginals(
+            session,
+            key.child,
+            profile.size.rows_per_unit,
+            left,
+            right,
+            order,
+            rest,
+            fit.cross_marginals,
+            references.rng,
         )
-        return Artifact({"link": replace(fanout, workloads=found).to_dict(), "summary": {"workloads": len(found)}})
+        return Artifact(
+            {"link": replace(fanout, cross_marginals=found).to_dict(), "summary": {"cross_marginals": len(found)}}
+        )
 
     return link_step(schema, key, price, run, fit, (("model", key.child), ("model", key.parent)))
 
@@ -133,10 +143,20 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
             for name, discretizer in lookup.targets.items()
         }
         rest = price.share(1 - fit.degrees)
-        found = measure_workloads(
-            session, key.child, profile.size.rows_per_unit, left, right, order, rest, fit.workloads, references.rng
+        found = measure_cross_marginals(
+            session,
+            key.child,
+            profile.size.rows_per_unit,
+            left,
+            right,
+            order,
+            rest,
+            fit.cross_marginals,
+            references.rng,
         )
-        return Artifact({"link": replace(lookup, workloads=found).to_dict(), "summary": {"workloads": len(found)}})
+        return Artifact(
+            {"link": replace(lookup, cross_marginals=found).to_dict(), "summary": {"cross_marginals": len(found)}}
+        )
 
     above = () if table.owner_key is None else (table.owner_key.parent,)
     return link_step(schema, key, price, run, fit, tuple(inputs), above)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from privbench_core.measure.workloads import WorkloadFit
+from privbench_core.measure.linking import LinkingFit
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -31,8 +31,8 @@ class Options(LinkOptions):
         gamma: Share of tables; the rest is for links. Less than in PrivBench, as all dependences across tables are
             measured by links.
         degrees: Share of a link's budget for degrees.
-        select: Share of a workload's budget for selecting it, 1 - α of Algorithm 2.
-        rounds: T of Algorithm 1; K follows from how many workloads the budget is enough for.
+        select: Share of a cross-table marginal's budget for selecting it, 1 - α of Algorithm 2.
+        rounds: T of Algorithm 1; K follows from how many cross-table marginals the budget is enough for.
     """
 
     gamma: float = 0.6
@@ -57,7 +57,7 @@ class Relational:
         """See `Synthesizer.plan`."""
         chosen = Options.parse(options)
         method = load_table_synthesizer(chosen.tables)
-        fit = LinkFit(chosen.degrees, workloads=WorkloadFit(chosen.select, chosen.rounds))
+        fit = LinkFit(chosen.degrees, cross_marginals=LinkingFit(chosen.select, chosen.rounds))
 
         def learn(table: Table, price: Price) -> list[Step]:
             return method.steps(schema, table, price)

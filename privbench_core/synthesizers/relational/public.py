@@ -1,4 +1,4 @@
-"""Attributes of public parents as targets of links: codes of their rows by position, for workloads to be about.
+"""Attributes of public parents as targets of links: codes of their rows by position, for marginals across tables.
 
 The rows are public, and which one a private row refers to is what a view may look at (`ParentRow`): so any function of
 the position is a column of the view, whatever the type of the attribute. Nothing private is looked at here.
@@ -19,7 +19,7 @@ from privbench_core.models.lookup import TARGET
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
 
-_MOST_CODES = 32  # of an attribute; chosen by hand: workloads merge them further
+_MOST_CODES = 32  # of an attribute; chosen by hand: cross-table marginals merge them further
 ROW = "#row"
 
 

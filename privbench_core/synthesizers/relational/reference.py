@@ -14,11 +14,11 @@ import pyarrow as pa
 from privbench_core.columns.codec import Codes
 from privbench_core.models.fanout import Fanout
 from privbench_core.models.linked_lookup import LinkedLookup
+from privbench_core.models.linking import Linked
 from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
 from privbench_core.models.registry import model_from_dict
 from privbench_core.models.rows import Rows
-from privbench_core.models.workload import Linked
 from privbench_core.sampling.references import Parent
 from privbench_core.sampling.table import draw_children
 from privbench_core.schema.constraints import ForeignKey
@@ -72,6 +72,8 @@ class References:
 
     def places(self, key: ForeignKey, lookup: LinkedLookup, number: int) -> dict[str, Codes]:
         """Return codes of what so many rows refer to along a key, whichever row to which, by target."""
+        if number == 0:
+            return {}
         if isinstance(lookup.popularity, ByRow):
             return lookup.places({}, len(lookup.popularity.counts), number, self.rng)
         scale = number / max(1.0, self.profile(key.child).size.rows)
@@ -84,5 +86,5 @@ class References:
             return self.alone(table.name, max(1, min(_MOST_ROWS, round(self.profile(table.name).size.rows))))
         rows = self.owned(table, fanout)
         model = model_from_dict(self.inputs["model", table.name].data["model"])
-        Linked(model, fanout.workloads or ()).draw(rows, self.rng)
+        Linked(model, fanout.cross_marginals or ()).draw(rows, self.rng)
         return rows

@@ -19,11 +19,11 @@ from privbench_core.columns.systematic import group_counts, narrow
 from privbench_core.errors import InternalError
 from privbench_core.models.fanout import Fanout
 from privbench_core.models.linked_lookup import lookup_from_dict
+from privbench_core.models.linking import Linked
 from privbench_core.models.profile import Profile
 from privbench_core.models.registry import model_from_dict
 from privbench_core.models.row_count import UNIT_SIZE, size_classes
 from privbench_core.models.rows import Rows
-from privbench_core.models.workload import Linked
 from privbench_core.privacy.budget import Price
 from privbench_core.sampling.constraints import ignored_checks
 from privbench_core.sampling.deferred_keys import complete_table
@@ -231,7 +231,7 @@ def draw_sample(
     else:
         fanout = Fanout.from_dict(links[owner.name])
         rows, owners = draw_children(fanout, parents[owner.parent], rng, table, scale)
-        model = model if fanout.workloads is None else Linked(model, fanout.workloads)
+        model = model if fanout.cross_marginals is None else Linked(model, fanout.cross_marginals)
     units = _units(schema, table, rows.n, owners, above)
     add_sizes(rows, units, profile)
     drawn = draw_table(

@@ -1,4 +1,4 @@
-"""Workloads: released marginals over columns of two linked tables, and rows linked so that they have these marginals.
+"""Cross-table marginals, as released, and rows linked so that they have them.
 
 Section 3 of Alimohammadi et al. with two changes: links are learned between classes of rows (`estimate.biadjacency`),
 and degrees of both sides are given. Post-processing: uses released numbers and synthetic rows only.
@@ -25,12 +25,12 @@ from privbench_core.models.rows import Rows
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-_MAX_CLASS_PAIRS = 1 << 20  # cells of the relaxed bi-adjacency, for time: 0.1 s per workload
+_MAX_CLASS_PAIRS = 1 << 20  # cells of the relaxed bi-adjacency, for time: 0.1 s per cross-table marginal
 _SWEEPS = 12  # of swaps of linked rows; chosen by hand, further ones change little
 
 
 @dataclass(frozen=True)
-class Workload:
+class CrossMarginal:
     """Released counts of linked rows by groups of codes of columns on the left and on the right.
 
     Attributes:
@@ -74,7 +74,7 @@ class Workload:
         return {**sides, "counts": self.counts, "sigma": self.sigma, "total": self.total}
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Workload:
+    def from_dict(cls, stored: Mapping[str, Any]) -> CrossMarginal:
         """Return the inverse of `to_dict`."""
         left, right, groups = (tuple(stored[name]) for name in ("left", "right", "groups"))
         return cls(left, right, groups, stored["counts"], stored["sigma"], stored["total"])
@@ -86,43 +86,43 @@ class Linked:
 
     Attributes:
         inner: Draws the rows, whoever owns them.
-        workloads: Released, between the context and the columns of ``inner``.
+        cross_marginals: Released, between the context and the columns of ``inner``.
     """
 
     inner: Model
-    workloads: tuple[Workload, ...]
+    cross_marginals: tuple[CrossMarginal, ...]
 
     def draw(self, rows: Rows, rng: np.random.Generator) -> None:
-        """See `Model.draw`; pair tables of ``rows.links`` are workloads too."""
+        """See `Model.draw`; pair tables of ``rows.links`` are cross-table marginals too."""
         alone = Rows(rows.n)
         self.inner.draw(alone, rng)
-        known = tuple(Workload((c,), (t,), (), joint, 0.0, 1.0) for (c, t), joint in rows.links.items())
-        order = link_rows(rows, alone.codes, (*self.workloads, *known), rng)
+        known = tuple(CrossMarginal((c,), (t,), (), joint, 0.0, 1.0) for (c, t), joint in rows.links.items())
+        order = link_rows(rows, alone.codes, (*self.cross_marginals, *known), rng)
         for name, codes in alone.codes.items():
             rows.add(name, alone.sizes[name], codes[order])
 
 
 def link_rows(
-    rows: Rows, others: Mapping[str, Codes], workloads: Sequence[Workload], rng: np.random.Generator
+    rows: Rows, others: Mapping[str, Codes], cross_marginals: Sequence[CrossMarginal], rng: np.random.Generator
 ) -> Numbers:
     """Return which of ``others`` each row is linked to, each exactly once; shape (n,).
 
-    The relaxed bi-adjacency of the strongest workloads is rounded by systematic sampling: every link has the
+    The relaxed bi-adjacency of the strongest marginals is rounded by systematic sampling: every link has the
     probability of the exponential race of Algorithm 7, and counts differ from expected ones by less than one. Then
-    pairs of links swap ends if that brings all workloads closer, up to 100,000 rows at a time (Algorithm 9's slices).
+    pairs of links swap ends if that brings all marginals closer, up to 100,000 rows at a time (Algorithm 9's slices).
 
     Args:
         rows: With all columns on the left.
         others: Codes of the columns on the right, each of shape (n,).
-        workloads: Those of other columns are left out.
+        cross_marginals: Those of other columns are left out.
         rng: Sampling only.
     """
     order = np.asarray(rng.permutation(rows.n), dtype=np.int64)
-    known = [w for w in workloads if rows.codes.keys() >= set(w.left) and others.keys() >= set(w.right)]
+    known = [w for w in cross_marginals if rows.codes.keys() >= set(w.left) and others.keys() >= set(w.right)]
     if not known or not rows.n:
         return order
     weights = np.ones(rows.n) if rows.weights is None else rows.weights / rows.weights.mean()
-    tables = [_Table.of(workload, rows.codes, others, weights) for workload in known]
+    tables = [_Table.of(cross, rows.codes, others, weights) for cross in known]
     tables.sort(key=lambda table: -table.information)
     order = _rounded(tables, weights, rng)
     if rows.n < MIN_ROWS:
@@ -141,18 +141,18 @@ _ITEM = "item"
 
 @dataclass(frozen=True)
 class _Table:
-    """A workload among certain rows: their cells, and the links wanted between cells."""
+    """A cross-table marginal among certain rows: their cells, and the links wanted between cells."""
 
     left: Numbers
     right: Numbers
     links: Array
 
     @classmethod
-    def of(cls, workload: Workload, left: Mapping[str, Codes], right: Mapping[str, Codes], weights: Array) -> _Table:
-        of_left, of_right = workload.cells(left, right)
-        rows, columns = workload.counts.shape
+    def of(cls, cross: CrossMarginal, left: Mapping[str, Codes], right: Mapping[str, Codes], weights: Array) -> _Table:
+        of_left, of_right = cross.cells(left, right)
+        rows, columns = cross.counts.shape
         degrees = _counts(of_left, weights, rows), _counts(of_right, np.ones(len(weights)), columns)
-        return cls(of_left, of_right, workload.links(*degrees))
+        return cls(of_left, of_right, cross.links(*degrees))
 
     @property
     def information(self) -> float:

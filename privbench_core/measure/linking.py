@@ -1,9 +1,9 @@
-"""Measure what links two tables: cross-table workloads, in rounds, where the rows linked so far are furthest off.
+"""Measure what links two tables: marginals across them, in rounds, where the rows linked so far are furthest off.
 
-Algorithms 1 to 4 of Alimohammadi et al. (K workloads per round by the exponential mechanism, Gaussian answers), with
+Algorithms 1 to 4 of Alimohammadi et al. (K marginals per round by the exponential mechanism, Gaussian answers), with
 three changes. Sensitivity is that of a view of the rows that have the key, in privacy units, instead of 2·d_max links.
-Codes are merged until the noise of a workload is a small part of it, so that narrow and wide columns compete fairly.
-And the price of a round that finds nothing beyond its noise halves the number of rounds that are left.
+Codes are merged until noise is a small part of a marginal, so that narrow and wide columns compete fairly. And the
+price of a round that finds nothing beyond its noise halves the number of marginals that are left.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.contingency import contingency
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.coarsening import coarsenings
+from privbench_core.models.linking import CrossMarginal, link_rows
 from privbench_core.models.rows import Rows
-from privbench_core.models.workload import Workload, link_rows
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Distances, Marginal
@@ -34,26 +34,28 @@ Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Features = Mapping[str, tuple[Feature, Discretizer]]
 # Chosen by hand on generated databases.
-_NOISE = 0.1  # of all rows: the noise of a workload, as half its expected L1 norm
+_NOISE = 0.1  # of all rows: the noise of a cross-table marginal, as half its expected L1 norm
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
-_LEAST_CELLS = 25  # that a workload should have when it is decided how many there are
-_MOST_CELLS = 10_000  # of a workload, for memory and time
+_LEAST_CELLS = (
+    64  # that a cross-table marginal should have when it is decided how many there are: eight codes on either side
+)
+_MOST_CELLS = 10_000  # of a cross-table marginal, for memory and time
 _WEIGHT = 1 << 20  # integers that stand for the weight of a row
 
 
 @dataclass(frozen=True)
-class WorkloadFit:
+class LinkingFit:
     """How links spend their price; public constants.
 
     Attributes:
-        select: Share of a workload's price for selecting it, the rest is for its answer.
+        select: Share of a cross-table marginal's price for selecting it, the rest is for its answer.
         rounds: Number of rounds.
         per_pair: Workloads measured at most, per pair of columns; those of three columns come with their pairs.
     """
 
     select: float = 0.1
     rounds: int = 8
-    per_pair: float = 1.0
+    per_pair: float = 1.5
 
     def identity(self) -> Identity:
         """Return all that a release depends on."""
@@ -77,7 +79,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A workload that may be measured, and the columns of the view that it is of."""
+    """A cross-table marginal that may be measured, and the columns of the view that it is of."""
 
     left: tuple[str, ...]
     right: tuple[str, ...]
@@ -99,7 +101,7 @@ class _Candidate:
         return frozenset((a, b) for a in self.left for b in self.right)
 
 
-def measure_workloads(
+def measure_cross_marginals(
     session: PrivateSession,
     table: str,
     rows_per_unit: int,
@@ -107,13 +109,13 @@ def measure_workloads(
     right: Features,
     reference: Reference,
     price: Price,
-    fit: WorkloadFit,
+    fit: LinkingFit,
     rng: np.random.Generator,
-) -> tuple[Workload, ...]:
-    """Measure workloads between the columns of ``left`` and of ``right``, for at most ``price``.
+) -> tuple[CrossMarginal, ...]:
+    """Measure cross-table marginals between the columns of ``left`` and of ``right``, for at most ``price``.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4, 5, 7 and 10.
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4, 5, 7 and 12.
 
     Args:
         session: Open for the step.
@@ -126,6 +128,8 @@ def measure_workloads(
         fit: How to spend it.
         rng: Links the reference; not the run's seed, or another sample would be paid for again.
     """
+    if not reference.rows.n:
+        return ()
     plain = session.view(ViewSpec(table, {}, (rows_per_unit,)), "links")
     pairs = [(a, b) for a in left for b in right if feature_size(*left[a]) > 1 and feature_size(*right[b]) > 1]
     planned, cells = _planned(plain, math.ceil(fit.per_pair * len(pairs)), reference.total, price, fit)
@@ -136,7 +140,7 @@ def measure_workloads(
     coarse = {n: _merged(features, n, g) for c in candidates for n, g in zip(c.names, c.groups, strict=True)}
     view = session.view(ViewSpec(table, coarse, (rows_per_unit,)), "links")
     per_round = math.ceil(planned / fit.rounds)
-    found: list[Workload] = []
+    found: list[CrossMarginal] = []
     known: set[tuple[str, str]] = set()
     order = rng.permutation(reference.rows.n)
     unspent = 1.0
@@ -153,7 +157,7 @@ def measure_workloads(
             )
             off = float(np.abs(noisy.values[0] - expected).sum()) / 2
             told = told or off > 2 * _ABSOLUTE * noisy.sigma * expected.size
-            found.append(_workload(candidate, noisy.values[0], noisy.sigma, reference.total))
+            found.append(_cross_marginal(candidate, noisy.values[0], noisy.sigma, reference.total))
             candidates.remove(candidate)
             known |= candidate.pairs
         unspent -= share * len(chosen)
@@ -165,8 +169,8 @@ def measure_workloads(
     return tuple(found)
 
 
-def _planned(view: Curator, most: int, total: float, price: Price, fit: WorkloadFit) -> tuple[int, float]:
-    """Return how many workloads are measured, and the cells that each may have: fewer where noise would hide them."""
+def _planned(view: Curator, most: int, total: float, price: Price, fit: LinkingFit) -> tuple[int, float]:
+    """Return how many marginals are measured, and the cells that each may have: fewer where noise would hide them."""
     for number in sorted({max(1, round(most / 2**halves)) for halves in range(20)} if most else (), reverse=True):
         sigma = view.sigma([Marginal(())], price.share((1 - fit.select) / number))
         cells = _NOISE * total / (_ABSOLUTE * sigma)
@@ -241,7 +245,7 @@ def _select(
     chosen = []
     for _ in range(min(number, len(left))):
         distances = Distances(tuple(((candidate.names, expected),) for candidate, expected in left))
-        chosen.append(left.pop(view.select("workload", distances, price)))
+        chosen.append(left.pop(view.select("cross-table marginal", distances, price)))
     return chosen
 
 
@@ -257,6 +261,6 @@ def _expected(candidate: _Candidate, codes: Mapping[str, Codes], weights: Number
     return np.asarray(counts * (total / max(float(counts.sum()), 1.0)))
 
 
-def _workload(candidate: _Candidate, noisy: Array, sigma: float, total: float) -> Workload:
+def _cross_marginal(candidate: _Candidate, noisy: Array, sigma: float, total: float) -> CrossMarginal:
     rows = math.prod(candidate.shape[: len(candidate.left)])
-    return Workload(candidate.left, candidate.right, candidate.groups, noisy.reshape(rows, -1), sigma, total)
+    return CrossMarginal(candidate.left, candidate.right, candidate.groups, noisy.reshape(rows, -1), sigma, total)

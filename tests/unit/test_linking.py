@@ -1,0 +1,162 @@
+"""Links between rows of two tables: classes, degrees, cross-table marginals, junctions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from privbench_core.estimate.biadjacency import ClassTarget, relaxed_links
+from privbench_core.models.linked_lookup import LinkedLookup, _differing, lookup_from_dict
+from privbench_core.models.linking import CrossMarginal, Linked, link_rows
+from privbench_core.models.parent_choice import Distinct, ParentChoice
+from privbench_core.models.popularity import ByRow
+from privbench_core.models.rows import Rows
+from privbench_core.models.spn import Leaf
+from privbench_core.privacy.budget import Budget, Price
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.relational.plan import Relational
+from privbench_core.synthesizers.relational.public import public_targets
+from tests.helpers.databases import forum
+from tests.helpers.heavy_tails import many_to_many
+from tests.helpers.noise import SeededNoise
+from tests.helpers.plans import Trace, computing_steps, run_step
+
+JOINT = np.array([[0.4, 0.1], [0.1, 0.4]])
+
+
+def pair(joint: np.ndarray = JOINT, sigma: float = 0.0) -> CrossMarginal:
+    return CrossMarginal(("a",), ("b",), (), joint, sigma, 1.0)
+
+
+def counted(left: np.ndarray, right: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    return np.bincount(left.astype(int) * shape[1] + right, minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def test_relaxed_links_keep_the_degrees_of_both_sides_and_meet_their_targets():
+    rng = np.random.default_rng(0)
+    true = rng.gamma(1.0, size=(12, 15)) * 100
+    left, right = true.sum(axis=1), true.sum(axis=0)
+    cells = np.arange(12) % 3, np.arange(15) % 4
+    targets = [
+        ClassTarget(cells[0], cells[1], np.zeros((3, 4))),
+        ClassTarget(np.arange(12), np.zeros(15, int), left[:, None]),
+    ]
+    np.add.at(targets[0].links, (cells[0][:, None], cells[1][None, :]), true)
+    links = relaxed_links(left, right, targets)
+    assert links.min() >= 0
+    assert links.sum(axis=1) == pytest.approx(left)
+    assert links.sum(axis=0) == pytest.approx(right, rel=1e-3)
+    found = np.zeros((3, 4))
+    np.add.at(found, (cells[0][:, None], cells[1][None, :]), links)
+    assert found == pytest.approx(targets[0].links, rel=1e-3)
+
+
+def test_every_row_is_linked_to_another_one_exactly_once_and_marginals_are_met():
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(0, 2, 3000), rng.integers(0, 2, 3000)
+    order = link_rows(Rows(3000, {"a": a}), {"b": b}, [pair()], rng)
+    assert sorted(order.tolist()) == list(range(3000))
+    assert counted(a, b[order], (2, 2)) / 3000 == pytest.approx(JOINT, abs=0.02)
+
+
+def test_a_marginal_of_three_columns_is_kept_that_no_pair_shows():
+    rng = np.random.default_rng(2)
+    n = 4000
+    a, c, b = (rng.integers(0, 2, n) for _ in range(3))
+    codes = np.arange(2)
+    counts = np.array([[1, 0], [0, 1], [0, 1], [1, 0]]) * n / 4  # b is a xor c
+    odd = CrossMarginal(("a", "c"), ("b",), (codes, codes, codes), counts, 1.0, n)
+    order = link_rows(Rows(n, {"a": a, "c": c}), {"b": b}, [odd], rng)
+    assert ((a ^ c) == b[order]).mean() > 0.97
+
+
+def test_noise_leaves_independent_columns_independent():
+    rng = np.random.default_rng(3)
+    n = 5000
+    a, b = rng.integers(0, 8, n), rng.integers(0, 8, n)
+    noisy = CrossMarginal(("a",), ("b",), (np.arange(8),) * 2, n / 64 + rng.normal(0, 200, (8, 8)), 200.0, n)
+    order = link_rows(Rows(n, {"a": a}), {"b": b}, [noisy], rng)
+    off = np.abs(counted(a, b[order], (8, 8)) / n - 1 / 64).sum() / 2
+    assert off < 0.3  # the noise itself is 1.0
+
+
+@pytest.mark.parametrize("n", [0, 1, 7])
+def test_few_rows_and_none_can_be_linked(n: int):
+    rows = Rows(n, {"a": np.zeros(n, dtype=np.uint8)})
+    order = link_rows(rows, {"b": np.ones(n, dtype=np.uint8)}, [pair()], np.random.default_rng(0))
+    assert sorted(order.tolist()) == list(range(n))
+
+
+def test_a_linked_model_draws_the_rows_of_its_inner_model():
+    rng = np.random.default_rng(4)
+    leaf = Leaf(2000.0, {"b": np.array([0.5, 0.5])})
+    rows = Rows(2000, {"a": rng.integers(0, 2, 2000)}, {"a": 2})
+    Linked(leaf, (pair(),)).draw(rows, rng)
+    assert np.bincount(rows.codes["b"]).tolist() == [1000, 1000]
+    assert counted(rows.codes["a"], rows.codes["b"], (2, 2)) / 2000 == pytest.approx(JOINT, abs=0.03)
+
+
+def test_what_is_stored_comes_back():
+    schema, tables = many_to_many()
+    targets = public_targets(schema.table("course"), tables["course"], optional=True)
+    marginals = {name: np.full(coding.size, 1 / coding.size) for name, coding in targets.items()}
+    lookup = LinkedLookup(targets, marginals, {}, ByRow(np.ones(150)), (pair(),), optional=True)
+    again = lookup_from_dict(Artifact.from_bytes(Artifact({"link": lookup.to_dict()}).to_bytes()).data["link"])
+    assert isinstance(again, LinkedLookup)
+    assert again.optional
+    assert again.targets == lookup.targets
+    assert again.cross_marginals[0].counts.tolist() == JOINT.tolist()
+
+
+def test_public_rows_are_coded_by_position_and_none_has_a_code_of_its_own():
+    schema, tables = many_to_many()
+    course = tables["course"]
+    targets = public_targets(schema.table("course"), course, optional=True)
+    level = targets["target.level"]
+    assert level.encode_numbers(np.arange(150)).tolist() == course["level"].to_pylist()
+    assert level.encode_numbers(np.array([-1])).tolist() == [level.size - 1]
+
+
+def test_degrees_and_pairs_of_a_junction_are_kept():
+    """Popular parents have nearly as many references as there are scopes, and no scope repeats a parent."""
+    rng = np.random.default_rng(5)
+    degrees = np.array([180, 150, 90, 60, 20])
+    lookup = LinkedLookup({}, {}, {}, ByRow(degrees.astype(float)))
+    scope = np.concatenate([np.repeat(np.arange(100), 3), np.repeat(np.arange(100, 200), 2)])
+    choice = ParentChoice(np.zeros(500, int), np.zeros(5, int), (Distinct(scope, np.arange(5)),))
+    found = lookup.draw(Rows(500), {"x": np.zeros(5, dtype=np.uint8)}, 5, rng, choice)
+    assert len(np.unique(scope * 5 + found)) == 500
+    assert np.abs(np.bincount(found, minlength=5) - degrees).sum() <= 10
+
+
+def test_exchanges_keep_all_degrees():
+    rng = np.random.default_rng(6)
+    assigned, scope = rng.integers(0, 40, 1000), rng.integers(0, 100, 1000)
+    found = _differing(assigned, np.arange(40) % 4, [Distinct(scope, np.arange(40))], rng)
+    assert np.bincount(found).tolist() == np.bincount(assigned).tolist()
+    assert len(np.unique(scope * 40 + found)) == 1000
+
+
+@pytest.mark.parametrize("method", ["independent", "pairwise", "privspn"])
+def test_links_are_selected_and_measured_within_the_price_of_their_step(method: str):
+    database = forum(0)
+    plan = Relational().plan(database.schema, Budget(3000.0, 1e-6), {"tables": method})
+    trace = Trace()
+    for step in computing_steps(plan):
+        run_step(step, database, SeededNoise(0), trace)
+    links = {
+        key for key, charges in trace.charges.items() if any("cross-table marginal" in label for label, _ in charges)
+    }
+    assert len(links) >= 3, "the replays of this database look at nothing"
+    for key, charges in trace.charges.items():
+        assert sum(price.amount for _, price in charges) <= plan.step(key).price.amount * (1 + 1e-9)
+
+
+def test_hopeless_links_cost_nothing_beyond_degrees():
+    database = forum(0)
+    plan = Relational().plan(database.schema, Budget(0.01, 1e-6), {"tables": "independent"})
+    trace = Trace()
+    for step in computing_steps(plan):
+        run_step(step, database, SeededNoise(0), trace)
+    assert not any("cross-table" in label for charges in trace.charges.values() for label, _ in charges)
+    assert isinstance(plan.step(("fanout", "post.user_id")).price, Price)
