@@ -16,6 +16,7 @@ from pathlib import Path
 from benchmarks import (
     adult,
     evaluation,
+    first_hour,
     ledger,
     orchestration,
     planted,
@@ -51,7 +52,8 @@ def main() -> int:
         "rows",
         "tpch",
     )
-    names += ("rows", "tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness")
+    names += ("rows", "tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "first_hour")
+    names += ("tightness",)
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -87,6 +89,7 @@ def main() -> int:
         "ledger": partial(ledger.run, seeds=given.seeds or 3, progress=_tell),
         "scale": partial(scale.run, progress=_tell),
         "spec_errors": spec_errors.run,
+        "first_hour": partial(first_hour.run, given.data),
         "tightness": partial(tightness.run, progress=_tell),
     }
     try:
