@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ class Evaluation:
         privacy: Spend, and the results of attacks.
         workload: Q-errors; None if no query could be generated.
         run_time: Run times in PostgreSQL; None if not requested.
+        at: When.
         source_state: Whether the source has changed since the bundle was made, in words; "" if nobody looked.
     """
 
@@ -47,6 +49,7 @@ class Evaluation:
     workload: WorkloadResult | None = None
     run_time: RunTimeResult | None = None
     source_state: str = ""
+    at: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
 
     @property
     def verdict(self) -> Verdict:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,7 +77,7 @@ def _made(evaluation: Evaluation) -> dict[str, Any]:
     """Return when and by what the report was made, and whether the source is still that of the bundle."""
     software = evaluation.inputs.summary.receipt.get("software", {})
     return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "date": evaluation.at,
         "version": __version__,
         "bundle_version": software.get("version"),
         "source": evaluation.source_state,
