@@ -18,6 +18,7 @@ from benchmarks import (
     attacks,
     dense,
     evaluation,
+    first_hour,
     ledger,
     orchestration,
     planted,
@@ -55,6 +56,7 @@ def main() -> int:
         "relationships",
     )
     names += ("rows", "tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness", "attacks")
+    names += ("first_hour",)
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -95,6 +97,7 @@ def main() -> int:
         "ledger": partial(ledger.run, seeds=given.seeds or 3, progress=_tell),
         "scale": partial(scale.run, progress=_tell),
         "spec_errors": spec_errors.run,
+        "first_hour": partial(first_hour.run, given.data),
         "tightness": partial(tightness.run, progress=_tell),
         "attacks": partial(attacks.run, progress=_tell),
     }

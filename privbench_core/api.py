@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from privbench_core.backends.loading import Loaded
@@ -10,6 +11,7 @@ from privbench_core.evaluation.inputs import refuse_inside_bundle
 from privbench_core.pipeline.executor import Progress
 from privbench_core.pipeline.rehearsal import rehearsal_of
 from privbench_core.pipeline.run import RunResult, plan_for, run_spec
+from privbench_core.pipeline.source_state import source_state
 from privbench_core.publishing.load import load_bundle
 from privbench_core.report.page import write_report
 from privbench_core.spec.model import Spec
@@ -98,6 +100,7 @@ def evaluate(
         refuse_inside_bundle(out)  # before the work: internal figures must not be given away with a bundle
     attacked = rehearsal_of(spec, bundle)
     evaluation = evaluate_bundle(spec, bundle, workload=workload, run_time=run_time, rehearse=attacked)
+    evaluation = replace(evaluation, source_state=source_state(spec, bundle))
     if out is not None:
         write_report(evaluation, out)
     return evaluation

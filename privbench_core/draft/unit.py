@@ -18,9 +18,7 @@ _SERVED = (
     r"account ?holder|policy ?holder|citizen|respondent|participant)s?"
 )
 _UNITS = (
-    r"(household|family|families)",
-    _SERVED,
-    r"(person|persons|people|individual|individuals)",
+    rf"(household|family|families|person|persons|people|individual|individuals|{_SERVED})",
     r"(employee|staff|teacher|worker)s?",
 )
 _OF_PERSONS = r"(person|patient|customer|client|user|member|subject|student|household|employee)"
@@ -47,8 +45,8 @@ def dependants(catalogue: Catalogue, root: str) -> set[str]:
 def guess_unit(catalogue: Catalogue) -> str | None:
     """Return the table whose rows are probably the privacy units, None where names and keys do not say.
 
-    Of several tables of persons the one that is more often a unit counts; of equals the one that the others refer to.
-    A household that persons refer to is preferred to the persons.
+    Of several tables of persons it is the one that all others refer to: the household rather than its persons, the
+    person rather than the student that he or she is. Employees count only where there are no others.
     """
     readable = [table for table in catalogue.tables if not table.unreadable]
     if len(readable) == 1:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from privbench_core.errors import SourceError
 from privbench_core.evaluation.comparison import Comparison, compare
-from privbench_core.evaluation.generate import Recipe, generate_workload
+from privbench_core.evaluation.generate import QUERY_SECONDS, Recipe, generate_workload
 from privbench_core.evaluation.inputs import BundleAndSource, read_bundle_and_source
 from privbench_core.evaluation.metric import FULL, SEED, Scope, Section
 from privbench_core.evaluation.privacy_figures import PrivacyFigures, privacy_figures
@@ -20,6 +21,7 @@ from privbench_core.evaluation.runtime import RunTimeResult
 from privbench_core.evaluation.verdict import Verdict, judge
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
+from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine
 from privbench_core.workload.sam import read_sam_workload
 from privbench_core.workload.statements import Workload, read_workload
 
@@ -37,6 +39,8 @@ class Evaluation:
         privacy: Spend, and the results of attacks.
         workload: Q-errors; None if no query could be generated.
         run_time: Run times in PostgreSQL; None if not requested.
+        at: When.
+        source_state: Whether the source has changed since the bundle was made, in words; "" if nobody looked.
     """
 
     inputs: BundleAndSource
@@ -44,6 +48,8 @@ class Evaluation:
     privacy: PrivacyFigures
     workload: WorkloadResult | None = None
     run_time: RunTimeResult | None = None
+    source_state: str = ""
+    at: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
 
     @property
     def verdict(self) -> Verdict:
@@ -60,6 +66,7 @@ class Evaluation:
             "bundle": summary.bundle,
             "guarantee": summary.guarantee_in_words,
             "scale": summary.scale,
+            "source_state": self.source_state,
             "verdict": {
                 "level": str(verdict.level),
                 "summary": verdict.summary,
@@ -100,7 +107,8 @@ def evaluate_bundle(
     given = _read_queries(workload, spec.schema) if workload else None
     inputs = read_bundle_and_source(spec, bundle)
     pair = inputs.pair
-    queries = given or _generated(spec.schema, pair.source)
+    engine = Engine(pair.source, QUERY_SECONDS)
+    queries = given or _generated(spec.schema, pair.source, engine)
     times = None
     if run_time and queries is not None:
         # Imported here: only this needs a driver and a server.
@@ -112,16 +120,17 @@ def evaluate_bundle(
         inputs,
         compare(pair, scope),
         privacy_figures(inputs, rehearse),
-        _q_errors(queries, inputs) if queries else None,
+        _q_errors(queries, inputs, engine) if queries else None,
         times,
     )
 
 
-def _q_errors(queries: Workload, inputs: BundleAndSource) -> WorkloadResult:
+def _q_errors(queries: Workload, inputs: BundleAndSource, engine: Engine) -> WorkloadResult:
     """Return the Q-errors of the bundle, with those of the source with every column shuffled as the baseline."""
     pair = inputs.pair
-    reference = run_workload(queries, pair.source, shuffled_reference(pair.schema, pair.source, SEED))
-    found = run_workload(queries, pair.source, pair.synthetic, scale=inputs.summary.scale)
+    engine.timeout = TIMEOUT_SECONDS
+    reference = run_workload(queries, engine, shuffled_reference(pair.schema, pair.source, SEED))
+    found = run_workload(queries, engine, pair.synthetic, scale=inputs.summary.scale)
     return replace(found, shuffled=reference.by_joins)
 
 
@@ -133,9 +142,9 @@ def _read_queries(path: Path, schema: Schema) -> Workload:
     return read_sam_workload(path, schema.tables[0])
 
 
-def _generated(schema: Schema, source: Mapping[str, Any]) -> Workload | None:
+def _generated(schema: Schema, source: Mapping[str, Any], engine: Engine) -> Workload | None:
     """Return a workload generated from the source, None where no query returns rows."""
     try:
-        return generate_workload(schema, source, Recipe(seed=SEED))
+        return generate_workload(schema, source, Recipe(seed=SEED), engine=engine)
     except SourceError:
         return None

@@ -28,7 +28,7 @@ from privbench_core.workload.statements import Statement, Workload
 
 _OPERATORS = ("=", "<", ">")
 _ATTEMPTS = 20  # draws per query, because small databases have few queries with a result; chosen by hand
-_TIMEOUT = 5.0  # seconds to count a query; slower ones are dropped; chosen by hand
+QUERY_SECONDS = 5.0  # seconds to count a query; slower ones are dropped; chosen by hand
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,12 @@ class Recipe:
 
 
 def generate_workload(
-    schema: Schema, tables: Mapping[str, pa.Table], recipe: Recipe, *, internal: bool = True
+    schema: Schema,
+    tables: Mapping[str, pa.Table],
+    recipe: Recipe,
+    *,
+    internal: bool = True,
+    engine: Engine | None = None,
 ) -> Workload:
     """Draw a workload.
 
@@ -61,6 +66,7 @@ def generate_workload(
             times out on one machine and not on another).
         recipe: Parameters of the workload.
         internal: Whether ``tables`` are private rows. Pass False for synthetic rows only.
+        engine: Holds ``tables`` already, and keeps the answers; None makes one.
 
     Returns:
         At most ``recipe.queries`` different queries with a result; fewer where the database is too small.
@@ -68,7 +74,7 @@ def generate_workload(
     Raises:
         SourceError: No table has a row.
     """
-    engine = Engine(tables, _TIMEOUT)
+    engine = engine or Engine(tables, QUERY_SECONDS)
     draft = _QueryDraft(schema, tables, recipe, np.random.default_rng(recipe.seed))
     if not draft.filled:
         raise SourceError(f"{schema.name}: no table has a row, so no query can be drawn; give a source with rows")

@@ -201,7 +201,7 @@ class WorkloadResult:
 
 def run_workload(
     workload: Workload,
-    source: Mapping[str, pa.Table],
+    source: Mapping[str, pa.Table] | Engine,
     synthetic: Mapping[str, pa.Table],
     *,
     scale: float = 1.0,
@@ -212,7 +212,7 @@ def run_workload(
 
     Args:
         workload: The queries.
-        source: Rows by table.
+        source: Rows by table, or an engine that holds them and may know answers already.
         synthetic: Rows of the synthetic database, by table.
         scale: Its size relative to the source.
         rebound: The queries for the synthetic database, one for each of ``workload``; by default the same.
@@ -221,7 +221,8 @@ def run_workload(
     counterparts = rebound or workload
     if len(counterparts.statements) != len(workload.statements):
         raise InternalError("the workload for the synthetic database must have as many queries as that for the source")
-    on_source, on_synthetic = Engine(source, timeout), Engine(synthetic, timeout)
+    on_source = source if isinstance(source, Engine) else Engine(source, timeout)
+    on_synthetic = Engine(synthetic, timeout)
     answers, failed = [], []
     for number, (statement, other) in enumerate(
         zip(workload.statements, counterparts.statements, strict=True), start=1

@@ -33,6 +33,18 @@ def rehearsal_of(spec: Spec, bundle: Path) -> RunOnRows | None:
     None where the manifest does not say which it was, or where it cannot be made any more (a synthesizer that is not
     installed, options that have changed): then there is nothing to attack, and the report says so.
     """
+    plan = plan_of(spec, bundle)
+    if plan is None:
+        return None
+
+    def run(tables: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
+        return rehearse(spec, plan, tables)
+
+    return run
+
+
+def plan_of(spec: Spec, bundle: Path) -> Plan | None:
+    """Return the plan that a bundle was made by; None if its manifest does not say, or it cannot be made any more."""
     if not is_bundle(bundle):
         return None
     summary = summarize_bundle(bundle.name, read_bundle(bundle).manifest)
@@ -40,14 +52,9 @@ def rehearsal_of(spec: Spec, bundle: Path) -> RunOnRows | None:
         return None
     epsilon, delta = summary.guarantee
     try:
-        plan = plan_for(spec, epsilon, delta=delta, synthesizer=summary.synthesizer)
+        return plan_for(spec, epsilon, delta=delta, synthesizer=summary.synthesizer)
     except (SpecError, BudgetError):
         return None
-
-    def run(tables: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
-        return rehearse(spec, plan, tables)
-
-    return run
 
 
 def rehearse(

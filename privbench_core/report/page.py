@@ -19,6 +19,8 @@ from privbench_core.evaluation.metric import SEED
 from privbench_core.evaluation.q_error import WorkloadResult
 from privbench_core.evaluation.runtime import RunTimeResult
 from privbench_core.report import plots, tree
+from privbench_core.report.advice import advice_on
+from privbench_core.version import __version__
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -48,6 +50,8 @@ def render(evaluation: Evaluation) -> str:
     return _template().render(
         notice=INTERNAL,
         summary=evaluation.inputs.summary,
+        made=_made(evaluation),
+        advice=advice_on(evaluation),
         verdict=evaluation.verdict,
         distance_labels={f.name: f.metadata["label"] for f in fields(MarginalDistances)},
         join_labels={metric.name: metric.label for metric in JOIN_METRICS},
@@ -67,6 +71,17 @@ def render(evaluation: Evaluation) -> str:
         slow=sorted(run_time.times, key=lambda t: -t.discrepancy)[:_MAX_WORST] if run_time else [],
         colours={"source": plots.SOURCE, "synthetic": plots.SYNTHETIC},
     )
+
+
+def _made(evaluation: Evaluation) -> dict[str, Any]:
+    """Return when and by what the report was made, and whether the source is still that of the bundle."""
+    software = evaluation.inputs.summary.receipt.get("software", {})
+    return {
+        "date": evaluation.at,
+        "version": __version__,
+        "bundle_version": software.get("version"),
+        "source": evaluation.source_state,
+    }
 
 
 def _tables(evaluation: Evaluation) -> list[dict[str, Any]]:

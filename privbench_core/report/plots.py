@@ -28,7 +28,7 @@ _MAX_CELLS = 24  # like `_MAX_BARS`, along each side of a 2-way marginal
 _FEW_DECADES = 300.0  # below this ratio, an axis has ticks between the powers of ten
 _MAX_DOTS = 400  # more are drawn as a bitmap, to keep the page small
 _MAX_ACROSS = 4  # plots side by side
-_MAX_TITLE = 24  # characters
+_MAX_TITLE = 20  # characters: with a distance behind it, what fits above the narrowest plot
 
 
 def marginals(true: EncodedTable, synthetic: EncodedTable, distances: dict[str, float]) -> str:
@@ -40,6 +40,7 @@ def marginals(true: EncodedTable, synthetic: EncodedTable, distances: dict[str, 
         shares = [_shares(coded.codes[:, position], size) for coded in (true, synthetic)]
         source, other = _condensed(*shares, ordered=true.ordered[position])
         _step(axis, source, other)
+        _share_axis(axis, max(float(source.max(initial=0)), float(other.max(initial=0))))
         axis.set_title(f"{_short(name)}  {distances[name]:.3f}", fontsize=8, loc="left")
     return _svg(figure)
 
@@ -49,7 +50,8 @@ def fanout(true: NDArray[np.int64], synthetic: NDArray[np.int64]) -> str:
     size = int(max(true.max(initial=0), synthetic.max(initial=0))) + 1
     figure, axes = _grid(1, height=2.0)
     _step(axes[0], _shares(true, size), _shares(synthetic, size), ticks=size <= _MAX_BARS)
-    axes[0].set_title("children per parent", fontsize=8, loc="left")
+    _share_axis(axes[0], float(max(_shares(true, size).max(), _shares(synthetic, size).max())))
+    axes[0].set_title("share of parents by their number of children", fontsize=8, loc="left")
     return _svg(figure)
 
 
@@ -167,6 +169,11 @@ def _step(axis: Axes, source: NDArray[np.float64], synthetic: NDArray[np.float64
     axis.stairs(synthetic, edges, color=SYNTHETIC, linewidth=1.2)
     if not ticks:
         axis.set_xticks([])
+
+
+def _share_axis(axis: Axes, top: float) -> None:
+    """Mark the largest share on the vertical axis."""
+    axis.set_yticks([0, top], ["0", f"{top:.0%}" if top >= 0.01 else f"{top:.1%}"])  # noqa: PLR2004 - one digit below
 
 
 def _shares(codes: NDArray[np.integer], size: int) -> NDArray[np.float64]:

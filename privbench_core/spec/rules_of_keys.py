@@ -70,7 +70,7 @@ def find_key_problems(schema: Schema, broken: Collection[str] = ()) -> list[str]
     for table in schema.tables:
         for key in table.foreign_keys:
             problems += [*_reference(table, key, schema, broken), *_bound(table, key, schema)]
-            problems += [*_same_unit(key, schema), *_on_unit_removed(key, schema)]
+            problems += [*_same_unit(key, schema), *_on_unit_removed(key, schema), *_row_ids(table, key, schema)]
     return [*problems, *_ownership(schema, broken)]
 
 
@@ -126,6 +126,14 @@ def _on_unit_removed(key: ForeignKey, schema: Schema) -> Iterator[str]:
     elif key.on_unit_removed is OnUnitRemoved.SET_NULL and not key.optional:
         todo = "declare it optional: true if it may be NULL, else write cascade, or leave it out"
         yield f"{key.name}: {found} on a required key; {todo}"
+
+
+def _row_ids(table: Table, key: ForeignKey, schema: Schema) -> Iterator[str]:
+    """Yield where rows that are told apart by their values alone could be told apart otherwise once a unit is gone."""
+    private = not table.public and not schema.table(key.parent).public
+    if table.row_id and private and not key.cascades and not key.same_unit:
+        found = f"becomes NULL where a unit goes, but rows of {table.name} are told apart by their values (row_id)"
+        yield f"{key.name}: {found}; name a primary key, or write on_unit_removed: cascade"
 
 
 def _reference(table: Table, key: ForeignKey, schema: Schema, broken: Collection[str]) -> Iterator[str]:

@@ -30,6 +30,8 @@ class Engine:
     def __init__(self, tables: Mapping[str, pa.Table], timeout: float = TIMEOUT_SECONDS) -> None:
         self.catalogue = {name: rows.column_names for name, rows in tables.items()}
         self.timeout = timeout
+        self._resolved: dict[tuple[str, str], ResolvedQuery] = {}
+        self._counted: dict[str, int] = {}
         self._connection = duckdb.connect(config={"enable_external_access": False})
         for name, rows in tables.items():
             # Copied, so that the optimiser has statistics and queries need no conversion.
@@ -38,15 +40,23 @@ class Engine:
             self._connection.unregister(_STAGED)
 
     def resolve(self, sql: str, dialect: str = "postgres") -> ResolvedQuery:
-        """See `resolve.resolve`."""
-        return resolve(sql, dialect, self.catalogue)
+        """See `resolve.resolve`; the same text is resolved once."""
+        if (sql, dialect) not in self._resolved:
+            self._resolved[sql, dialect] = resolve(sql, dialect, self.catalogue)
+        return self._resolved[sql, dialect]
 
     def cardinality(self, query: ResolvedQuery) -> int:
-        """Return the cardinality of a query, see `counting_query`.
+        """Return the cardinality of a query, see `counting_query`; the same query is counted once.
 
         Raises:
             UnansweredError: The query fails, takes too long, or does not return a number.
         """
+        text = query.tree.sql(dialect="duckdb")
+        if text not in self._counted:
+            self._counted[text] = self._count(query)
+        return self._counted[text]
+
+    def _count(self, query: ResolvedQuery) -> int:
         rows = self.rows(counting_query(query.tree), limit=2)
         if len(rows) != 1 or len(rows[0]) != 1 or isinstance(rows[0][0], bool) or not isinstance(rows[0][0], int):
             raise UnansweredError("does not return one whole number where it counts")

@@ -98,8 +98,8 @@ def wide(folder: Path, columns: int, rows: int = 400) -> None:
         connection.execute(f"INSERT INTO wide SELECT r, {made} FROM range({rows}) AS t(r)")
     spec = folder / "spec.yaml"
     assert call("init", folder / "wide.duckdb", "-o", spec)[0] == 0
-    text = spec.read_text(encoding="utf-8").replace("epsilons: CHOOSE", "epsilons: [4]")
-    spec.write_text(text.replace("epsilon: CHOOSE", "epsilon: 9"), encoding="utf-8")
+    text = spec.read_text(encoding="utf-8").replace("epsilons: [0.8, 3.2]", "epsilons: [4]")
+    spec.write_text(text, encoding="utf-8")
     assert call("plan", spec)[0] == 0
     code, _, stderr = call("run", spec, "--epsilon", 4, "--accept-noise", "--out", folder / "out")
     assert (code, stderr.count("Warning")) == (0, 0), stderr
@@ -139,7 +139,7 @@ def guarded(postgres: str) -> tuple[str, str]:
 def test_a_database_that_may_be_read_in_part(guarded: tuple[str, str], tmp_path: Path) -> None:
     owner, visitor = guarded
     spec = tmp_path / "spec.yaml"
-    code, stdout, _ = call("init", visitor, "-o", spec)
+    code, stdout, _ = call("init", visitor, "-o", spec, "--unit", "a")
     assert code == 0
     assert "3 parts of the source are left out, each with its reason" in stdout
     draft = spec.read_text(encoding="utf-8")
@@ -149,8 +149,7 @@ def test_a_database_that_may_be_read_in_part(guarded: tuple[str, str], tmp_path:
         "the foreign key b_t_fkey, which leaves this schema",
     ):
         assert f"# left out: {reason}" in draft
-    decided = draft.replace("epsilons: CHOOSE", "epsilons: [4]").replace("epsilon: CHOOSE", "epsilon: 9")
-    spec.write_text(decided.replace("max_children: CHOOSE", "max_children: 2"), encoding="utf-8")
+    spec.write_text(draft.replace("epsilons: [0.8, 3.2]", "epsilons: [4]"), encoding="utf-8")
     assert call("plan", spec)[0] == 0
     more = (
         "\n  secret: {primary_key: id, columns: {id: integer, a: integer}, foreign_keys: [{columns: a, references: a,"

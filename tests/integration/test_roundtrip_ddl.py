@@ -124,9 +124,7 @@ def place(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("kept")
     spec = draft_of(new_database(postgres, "kept", KEPT + ROWS), folder / "draft.yaml")
     for old, new in {
-        "epsilons: CHOOSE": "epsilons: [2]",
-        "epsilon: CHOOSE": "epsilon: 3",
-        "{columns: student, references: {table: student": "{owner: true, columns: student, references: {table: student",
+        "epsilons: [0.8, 3.2]": "epsilons: [2]",
         "max_children: CHOOSE": "max_children: 5",
         "\ntables:": f"\n{ACCEPT_NOISE}\ntables:",
     }.items():

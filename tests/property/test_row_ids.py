@@ -111,3 +111,20 @@ def test_mistakes_about_row_numbers(tmp_path, old, new, problem):
     with pytest.raises(SpecError) as caught:
         load_spec(tmp_path / "spec.yaml")
     assert problem in str(caught.value)
+
+
+def test_references_that_a_removed_unit_takes_away_are_refused(tmp_path):
+    """Else such a row would get another number, and truncation would keep another row beside it."""
+    to_doctor = "{columns: doctor, references: doctor, optional: true, max_children: 9}"
+    text = SPEC.replace("max_children: 2}]", "owner: true, max_children: 2}, " + to_doctor + "]")
+    text = text.replace(
+        "columns: {patient: integer,", "columns: {patient: integer, doctor: {type: integer, nullable: true},"
+    )
+    doctor = "{primary_key: id, foreign_keys: [{columns: id, references: patient}], columns: {id: integer}}"
+    text = text.replace("  stay:", f"  doctor: {doctor}\n  stay:")
+    (tmp_path / "spec.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(SpecError, match=r"stay\.doctor: becomes NULL where a unit goes"):
+        load_spec(tmp_path / "spec.yaml")
+    cascading = text.replace("optional: true, max", "optional: true, on_unit_removed: cascade, max")
+    (tmp_path / "spec.yaml").write_text(cascading, encoding="utf-8")
+    load_spec(tmp_path / "spec.yaml")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
 from privbench_core.cli import app
 from privbench_core.commands import run as command
+from privbench_core.pipeline.source_state import source_state
 from privbench_core.spec.load import load_spec
 
 
@@ -30,6 +32,16 @@ def test_plan_speaks_of_rows_and_hides_what_is_free(town_spec: Path) -> None:
     small = call("plan", town_spec, "--epsilon", 0.01).stdout
     assert "Will not work at ε=0.01: household has about" in small
     assert "ε=0.01 is not among the spec's epsilons: privbench run needs --undeclared-epsilon for it." in small
+
+
+def test_a_report_can_say_whether_the_source_has_changed(town_spec: Path) -> None:
+    spec, bundle = load_spec(town_spec), town_spec.parent / "bundle"
+    assert source_state(spec, bundle).endswith("is not known here.")
+    assert call("run", town_spec, "--epsilon", 3.2, "--out", bundle).exit_code == 0
+    assert source_state(spec, bundle) == "The source is as it was when the bundle was made."
+    rows = pq.read_table(town_spec.parent / "person.parquet")
+    pq.write_table(rows.slice(1), town_spec.parent / "person.parquet")
+    assert source_state(spec, bundle) == "The source or the spec has changed since the bundle was made: person."
 
 
 def test_a_check_that_can_never_hold_is_found_before_anything_is_paid(town_spec: Path) -> None:

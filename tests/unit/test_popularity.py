@@ -249,8 +249,8 @@ def test_the_order_of_public_rows_puts_alike_ones_together():
     rows = pa.table({"id": [1, 2, 3, 4], "a": ["x", "y", "x", "y"], "b": [3, 1, 2, 1]})
     assert order_of_alike(rows, ("b", "a")).tolist() == [1, 2, 0, 3]
     assert order_of_alike(rows, ()).tolist() == [0, 1, 2, 3]
-    empty = pa.table({"a": ["y", None, "x"], "b": [1.5, None, 1.5]})
-    assert sorted(order_of_alike(empty, ("a", "b")).tolist()) == [0, 1, 2]
+    empty = pa.table({"a": ["y", None, "x"], "b": [1.5, None, 1.5], "raw": [b"\xff", None, b"a"]})
+    assert sorted(order_of_alike(empty, ("a", "b", "raw")).tolist()) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("popularity", [ByRow(np.array([1.0, 2.0])), ByRank(rank_ends(3), np.ones(3), 2.0, 9.0)])

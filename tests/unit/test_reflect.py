@@ -176,6 +176,7 @@ def test_a_folder_without_common_names_leaves_the_unit_to_the_owner(tmp_path: Pa
         (("Artists", "Customers", "Employees"), "Customers"),
         (("customer_demographics", "customer_address", "customer", "store_sales"), "customer"),
         (("household", "person"), "household"),
+        (("person", "student", "grade"), "person"),
         (("ward", "clients", "users"), None),
     ],
 )

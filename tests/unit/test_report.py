@@ -34,11 +34,13 @@ from privbench_core.evaluation.table_figures import OrderFigures, TableFigures
 from privbench_core.evaluation.verdict import Level, judge
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.report import plots
+from privbench_core.report.advice import advice_on
 from privbench_core.report.page import render, write_report
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.load import load_spec
+from privbench_core.version import __version__
 from privbench_core.workload.statements import Workload
 from tests.conftest import Town
 from tests.helpers.databases import shop
@@ -269,6 +271,19 @@ def test_the_page_shows_the_banner_first_and_escapes_names() -> None:
     assert page.count('class="tree"') >= 2
     assert "69.0%" in page
     assert render(report) == page
+
+
+def test_the_page_says_when_by_what_and_what_to_do() -> None:
+    report = replace(evaluation(SHOP), source_state="The source is as it was.")
+    page = render(report)
+    assert f"Evaluated on {report.at} with privbench {__version__}" in page
+    assert "The source is as it was." in page
+    assert "prefers-color-scheme: dark" in page
+    assert report.to_dict()["source_state"] == "The source is as it was."
+    advised = report.verdict.level is not Level.CLOSE
+    assert ("What to do" in page) == bool(advice_on(report)) == advised
+    assert advised, "the figures of this database are far from it"
+    assert any("larger ε" in line for line in advice_on(report))
 
 
 def test_run_times_are_shown_with_their_floor() -> None:

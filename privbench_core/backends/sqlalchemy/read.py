@@ -6,6 +6,7 @@ Tables are those of the connection's default schema; another one is chosen in th
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,7 +43,7 @@ class DatabaseSource:
         """See `Source.read`. Rows come in chunks, through a server-side cursor where the database has one."""
         with self._connect() as connection:
             check_table(table.name, _tables(connection))
-            found = {column["name"]: column["type"] for column in sa.inspect(connection).get_columns(table.name)}
+            found = _columns(connection, table.name)
             check_columns(table, found)
             if postgres.readable(connection.engine.url):
                 return postgres.read_postgres(connection, table, found)
@@ -71,7 +72,7 @@ class DatabaseSource:
                     raise failed_query(table.name, getattr(error, "orig", None) or error) from None
             is_xmin = is_postgres and change.column == XMIN
             if not is_xmin:
-                known = [column["name"] for column in sa.inspect(connection).get_columns(table.name)]
+                known = list(_columns(connection, table.name))
                 check_watermark(table.name, change.column, known)
             quote = connection.dialect.identifier_preparer.quote_identifier
             statement = watermark_sql(quote(table.name), quote(change.column), xmin=is_xmin)
@@ -93,6 +94,13 @@ class DatabaseSource:
             raise SourceError(f"source: reading {describe(url)} failed ({kind}); check rights and views") from None
         finally:
             engine.dispose()
+
+
+def _columns(connection: sa.Connection, table: str) -> dict[str, Any]:
+    """Return the columns of a table and their types; those that SQLAlchemy does not know are read as text."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sa.exc.SAWarning)
+        return {column["name"]: column["type"] for column in sa.inspect(connection).get_columns(table)}
 
 
 def _tables(connection: sa.Connection) -> list[str]:
