@@ -88,10 +88,14 @@ def _refuse_undeclared(spec: Spec, options: Options) -> None:
 
 def _accepted(error: NoiseOnlyError) -> bool:
     """Ask the owner at a terminal whether to buy noise; no where nobody can answer."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not _at_a_terminal():
         return False
     say(f"Stopped: {error}.", style="bold")
     return typer.confirm("Buy the rest all the same?", default=False)
+
+
+def _at_a_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def tell_warnings(warnings: Sequence[str]) -> None:

@@ -455,22 +455,26 @@ def build_values(database: PrivateDatabase, table: str, column: str, named: tupl
     view has the stability of the table (``docs/privacy.md``, section 5, mechanism 9).
     """
     view = build_view(database, ViewSpec(table, {}, (most,)))
-    kept = database.values(table, column).take(pa.array(np.flatnonzero(database.kept(table))))
-    encoded = kept.combine_chunks().cast(pa.string()).dictionary_encode()
+    encoded = _kept_texts(database, table, column)
     known = pc.is_in(encoded.dictionary, value_set=pa.array(named, pa.string())).to_numpy(zero_copy_only=False)
     place = np.append(np.where(known, -1, np.arange(len(known))), -1)  # NULL takes the last entry
     rows = place[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
     return replace(view, references=References(rows, None))
 
 
+def _kept_texts(database: PrivateDatabase, table: str, column: str) -> pa.DictionaryArray:
+    """The texts of a column in the kept rows of a table, each once, and which of them each row has."""
+    rows = np.flatnonzero(database.kept(table))
+    kept = database.values(table, column).take(pa.array(rows))  # first: truncated rows must not name a value
+    return kept.combine_chunks().cast(pa.string()).dictionary_encode()
+
+
 def distinct_weights(database: PrivateDatabase, table: str, column: str) -> tuple[dict[str, int], CodedView]:
     """Total weight of every distinct text in a column, and the empty view that carries unit and stability."""
     view = build_view(database, ViewSpec(table, {}))
-    rows = np.flatnonzero(database.kept(table))
-    kept = database.values(table, column).take(pa.array(rows))  # first: truncated rows must not name a value
-    encoded = kept.combine_chunks().cast(pa.string()).dictionary_encode()
+    encoded = _kept_texts(database, table, column)
     indices = encoded.indices.to_numpy(zero_copy_only=False)
     present = encoded.is_valid().to_numpy(zero_copy_only=False)
-    weights = np.ones(len(rows), dtype=np.int64) if view.weights is None else view.weights
+    weights = np.ones(len(encoded), dtype=np.int64) if view.weights is None else view.weights
     totals = weighted_sums(indices[present].astype(np.int64), weights[present], len(encoded.dictionary))
     return dict(zip(encoded.dictionary.to_pylist(), totals.tolist(), strict=True)), view

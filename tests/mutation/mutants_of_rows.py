@@ -131,8 +131,8 @@ TRUNCATION = [
         "truncation",
         "rows beyond τ put values on the list",
         _VIEWS,
-        "encoded = kept.combine_chunks().cast(pa.string()).dictionary_encode()",
-        "encoded = database.values(table, column).combine_chunks().cast(pa.string()).dictionary_encode().take(rows)",
+        "return kept.combine_chunks().cast(pa.string()).dictionary_encode()",
+        "return database.values(table, column).combine_chunks().cast(pa.string()).dictionary_encode().take(rows)",
         (f"{_REACH}::test_dropped_rows_do_not_name_values",),
     ),
     Mutant(

@@ -22,12 +22,13 @@ from typer.testing import CliRunner, Result
 from privbench_core import __version__
 from privbench_core.cli import app
 from privbench_core.columns.registry import codec_for
-from privbench_core.errors import InternalError, LedgerError, SourceError
+from privbench_core.errors import InternalError, LedgerError, NoiseOnlyError, SourceError
 from privbench_core.pipeline import run as pipeline_run
 from privbench_core.privacy.budget import Budget, zero
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.sampling.keys import surrogate_key
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepContext, StepKind
 
@@ -633,3 +634,21 @@ def test_what_is_bought_stays_usable_when_the_budget_is_lowered(shop: Path) -> N
     assert data_of("run", shop, "--epsilon", 1, "--out", shop.parent / "bundle")["cost"]["paid"] == 0
     grown(shop, 30)
     assert call("run", shop, "--epsilon", 1, "--out", shop.parent / "bundle").exit_code == 1
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_at_a_terminal_noise_is_bought_after_a_yes(answer: bool, monkeypatch: pytest.MonkeyPatch, shop: Path) -> None:
+    from privbench_core.commands import run  # slow to import
+
+    asked: list[bool] = []
+
+    def noise_first(spec: Spec, _options: object) -> None:
+        asked.append(spec.fidelity.accept_noise)
+        raise NoiseOnlyError("the rest would be noise")
+
+    monkeypatch.setattr(run, "run_with_progress", noise_first)
+    monkeypatch.setattr(run, "_at_a_terminal", lambda: True)
+    monkeypatch.setattr(run.typer, "confirm", lambda *_, **__: answer)
+    with pytest.raises(NoiseOnlyError):
+        run.run_and_tell(shop, run.Options(0.8, shop.parent / "out"), as_json=False)
+    assert asked == ([False, True] if answer else [False])

@@ -1,0 +1,65 @@
+"""A small database of which everything is learned: its bundle loads with psql and with DuckDB alone, at any noise."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.schema.columns import Column, ColumnType, Learn
+from privbench_core.schema.tables import Schema, Table
+from tests.helpers.planted import integer, owner_key, place_of, rows_of
+from tests.helpers.postgres import new_database, psql, rows
+
+
+def orders(customers: int) -> tuple[Schema, dict[str, pa.Table]]:
+    """Customers with places too rare to name, and orders with money in a column of type real."""
+    rng = np.random.default_rng(0)
+    customer = Table(
+        "customer",
+        (integer("id"), Column("city", ColumnType.CATEGORY, Learn(), sql_type="character varying(15)")),
+        ("id",),
+    )
+    paid = Column("paid", ColumnType.DECIMAL, Learn(), precision=8, scale=2, sql_type="real", unit="EUR")
+    order = Table(
+        "order",
+        (integer("id"), integer("customer"), Column("ordered", ColumnType.DATE, Learn()), paid),
+        ("id",),
+        (owner_key("order", "customer", "customer", 10),),
+    )
+    n = 4 * customers
+    amounts = [Decimal(int(cents)) * 5 / 100 for cents in rng.integers(1, 4000, n)]
+    days = [dt.date(2024, 1, 1) + dt.timedelta(int(day)) for day in rng.integers(0, 300, n)]
+    tables = {
+        "customer": rows_of(customer, id=np.arange(customers), city=[f"Town {i}" for i in range(customers)]),
+        "order": rows_of(order, id=np.arange(n), customer=np.arange(n) % customers, ordered=days, paid=amounts),
+    }
+    return Schema("shop", (customer, order), "customer"), tables
+
+
+@pytest.mark.parametrize(("customers", "epsilon"), [(1, 0.1), (59, 0.1), (400, 8.0)])
+def test_a_bundle_of_learned_domains_loads_everywhere(
+    customers: int, epsilon: float, tmp_path: Path, postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema, tables = orders(customers)
+    place = place_of(tmp_path, schema, tables)
+    result = place.run(epsilon)
+    assert bool(result.warnings) is (epsilon < 1)
+    url = new_database(postgres, f"learned_{customers}")
+    done = psql(url, place.out)
+    assert (done.returncode, done.stderr) == (0, "")
+    monkeypatch.chdir(place.out)
+    with duckdb.connect() as connection:
+        connection.execute((place.out / "load.duckdb.sql").read_text(encoding="utf-8"))
+        for query in ('SELECT count(*) FROM "order"', "SELECT count(DISTINCT city) FROM customer"):
+            assert connection.execute(query).fetchall() == rows(url, query)
+        low, high = connection.execute('SELECT min(ordered), max(ordered) FROM "order"').fetchall()[0]
+        assert low is None or dt.date(1990, 1, 1) < low <= high < dt.date(2040, 1, 1)
+        if epsilon > 1:
+            ((cities,),) = connection.execute("SELECT count(DISTINCT city) FROM customer").fetchall()
+            assert cities == pytest.approx(customers, rel=0.25)
