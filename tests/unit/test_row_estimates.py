@@ -73,12 +73,12 @@ def test_expected_sizes_have_the_released_mean(mean: float) -> None:
 
 
 def test_classes_of_groups_have_the_number_of_rows_of_their_largest() -> None:
-    """Groups of one have T = 1, of two T = 2, of three T = 3; larger ones share the largest T."""
+    """Groups of one have T = 1, of two T = 2; classes end at powers of two, so three and four are one."""
     sizes = FanoutClasses.of(fanout([0.2] * 5 + [0.1] * 2, 6), 1e6, 4, of_units=True)
     assert sizes.limits.tolist() == [1, 1, 2, 3, 4, 4, 4]
     class_of = sizes.classes(10.0)
-    assert class_of == (0, 0, 1, 2, 3, 4, 5)
-    assert counted_by_class(sizes, class_of) == [1, 2, 3, 4, 4, 4]
+    assert class_of == (0, 0, 1, 2, 2, 3, 4)
+    assert counted_by_class(sizes, class_of) == [1, 2, 4, 4, 4]
     of_chain = FanoutClasses.of(fanout([0.2] * 5 + [0.1] * 2, 6), 1e6, 4, of_units=False)
     assert of_chain.limits.tolist() == [4] * 7
     assert of_chain.classes(10.0) == (0, 0, 1, 2, 3, 4, 5)
