@@ -82,3 +82,12 @@ def test_classes_of_groups_have_the_number_of_rows_of_their_largest() -> None:
     of_chain = FanoutClasses.of(fanout([0.2] * 5 + [0.1] * 2, 6), 1e6, 4, of_units=False)
     assert of_chain.limits.tolist() == [4] * 7
     assert of_chain.classes(10.0) == (0, 0, 1, 2, 3, 4, 5)
+
+
+def test_a_number_inside_of_a_class_counts_part_of_its_rows() -> None:
+    sizes = np.random.default_rng(0).choice(np.arange(1, 17), 10_000, p=(w := 1 / np.arange(1.0, 17)) / w.sum())
+    place = np.searchsorted((1, 2, 4, 8, 16), sizes)
+    of_class = np.bincount(place, sizes).astype(float), np.bincount(place).astype(float)
+    size = RowCount(float(sizes.sum()), 1.0, 1, (1, 2, 4, 8, 16), *of_class, 16)
+    for most in (1, 2, 3, 4, 6, 8, 12, 16):
+        assert size.counted(most).sum() == pytest.approx(np.minimum(sizes, most).sum(), rel=0.03)
