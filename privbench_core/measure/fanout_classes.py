@@ -33,10 +33,12 @@ class FanoutClasses:
         rows: In groups with at least 1, 2, 3 members, which are what marginals of as many members count; by code of the
             size, shape (3, codes).
         limits: T by code of the size: up to how many rows of a unit such groups may be counted in full, shape (codes,).
+        ends: Whether a class may end after a code: all groups up to it may have a T of their own; shape (codes,).
     """
 
     rows: Array
     limits: NDArray[np.int64]
+    ends: NDArray[np.bool_]
 
     @classmethod
     def of(cls, fanout: Fanout, owners: float, rows_per_unit: int, *, of_units: bool) -> FanoutClasses:
@@ -63,12 +65,12 @@ class FanoutClasses:
         ).astype(np.float64)
         rows[0, discretizer.encode_numbers(np.ones(1, dtype=np.int64))] += fanout.ownerless
         if not of_units:
-            return cls(rows, np.full(discretizer.size, rows_per_unit))
+            return cls(rows, np.full(discretizer.size, rows_per_unit), np.ones(discretizer.size, dtype=bool))
         largest = np.zeros(discretizer.size, dtype=np.int64)
         np.maximum.at(largest, code_of, np.append(discretizer.codec.starts[1:], discretizer.codec.bound + 1) - 1)
         power = 1 << np.ceil(np.log2(np.maximum(largest, 1))).astype(np.int64)
         least = np.where(largest <= LARGEST_ANY, np.maximum(largest, 1), power)
-        return cls(rows, np.minimum(least, rows_per_unit))
+        return cls(rows, np.minimum(least, rows_per_unit), (largest >= rows_per_unit) | (power == largest))
 
     def shares(self, inside: NDArray[np.bool_]) -> Array:
         """Of the rows in groups of some sizes, the share in those with at least 1, 2, 3 members, shape (3,)."""
@@ -122,7 +124,7 @@ class FanoutClasses:
         for number, rows in enumerate(self.rows[0]):
             class_of.append(current)
             held += float(rows)
-            if held >= needed[number] and self.rows[0, number + 1 :].sum() >= least:
+            if self.ends[number] and held >= needed[number] and self.rows[0, number + 1 :].sum() >= least:
                 current, held = current + 1, 0.0
         return tuple(class_of)
 

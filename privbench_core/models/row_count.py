@@ -48,8 +48,15 @@ class RowCount:
     noise: float = 0.0
 
     def counted(self, most: int) -> Array:
-        """Number of rows of each class where those of units with more than ``most`` count as so many."""
-        return np.where(np.array(self.classes) <= most, self.rows_of, np.minimum(self.rows_of, most * self.units_of))
+        """Number of rows of each class where those of units with more than ``most`` count as so many.
+
+        In the class that ``most`` is in, a number of rows x is taken to be as likely as 1/x.
+        """
+        last, first = np.array(self.classes, dtype=float), np.append(1.0, self.classes[:-1])
+        inside = np.clip(most, first, last)
+        part = (inside - first + inside * np.log(last / inside)) / np.maximum(last - first, _NOTHING)
+        beyond = np.minimum(self.rows_of, most * self.units_of)
+        return np.where(last <= most, self.rows_of, np.where(first >= most, beyond, np.minimum(part, 1) * self.rows_of))
 
     def left_out(self, shape: Array, most: int) -> Array:
         """The distribution of a column over all rows, less that over those that `counted` counts; shape (codes,).

@@ -191,7 +191,11 @@ def refine_bands(
     codec, band, whole = bands.codec, np.asarray(bands.binning.code_of), bands.counts
     cells = np.bincount(band)
     told = (whole > SIGNIFICANT * sigma * cells)[band]
-    even = noisy + ((whole - bands.binning.sums(noisy)) / cells)[band]
+    # A class was counted twice: by itself, and as the sum of its cells.
+    sums, of_band, of_sums = bands.binning.sums(noisy), bands.sigmas**2, cells * sigma**2
+    better = (whole * of_sums + sums * of_band) / np.maximum(of_band + of_sums, _NOTHING)
+    variance = of_band * of_sums / np.maximum(of_band + of_sums, _NOTHING)
+    even = noisy + ((better - sums) / cells)[band]
     weights = np.where(told, 1.0, np.asarray(bands.binning.weights) * (whole > 0)[band])
     begins = told | np.append(True, band[1:] != band[:-1]) & (whole > 0)[band]
     begins[0] = True
@@ -200,7 +204,8 @@ def refine_bands(
     weights /= np.bincount(code_of, weights)[code_of]
     binning = Binning(tuple(code_of.tolist()), tuple(weights.tolist()), int(code_of[-1]) + 1)
     counts = np.where(told, even, whole[band] * np.asarray(bands.binning.weights))
-    sigmas = np.where(told, sigma, (bands.sigmas / np.sqrt(cells))[band])
+    of_cell = np.sqrt(sigma**2 * (1 - 1 / cells) + variance / cells**2)
+    sigmas = np.where(told, of_cell[band], (bands.sigmas / np.sqrt(cells))[band])
     return _counts(codec, binning, binning.sums(counts), np.sqrt(binning.sums(sigmas**2)), groups, rows)
 
 

@@ -73,12 +73,21 @@ def test_expected_sizes_have_the_released_mean(mean: float) -> None:
 
 
 def test_classes_of_groups_have_the_number_of_rows_of_their_largest() -> None:
-    """Groups of one have T = 1, of two T = 2, of three T = 3; larger ones share the largest T."""
+    """Groups of one have T = 1, of two T = 2; classes end at powers of two, so three and four are one."""
     sizes = FanoutClasses.of(fanout([0.2] * 5 + [0.1] * 2, 6), 1e6, 4, of_units=True)
     assert sizes.limits.tolist() == [1, 1, 2, 3, 4, 4, 4]
     class_of = sizes.classes(10.0)
-    assert class_of == (0, 0, 1, 2, 3, 4, 5)
-    assert counted_by_class(sizes, class_of) == [1, 2, 3, 4, 4, 4]
+    assert class_of == (0, 0, 1, 2, 2, 3, 4)
+    assert counted_by_class(sizes, class_of) == [1, 2, 4, 4, 4]
     of_chain = FanoutClasses.of(fanout([0.2] * 5 + [0.1] * 2, 6), 1e6, 4, of_units=False)
     assert of_chain.limits.tolist() == [4] * 7
     assert of_chain.classes(10.0) == (0, 0, 1, 2, 3, 4, 5)
+
+
+def test_a_number_inside_of_a_class_counts_part_of_its_rows() -> None:
+    sizes = np.random.default_rng(0).choice(np.arange(1, 17), 10_000, p=(w := 1 / np.arange(1.0, 17)) / w.sum())
+    place = np.searchsorted((1, 2, 4, 8, 16), sizes)
+    of_class = np.bincount(place, sizes).astype(float), np.bincount(place).astype(float)
+    size = RowCount(float(sizes.sum()), 1.0, 1, (1, 2, 4, 8, 16), *of_class, 16)
+    for most in (1, 2, 3, 4, 6, 8, 12, 16):
+        assert size.counted(most).sum() == pytest.approx(np.minimum(sizes, most).sum(), rel=0.03)

@@ -102,3 +102,14 @@ def test_what_a_plan_says_of_rows_is_the_noise_that_they_get() -> None:
     for table, share in (("parent", 1.0), ("child", 0.02)):
         sigma = door.view(ViewSpec(table, {})).sigma([Marginal(())], price.share(share))
         assert noise_of_rows(schema, table, price) == pytest.approx(sigma)
+
+
+def test_a_class_of_one_size_is_averaged_over_both_looks() -> None:
+    codec, classes = FanoutCodec(3), (0, 1, 2, 3)
+    exact = np.array([4000.0, 3000.0, 2000.0, 1000.0])
+    off = []
+    for seed in range(200):
+        noise = np.random.default_rng(seed).normal(0, SIGMA, (2, 4))
+        bands = estimate_bands(codec, classes, exact + noise[0], SIGMA, 4.0)
+        off.append(refine_bands(bands, exact + noise[1], SIGMA).counts - exact)
+    assert np.std(off) == pytest.approx(SIGMA / np.sqrt(2), rel=0.1)
