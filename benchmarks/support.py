@@ -61,8 +61,9 @@ yes | PostgreSQL's catalogue | types, defaults, keys, checks, indexes, comments,
     integration/test_roundtrip_postgres::test_what_the_catalogue_says_is_in_the_spec
 yes | A DuckDB file | the same, where DuckDB has it
     unit/test_reflect::test_all_that_duckdb_knows_is_in_the_draft
-in part | A folder of Parquet or CSV files | tables and types; keys are the owner's to declare
-    unit/test_reflect::test_a_folder_has_no_keys_to_draft_from
+in part | A folder of Parquet or CSV files | tables; types and keys are proposed from names, for the owner to confirm
+    unit/test_reflect::test_a_folder_of_csv_files_gets_keys_and_types_from_names
+    unit/test_reflect::test_a_folder_without_common_names_leaves_the_unit_to_the_owner
 yes | Identifying columns | recognised by their names
     unit/test_reflect::test_names_that_tell_who_somebody_is
 yes | Public example data | domains are proposed from it

@@ -230,7 +230,7 @@ def test_a_cohort_has_its_own_account_and_its_own_bundles(operated: Orchestrated
     nothing = shown(later.refresh("0.8", ["benchmark_status"]))["benchmark_status"]
     assert (nothing["lifetime ε spent"], nothing["cohort"]) == (0, "y2027")
     assert "no name ε=0.7" in nothing["refreshes"]
-    assert "Whoever is in several has paid the sum." in nothing["refreshes"]
+    assert "For a person who is in several, the ε add up." in nothing["refreshes"]
     result = later.refresh("0.8")
     assert shown(result)["publish/bundle"]["bundle"].endswith("/bundles/y2027/0.8")
     assert (database_folder(operated.spec) / "bundles" / "0.8" / "MANIFEST.json").exists()

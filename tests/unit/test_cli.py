@@ -618,7 +618,7 @@ def test_a_new_cohort_has_an_account_of_its_own_and_the_others_are_named(shop: P
     found = data_of("ledger", shop)
     assert found["spent"] == pytest.approx(spent)  # also for rows that another cohort has paid for
     assert found["cohort"] == {"name": "2027", "others": {"2026": pytest.approx(spent)}}
-    assert "Whoever is in several has paid the sum." in call("plan", shop).stdout
+    assert "For a person who is in several, the ε add up." in call("plan", shop).stdout
     guarantee = json.loads((out / "MANIFEST.json").read_text(encoding="utf-8"))["privacy"]["guarantee"]
     assert guarantee["cohort"]["name"] == "2027"
     assert "The units are cohort 2027 of the database. Declared: no unit of" in (out / "README.md").read_text("utf-8")

@@ -180,7 +180,7 @@ def test_null_where_none_may_be_is_refused_and_counts_stay_private():
         (Column("x", T.INTEGER, Range(0, 1)), ["secret"]),
         (Column("x", T.DATE, Range("2020-01-01", "2020-01-02")), [1]),
         (Column("x", T.TIMESTAMP, Range("2020-01-01", "2020-01-02")), [date(2020, 1, 1)]),
-        (Column("x", T.DECIMAL, Range(0, 1), precision=3, scale=1), [0.5]),
+        (Column("x", T.DECIMAL, Range(0, 1), precision=3, scale=1), ["secret"]),
         (Column("x", T.CATEGORY, Values(("a",))), [1]),
         (Column("x", T.BOOLEAN), ["secret"]),
         (Column("x", T.TEXT), [1]),
