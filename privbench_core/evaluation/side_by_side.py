@@ -1,7 +1,8 @@
 """Load source and bundle into PostgreSQL in the same way, to compare their run times.
 
 Each has a schema of its own, with the same DDL, indexes and statistics. The source's rows are written to a temporary
-folder that only this user can read, and to the server, which must be allowed to hold them. Both are removed afterwards.
+folder that only this user can read, until they are loaded into the server, which must be allowed to hold them, and from
+which they are dropped afterwards.
 """
 
 from __future__ import annotations
@@ -61,14 +62,12 @@ def both_loaded(
 ) -> Iterator[tuple[Database, Database]]:
     """Yield connections to source and bundle, loaded, indexed and vacuumed; drop both at the end."""
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(TemporaryDirectory(prefix="privbench-")))
         server = parse_url(url or stack.enter_context(temporary_postgres()).url)
-        # Without a receipt, because this bundle is not published.
-        own = write_bundle(folder / "source", schema, source, {})
-        yield (
-            stack.enter_context(_loaded(own, schema, server, "privbench_source")),
-            stack.enter_context(_loaded(bundle, schema, server, "privbench_bundle")),
-        )
+        with TemporaryDirectory(prefix="privbench-") as folder:
+            # Without a receipt, because this bundle is not published.
+            own = write_bundle(Path(folder) / "source", schema, source, {})
+            left = stack.enter_context(_loaded(own, schema, server, "privbench_source"))
+        yield left, stack.enter_context(_loaded(bundle, schema, server, "privbench_bundle"))
 
 
 @contextmanager
