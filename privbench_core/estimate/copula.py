@@ -30,7 +30,9 @@ _FILLS = 5  # of the diagonal by that of the denoised matrix; changes are small 
 _PROBES = 8  # random directions in which a divergence is measured; more change no weight by a percent
 _STEP = 1e-3  # of these derivatives, in units of the noise
 _EIGENVALUE = 1e-3  # least of a correlation matrix
-_FAINT = 0.01  # correlation: a joint as near to independence as that is not worth being listed
+_FAINT = (
+    0.03  # correlation: a joint within 1% of the product, which is not worth the time that fitting rows to it takes
+)
 _TINY = 1e-12  # keeps divisions finite
 
 

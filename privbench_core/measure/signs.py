@@ -16,7 +16,7 @@ from privbench_core.privacy.queries import SignProducts
 
 Array = NDArray[np.float64]
 _CLEAR = 0.05  # noise of a correlation for which nothing more need be paid: tuned on 12 columns correlated .7, ε = 1
-_LARGEST = 0.25  # of a price, for signs
+_LARGEST = 0.2  # of a price, for signs; chosen by hand
 _STEEP = 2 / np.pi  # of the mean product of two signs, by the correlation, at the medians and near 0
 _SCORE = 1 / np.pi  # of a pair by its correlation near 0: half of E|z z'|, of independent normal variables
 _USELESS = 1.0  # noise of a correlation, times √(2 / columns): beyond it not even one common factor shows

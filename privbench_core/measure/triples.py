@@ -67,7 +67,7 @@ def measure_triples(
         price: Of scores and tables together.
     """
     clean, total = leaf.one_way.clean(), leaf.one_way.total
-    joints = leaf.joints()
+    joints = leaf.joints({name for triple in triples for name in triple})
     expected = {triple: explained(triple, joints, clean) for triple in triples}
     for_scores, rest = price.share(_SCREEN), price.share(1 - _SCREEN)
     noisy = curator.measure("triple scores", [Distances(tuple(((t, expected[t]),) for t in triples))], for_scores)

@@ -6,9 +6,9 @@ step makes of them can be fitted again, by a better estimator say, at no cost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from privbench_core.models.spn import Leaf, Node, Product, Sum, rule_from_dict, 
 from privbench_core.privacy.split_rules import Rule
 
 Array = NDArray[np.float64]
+T = TypeVar("T")
 _MOST_BY_COPULA = 500  # pairs of a leaf, the strongest; chosen by hand: all of 32 columns, and each takes time to fit
 
 
@@ -41,11 +42,12 @@ class MeasuredLeaf:
     signs: SignSums | None = None
     triples: Mapping[Triple, NoisyTable] = field(default_factory=dict)
 
-    def joints(self) -> dict[Pair, Array]:
-        """Return counts of the pairs that were measured, or that follow from the signs."""
+    def joints(self, names: Collection[str] | None = None) -> dict[Pair, Array]:
+        """Return counts of the pairs that were measured, or that follow from the signs; of all columns or of some."""
         clean = self.one_way.clean()
         by_copula = {} if self.signs is None else self.signs.copula(clean).joints(most=_MOST_BY_COPULA)
-        return estimated_joints(self.tables, clean, by_copula)
+        wanted = set(clean if names is None else names)
+        return estimated_joints(_among(self.tables, wanted), clean, _among(by_copula, wanted))
 
     def fit(self) -> Leaf:
         """Return the leaf that these counts speak for."""
@@ -59,6 +61,11 @@ class MeasuredLeaf:
             {pair: joint / rows for pair, joint in joints.items()},
             {triple: joint / rows for triple, joint in triples.items()},
         )
+
+
+def _among(tables: Mapping[Pair, T], names: set[str]) -> dict[Pair, T]:
+    """Return the tables whose columns are both among ``names``."""
+    return {pair: table for pair, table in tables.items() if names.issuperset(pair)}
 
 
 @dataclass(frozen=True)

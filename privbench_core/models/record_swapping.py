@@ -104,8 +104,11 @@ class RecordSwapping:
         cost = np.zeros(len(rows))
         pull = self._importance * self._gaps
         for number, (name, side) in enumerate(sides):
-            offsets[number] = side.begin
-            for other, step in side.others:
+            (first, first_step), *more = side.others
+            offsets[number] = self._codes[first][rows]
+            offsets[number] *= first_step
+            offsets[number] += side.begin
+            for other, step in more:
                 offsets[number] += self._codes[other][rows].astype(np.int32) * np.int32(step)
             own[number] = self._codes[name][rows]
             own[number] *= side.stride

@@ -238,7 +238,9 @@ def node_from_dict(stored: Mapping[str, Any]) -> Node:
     """Return the node that `node_to_dict` has described."""
     if stored["kind"] == "leaf":
         pairs = {(pair["columns"][0], pair["columns"][1]): pair["joint"] for pair in stored["pairs"]}
-        triples = {tuple(triple["columns"]): triple["joint"] for triple in stored["triples"]}
+        triples = {
+            tuple(triple["columns"]): triple["joint"] for triple in stored.get("triples", ())
+        }  # older releases have none
         return Leaf(stored["total"], dict(stored["marginals"]), pairs, triples)
     parts = tuple(node_from_dict(part) for part in stored["parts"])
     return Product(parts) if stored["kind"] == "product" else Sum(rule_from_dict(stored["rule"]), parts)

@@ -52,7 +52,6 @@ def test_fewer_are_chosen_for_less_and_choices_leave_most_of_the_price(amount: f
 
 
 def test_the_best_pairs_are_chosen_each_once() -> None:
-    """A choice for ε = 0.05 is off by 2 ln 190 / 0.05 = 210 of a distance on average; these are 12,000 apart."""
     codes, price = codes_of(), pure(0.25)
     curator, account = curator_of(codes, SIZES, price)
     chosen = shortlist(curator, one_way_of(codes, SIZES).clean(), PAIRS, 5, price, {})
