@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from privbench_core.measure.latent import Columns, LatentFit, types_of
+from privbench_core.measure.columns import Columns, types_of
+from privbench_core.measure.latent import LatentFit
 from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.models.fanout import Fanout
 from privbench_core.models.latent import Latents
