@@ -137,6 +137,8 @@ def drawn(table: Table, parents: dict[str, Parent], lookups: dict[str, Lookup]):
 class Fixed:
     """A lookup that always gives the same rows."""
 
+    context = frozenset[str]()
+
     def __init__(self, *places: int) -> None:
         self.places = np.array(places, dtype=np.int64)
 
