@@ -2,6 +2,10 @@
 
 Section 3 of Alimohammadi et al. with two changes: links are learned between classes of rows (`estimate.biadjacency`),
 and degrees of both sides are given. Post-processing: uses released numbers and synthetic rows only.
+
+What classes lose: rows of one class are linked as if they were alike, so what no measured marginal tells of them (other
+columns, combinations of more than three) is linked at random. What the relaxed matrix has no room for, because a class
+more would make it too large, is left to swaps.
 """
 
 from __future__ import annotations
