@@ -8,6 +8,7 @@ which is enforced again.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from privbench_core.backends.catalogue import Catalogue, FoundKey, FoundTable
@@ -42,8 +43,12 @@ class Role:
     bound: int | None = None
 
 
-def propose_roles(catalogue: Catalogue, unit: str) -> dict[tuple[str, tuple[str, ...]], Role]:
-    """Return the role of every key between private tables, by table and columns; keys to public tables have none.
+Roles = Mapping[tuple[str, tuple[str, ...], str], Role]
+"""Roles of keys by table, columns and parent: two keys may be on the same columns."""
+
+
+def propose_roles(catalogue: Catalogue, unit: str) -> Roles:
+    """Return the role of every key between private tables; keys to public tables have none.
 
     The owner key is the one whose parent the row is about: a required key rather than an optional one, then the one
     with the longest path to the unit (a payment is about a rental rather than about its customer).
@@ -68,7 +73,7 @@ def propose_roles(catalogue: Catalogue, unit: str) -> dict[tuple[str, tuple[str,
     for table in tables.values():
         for key in table.foreign_keys:
             if key.parent in inside:
-                roles[table.name, key.columns] = _role(table, key, owners, paths)
+                roles[table.name, key.columns, key.parent] = _role(table, key, owners, paths)
     return roles
 
 

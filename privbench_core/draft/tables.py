@@ -7,7 +7,7 @@ from typing import Any
 
 from privbench_core.backends.catalogue import Catalogue, FoundKey, FoundTable
 from privbench_core.draft.columns import draft_column, left_out, one_line
-from privbench_core.draft.owners import Role, is_optional
+from privbench_core.draft.owners import Role, Roles, is_optional
 from privbench_core.draft.related import related_lines
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.schema.checks import columns_of, parse_check
@@ -17,8 +17,6 @@ from privbench_core.schema.implied_keys import without_implied
 from privbench_core.spec.dump import dump_generated, dump_index, one_or_list
 from privbench_core.spec.fields import UNDECIDED
 from privbench_core.spec.yaml_io import flow_yaml
-
-Roles = Mapping[tuple[str, tuple[str, ...]], Role]
 
 
 def draft_table(
@@ -56,7 +54,9 @@ def draft_table(
     if keys:
         yield f"    foreign_keys:{' # guessed from the names' if catalogue.proposed else ''}"
         for key in keys:
-            yield from _foreign_key(table, key, None if roles is None else roles.get((table.name, key.columns), Role()))
+            yield from _foreign_key(
+                table, key, None if roles is None else roles.get((table.name, key.columns, key.parent), Role())
+            )
         yield from (f"      - {_key_fields(table, key)} # follows from another key on these columns" for key in implied)
     yield from _unique(table, primary, kept)
     yield from _checks(table, kept)

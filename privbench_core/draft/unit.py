@@ -17,9 +17,10 @@ _SERVED = (
     r"(patient|customer|client|user|member|subscriber|student|pupil|passenger|voter|resident|tenant|donor|guest|"
     r"account ?holder|policy ?holder|citizen|respondent|participant)s?"
 )
+_EMPLOYED = r"(employee|staff|teacher|worker)s?"
 _UNITS = (
     rf"(household|family|families|person|persons|people|individual|individuals|{_SERVED})",
-    r"(employee|staff|teacher|worker)s?",
+    _EMPLOYED,
 )
 _OF_PERSONS = r"(person|patient|customer|client|user|member|subject|student|household|employee)"
 # The primary key of such a table where the table is called otherwise (``hhpub``).
@@ -46,7 +47,8 @@ def guess_unit(catalogue: Catalogue) -> str | None:
     """Return the table whose rows are probably the privacy units, None where names and keys do not say.
 
     Of several tables of persons it is the one that all others refer to: the household rather than its persons, the
-    person rather than the student that he or she is. Employees count only where there are no others.
+    person rather than the student that he or she is. Employees count only where there are no others and at
+    least half of the tables depend on them: a database of orders has staff as well.
     """
     readable = [table for table in catalogue.tables if not table.unreadable]
     if len(readable) == 1:
@@ -54,7 +56,8 @@ def guess_unit(catalogue: Catalogue) -> str | None:
     for names in _UNITS:
         found = [table.name for table in readable if _is_called(table.name, names)]
         tops = [name for name in found if all(other in dependants(catalogue, name) for other in found if other != name)]
-        if len(tops) == 1:
+        of_most = len(tops) == 1 and 2 * len(dependants(catalogue, tops[0])) >= len(readable) - 1
+        if len(tops) == 1 and (names != _EMPLOYED or of_most):
             return tops[0]
         if found:
             return None

@@ -177,6 +177,8 @@ def test_a_folder_without_common_names_leaves_the_unit_to_the_owner(tmp_path: Pa
         (("customer_demographics", "customer_address", "customer", "store_sales"), "customer"),
         (("household", "person"), "household"),
         (("person", "student", "grade"), "person"),
+        (("employee", "salary", "title"), "employee"),
+        (("orders", "line", "part", "staff"), None),
         (("ward", "clients", "users"), None),
     ],
 )
