@@ -61,7 +61,7 @@ class FanoutFit:
     """
 
     count_share: float = 0.3
-    size_share: float = 0.4
+    size_share: float = 0.5
     margin_share: float = 0.2
     owner_share: float = 0.1
     region_share: float = 0.15

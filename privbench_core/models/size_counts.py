@@ -196,6 +196,8 @@ def refine_bands(
     better = (whole * of_sums + sums * of_band) / np.maximum(of_band + of_sums, _NOTHING)
     variance = of_band * of_sums / np.maximum(of_band + of_sums, _NOTHING)
     even = noisy + ((better - sums) / cells)[band]
+    smooth = better[band] * np.asarray(bands.binning.weights)
+    even = smooth + (even - smooth) / (1 + (sigma / np.maximum(apart(smooth), _EXACT)) ** 2)
     weights = np.where(told, 1.0, np.asarray(bands.binning.weights) * (whole > 0)[band])
     begins = told | np.append(True, band[1:] != band[:-1]) & (whole > 0)[band]
     begins[0] = True
