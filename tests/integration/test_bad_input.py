@@ -78,9 +78,8 @@ def run(path: Path, epsilon: float = 8.0, **how: Any) -> Any:
 
 
 def cli(path: Path, epsilon: float = 8.0) -> Any:
-    return CliRunner().invoke(
-        app, ["run", str(path), "--accept-noise", "--epsilon", str(epsilon), "--out", str(path.parent / "out")]
-    )
+    arguments = ["run", str(path), "--accept-noise", "--undeclared-epsilon", "--epsilon", str(epsilon)]
+    return CliRunner().invoke(app, [*arguments, "--out", str(path.parent / "out")])
 
 
 def refused(path: Path, error: type[PrivbenchError], *words: str, epsilon: float = 8.0) -> PrivbenchError:

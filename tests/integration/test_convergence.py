@@ -27,6 +27,10 @@ NAMES = names() or ["privbench"]  # not installed: fail and say so, rather than 
 GAPS = {
     ("privbench", "diamond"): "popularity of cards .022",
     ("privpetal", "diamond"): "brand and channel .093",
+    ("relational", "diamond"): "popularity of cards .022",
+    ("privlava", "diamond"): "popularity of cards .021",
+    ("privpetal", "chain"): "hours of orders and regions .055, with one seed of three",
+    ("privlava", "chain"): "items and orders .051 to .057, with two seeds of three",
     ("privbench", "optional_keys"): "noise of the declared bounds: popularity .042, joined .06",
     ("privpetal", "optional_keys"): "noise of the declared bounds: popularity .027, joined .06",
     ("privlava", "optional_keys"): "noise of the declared bounds: popularity .045, joined .06",

@@ -24,7 +24,9 @@ def test_plan_speaks_of_rows_and_hides_what_is_free(town_spec: Path) -> None:
     assert not re.search(r"^ (sample|validate|publish)", text, re.MULTILINE)
     assert "± rows, ε=0.8" in text
     assert re.search(r"person +4 +\d+ to \d+", text)  # what a unit of several rows can do
-    assert call("run", town_spec, "--epsilon", 3.2, "--out", town_spec.parent / "bundle").exit_code == 0
+    assert (
+        call("run", town_spec, "--accept-noise", "--epsilon", 3.2, "--out", town_spec.parent / "bundle").exit_code == 0
+    )
     again = call("plan", town_spec, "--epsilon", 3.2, "--synthesizer", "privspn", "--delta", "1e-9").stdout
     assert "what privspn will buy" in again
     assert re.search(r"household +1 +about \d+ of \d+", again)  # a released number, never an exact one
@@ -37,7 +39,7 @@ def test_plan_speaks_of_rows_and_hides_what_is_free(town_spec: Path) -> None:
 def test_a_report_can_say_whether_the_source_has_changed(town_spec: Path) -> None:
     spec, bundle = load_spec(town_spec), town_spec.parent / "bundle"
     assert source_state(spec, bundle).endswith("is not known here.")
-    assert call("run", town_spec, "--epsilon", 3.2, "--out", bundle).exit_code == 0
+    assert call("run", town_spec, "--accept-noise", "--epsilon", 3.2, "--out", bundle).exit_code == 0
     assert source_state(spec, bundle) == "The source is as it was when the bundle was made."
     rows = pq.read_table(town_spec.parent / "person.parquet")
     pq.write_table(rows.slice(1), town_spec.parent / "person.parquet")

@@ -365,7 +365,7 @@ class Ledger:
         threshold = f", δ={price.delta:.2g}" if price.delta else ""
         cost = f"{price} (ρ={price.rho:.6g})" if price.measure is Measure.PURE else f"ρ={price.rho:.6g}{threshold}"
         return (
-            f"{step}: costs {price.rho / cap:.1%} of the lifetime budget, and {balance.rho_left / cap:.1%} of it is"
+            f"{step}: costs {_part(price.rho, cap)} of the lifetime budget, and {_part(balance.rho_left, cap)} of it is"
             f" left (costs {cost}, ρ={balance.rho_left:.6g} of {cap:.6g} is left: {lacking}; the lifetime is"
             f" ε={life.epsilon:g}, δ={life.delta:g}). Publish what was released before, or run at a smaller ε."
         )
@@ -374,6 +374,11 @@ class Ledger:
 def _covers(delta: float, thresholds: float) -> bool:
     """Return whether a lifetime δ covers zCDP prices that spend ``thresholds`` of δ on stability thresholds."""
     return delta > 0 and thresholds <= Budget(1.0, delta).threshold_delta * ROUNDING_SLACK
+
+
+def _part(amount: float, whole: float) -> str:
+    """Return a part of the whole in per cent; a lifetime ε of nearly nothing has a ρ of 0."""
+    return f"{amount / whole:.1%}" if whole > 0 else "more than 100%" if amount > 0 else "nothing"
 
 
 def _open(place: Path | str) -> LedgerStore:
