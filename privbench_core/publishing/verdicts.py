@@ -16,6 +16,7 @@ from privbench_core.spec.fidelity import FidelityPolicy
 
 _CLOSE = 0.10
 """Distance below which pairs are close whatever shuffled columns are: "close" of `evaluation.verdict.DISTANCE`."""
+_LITTLE = 0.25  # of the reference: who is closer by less, even at best, is called no closer; chosen by hand
 
 
 class Grade(StrEnum):
@@ -98,9 +99,10 @@ def _judge(figure: FidelityFigure, policy: FidelityPolicy) -> tuple[Grade, str]:
     than = "shuffled columns" if policy.to_shuffled == 1 else f"{policy.to_shuffled:g} times shuffled columns"
     if figure.value + error <= _CLOSE or figure.value < reference - unsure:
         return Grade.GOOD, ""
-    if unsure >= max(reference, figure.value):
-        return Grade.UNKNOWN, f"its {figure.metric} is too noisy to compare with {than} ({figure})"
-    return Grade.FAR, f"its {figure.metric} is no closer to the source than {than} ({figure})"
+    little = figure.value >= reference or reference - figure.value + unsure < _LITTLE * reference
+    if little and unsure < max(reference, figure.value):
+        return Grade.FAR, f"its {figure.metric} is no closer to the source than {than} ({figure})"
+    return Grade.UNKNOWN, f"its {figure.metric} is too noisy to compare with {than} ({figure})"
 
 
 def _judge_single(figure: FidelityFigure, error: float, limit: float) -> tuple[Grade, str]:

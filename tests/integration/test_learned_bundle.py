@@ -42,14 +42,14 @@ def orders(customers: int) -> tuple[Schema, dict[str, pa.Table]]:
     return Schema("shop", (customer, order), "customer"), tables
 
 
-@pytest.mark.parametrize(("customers", "epsilon"), [(1, 0.1), (59, 0.1), (400, 8.0)])
+@pytest.mark.parametrize(("customers", "epsilon"), [(1, 0.1), (59, 0.1), (400, 40.0)])
 def test_a_bundle_of_learned_domains_loads_everywhere(
     customers: int, epsilon: float, tmp_path: Path, postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schema, tables = orders(customers)
     place = place_of(tmp_path, schema, tables)
     result = place.run(epsilon)
-    assert bool(result.warnings) is (epsilon < 1)
+    assert any("all noise" in line or "noise hid" in line for line in result.warnings) is (epsilon < 1)
     url = new_database(postgres, f"learned_{customers}")
     done = psql(url, place.out)
     assert (done.returncode, done.stderr) == (0, "")
