@@ -1,6 +1,6 @@
 """How much of a spec is left to its owner: edits and lines marked "decide" in the draft of each shared database.
 
-The databases are made anew as empty DuckDB files with the keys that ``keys.json`` lists, because a draft reads no row.
+The databases are made as empty DuckDB files with the keys that ``keys.json`` lists, because a draft reads no row.
 """
 
 from __future__ import annotations

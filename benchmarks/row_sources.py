@@ -30,7 +30,7 @@ class RowSource:
     Attributes:
         name: As tables of figures call it.
         spec: Writes the rows and the spec into a folder of its own, and returns the spec.
-        figure: What else is told of it, as (name, of the rows).
+        figure: What else is reported of it, as (name, of the rows).
     """
 
     name: str

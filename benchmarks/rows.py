@@ -49,7 +49,7 @@ def run(
     databases: Sequence[str] = (),
     synthesizers: Sequence[str] = SYNTHESIZERS,
 ) -> str:
-    """Measure and return the Markdown text for the README; what is known of a database is told when it is done.
+    """Measure and return the Markdown text for the README; the figures of a database are printed when it is done.
 
     Args:
         runs: What is run; the seeds of a cell share a process, so its peak memory is theirs together.

@@ -11,7 +11,7 @@ Numbers = NDArray[np.int64]
 
 
 def place_count(most: int) -> int:
-    """Return the number of codes where members and sizes are told apart up to ``most``."""
+    """Return the number of codes where members and sizes are distinguished up to ``most``."""
     return most * (most + 1) // 2
 
 

@@ -120,7 +120,7 @@ def tell_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCoun
         rows.append(row)
     heads = [head for plan in plans for head in (f">± rows, ε={plan.budget.epsilon:g}", ">± a cell")]
     show("What the noise means, in rows (19 of 20 times)", ["table", ">rows per unit, at most", *heads], rows)
-    say("± a cell: of one count of a column's values. A value with fewer rows than that is not told from noise.")
+    say("± a cell: of one count of a column's values. A value with fewer rows than that is lost in the noise.")
     say("Where a unit has several rows, ± grows with how many of them count; that is chosen from released numbers.")
     for plan in plans:
         for name, size in released.items():

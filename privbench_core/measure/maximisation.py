@@ -31,7 +31,7 @@ from privbench_core.privacy.views import Feature, GroupTypes, OwnerType, OwnFano
 from privbench_core.schema.constraints import ForeignKey
 
 Array = NDArray[np.float64]
-_WAVES = 3  # of the random functions that groups are told apart by at first; chosen by hand
+_WAVES = 3  # of the random functions that distinguish groups at first; chosen by hand
 _NOTHING = 1e-12
 
 

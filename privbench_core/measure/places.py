@@ -27,7 +27,7 @@ from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 
 Array = NDArray[np.float64]
-_MOST = 8  # members whose places are told apart; chosen by hand
+_MOST = 8  # members whose places are distinguished; chosen by hand
 _CLEAR = 2.0  # standard deviations by which the best column stands out of the noise
 _NOTHING = 1e-12
 

@@ -33,7 +33,7 @@ class Fanout:
         owned: Number of children that have an owner.
         ownerless: Number of children whose owner key is NULL; each is a unit of its own.
         cross_marginals: Where children are drawn by themselves: what links to owners are learned from; else None.
-        places: Up to how many members the places of children in their group are told apart; 0 if none are.
+        places: Up to how many members the places of children in their group are distinguished; 0 if none are.
     """
 
     sizes: Discretizer

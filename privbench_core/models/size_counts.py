@@ -179,7 +179,7 @@ def _tilt(
 def refine_bands(
     bands: SizeCounts, noisy: Array, sigma: float, groups: NoisySum | None = None, rows: NoisySum | None = None
 ) -> SizeCounts:
-    """The same by code of sizes, with noisy counts of the cells of each class where these are told from noise.
+    """The same by code of sizes, with noisy counts of the cells of each class where these stand out of the noise.
 
     Args:
         bands: Classes of sizes.

@@ -32,7 +32,7 @@ def refuse_noise(schema: Schema, plan: Plan, left: Sequence[Step], profiles: Map
     """
     reasons = {step.key: why for step in left if (why := only_noise(schema, step, profiles))}
     noise = sum(step.price.amount for step in left if step.key in reasons)
-    if noise < _MOST * sum(step.price.amount for step in left):
+    if not reasons or noise < _MOST * sum(step.price.amount for step in left):
         return
     share = noise / sum(step.price.amount for step in plan.steps)
     found = "; ".join(dict.fromkeys(reasons.values()))

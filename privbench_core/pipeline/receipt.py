@@ -23,7 +23,7 @@ COHORT_TERMS = (
 def receipt_for(spec: Spec, plan: Plan, ledger: Ledger, run: Run) -> dict[str, Any]:
     """Guarantee, unit, spend tree and what counted as public; nothing in it depends on private rows.
 
-    Of the dates of the ledger only the last day on which something was bought for this run is told, so that the same
+    Of the dates of the ledger only the last day on which something was bought for this run is given, so that the same
     releases give the same bundle.
     """
     schema = spec.schema

@@ -130,7 +130,7 @@ class MemberPlace:
         column: They stand in an order by this column of theirs; equal ones by a keyed hash of their own keys.
         coder: Its discretizer.
         order: Released: those whose code has a smaller number stand before, 64-bit integers of shape (codes,).
-        most: Up to how many members places are told apart.
+        most: Up to how many members places are distinguished.
     """
 
     key: ForeignKey
@@ -159,9 +159,7 @@ class CoMember:
 
 
 _BLOCK = 1 << 20  # rows encoded at a time
-_SMALL = (
-    1 << 10
-)  # numbers of rows up to here have shares that rounding to whole weights changes by a thousandth at most
+_SMALL = 1 << 10  # rounding shares of up to so many rows to whole weights changes them by a thousandth at most
 _ROWS_PER_UNIT = (
     *range(1, _SMALL),
     *(1 << power for power in range(_SMALL.bit_length() - 1, WEIGHT_SCALE.bit_length())),
