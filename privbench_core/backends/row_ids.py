@@ -1,4 +1,4 @@
-"""Number the rows of tables that have no key of their own (``row_id: generated``), so that each can be told apart.
+"""Number the rows of tables that have no key of their own (``row_id: generated``), so that each is identified.
 
 The number is a digest of the row's own values and of how many equal rows stand before it, not of its place: no other
 row can change it, except rows that equal it in every column. Such rows are interchangeable, and those of an owned table

@@ -89,7 +89,7 @@ class Linked:
     """A model that draws rows by themselves and links them to their owners: degrees are those of the context.
 
     Attributes:
-        inner: Draws the rows, whoever owns them.
+        inner: Draws the rows regardless of their owners.
         cross_marginals: Released, between the context and the columns of ``inner``.
     """
 

@@ -129,7 +129,7 @@ def _on_unit_removed(key: ForeignKey, schema: Schema) -> Iterator[str]:
 
 
 def _row_ids(table: Table, key: ForeignKey, schema: Schema) -> Iterator[str]:
-    """Yield the keys whose values change with another unit, in tables whose rows are identified by their values alone."""
+    """Yield keys whose values change with another unit, in tables whose rows are identified by values alone."""
     private = not table.public and not schema.table(key.parent).public
     if table.row_id and private and not key.cascades and not key.same_unit:
         found = f"becomes NULL where a unit goes, but rows of {table.name} are identified by their values (row_id)"

@@ -49,7 +49,7 @@ class References:
         return Profile.from_dict(self.inputs["profile", table].data["profile"])
 
     def alone(self, table: str, number: int) -> Rows:
-        """Return rows of a table, whoever they belong to."""
+        """Return rows of a table regardless of their owners."""
         rows = Rows(number)
         model_from_dict(self.inputs["model", table].data["model"]).draw(rows, self.rng)
         return rows
