@@ -89,21 +89,7 @@ def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> S
         left, right = _context(key, above, fanout, profile), _own(profile)
         others = references.alone(key.child, rows.n)
         order = Reference(rows, {name: others.codes[name] for name in right}, profile.total)
-        rest = price.share(1 - fit.degrees)
-        found = measure_cross_marginals(
-            session,
-            key.child,
-            profile.size.rows_per_unit,
-            left,
-            right,
-            order,
-            rest,
-            fit.cross_marginals,
-            references.rng,
-        )
-        return Artifact(
-            {"link": replace(fanout, cross_marginals=found).to_dict(), "summary": {"cross_marginals": len(found)}}
-        )
+        return _learned(fanout, session, key, profile, (left, right), order, price, fit, references.rng)
 
     return link_step(schema, key, price, run, fit, (("model", key.child), ("model", key.parent)))
 
@@ -142,24 +128,31 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
             name: (ParentRow(key) if target.public else OfParent(key, name.removeprefix(TARGET)), discretizer)
             for name, discretizer in lookup.targets.items()
         }
-        rest = price.share(1 - fit.degrees)
-        found = measure_cross_marginals(
-            session,
-            key.child,
-            profile.size.rows_per_unit,
-            left,
-            right,
-            order,
-            rest,
-            fit.cross_marginals,
-            references.rng,
-        )
-        return Artifact(
-            {"link": replace(lookup, cross_marginals=found).to_dict(), "summary": {"cross_marginals": len(found)}}
-        )
+        return _learned(lookup, session, key, profile, (left, right), order, price, fit, references.rng)
 
     above = () if table.owner_key is None else (table.owner_key.parent,)
     return link_step(schema, key, price, run, fit, tuple(inputs), above)
+
+
+def _learned(
+    link: Fanout | LinkedLookup,
+    session: PrivateSession,
+    key: ForeignKey,
+    profile: Profile,
+    sides: tuple[Features, Features],
+    order: Reference,
+    price: Price,
+    fit: LinkFit,
+    rng: np.random.Generator,
+) -> Artifact:
+    """Return a link with the cross-table marginals that are measured for what its degrees have left of ``price``."""
+    rest = price.share(1 - fit.degrees)
+    found = measure_cross_marginals(
+        session, key.child, profile.size.rows_per_unit, *sides, order, rest, fit.cross_marginals, rng
+    )
+    return Artifact(
+        {"link": replace(link, cross_marginals=found).to_dict(), "summary": {"cross_marginals": len(found)}}
+    )
 
 
 def _references(schema: Schema, key: ForeignKey, context: StepContext) -> References:
