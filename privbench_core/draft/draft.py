@@ -149,9 +149,9 @@ def reflect(
 
 def _written(source: str) -> str:
     """Return the source as the spec writes it: paths absolute, a password replaced by an environment variable."""
-    if "${" in source:
-        return source
-    return without_password(source) if is_url(expand(source)) else str(Path(source).resolve())
+    if is_url(expand(source)):
+        return without_password(source)
+    return source if "${" in source else str(Path(source).resolve())
 
 
 def _privacy(found: Survey, unit: str | None, decided: Decisions) -> Iterator[str]:

@@ -17,8 +17,9 @@ PASSWORD = "PRIVBENCH_PASSWORD"  # noqa: S105 - the name of an environment varia
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 _LOGIN = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*@")
-_WITH_PASSWORD = re.compile(r"^([^:/]+://[^:/]*:)[^@]+@")  # a password may contain anything but "@", see SQLAlchemy
-_PASSWORD_OPTION = re.compile(r"([?&]\w*(?:password|passwd)=)[^&]+")
+# A password may contain anything but "@", see SQLAlchemy; one that is a variable is no secret.
+_WITH_PASSWORD = re.compile(r"^([^:/]+://[^:/]*:)(?!\$\{\w+\}@)[^@]+@")
+_PASSWORD_OPTION = re.compile(r"([?&]\w*(?:password|passwd)=)(?!\$\{\w+\}(?:&|$))[^&]+")
 # Without a driver in the scheme, SQLAlchemy's default applies, which changes; we name the one that we install.
 _POSTGRES = frozenset({"postgres", "postgresql"})
 _CONNECT_SECONDS = 15  # chosen by hand
@@ -96,12 +97,13 @@ def parse_url(url: str, what: str = "source") -> URL:
 
 
 def without_password(source: str) -> str:
-    """Return a URL as it is written, but with ``${PRIVBENCH_PASSWORD}`` in place of a password.
+    """Return a URL as it is written, but with ``${PRIVBENCH_PASSWORD}`` in place of a password that it spells out.
 
     >>> without_password("postgresql://me:hunter2@host/d?schema=Sales Dept")
     'postgresql://me:${PRIVBENCH_PASSWORD}@host/d?schema=Sales Dept'
+    >>> without_password("postgresql://me:hunter2@${HOST}/d"), without_password("postgresql://me:${SECRET}@host/d")
+    ('postgresql://me:${PRIVBENCH_PASSWORD}@${HOST}/d', 'postgresql://me:${SECRET}@host/d')
     """
-    parse_url(source)  # refuses what is no URL
     variable = f"${{{PASSWORD}}}"
     hidden = _WITH_PASSWORD.sub(lambda match: f"{match[1]}{variable}@", source)
     return _PASSWORD_OPTION.sub(lambda match: f"{match[1]}{variable}", hidden)

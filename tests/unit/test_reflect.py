@@ -254,6 +254,9 @@ def test_passwords_do_not_reach_the_draft(tmp_path: Path, monkeypatch: pytest.Mo
     assert "postgresql://me:${PRIVBENCH_PASSWORD}@host/d?schema=Sales Dept" in blank
     assert "hunter2" not in reflect("postgresql://host/d?user=me&password=hunter2")
     assert "hun/ter:2" not in reflect("postgresql://me:hun/ter:2@host/d")
+    monkeypatch.setenv("DB_HOST", "host")
+    beside = reflect("postgresql://me:hunter2@${DB_HOST}/d")
+    assert "postgresql://me:${PRIVBENCH_PASSWORD}@${DB_HOST}/d" in beside and "hunter2" not in beside
     monkeypatch.setenv("PGPASS", "x")
     assert "postgresql://me:${PGPASS}@host/d" in reflect("postgresql://me:${PGPASS}@host/d")
     monkeypatch.chdir(tmp_path)
