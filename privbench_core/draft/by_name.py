@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from privbench_core.draft.words import words_of
 from privbench_core.schema.columns import ColumnType, Domain, Range
 
 # The last words of a name; the first match counts. A type that does not fit is refused before anything is paid for.
 _TIMES = r"timestamp|date ?time|created|updated|(created|updated|modified|deleted|ordered|shipped|paid) at"
-_COUNTS = r"age|year|month|quarter|count|cnt|qty|quantity|(number of|num) \w+|rank|size|minutes|hours|days"
+_COUNTS = r"age|year( id)?|month|quarter|count|cnt|qty|quantity|(number of|num) \w+|rank|size|minutes|hours|days"
 _MEASURES = (
     r"price|amount|total|cost|rate|ratio|percent|pct|weight|height|width|length|distance|miles|km|score|salary|income|"
     r"revenue|balance|tax|discount|fee|lat|latitude|lon|lng|longitude|temperature|temp|duration|value"
@@ -23,19 +24,28 @@ _TYPES = (
 _DOMAINS = (
     (r"age", {ColumnType.INTEGER}, Range(0, 120)),
     (r"month", {ColumnType.INTEGER}, Range(1, 12)),
+    (r"day", {ColumnType.INTEGER}, Range(1, 31)),
     (r"quarter", {ColumnType.INTEGER}, Range(1, 4)),
     (r"lat|latitude", {ColumnType.FLOAT, ColumnType.DECIMAL}, Range(-90, 90)),
     (r"lon|lng|longitude", {ColumnType.FLOAT, ColumnType.DECIMAL}, Range(-180, 180)),
 )
 
 
-def type_by_name(name: str) -> ColumnType | None:
+def type_by_name(name: str, beside: Iterable[str] = ()) -> ColumnType | None:
     """Return the type that a column of a CSV file probably has, None if its name does not say.
+
+    Args:
+        name: Its name.
+        beside: Names of the table's columns: beside a month or a year of the same kind, a day is a number.
 
     >>> str(type_by_name("order_date")), str(type_by_name("unitPrice")), type_by_name("notes")
     ('date', 'float', None)
+    >>> str(type_by_name("birthDay")), str(type_by_name("birthDay", ["birthDay", "birthMonth"]))
+    ('date', 'integer')
     """
     words = words_of(name)
+    if words.endswith("day") and {words[:-3] + "month", words[:-3] + "year"} & set(map(words_of, beside)):
+        return ColumnType.INTEGER
     return next((kind for ends, kind in _TYPES if re.search(rf"(^| )({ends})$", words)), None)
 
 

@@ -92,7 +92,7 @@ def _attribute(table: FoundTable, column: FoundColumn, sample: SampleColumn | No
         return _Chosen(kind, {} if column.sql_type else {"domain": {"values": list(column.values)}})
     guessed: tuple[str, ...] = ()
     if column.native == CSV:
-        by_name = None if sample and sample.type else type_by_name(column.name)
+        by_name = None if sample and sample.type else type_by_name(column.name, [c.name for c in table.columns])
         kind = sample.type if sample and sample.type else by_name or kind
         guessed = ("a CSV file gives no type; this one is guessed from the name",) if by_name else ()
     opaque = _opaque(table, column, kind)

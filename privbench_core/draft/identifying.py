@@ -99,6 +99,8 @@ def guess_identifying(column: FoundColumn, table: str, length: int | None) -> Gu
 
 
 def describes_persons(table: FoundTable) -> bool:
-    """Return whether a table has names, addresses or numbers of persons."""
+    """Return whether a table is called after persons, or has names, addresses or numbers of them."""
+    if PERSONS.search(words_of(table.name)):
+        return True
     guesses = (guess_identifying(column, table.name, None) for column in table.columns)
     return any(guess is not None and guess.domain is not None for guess in guesses)

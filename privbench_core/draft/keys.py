@@ -8,28 +8,34 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 from privbench_core.backends.catalogue import Catalogue, FoundKey, FoundTable
-from privbench_core.draft.words import singular
+from privbench_core.draft.words import singular, words_of
 
 _ID = re.compile(r".*(id|key|_no|_nr|_num|number|uid)$", re.IGNORECASE)
 _ID_ALONE = frozenset({"id", "key", "uid"})
+_ALIKE = 3  # first letters that a table and its column have in common; chosen by hand
 
 
 def propose_keys(catalogue: Catalogue) -> Catalogue:
     """Return the catalogue with primary and foreign keys where no table declares a foreign key.
 
-    A column called ``id`` or after its table is the primary key. So are the identifying columns that a table shares
+    A column called ``id`` or after its table is the primary key, or the first one if columns elsewhere are called after
+    the table. So are the identifying columns that a table shares
     with others, if some other table has all of them: ``houseid`` of households and ``houseid, personid`` of persons,
-    where trips have both.
+    where trips have both. Of several columns, one that is no table's key by itself has to be called after the table:
+    a year and a league that many tables share identify no award.
     """
     if any(table.foreign_keys for table in catalogue.tables):
         return catalogue
     counted = Counter(name for table in catalogue.tables for name in {c.name.casefold() for c in table.columns})
     shared = {table.name: _identifying(table, counted) for table in catalogue.tables}
-    keyed = [replace(table, primary_key=_primary(table, shared)) for table in catalogue.tables]
-    tables = tuple(_with_keys(table, _references(table, keyed)) for table in keyed)
+    columns = {table.name: frozenset(c.name.casefold() for c in table.columns) for table in catalogue.tables}
+    elsewhere = {name: frozenset[str]().union(*(columns[t] for t in columns if t != name)) for name in columns}
+    keyed = [replace(t, primary_key=_primary(t, shared, elsewhere[t.name])) for t in catalogue.tables]
+    tables = tuple(_with_keys(table, list(_references(table, keyed))) for table in keyed)
     return replace(catalogue, tables=tables, proposed=any(table.foreign_keys for table in tables))
 
 
@@ -40,57 +46,81 @@ def _identifying(table: FoundTable, counted: Counter[str]) -> tuple[str, ...]:
     )
 
 
-def _own_key(table: FoundTable) -> tuple[str, ...]:
-    one = singular(table.name)
-    usual = {"id", *(f"{name}{end}" for name in (table.name.casefold(), one) for end in ("id", "_id", "key", "_key"))}
-    found = [column.name for column in table.columns if column.name.casefold() in usual and column.type is not None]
+def _own_key(table: FoundTable, elsewhere: frozenset[str]) -> tuple[str, ...]:
+    """Return the column called ``id`` or after the table; else the first, if columns elsewhere are called so."""
+    usual = {"id", *_names_of(table, "id"), *_names_of(table, "key")}
+    kept = [column.name for column in table.columns if column.type is not None]
+    found = [name for name in kept if name.casefold() in usual]
+    if not found and kept and _ID.match(kept[0]) and not elsewhere.isdisjoint(usual - _ID_ALONE):
+        return (kept[0],)
     return tuple(found) if len(found) == 1 else ()
 
 
-def _primary(table: FoundTable, shared: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
-    own = table.primary_key or _own_key(table)
+def _names_of(table: FoundTable, end: str) -> list[str]:
+    """Return what a column that refers to a table may be called, in lower case."""
+    stems = dict.fromkeys((singular(table.name), table.name.casefold()))
+    return [f"{stem}{sep}{end}".casefold() for stem in stems for sep in ("_", "")]
+
+
+def _primary(table: FoundTable, shared: dict[str, tuple[str, ...]], elsewhere: frozenset[str]) -> tuple[str, ...]:
+    own = table.primary_key or _own_key(table, elsewhere)
     mine = frozenset(name.casefold() for name in shared[table.name])
     if own or not mine:
         return own
     others = [frozenset(map(str.casefold, names)) for name, names in shared.items() if name != table.name]
-    return shared[table.name] if mine not in others and any(mine < other for other in others) else ()
+    if mine in others or not any(mine < other for other in others):
+        return ()
+    alone = frozenset().union(*(other for other in others if len(other) == 1))
+    named = any(_called_after(table, name) for name in mine - alone)
+    return shared[table.name] if len(mine) == 1 or named else ()
 
 
-def _references(table: FoundTable, keyed: list[FoundTable]) -> tuple[FoundKey, ...]:
-    """Return the keys of a table to others, without those that follow from a longer one."""
+def _called_after(table: FoundTable, column: str) -> bool:
+    """Return whether a column and its table begin alike: ``personid`` and ``perpub``."""
+    return column[:_ALIKE] == table.name.casefold()[:_ALIKE]
+
+
+def _references(table: FoundTable, keyed: list[FoundTable]) -> Iterator[tuple[FoundKey, bool]]:
+    """Yield the keys of a table to others, longest first, without those that follow from a longer one.
+
+    Each comes with whether it is called like what it refers to; ``OwnerUserId`` says more.
+    """
     found = [key for parent in keyed if parent.name != table.name for key in _reference(table, parent)]
-    longest = sorted(found, key=lambda key: -len(key.columns))
     kept: list[FoundKey] = []
-    for key in longest:
+    for key, plain in sorted(found, key=lambda found: (-len(found[0].columns), not found[1])):
         if not any(set(key.columns) <= set(other.columns) for other in kept):
             kept.append(key)
-    return tuple(kept)
+            yield key, plain
 
 
-def _with_keys(table: FoundTable, keys: tuple[FoundKey, ...]) -> FoundTable:
-    """Return the table with its keys; the first is required, as files do not say what may be NULL."""
-    required = set(keys[0].columns) if keys else set[str]()
+def _with_keys(table: FoundTable, keys: list[tuple[FoundKey, bool]]) -> FoundTable:
+    """Return the table with its keys; the first is required if it is plain: files do not say what may be NULL."""
+    required = set(keys[0][0].columns) if keys and keys[0][1] else set[str]()
     columns = tuple(replace(c, nullable=c.nullable and c.name not in required) for c in table.columns)
-    return replace(table, columns=columns, foreign_keys=keys)
+    return replace(table, columns=columns, foreign_keys=tuple(key for key, _ in keys))
 
 
-def _reference(table: FoundTable, parent: FoundTable) -> list[FoundKey]:
+def _reference(table: FoundTable, parent: FoundTable) -> Iterator[tuple[FoundKey, bool]]:
     here = {column.name.casefold(): column for column in table.columns if column.type is not None}
     primary = [parent.column(name) for name in parent.primary_key]
     if not primary:
-        return []
-    one = singular(parent.name)
-    if len(primary) == 1 and primary[0].name.casefold() in _ID_ALONE:
-        names = [f"{name}{sep}{primary[0].name}".casefold() for name in (one, parent.name) for sep in ("_", "")]
-        wanted = [[name] for name in dict.fromkeys(names)]
+        return
+    if len(primary) > 1:
+        groups = [([column.name.casefold() for column in primary], True)]
     else:
-        wanted = [[column.name.casefold() for column in primary]]
-    for group in wanted:
-        columns = [here[name] for name in group if name in here]
-        same = len(columns) == len(primary) and all(
-            mine.type is there.type for mine, there in zip(columns, primary, strict=True)
+        name = primary[0].name.casefold()
+        alone = name in _ID_ALONE
+        plain = _names_of(parent, name) if alone else [name, *_names_of(parent, "id")]
+        ends = tuple(
+            f" {words_of(of)}" for of in [f"{singular(parent.name)}_id", *([] if alone else [primary[0].name])]
         )
+        groups = [([other], True) for other in plain]
+        groups += [([other], False) for other, column in here.items() if words_of(column.name).endswith(ends)]
+    seen = {table.primary_key}
+    for group, is_plain in groups:
+        columns = [here[name] for name in group if name in here]
         mine = tuple(column.name for column in columns)
-        if same and mine != table.primary_key:
-            return [FoundKey(mine, parent.name, parent.primary_key)]
-    return []
+        same = [column.type for column in columns] == [column.type for column in primary]
+        if same and mine not in seen:
+            seen.add(mine)
+            yield FoundKey(mine, parent.name, parent.primary_key), is_plain

@@ -94,7 +94,7 @@ def sibling_pearson(links: NDArray[np.int64], values: Numbers, parents: int) -> 
 
     Sums per group give the moments without a self-join.
     """
-    known = (links != NO_PARENT) & ~np.isnan(values)
+    known = (links != NO_PARENT) & np.isfinite(values)
     of, x = links[known], values[known]
     if not x.size:
         return None
@@ -116,8 +116,8 @@ def _parent_child(values: JoinValues, parent: str, child: str) -> float | None:
 
 
 def pearson(x: Numbers, y: Numbers) -> float | None:
-    """Return the Pearson coefficient over the rows where neither is NULL; None where undefined."""
-    known = ~(np.isnan(x) | np.isnan(y))
+    """Return the Pearson coefficient over the rows where neither is NULL or infinite; None where undefined."""
+    known = np.isfinite(x) & np.isfinite(y)
     x, y = x[known], y[known]
     if not x.size:
         return None

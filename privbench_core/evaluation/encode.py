@@ -93,7 +93,8 @@ def _encoder(table: Table, column: Column, source: pa.ChunkedArray) -> _Encoder:
     if column.type.ordered:
         return SourceBins.of(source)
     values = sorted(value for value in pc.unique(source).to_pylist() if value is not None)
-    return codec_for(replace(column, domain=Values(tuple(values)), nullable=True), table=table.name)
+    listed = Values(tuple(values) or ("",))  # all is NULL: a list needs a value, even one that no row has
+    return codec_for(replace(column, domain=listed, nullable=True), table=table.name)
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from privbench_core.measure.learned import SHARE
+from privbench_core.measure.learned import learning_shares
 from privbench_core.measure.row_count import noise_of_rows
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.privacy.relations import stability
-from privbench_core.schema.columns import Learn
 from privbench_core.schema.tables import Schema
 
 _DEVIATIONS = 2  # standard deviations that "±" stands for: 19 of 20 draws are within
@@ -41,9 +40,9 @@ def expected_noise(schema: Schema, table: str, price: Price) -> ExpectedNoise:
         price: Of all that is measured of it.
     """
     columns = schema.table(table).attributes
-    learned = any(isinstance(column.domain, Learn) for column in columns)
+    learning = sum(learning_shares(schema.table(table)).values())
     moved, each = stability(schema, table), max(1, len(columns))
     all_columns = Sensitivity(each * moved, math.sqrt(each) * moved)
-    cell = noise_std(all_columns, price.share(1 - SHARE) if learned else price)
+    cell = noise_std(all_columns, price.share(1 - learning) if learning else price)
     rows = noise_of_rows(schema, table, price)
     return ExpectedNoise(_DEVIATIONS * rows, _DEVIATIONS * cell, schema.max_rows_per_unit(table))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from privbench_core.errors import InternalError, UnsupportedBudgetError
@@ -84,7 +85,9 @@ class PrivateSession:
         return Curator(view, self._filter, self._noise, f"{self._label}/values of {column}")
 
     def discover(self, table: str, column: str, price: Price) -> Discovered:
-        """Return the values of a column above a stability threshold, with noisy counts.
+        """Return the values of a column above a stability threshold, with noisy counts of the units that have them.
+
+        A unit with k different values counts 1/√k for each.
 
         Formal guarantee: satisfies δ-approximate ρ-zCDP (discrete Gaussian noise and a stability threshold), for adding
         or removing one unit; ``docs/privacy.md``, section 5, mechanism 6.
@@ -106,7 +109,7 @@ class PrivateSession:
             raise UnsupportedBudgetError(message)
         self._filter.charge(site, price)
         exact, view = distinct_weights(self._database, table, column)
-        sensitivity = Sensitivity(float(view.stability), float(view.stability))
+        sensitivity = Sensitivity(view.stability * math.sqrt(view.touched), float(view.stability))
         kept = self._noise.keep(site, exact, sensitivity, price, view.touched)
         sigma = noise_std(sensitivity, price) / view.unit
         return Discovered({key: count / view.unit for key, count in kept.items()}, sigma)

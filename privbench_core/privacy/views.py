@@ -468,11 +468,22 @@ def _kept_texts(database: PrivateDatabase, table: str, column: str) -> pa.Dictio
 
 
 def distinct_weights(database: PrivateDatabase, table: str, column: str) -> tuple[dict[str, int], CodedView]:
-    """Total weight of every distinct text in a column, and the empty view that carries unit and stability."""
+    """Weight of every distinct text in a column, and the empty view that carries unit and stability.
+
+    A unit of k distinct texts weighs 1/√k on each of them, so its L2 norm is at most 1; how many rows have a text, and
+    what other units hold, does not matter (``docs/privacy.md``, section 5, mechanism 6).
+    """
     view = build_view(database, ViewSpec(table, {}))
     encoded = _kept_texts(database, table, column)
-    indices = encoded.indices.to_numpy(zero_copy_only=False)
     present = encoded.is_valid().to_numpy(zero_copy_only=False)
-    weights = np.ones(len(encoded), dtype=np.int64) if view.weights is None else view.weights
-    totals = weighted_sums(indices[present].astype(np.int64), weights[present], len(encoded.dictionary))
+    texts = encoded.indices.to_numpy(zero_copy_only=False)[present].astype(np.int64)
+    units = database.unit_of(table)[database.kept(table)][present]
+    held, which = np.unique(units, return_inverse=True)
+    of_unit, text = np.divmod(
+        np.unique(which * np.int64(len(encoded.dictionary) or 1) + texts), len(encoded.dictionary) or 1
+    )
+    distinct = np.bincount(of_unit, minlength=len(held))
+    weights = np.floor(view.unit / np.sqrt(distinct)).astype(np.int64)
+    weights -= weights**2 * distinct > view.unit**2  # whatever the square root was rounded to
+    totals = weighted_sums(text, weights[of_unit], len(encoded.dictionary))
     return dict(zip(encoded.dictionary.to_pylist(), totals.tolist(), strict=True)), view

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +27,9 @@ from privbench_core.privacy.views import (
     ParentRow,
     ViewSpec,
     build_view,
+    distinct_weights,
 )
+from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema
 from tests.helpers.databases import SECRET, Database
@@ -146,6 +149,52 @@ def test_views_along_keys_move_no_more_than_they_say(make: Make, tau: int, most:
             shifted = moved(before[k], seen_along(smaller, left, k))
             assert view.stability == (stability(schema, k.child) + reference_moves(schema, k)) * view.unit
             assert shifted <= view.stability / view.unit * WEIGHT_SCALE * (1 + 1e-9)
+
+
+@SHAPES
+@EXAMPLES
+@given(st.integers(1, 3), st.integers(1, 2), st.integers(0, 10_000))
+def test_the_weight_of_texts_moves_no_more_in_l2_than_the_stability_says(
+    make: Make, tau: int, most: int, seed: int
+) -> None:
+    database = with_words(make(tau, most, seed), seed)
+    for smaller, _ in neighbours(database):
+        private, left = database.private(), smaller.private()
+        for t in database.schema.tables:
+            (one, view), (other, _) = (distinct_weights(rows, t.name, "word") for rows in (private, left))
+            shifts = np.array([one.get(word, 0) - other.get(word, 0) for word in one.keys() | other.keys()])
+            assert np.sqrt((shifts.astype(float) ** 2).sum()) <= view.stability
+            alone = [(one | other)[word] for word in one.keys() ^ other.keys()]
+            assert max(alone, default=0) <= view.stability
+            assert len(alone) <= view.touched
+
+
+def test_a_unit_weighs_the_same_on_each_of_its_texts_however_often() -> None:
+    rows = table("row", key("row", "user_id", "user", 9, owner=True))
+    word = Column("word", ColumnType.CATEGORY, Learn(), nullable=True)
+    schema = Schema("d", (table("user"), replace(rows, columns=(*rows.columns, word))), "user")
+    tables = {
+        "user": pa.table({"id": [0, 1]}),
+        "row": pa.table(
+            {"id": range(8), "user_id": [0] * 6 + [1] * 2, "word": ["x", "x", "x", "y", "z", None, "x", "x"]}
+        ),
+    }
+    exact, view = distinct_weights(Database(schema, tables).private(), "row", "word")
+    each = view.unit / np.sqrt(3)
+    found = {text: weight / each for text, weight in exact.items()}
+    assert found == pytest.approx({"x": 1 + np.sqrt(3), "y": 1, "z": 1}, rel=1e-5)
+
+
+def with_words(database: Database, seed: int) -> Database:
+    """The same database with a text in every row."""
+    rng = np.random.default_rng(seed)
+    column = Column("word", ColumnType.CATEGORY, Learn(), nullable=True)
+    tables = tuple(replace(t, columns=(*t.columns, column)) for t in database.schema.tables)
+    rows = {
+        n: r.append_column("word", pa.array(rng.choice(["a", "b", "c", "d", None], r.num_rows), pa.string()))
+        for n, r in database.tables.items()
+    }
+    return Database(replace(database.schema, tables=tables), rows)
 
 
 @DIAMONDS

@@ -66,6 +66,12 @@ def test_a_coefficient_that_is_not_defined_is_none(values: list[float]) -> None:
     assert sibling_pearson(np.zeros(len(x), np.int64), x, 1) is None
 
 
+def test_infinite_values_are_left_out() -> None:
+    x, y = np.array([1.0, np.inf, 2.0, 4.0]), np.array([2.0, 1.0, 4.0, 8.0])
+    assert pearson(x, y) == pytest.approx(1)
+    assert sibling_pearson(np.array([0, 0, 0, 1, 1]), np.array([5.0, np.inf, 5.0, 9.0, 9.0]), 2) == pytest.approx(1)
+
+
 def test_equal_siblings_of_different_groups_are_fully_correlated() -> None:
     assert sibling_pearson(np.array([0, 0, 1, 1]), np.array([5.0, 5.0, 9.0, 9.0]), 2) == pytest.approx(1)
 

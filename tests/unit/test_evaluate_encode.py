@@ -86,6 +86,13 @@ def test_a_city_the_source_does_not_have_gets_a_code_of_its_own() -> None:
     assert not set(codes) & set(known)
 
 
+def test_a_list_to_learn_of_a_column_that_is_always_null_is_coded() -> None:
+    empty, full = _rows(5, 0), _rows(5, 0)
+    empty["t"] = empty["t"].set_column(4, "city", pa.nulls(5, pa.string()))
+    (null,) = set(encode_tables(SCHEMA, empty)["t"].codes[:, 3])
+    assert null not in encode_tables(SCHEMA, full, empty)["t"].codes[:, 3]
+
+
 def test_null_where_none_may_be_is_an_error_that_names_the_column() -> None:
     rows = _rows(5, 0)["t"]
     rows = rows.set_column(1, "age", pa.array([1, None, 2, 3, 4]))

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable
-from privbench_core.draft.draft import Decisions, reflect
+from privbench_core.draft.draft import Decisions, reflect, survey
 from privbench_core.draft.identifying import guess_identifying
 from privbench_core.draft.unit import guess_unit
 from privbench_core.errors import SourceError, SpecError
@@ -256,7 +256,8 @@ def test_passwords_do_not_reach_the_draft(tmp_path: Path, monkeypatch: pytest.Mo
     assert "hun/ter:2" not in reflect("postgresql://me:hun/ter:2@host/d")
     monkeypatch.setenv("DB_HOST", "host")
     beside = reflect("postgresql://me:hunter2@${DB_HOST}/d")
-    assert "postgresql://me:${PRIVBENCH_PASSWORD}@${DB_HOST}/d" in beside and "hunter2" not in beside
+    assert "postgresql://me:${PRIVBENCH_PASSWORD}@${DB_HOST}/d" in beside
+    assert "hunter2" not in beside
     monkeypatch.setenv("PGPASS", "x")
     assert "postgresql://me:${PGPASS}@host/d" in reflect("postgresql://me:${PGPASS}@host/d")
     monkeypatch.chdir(tmp_path)
@@ -378,3 +379,64 @@ def test_catalogue_names_cannot_end_a_remark(tmp_path: Path) -> None:
     draft = reflect(str(tmp_path / "d.duckdb"))
     assert not any(line.startswith(("evil", "unit: x", "# b")) for line in draft.splitlines())
     assert '"t\\nevil: 1":' in draft
+
+
+def folder_of(tmp_path: Path, headers: dict[str, str]) -> Path:
+    """A folder of CSV files with a header and no row."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+    for name, header in headers.items():
+        (folder / f"{name}.csv").write_text(header + "\n", encoding="utf-8")
+    return folder
+
+
+def keys_of(folder: Path) -> dict[str, list[tuple[str, str, bool]]]:
+    """Columns, parent and whether they may be NULL, of the proposed single keys of each table."""
+    tables = survey(str(folder)).catalogue.tables
+    return {
+        table.name: [(key.columns[0], key.parent, table.column(key.columns[0]).nullable) for key in table.foreign_keys]
+        for table in tables
+    }
+
+
+def test_columns_that_many_tables_share_make_no_key_of_a_table_that_none_is_called_after(tmp_path: Path) -> None:
+    folder = folder_of(
+        tmp_path,
+        {
+            "People": "playerID,birthYear",
+            "HallOfFame": "playerID,yearID,votes",
+            "AwardsPlayers": "playerID,awardID,yearID,lgID",
+            "Batting": "playerID,yearID,stint,teamID,lgID,G",
+        },
+    )
+    found = {table.name: table.primary_key for table in survey(str(folder)).catalogue.tables}
+    assert found == {"People": ("playerID",), "HallOfFame": (), "AwardsPlayers": (), "Batting": ()}
+    to_people = [("playerID", "People", False)]
+    assert keys_of(folder) == {"People": [], "HallOfFame": to_people, "AwardsPlayers": to_people, "Batting": to_people}
+
+
+def test_a_column_called_after_a_table_refers_to_it_in_a_role(tmp_path: Path) -> None:
+    folder = folder_of(
+        tmp_path,
+        {
+            "users": "Id,Reputation",
+            "posts": "Id,OwnerUserId,LastEditorUserId,PostTypeId,Score",
+            "votes": "Id,PostId,UserId,VoteTypeId",
+            "household": "HHID,income",
+            "person": "PERID,household_id,age",
+        },
+    )
+    assert keys_of(folder) == {
+        "users": [],
+        "posts": [("OwnerUserId", "users", True), ("LastEditorUserId", "users", True)],
+        "votes": [("PostId", "posts", False), ("UserId", "users", True)],
+        "household": [],
+        "person": [("household_id", "household", False)],
+    }
+
+
+def test_a_table_called_after_persons_is_not_proposed_as_public_without_a_word(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, {"household": "HHID,income", "person": "number,age"})
+    draft = reflect(str(folder), decisions=Decisions(unit="household"))
+    assert "Those that everybody may see are public: [person]" in draft
+    assert "# Look at person: their columns look like those of persons." in draft
