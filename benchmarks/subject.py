@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.measure import Codes, Fit, fit_target_in_child
+from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import OpenDPNoise
-from privbench_core.privacy.relations import PrivateDatabase
 from privbench_core.privacy.session import open_session
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.tables import Schema, Table

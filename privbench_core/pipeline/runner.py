@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
+from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.errors import BudgetExhaustedError, ReleaseError
 from privbench_core.pipeline.observe import fingerprint_of, record_observations
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise
-from privbench_core.privacy.relations import PrivateDatabase
 from privbench_core.privacy.session import open_session
 from privbench_core.schema.identity import canonical_json
 from privbench_core.synthesizers.artifact import Artifact, digest_of, verified

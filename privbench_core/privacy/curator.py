@@ -79,6 +79,7 @@ class Curator:
             raise InternalError(f"{site}: queries of different scales in one measurement")
         sensitivity = self._sensitivity(asked)
         self._filter.charge(site, price)
+        self._view.data.prepare([columns for query in asked for columns in query.marginals()])
         exact = [query.evaluate(self._view) for query in asked]
         flat = np.concatenate([answer.ravel() for answer in exact])
         noisy = self._noise.add(site, flat, sensitivity, price)
@@ -115,6 +116,7 @@ class Curator:
             raise InternalError(f"{site}: candidates must sum equally many distances")
         sensitivity = self._view.stability * lengths.pop()
         self._filter.charge(site, price)
+        self._view.data.prepare(candidates.marginals())
         return self._noise.choose(site, candidates.evaluate(self._view), sensitivity, price)
 
     def split(self, rule: Rule) -> tuple[Curator, ...]:

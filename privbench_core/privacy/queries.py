@@ -19,11 +19,15 @@ from privbench_core.errors import InternalError
 from privbench_core.estimate.merge import merge_codes
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.split_rules import Centres
-from privbench_core.privacy.views import CodedView, References
+from privbench_core.privacy.views import CodedView
 
 
 class Query(Protocol):
     """A query with a known sensitivity."""
+
+    def marginals(self) -> tuple[tuple[str, ...], ...]:
+        """Return the columns of each marginal that `evaluate` looks at: public."""
+        ...
 
     def evaluate(self, view: CodedView) -> Counts:
         """Return the exact answer: private."""
@@ -53,6 +57,10 @@ class Marginal:
 
     columns: tuple[str, ...]
     groups: tuple[NDArray[np.int64], ...] = ()
+
+    def marginals(self) -> tuple[tuple[str, ...], ...]:
+        """Return the one marginal."""
+        return (self.columns,)
 
     def evaluate(self, view: CodedView) -> Counts:
         """Return counts, shape (numbers of codes or groups)."""
@@ -88,6 +96,10 @@ class Distances:
     """
 
     groups: tuple[tuple[tuple[tuple[str, ...], NDArray[np.float64]], ...], ...]
+
+    def marginals(self) -> tuple[tuple[str, ...], ...]:
+        """Return those that are compared with a reference."""
+        return tuple(columns for group in self.groups for columns, _ in group)
 
     def evaluate(self, view: CodedView) -> Counts:
         """Return one sum of distances per group, shape (groups,)."""
@@ -128,6 +140,10 @@ class SignProducts:
     signs: Mapping[str, NDArray[np.int64]]
     subsets: tuple[tuple[str, ...], ...]
 
+    def marginals(self) -> tuple[tuple[str, ...], ...]:
+        """Return one per subset."""
+        return self.subsets
+
     def evaluate(self, view: CodedView) -> Counts:
         """Return one sum per subset, shape (subsets,)."""
         return np.array([self._sum(view, columns) for columns in self.subsets], dtype=np.int64)
@@ -162,19 +178,24 @@ class CentreSums:
     centres: Centres
     GRID = 256  # chosen by hand: rounding to 1/256 is far below the noise of a sum
 
+    def marginals(self) -> tuple[tuple[str, ...], ...]:
+        """Return none: sums of coordinates are taken row by row."""
+        return ()
+
     def evaluate(self, view: CodedView) -> Counts:
         """Return weights and sums, shape (clusters, 1 + coordinates), times the weight scale and GRID."""
-        assigned = self.centres.assign(view.codes)
-        weights = np.ones(view.rows, dtype=np.int64) if view.weights is None else view.weights.astype(np.int64)
+        held = view.data.held()
+        assigned = self.centres.assign(held.codes)
+        weights = np.ones(held.rows, dtype=np.int64) if held.weights is None else held.weights.astype(np.int64)
         clusters = len(self.centres.points)
         columns = [self.GRID * weighted_sums(assigned, weights, clusters)]
         for name, kind in self.centres.columns:
             size = view.sizes[name]
             if kind == "ordered":
                 grid = np.rint((np.arange(size) / max(size - 1, 1) - 0.5) * self.GRID).astype(np.int64)
-                columns.append(weighted_sums(assigned, weights * grid[view.codes[name]], clusters))
+                columns.append(weighted_sums(assigned, weights * grid[held.codes[name]], clusters))
             else:
-                cells = assigned * size + view.codes[name]
+                cells = assigned * size + held.codes[name]
                 table = self.GRID * weighted_sums(cells, weights, clusters * size)
                 columns += list(table.reshape(clusters, size).T)
         return np.stack(columns, axis=1)
@@ -203,6 +224,10 @@ class ParentCounts:
 
     group_of: NDArray[np.int64]
 
+    def marginals(self) -> tuple[tuple[str, ...], ...]:
+        """Return none: references are counted, not codes."""
+        return ()
+
     def evaluate(self, view: CodedView) -> Counts:
         """Return weights, shape (groups + 1,).
 
@@ -210,13 +235,11 @@ class ParentCounts:
             InternalError: The view does not hold references to a public parent with this many rows. The position of a
                 private row depends on the rows before it.
         """
-        references = _references(view)
-        if references.parents is None or references.parents != len(self.group_of):
+        sums = view.data.reference_sums()
+        if sums.parents is None or sums.parents != len(self.group_of):
             raise InternalError("references are counted by parent row only for a public parent, with a group per row")
         groups = int(self.group_of.max(initial=-1)) + 1
-        cells = np.append(self.group_of, groups)[references.rows]
-        weights = np.ones(view.rows, dtype=np.int64) if view.weights is None else view.weights
-        return weighted_sums(cells, weights, groups + 1)
+        return np.append(weighted_sums(self.group_of[sums.rows], sums.totals, groups), sums.none)
 
     def moves(self, view: CodedView) -> tuple[float, float]:
         """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²."""
@@ -244,13 +267,13 @@ class RankSums:
 
     ends: tuple[int, ...]
 
+    def marginals(self) -> tuple[tuple[str, ...], ...]:
+        """Return none: references are counted, not codes."""
+        return ()
+
     def evaluate(self, view: CodedView) -> Counts:
         """Return weights, shape (blocks,)."""
-        references = _references(view)
-        weights = np.ones(view.rows, dtype=np.int64) if view.weights is None else view.weights
-        present = references.rows >= 0
-        rows = references.rows[present]
-        totals = weighted_sums(rows, weights[present], int(rows.max(initial=-1)) + 1)
+        totals = view.data.reference_sums().totals
         summed = np.append(0, np.cumsum(np.sort(totals)[::-1]))
         return np.diff(summed[np.minimum(self.ends, len(totals))], prepend=0)
 
@@ -267,9 +290,3 @@ class RankSums:
 def _moves(lost: float, gained: float) -> tuple[float, float]:
     """Return (L1, L2²) by which cells move that lose and gain this much in total."""
     return lost + gained, lost**2 + gained**2
-
-
-def _references(view: CodedView) -> References:
-    if view.references is None:
-        raise InternalError("only a view of references can count references to parents")
-    return view.references

@@ -12,8 +12,7 @@ from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise, Sensitivity, noise_std
-from privbench_core.privacy.relations import PrivateDatabase
-from privbench_core.privacy.views import ViewSpec, build_references, build_values, build_view, distinct_weights
+from privbench_core.privacy.views import Engine, ViewSpec, build_references, build_values, build_view, distinct_weights
 from privbench_core.schema.constraints import ForeignKey
 
 
@@ -28,10 +27,8 @@ class Discovered:
 class PrivateSession:
     """Access to private rows for one step. Only `open_session` makes one."""
 
-    def __init__(
-        self, database: PrivateDatabase, privacy_filter: PrivacyFilter, noise: NoiseSource, label: str
-    ) -> None:
-        self._database = database
+    def __init__(self, engine: Engine, privacy_filter: PrivacyFilter, noise: NoiseSource, label: str) -> None:
+        self._engine = engine
         self._filter = privacy_filter
         self._noise = noise
         self._label = label
@@ -47,8 +44,8 @@ class PrivateSession:
         Raises:
             InternalError: A feature, discretizer or key that is not on the closed lists, see `admit_view`.
         """
-        admitted = admit_view(self._database.schema, spec)
-        return Curator(build_view(self._database, admitted), self._filter, self._noise, f"{self._label}/{name}")
+        admitted = admit_view(self._engine.schema, spec)
+        return Curator(build_view(self._engine, admitted), self._filter, self._noise, f"{self._label}/{name}")
 
     def references(self, key: ForeignKey, most: int, name: str) -> Curator:
         """Return a curator of the rows that refer to parents along ``key``, for `ParentCounts` and `RankSums`. Free.
@@ -58,10 +55,10 @@ class PrivateSession:
             most: Rows of a unit that count in full; a unit with more counts as much as one with ``most``.
             name: For the ledger.
         """
-        declared = admit_key(self._database.schema, key)
+        declared = admit_key(self._engine.schema, key)
         if type(most) is not int or most < 1:
             raise InternalError(f"{declared.name}: the rows of a unit that count in full are a whole number from 1")
-        view = build_references(self._database, declared, most)
+        view = build_references(self._engine, declared, most)
         return Curator(view, self._filter, self._noise, f"{self._label}/{name}")
 
     def unnamed(self, table: str, column: str, named: tuple[str, ...], most: int) -> Curator:
@@ -78,10 +75,10 @@ class PrivateSession:
         Raises:
             InternalError: A column of a key or of another type, or names that are not a tuple of texts.
         """
-        admit_discovery(self._database.schema, table, column)
+        admit_discovery(self._engine.schema, table, column)
         if type(named) is not tuple or any(type(name) is not str for name in named):
             raise InternalError(f"{table}.{column}: the named values are a tuple of texts")
-        view = build_values(self._database, table, column, named, most)
+        view = build_values(self._engine, table, column, named, most)
         return Curator(view, self._filter, self._noise, f"{self._label}/values of {column}")
 
     def discover(self, table: str, column: str, price: Price) -> Discovered:
@@ -103,12 +100,12 @@ class PrivateSession:
         """
         site = f"{self._label}/discover {column}"
         admit_price(site, price)
-        admit_discovery(self._database.schema, table, column)
+        admit_discovery(self._engine.schema, table, column)
         if price.delta <= 0:
             message = f"{table}.{column}: learning a list of values needs delta > 0; declare domain: {{values: [...]}}"
             raise UnsupportedBudgetError(message)
         self._filter.charge(site, price)
-        exact, view = distinct_weights(self._database, table, column)
+        exact, view = distinct_weights(self._engine, table, column)
         sensitivity = Sensitivity(view.stability * math.sqrt(view.touched), float(view.stability))
         kept = self._noise.keep(site, exact, sensitivity, price, view.touched)
         sigma = noise_std(sensitivity, price) / view.unit
@@ -116,7 +113,7 @@ class PrivateSession:
 
 
 def open_session(
-    database: PrivateDatabase,
+    engine: Engine,
     ledger: Ledger,
     noise: NoiseSource,
     *,
@@ -140,4 +137,4 @@ def open_session(
     admit_price(step, price)
     reservation = ledger.reserve(release, step, run, price, account)
     limit = PrivacyFilter(price, lambda label, cost: ledger.charge(reservation, label, cost))
-    return PrivateSession(database, limit, noise, step), reservation
+    return PrivateSession(engine, limit, noise, step), reservation

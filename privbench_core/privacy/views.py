@@ -11,30 +11,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.contingency import cell_index, contingency
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST, total, weighted_sums
-from privbench_core.columns.places import place_codes
 from privbench_core.errors import InternalError
-from privbench_core.privacy.group_types import best_types
 from privbench_core.privacy.permutations import MOST_MEMBERS, PERMUTATION_SCALE, Groups, tuple_counts
-from privbench_core.privacy.relations import (
-    WEIGHT_SCALE,
-    PrivateDatabase,
-    Rows,
-    lost_references,
-    reference_moves,
-    stability,
-)
+from privbench_core.privacy.relations import WEIGHT_SCALE, lost_references, reference_moves, stability
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema
 
 
 @dataclass(frozen=True)
@@ -158,13 +148,11 @@ class CoMember:
     column: str
 
 
-_BLOCK = 1 << 20  # rows encoded at a time
 _SMALL = 1 << 10  # rounding shares of up to so many rows to whole weights changes them by a thousandth at most
 _ROWS_PER_UNIT = (
     *range(1, _SMALL),
     *(1 << power for power in range(_SMALL.bit_length() - 1, WEIGHT_SCALE.bit_length())),
 )
-Index = NDArray[np.int64] | slice
 Along = OfParent | ParentRow | OwnerFanout | OwnFanout | CoMember | OwnType | OwnerType | MemberPlace
 Feature = Own | UnitRows | Along
 _OF_GROUPS = (OwnerFanout, OwnerType, MemberPlace)  # of the rows of one owner: along owner keys only
@@ -204,48 +192,102 @@ class References:
 
 
 @dataclass(frozen=True)
-class CodedView:
-    """Coded private rows with integer weights.
+class ReferenceSums:
+    """The total weight of the rows that refer to each parent: private.
+
+    Attributes:
+        rows: Row numbers of parents, each once, as in `References`; those that nobody refers to may be left out.
+        totals: Total weights, shape (len(rows),).
+        none: Total weight of the rows that refer to none.
+        parents: As in `References`.
+    """
+
+    rows: NDArray[np.int64]
+    totals: NDArray[np.int64]
+    none: int
+    parents: int | None
+
+
+class CodedRows(Protocol):
+    """The kept rows of a view with their codes and weights, wherever an engine keeps them: private."""
+
+    def prepare(self, marginals: Sequence[tuple[str, ...]]) -> None:
+        """Hear which `counts` will be asked for next, to find them together."""
+        ...
+
+    def counts(self, columns: Sequence[str]) -> NDArray[np.int64]:
+        """Weighted counts over ``columns`` (none: the total), at most `LARGEST`; see `CodedView.counts`."""
+        ...
+
+    def reference_sums(self) -> ReferenceSums:
+        """Total weights by parent; InternalError if the view is not one of references."""
+        ...
+
+    def held(self) -> HeldRows:
+        """The codes themselves in memory, for what is not a sum over groups of rows."""
+        ...
+
+
+class Engine(Protocol):
+    """What finds the kept rows of views. All engines find the same codes and weights, so the same counts.
+
+    Which rows are kept and what they weigh is defined in `privacy.relations`; what is asked for has been admitted, and
+    checked by `build_view`.
+    """
+
+    schema: Schema
+
+    def coded(self, spec: ViewSpec) -> CodedRows:
+        """The kept rows of a table, coded as ``spec`` says, weighted where the table has an owner."""
+        ...
+
+    def references(self, key: ForeignKey, most: int) -> CodedRows:
+        """The kept rows of the key's child, and which parent each refers to; weighted by units of up to ``most``."""
+        ...
+
+    def values(self, table: str, column: str, named: tuple[str, ...], most: int) -> CodedRows:
+        """The kept rows of a table, and which text of a column that is not among ``named`` each has, as its parent."""
+        ...
+
+    def texts(self, table: str, column: str) -> dict[str, dict[int, int]]:
+        """How many units have each text of a column in kept rows of a table, by the number of texts that they have."""
+        ...
+
+    def end_step(self) -> None:
+        """Delete what was kept for the views of a step."""
+        ...
+
+
+@dataclass(frozen=True)
+class HeldRows:
+    """Coded rows in memory.
 
     Attributes:
         codes: Column name -> codes in the smallest unsigned type that holds them, each of shape (n,).
         sizes: Column name -> number of codes.
         weights: Integer weights, shape (n,), or None where every row counts 1.
-        unit: The weight that stands for a count of 1: one row, of a unit with up to T rows.
-        stability: Largest total weight that one unit moves.
-        touched: Largest number of rows of one unit.
         rows: Exact number of rows: private.
         members: Columns of a permutation view that are not of member 0 -> their member.
         groups: Of a permutation view: which rows have the same owner, and what their tuples weigh.
         references: Of a view of references: the parent row that each row refers to.
-        own: Largest total weight of the rows of one unit; 0 if only ``stability`` is known.
-        lost: Of a view of references: largest total weight of rows that only lose their reference with a unit.
     """
 
     codes: dict[str, Codes]
-    sizes: dict[str, int]
+    sizes: Mapping[str, int]
     weights: NDArray[np.integer[Any]] | None
-    unit: int
-    stability: int
-    touched: int
     rows: int
     members: Mapping[str, int] = field(default_factory=dict)
     groups: Groups | None = None
     references: References | None = None
-    own: int = 0
-    lost: float = 0.0
 
-    @property
-    def shifts(self) -> tuple[float, float]:
-        """Largest total weight in cells that loses it, and that gains it, when one unit is removed.
+    def prepare(self, marginals: Sequence[tuple[str, ...]]) -> None:
+        """See `CodedRows.prepare`: rows in memory are counted when they are asked for."""
 
-        Other units that change, and rows that change a value, may have as much weight after as before; the removed unit
-        has none after.
-        """
-        own = self.own or self.stability
-        return (self.stability + own) / 2, (self.stability - own) / 2
+    def held(self) -> HeldRows:
+        """See `CodedRows.held`."""
+        return self
 
-    def take(self, mask: NDArray[np.bool_]) -> CodedView:
+    def take(self, mask: NDArray[np.bool_]) -> HeldRows:
         """The rows where ``mask`` holds."""
         codes = {name: values[mask] for name, values in self.codes.items()}
         weights = None if self.weights is None else self.weights[mask]
@@ -255,7 +297,7 @@ class CodedView:
         return replace(self, codes=codes, weights=weights, rows=rows, groups=groups, references=references)
 
     def counts(self, columns: Sequence[str]) -> NDArray[np.int64]:
-        """Weighted counts over ``columns`` (none: the total), shape (size, ...), at most `LARGEST`: private."""
+        """See `CodedRows.counts`."""
         if not columns:
             return np.array(self.rows if self.weights is None else min(total(self.weights), LARGEST), dtype=np.int64)
         if self.groups is None:
@@ -271,20 +313,86 @@ class CodedView:
         shaped = counted.reshape([self.sizes[name] for name in order])
         return shaped.transpose([order.index(name) for name in columns])
 
+    def reference_sums(self) -> ReferenceSums:
+        """See `CodedRows.reference_sums`."""
+        if self.references is None:
+            raise InternalError("only a view of references can count references to parents")
+        weights = np.ones(self.rows, dtype=np.int64) if self.weights is None else self.weights
+        referred = self.references.rows
+        size = int(referred.max(initial=-1)) + 1
+        totals = weighted_sums(np.where(referred < 0, size, referred), weights, size + 1)
+        return ReferenceSums(np.arange(size), totals[:-1], int(totals[-1]), self.references.parents)
+
+
+@dataclass(frozen=True)
+class CodedView:
+    """Coded private rows with integer weights.
+
+    Attributes:
+        data: The rows: private.
+        sizes: Column name -> number of codes.
+        unit: The weight that stands for a count of 1: one row, of a unit with up to T rows.
+        stability: Largest total weight that one unit moves.
+        touched: Largest number of rows of one unit.
+        own: Largest total weight of the rows of one unit; 0 if only ``stability`` is known.
+        lost: Of a view of references: largest total weight of rows that only lose their reference with a unit.
+    """
+
+    data: CodedRows
+    sizes: dict[str, int]
+    unit: int
+    stability: int
+    touched: int
+    own: int = 0
+    lost: float = 0.0
+
+    @property
+    def shifts(self) -> tuple[float, float]:
+        """Largest total weight in cells that loses it, and that gains it, when one unit is removed.
+
+        Other units that change, and rows that change a value, may have as much weight after as before; the removed unit
+        has none after.
+        """
+        own = self.own or self.stability
+        return (self.stability + own) / 2, (self.stability - own) / 2
+
+    @property
+    def codes(self) -> dict[str, Codes]:
+        """Codes in memory by column, each of shape (n,): private."""
+        return self.data.held().codes
+
+    @property
+    def weights(self) -> NDArray[np.integer[Any]] | None:
+        """Weights in memory, shape (n,), None where every row counts 1: private."""
+        return self.data.held().weights
+
+    @property
+    def rows(self) -> int:
+        """Exact number of rows: private."""
+        return self.data.held().rows
+
+    def take(self, mask: NDArray[np.bool_]) -> CodedView:
+        """The rows where ``mask`` holds."""
+        return replace(self, data=self.data.held().take(mask))
+
+    def counts(self, columns: Sequence[str]) -> NDArray[np.int64]:
+        """Weighted counts over ``columns`` (none: the total), shape (size, ...), at most `LARGEST`: private."""
+        return self.data.counts(columns)
+
 
 def feature_size(feature: Feature, discretizer: Discretizer) -> int:
     """Number of codes of a view's column."""
     return discretizer.size + int(isinstance(feature, OfParent | OwnerType) and feature.key.optional)
 
 
-def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
+def build_view(engine: Engine, spec: ViewSpec) -> CodedView:
     """Encode the kept rows of a table as ``spec`` says.
 
     Raises:
         InternalError: A column that is about other rows, or counts children along a key that is not their owner key; a
-            number of rows per unit that weights cannot stand for exactly.
+            number of rows per unit that weights cannot stand for exactly; co-members along another key.
     """
-    schema = database.schema
+    schema = engine.schema
     along = [feature for feature, _ in spec.features.values() if isinstance(feature, Along)]
     for feature in along:
         if not _of_its_rows(spec.table, feature):
@@ -294,20 +402,12 @@ def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
     most = [possible.index(most) if type(most) is int and most in possible else -1 for most in spec.rows_per_unit]
     if not most or most[0] < 0 or most != sorted(set(most)):
         raise InternalError(f"{spec.table}: no view can count {spec.rows_per_unit!r} rows per unit")
-    kept = database.kept(spec.table)
-    rows: Index = slice(None) if kept.all() else np.flatnonzero(kept)
-    members = {name: feature.member for name, (feature, _) in spec.features.items() if isinstance(feature, CoMember)}
-    groups = None
-    if members:
-        rows, groups = _groups(database, spec, np.flatnonzero(kept))
-    codes = {name: _feature(database, spec.table, rows, *how) for name, how in spec.features.items()}
+    fellows = [feature for feature in along if isinstance(feature, CoMember)]
+    owner = schema.table(spec.table).owner_key
+    if any(co_member.key != owner or not 0 < co_member.member < MOST_MEMBERS for co_member in fellows):
+        raise InternalError(f"{spec.table}: co-members along its owner key only, of members 1 to {MOST_MEMBERS - 1}")
     sizes = {name: feature_size(*how) for name, how in spec.features.items()}
-    weights: NDArray[np.integer[Any]] | None
-    if groups is None:
-        whole = WEIGHT_SCALE if owned else 1
-        weights = database.weights(spec.table, spec.rows_per_unit)[rows] if owned else None
-    else:
-        whole, weights = PERMUTATION_SCALE, groups.weights(1)
+    whole = PERMUTATION_SCALE if fellows else WEIGHT_SCALE if owned else 1
     looked_along = dict.fromkeys(feature.key for feature in along)
     of_children = (table for feature in along for table in _children_seen(feature))
     here = stability(schema, spec.table, *of_children)
@@ -315,21 +415,10 @@ def build_view(database: PrivateDatabase, spec: ViewSpec) -> CodedView:
     changed = here + sum(reference_moves(schema, key) for key in looked_along)
     touched = int(schema.max_rows_per_unit(spec.table) * changed)
     unit = whole // spec.rows_per_unit[-1]
-    return CodedView(
-        codes,
-        sizes,
-        weights,
-        unit,
-        int(np.ceil(moved * whole)),
-        touched,
-        int(kept.sum()),
-        members,
-        groups,
-        own=whole,
-    )
+    return CodedView(engine.coded(spec), sizes, unit, int(np.ceil(moved * whole)), touched, own=whole)
 
 
-def build_references(database: PrivateDatabase, key: ForeignKey, most: int) -> CodedView:
+def build_references(engine: Engine, key: ForeignKey, most: int) -> CodedView:
     """The kept rows of the referring table, and which parent each refers to; a unit of up to ``most`` counts in full.
 
     A row of a unit of s weighs min(1/most, 1/s). The view has the stability of the table and what the key moves:
@@ -337,34 +426,13 @@ def build_references(database: PrivateDatabase, key: ForeignKey, most: int) -> C
     """
     if most < 1:
         raise InternalError(f"{key.name}: rows of a unit count in full up to at least 1, not {most}")
-    schema = database.schema
-    rows = np.flatnonzero(database.kept(key.child))
-    parents = database.rows(key.parent) if schema.table(key.parent).public else None
-    references = References(database.kept_parent_rows(key)[rows], parents)
+    schema = engine.schema
     here = stability(schema, key.child)
     moved = here + reference_moves(schema, key, most)
     touched = int(schema.max_rows_per_unit(key.child) * (here + reference_moves(schema, key)))
-    weights = database.weights(key.child, (most,))[rows]
     bound = int(np.ceil(moved * WEIGHT_SCALE))
     lost = lost_references(schema, key, most) * WEIGHT_SCALE
-    return CodedView(
-        {}, {}, weights, WEIGHT_SCALE, bound, touched, len(rows), references=references, own=WEIGHT_SCALE, lost=lost
-    )
-
-
-def _groups(database: PrivateDatabase, spec: ViewSpec, rows: Rows) -> tuple[Rows, Groups]:
-    """The rows, siblings along the owner key side by side, and who is whose sibling."""
-    key = database.schema.table(spec.table).owner_key
-    fellows = [feature for feature, _ in spec.features.values() if isinstance(feature, CoMember)]
-    if key is None or any(co_member.key != key or not 0 < co_member.member < MOST_MEMBERS for co_member in fellows):
-        raise InternalError(f"{spec.table}: co-members along its owner key only, of members 1 to {MOST_MEMBERS - 1}")
-    parents = database.parent_rows(key)[rows]
-    owners = np.where(parents < 0, database.rows(key.parent) + np.arange(len(rows)), parents)
-    order = np.argsort(owners, kind="stable")
-    parents = parents[order]
-    sizes = np.append(database.group_sizes(key), 1)[parents]
-    of_row = PERMUTATION_SCALE // database.divisors(spec.table, spec.rows_per_unit)[rows[order]]
-    return rows[order], Groups(owners[order], sizes, sizes * of_row)
+    return CodedView(engine.references(key, most), {}, WEIGHT_SCALE, bound, touched, own=WEIGHT_SCALE, lost=lost)
 
 
 def _of_its_rows(table: str, feature: Along) -> bool:
@@ -384,106 +452,28 @@ def _children_seen(feature: Along) -> tuple[str, ...]:
     return ()
 
 
-def _feature(database: PrivateDatabase, table: str, rows: Index, feature: Feature, discretizer: Discretizer) -> Codes:
-    if isinstance(feature, Own | CoMember):  # which rows are whose co-members is for the tuples to say
-        return _encoded(database.values(table, feature.column), discretizer)[rows]
-    if isinstance(feature, UnitRows):
-        return _encoded_numbers(database.unit_rows(table)[rows], discretizer)
-    if isinstance(feature, OwnFanout):
-        return _encoded_numbers(database.group_sizes(feature.key), discretizer)[rows]
-    if isinstance(feature, OwnType | MemberPlace):
-        of_rows = _latent_values(database, feature) if isinstance(feature, OwnType) else _places(database, feature)
-        return of_rows[rows]
-    parents = database.kept_parent_rows(feature.key)[rows]
-    if isinstance(feature, ParentRow):
-        public = database.schema.table(feature.key.parent).public
-        return _encoded_numbers(parents if public else np.minimum(parents, 0), discretizer)
-    if isinstance(feature, OwnerFanout):
-        return _encoded_numbers(np.append(database.group_sizes(feature.key), 1), discretizer)[parents]
-    if isinstance(feature, OwnerType):
-        return np.append(_latent_values(database, feature), discretizer.size)[parents]
-    encoded = _encoded(database.values(feature.key.parent, feature.column), discretizer)
-    none = np.array([discretizer.size], dtype=np.min_scalar_type(discretizer.size))
-    return np.concatenate([encoded, none])[parents]  # position -1, no parent, takes the last entry
-
-
-def _places(database: PrivateDatabase, feature: MemberPlace) -> Codes:
-    """The place of each row of the key's child, shape (children,)."""
-    key = feature.key
-    scores = feature.order[_encoded(database.values(key.child, feature.column), feature.coder)]
-    sizes = np.append(database.group_sizes(key), 1)[database.parent_rows(key)]
-    return place_codes(database.ranks(key, scores), np.maximum(sizes, 1), feature.most)
-
-
-def _latent_values(database: PrivateDatabase, feature: OwnType | OwnerType) -> Codes:
-    """The latent value of each row of the key's parent, shape (parents,)."""
-    key, types = feature.key, feature.types
-    parents = np.where(database.kept(key.child), database.parent_rows(key), -1)
-    rows = np.flatnonzero(parents >= 0)
-    rows = rows[np.argsort(parents[rows], kind="stable")]
-    columns = [(_feature(database, key.child, rows, of, coder), scores) for of, coder, scores in types.columns]
-    sizes = database.group_sizes(key)
-    found = best_types(sizes, (_encoded_numbers(sizes, types.sizes), types.size_scores), columns)
-    values = np.zeros(len(sizes), dtype=np.int32)
-    held = sizes > 0
-    values[held] = np.unravel_index(found[held], [size - 1 for size in types.shape])[feature.latent] + 1
-    return values
-
-
-def _encoded(values: pa.ChunkedArray, discretizer: Discretizer) -> Codes:
-    """Codes of a column in the smallest type, block by block, so that nothing wider is held for all rows."""
-    codes = np.empty(len(values), dtype=np.min_scalar_type(max(discretizer.size - 1, 0)))
-    for start in range(0, max(len(values), 1), _BLOCK):
-        codes[start : start + _BLOCK] = discretizer.encode(values.slice(start, _BLOCK))
-    return codes
-
-
-def _encoded_numbers(numbers: NDArray[np.integer[Any]], discretizer: Discretizer) -> Codes:
-    """`_encoded` for integers that never were a column (group sizes, row positions)."""
-    codes = np.empty(len(numbers), dtype=np.min_scalar_type(max(discretizer.size - 1, 0)))
-    for start in range(0, len(numbers), _BLOCK):
-        codes[start : start + _BLOCK] = discretizer.encode_numbers(numbers[start : start + _BLOCK].astype(np.int64))
-    return codes
-
-
-def build_values(database: PrivateDatabase, table: str, column: str, named: tuple[str, ...], most: int) -> CodedView:
+def build_values(engine: Engine, table: str, column: str, named: tuple[str, ...], most: int) -> CodedView:
     """The kept rows of a table, and which of the values of a column that are not ``named`` each has; -1 for none.
 
     Which value a row has, and whether it is named, is a function of the row alone, and no row changes its value: the
     view has the stability of the table (``docs/privacy.md``, section 5, mechanism 9).
     """
-    view = build_view(database, ViewSpec(table, {}, (most,)))
-    encoded = _kept_texts(database, table, column)
-    known = pc.is_in(encoded.dictionary, value_set=pa.array(named, pa.string())).to_numpy(zero_copy_only=False)
-    place = np.append(np.where(known, -1, np.arange(len(known))), -1)  # NULL takes the last entry
-    rows = place[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
-    return replace(view, references=References(rows, None))
+    view = build_view(engine, ViewSpec(table, {}, (most,)))
+    return replace(view, data=engine.values(table, column, named, most))
 
 
-def _kept_texts(database: PrivateDatabase, table: str, column: str) -> pa.DictionaryArray:
-    """The texts of a column in the kept rows of a table, each once, and which of them each row has."""
-    rows = np.flatnonzero(database.kept(table))
-    kept = database.values(table, column).take(pa.array(rows))  # first: truncated rows must not name a value
-    return kept.combine_chunks().cast(pa.string()).dictionary_encode()
-
-
-def distinct_weights(database: PrivateDatabase, table: str, column: str) -> tuple[dict[str, int], CodedView]:
+def distinct_weights(engine: Engine, table: str, column: str) -> tuple[dict[str, int], CodedView]:
     """Weight of every distinct text in a column, and the empty view that carries unit and stability.
 
     A unit of k distinct texts weighs 1/√k on each of them, so its L2 norm is at most 1; how many rows have a text, and
     what other units hold, does not matter (``docs/privacy.md``, section 5, mechanism 6).
     """
-    view = build_view(database, ViewSpec(table, {}))
-    encoded = _kept_texts(database, table, column)
-    present = encoded.is_valid().to_numpy(zero_copy_only=False)
-    texts = encoded.indices.to_numpy(zero_copy_only=False)[present].astype(np.int64)
-    units = database.unit_of(table)[database.kept(table)][present]
-    held, which = np.unique(units, return_inverse=True)
-    of_unit, text = np.divmod(
-        np.unique(which * np.int64(len(encoded.dictionary) or 1) + texts), len(encoded.dictionary) or 1
-    )
-    distinct = np.bincount(of_unit, minlength=len(held))
-    weights = np.floor(view.unit / np.sqrt(distinct)).astype(np.int64)
-    weights -= weights**2 * distinct > view.unit**2  # whatever the square root was rounded to
-    totals = weighted_sums(text, weights[of_unit], len(encoded.dictionary))
-    return dict(zip(encoded.dictionary.to_pylist(), totals.tolist(), strict=True)), view
+    view = build_view(engine, ViewSpec(table, {}))
+
+    def weight(texts: int) -> int:
+        each = int(view.unit / math.sqrt(texts))
+        return each - (each**2 * texts > view.unit**2)  # whatever the square root was rounded to
+
+    units = engine.texts(table, column)
+    exact = {text: sum(number * weight(k) for k, number in by_k.items()) for text, by_k in units.items()}
+    return exact, view

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.privacy.relations import PrivateDatabase
+from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.schema.columns import Column, ColumnType, Domain, Learn, Range, Values
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table

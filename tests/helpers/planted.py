@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
+from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount
@@ -24,9 +25,8 @@ from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity
-from privbench_core.privacy.relations import PrivateDatabase
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import CodedView
+from privbench_core.privacy.views import CodedView, HeldRows
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -68,7 +68,7 @@ def curator_of(
 ) -> tuple[Curator, PrivacyFilter]:
     """A curator without noise over rows that all count 1, and the account it charges."""
     n = len(next(iter(codes.values())))
-    view = CodedView(dict(codes), dict(sizes), None, 1, 1, 1, n)
+    view = CodedView(HeldRows(dict(codes), sizes, None, n), dict(sizes), 1, 1, 1)
     account = PrivacyFilter(limit, lambda _label, _price: None)
     return Curator(view, account, NoNoise(), "test"), account
 

@@ -373,14 +373,14 @@ SENSITIVITY = [
         "counts of references move half of what they do",
         "privacy/queries.py",
         (
-            "return weighted_sums(cells, weights, groups + 1)\n"
+            "return np.append(weighted_sums(self.group_of[sums.rows], sums.totals, groups), sums.none)\n"
             "\n"
             "    def moves(self, view: CodedView) -> tuple[float, float]:\n"
             '        """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²."""\n'
             "        return _moves(*view.shifts)"
         ),
         (
-            "return weighted_sums(cells, weights, groups + 1)\n"
+            "return np.append(weighted_sums(self.group_of[sums.rows], sums.totals, groups), sums.none)\n"
             "\n"
             "    def moves(self, view: CodedView) -> tuple[float, float]:\n"
             '        """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²."""\n'
@@ -401,9 +401,9 @@ SENSITIVITY = [
         "unnamed-values-unweighted",
         "sensitivity",
         "every row of a large unit counts in full among the values that are not named",
-        "privacy/views.py",
-        "return replace(view, references=References(rows, None))",
-        "return replace(view, weights=None, references=References(rows, None))",
+        "engines/memory/database.py",
+        "return replace(rows, references=References(referred, None))",
+        "return replace(rows, weights=None, references=References(referred, None))",
         ("tests/property/test_privacy_popularity.py::test_no_unit_moves_the_ranks_of_values_beyond_the_stability",),
     ),
     Mutant(

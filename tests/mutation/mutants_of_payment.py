@@ -81,8 +81,11 @@ PAYMENT = [
         "payment",
         "rows are looked at before they are paid for",
         _CURATOR,
-        ("        self._filter.charge(site, price)\n        exact = [query.evaluate(self._view) for query in asked]\n"),
-        ("        exact = [query.evaluate(self._view) for query in asked]\n        self._filter.charge(site, price)\n"),
+        ("        self._filter.charge(site, price)\n        self._view.data.prepare([columns for query"),
+        (
+            "        [query.evaluate(self._view) for query in asked]\n        self._filter.charge(site, price)\n"
+            "        self._view.data.prepare([columns for query"
+        ),
         (f"{_T_BUDGET}::test_asking_for_more_is_refused_before_the_look",),
     ),
     Mutant(
@@ -90,8 +93,8 @@ PAYMENT = [
         "payment",
         "a measurement is not charged",
         _CURATOR,
-        ("        self._filter.charge(site, price)\n        exact"),
-        "        exact",
+        ("        self._filter.charge(site, price)\n        self._view.data.prepare([columns for query"),
+        "        self._view.data.prepare([columns for query",
         (f"{_T_BUDGET}::test_charges_fit_prices_and_prices_fit_the_budget",),
     ),
     Mutant(
@@ -99,8 +102,8 @@ PAYMENT = [
         "payment",
         "a choice is not charged",
         _CURATOR,
-        ("        self._filter.charge(site, price)\n        return self._noise.choose"),
-        "        return self._noise.choose",
+        ("        self._filter.charge(site, price)\n        self._view.data.prepare(candidates"),
+        "        self._view.data.prepare(candidates",
         (f"{_T_BUDGET}::test_every_verb_is_refused_when_nothing_is_left",),
     ),
     Mutant(

@@ -13,7 +13,7 @@ from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.noise import NoiseSource
-from privbench_core.privacy.views import CodedView
+from privbench_core.privacy.views import CodedView, HeldRows
 from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise, Violation
 
@@ -30,7 +30,8 @@ def rows(seed: int = 0) -> CodedView:
     common = rng.normal(size=N)
     codes = {"a": a, "b": b, "c": a ^ b ^ (rng.random(N) < 0.1)}
     codes |= {name: np.clip(((common + rng.normal(size=N)) * 1.3 + 3).astype(int), 0, 5) for name in "xyz"}
-    return CodedView({name: each.astype(np.uint8) for name, each in codes.items()}, SIZES, None, 1, 1, 1, N)
+    held = HeldRows({name: each.astype(np.uint8) for name, each in codes.items()}, SIZES, None, N)
+    return CodedView(held, SIZES, 1, 1, 1)
 
 
 def released(view: CodedView, one_way: OneWay, price: Price, noise: NoiseSource) -> bytes:

@@ -103,7 +103,7 @@ def test_marginals_are_those_of_the_tuples_one_by_one(
     what = replace(spec(database, *names), rows_per_unit=counted)
     view = build_view(database.private(), what)
     counted = Marginal(columns).evaluate(view)
-    named = len({view.members.get(name, 0) for name in columns})
+    named = len({view.data.held().members.get(name, 0) for name in columns})
     assert (counted.sum() > 0) == (named < view.sizes["size"])  # τ = 2 leaves no triples
     np.testing.assert_array_equal(counted, by_hand(database, what, columns))
 

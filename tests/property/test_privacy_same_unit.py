@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.errors import InternalError
 from privbench_core.privacy.relations import (
     WEIGHT_SCALE,
-    PrivateDatabase,
     deciding_tables,
     moved_rows,
     reference_moves,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from privbench_core.columns.places import place_codes
-from privbench_core.privacy.relations import PrivateDatabase
+from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.privacy.views import GroupTypes, MemberPlace, Own, OwnerType, OwnType, ViewSpec, build_view
 from privbench_core.schema.constraints import ForeignKey
 from tests.helpers.databases import Database

@@ -23,7 +23,7 @@ from privbench_core.privacy.queries import (
     SignProducts,
 )
 from privbench_core.privacy.split_rules import Centres
-from privbench_core.privacy.views import CodedView, References
+from privbench_core.privacy.views import CodedView, HeldRows, References
 
 UNIT = 60  # weight of a unit: its rows may weigh 60, 30, 20, ..
 A, B = 4, 3  # codes
@@ -54,9 +54,8 @@ def view_of(rows: Sequence[tuple[int, int, int]], weights: Sequence[int]) -> Cod
     """Rows of (a, b, parent), one unit moving at most `UNIT`."""
     a, b, parent = (np.array([row[i] for row in rows], dtype=np.int64) for i in range(3))
     codes, sizes = {"a": a.astype(np.uint8), "b": b.astype(np.uint8)}, {"a": A, "b": B}
-    return CodedView(
-        codes, sizes, np.array(weights, dtype=np.int64), UNIT, UNIT, 6, len(rows), references=References(parent, 4)
-    )
+    held = HeldRows(codes, sizes, np.array(weights, dtype=np.int64), len(rows), references=References(parent, 4))
+    return CodedView(held, sizes, UNIT, UNIT, 6)
 
 
 def neighbours(seed: int) -> tuple[CodedView, CodedView]:

@@ -12,7 +12,7 @@ from privbench_core.columns.exact_sums import LARGEST
 from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups, tuple_counts
 from privbench_core.privacy.queries import CentreSums, Distances, Marginal, SignProducts
 from privbench_core.privacy.split_rules import Centres
-from privbench_core.privacy.views import CodedView
+from privbench_core.privacy.views import CodedView, HeldRows
 
 CENTRES = Centres((("a", "ordered"), ("a", "list")), (3, 3), (((0.0, 0.5, 1.0), (0.0, 1.0, 1.0)),) * 1)
 
@@ -21,7 +21,7 @@ def weighty(rows: int, unit: int, seed: int = 0) -> CodedView:
     """A view whose rows all weigh close to ``unit``: few rows stand for very many."""
     rng = np.random.default_rng(seed)
     codes = {"a": rng.integers(0, 3, rows).astype(np.uint8)}
-    return CodedView(codes, {"a": 3}, unit - rng.integers(0, 9, rows), unit, unit, 1, rows)
+    return CodedView(HeldRows(codes, {"a": 3}, unit - rng.integers(0, 9, rows), rows), {"a": 3}, unit, unit, 1)
 
 
 def test_cluster_sums_are_exact_beyond_what_a_float_holds() -> None:
@@ -50,7 +50,8 @@ def test_merged_codes_and_totals_stop_at_the_largest() -> None:
     owner = np.arange(8)
     groups = Groups(owner, np.ones(8, dtype=np.int64), np.full(8, 1 << 61))
     codes = {"a": np.tile(np.array([0, 1], dtype=np.uint8), 4)}
-    view = CodedView(codes, {"a": 2}, groups.weights(1), 1 << 61, 1 << 61, 1, 8, {"b": 1}, groups)
+    held = HeldRows(codes, {"a": 2}, groups.weights(1), 8, {"b": 1}, groups)
+    view = CodedView(held, {"a": 2}, 1 << 61, 1 << 61, 1)
     assert view.counts(("a",)).tolist() == [LARGEST, LARGEST]
     assert Marginal(("a",), (np.array([0, 0]),)).evaluate(view).tolist() == [LARGEST]
     assert Marginal(()).evaluate(view).item() == LARGEST
@@ -60,7 +61,8 @@ def test_sums_of_signs_do_not_wrap_around() -> None:
     owner = np.arange(8)
     groups = Groups(owner, np.ones(8, dtype=np.int64), np.full(8, 1 << 61))
     codes = {"a": np.tile(np.array([0, 1], dtype=np.uint8), 4)}
-    view = CodedView(codes, {"a": 2}, groups.weights(1), 1 << 61, 1 << 61, 1, 8, {"b": 1}, groups)
+    held = HeldRows(codes, {"a": 2}, groups.weights(1), 8, {"b": 1}, groups)
+    view = CodedView(held, {"a": 2}, 1 << 61, 1 << 61, 1)
     for signs, expected in (([1, 1], LARGEST), ([-1, -1], -LARGEST), ([1, -1], 0), ([0, -1], -LARGEST)):
         assert SignProducts({"a": np.array(signs)}, (("a",),)).evaluate(view).tolist() == [expected]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.measure.one_way import least_noise
 from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.measure.profile import Cells
@@ -15,7 +16,6 @@ from privbench_core.models.spn import Leaf, Node
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.noise import Sensitivity, noise_std
-from privbench_core.privacy.relations import PrivateDatabase
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.columns import Column, ColumnType, Values
 from privbench_core.schema.tables import Schema, Table

@@ -1,0 +1,56 @@
+"""The order that decides which children beyond τ are kept: SHA-256 of a secret and the child's own primary key.
+
+All engines compute it alike: the hash is that of UTF-8 text, and a key's text follows from its stored values alone
+(`stored`): each one's length in characters, a colon, and the value: digits of a number, text as it is, bytes as
+hexadecimal digits. The order of hashes is that of their bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b, sha256
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from privbench_core.engines.stored import to_stored
+from privbench_core.schema.columns import Column
+
+_NOTHING = pa.scalar("", pa.large_string())
+_COMPARED = 8  # bytes of a hash: of a billion rows two agree in them with a probability of 0.03
+
+
+def order_key(secret: bytes) -> str:
+    """Return the text that every key's text is hashed behind: it says nothing about the secret that it comes from.
+
+    Statements hold it, and databases may keep their text.
+    """
+    return blake2b(b"which children are kept", key=secret, digest_size=16).hexdigest()
+
+
+def keyed_order(secret: bytes, columns: Sequence[Column], keys: pa.Table) -> NDArray[np.uint64]:
+    """Return the first bytes of the hash of each key, shape (n,), in an order in which no other row has a say.
+
+    Args:
+        secret: Of the workspace.
+        columns: Of the primary key.
+        keys: Their canonical values.
+    """
+    start = order_key(secret)
+    # A value is written by its type alone; pandas would choose one format for the column, that is, by other rows.
+    parts = [_texts(keys.column(column.name), column) for column in columns]
+    texts = pc.binary_join_element_wise(*(part for text in parts for part in text), _NOTHING).to_pylist()
+    hashed = b"".join(sha256(f"{start}{text}".encode()).digest()[:_COMPARED] for text in texts)
+    return np.frombuffer(hashed, ">u8").astype(np.uint64)
+
+
+def _texts(values: pa.ChunkedArray, column: Column) -> tuple[pa.Array, pa.Scalar, pa.Array]:
+    """Return the length of each value's text, a colon, and the text."""
+    stored = to_stored(values, column)
+    if pa.types.is_binary(stored.type):
+        text = pa.array([value.hex() for value in stored.to_pylist()], pa.large_string())
+    else:
+        text = stored.combine_chunks().cast(pa.large_string())
+    return pc.utf8_length(text).cast(pa.large_string()), pa.scalar(":", pa.large_string()), text

@@ -1,0 +1,179 @@
+"""Codes and weights of the kept rows in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from privbench_core.columns.codec import Codes
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.places import place_codes
+from privbench_core.engines.memory.relations import Relations, Rows
+from privbench_core.errors import InternalError
+from privbench_core.privacy.group_types import best_types
+from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups
+from privbench_core.privacy.views import (
+    CoMember,
+    Feature,
+    HeldRows,
+    MemberPlace,
+    Own,
+    OwnerFanout,
+    OwnerType,
+    OwnFanout,
+    OwnType,
+    ParentRow,
+    References,
+    UnitRows,
+    ViewSpec,
+    feature_size,
+)
+from privbench_core.schema.constraints import ForeignKey
+
+_BLOCK = 1 << 20  # rows encoded at a time
+Index = NDArray[np.int64] | slice
+
+
+class PrivateDatabase(Relations):
+    """All private rows of a database in memory: the engine that others agree with."""
+
+    def coded(self, spec: ViewSpec) -> HeldRows:
+        """See `Engine.coded`."""
+        kept = self.kept(spec.table)
+        rows: Index = slice(None) if kept.all() else np.flatnonzero(kept)
+        members = {name: of.member for name, (of, _) in spec.features.items() if isinstance(of, CoMember)}
+        groups = None
+        if members:
+            rows, groups = _groups(self, spec, np.flatnonzero(kept))
+        codes = {name: _feature(self, spec.table, rows, *how) for name, how in spec.features.items()}
+        sizes = {name: feature_size(*how) for name, how in spec.features.items()}
+        weights: NDArray[np.integer[Any]] | None
+        if groups is None:
+            owned = len(self.schema.ownership_path(spec.table)) > 0
+            weights = self.weights(spec.table, spec.rows_per_unit)[rows] if owned else None
+        else:
+            weights = groups.weights(1)
+        return HeldRows(codes, sizes, weights, int(kept.sum()), members, groups)
+
+    def references(self, key: ForeignKey, most: int) -> HeldRows:
+        """See `Engine.references`."""
+        rows = np.flatnonzero(self.kept(key.child))
+        parents = self.rows(key.parent) if self.schema.table(key.parent).public else None
+        references = References(self.kept_parent_rows(key)[rows], parents)
+        return HeldRows({}, {}, self.weights(key.child, (most,))[rows], len(rows), references=references)
+
+    def values(self, table: str, column: str, named: tuple[str, ...], most: int) -> HeldRows:
+        """See `Engine.values`."""
+        rows = self.coded(ViewSpec(table, {}, (most,)))
+        encoded = _kept_texts(self, table, column)
+        known = pc.is_in(encoded.dictionary, value_set=pa.array(named, pa.string())).to_numpy(zero_copy_only=False)
+        place = np.append(np.where(known, -1, np.arange(len(known))), -1)  # NULL takes the last entry
+        referred = place[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+        return replace(rows, references=References(referred, None))
+
+    def texts(self, table: str, column: str) -> dict[str, dict[int, int]]:
+        """See `Engine.texts`."""
+        encoded = _kept_texts(self, table, column)
+        present = encoded.is_valid().to_numpy(zero_copy_only=False)
+        codes = encoded.indices.to_numpy(zero_copy_only=False)[present].astype(np.int64)
+        _, units = np.unique(self.unit_of(table)[self.kept(table)][present], return_inverse=True)
+        size = len(encoded.dictionary)
+        pairs = np.unique(units * size + codes)  # a unit and a text, each pair once
+        of_unit, of_text = pairs // max(size, 1), pairs % max(size, 1)
+        held = np.bincount(of_unit)[of_unit] if len(pairs) else pairs
+        found, numbers = np.unique(np.stack([of_text, held]), axis=1, return_counts=True)
+        result: dict[str, dict[int, int]] = {}
+        for (text, k), number in zip(found.T.tolist(), numbers.tolist(), strict=True):
+            result.setdefault(encoded.dictionary[text].as_py(), {})[k] = number
+        return result
+
+    def end_step(self) -> None:
+        """See `Engine.end_step`: views end with who holds them."""
+
+
+def _groups(database: Relations, spec: ViewSpec, rows: Rows) -> tuple[Rows, Groups]:
+    """The rows, siblings along the owner key side by side, and who is whose sibling."""
+    key = database.schema.table(spec.table).owner_key
+    if key is None:
+        raise InternalError(f"{spec.table}: co-members along an owner key only")
+    parents = database.parent_rows(key)[rows]
+    owners = np.where(parents < 0, database.rows(key.parent) + np.arange(len(rows)), parents)
+    order = np.argsort(owners, kind="stable")
+    parents = parents[order]
+    sizes = np.append(database.group_sizes(key), 1)[parents]
+    of_row = PERMUTATION_SCALE // database.divisors(spec.table, spec.rows_per_unit)[rows[order]]
+    return rows[order], Groups(owners[order], sizes, sizes * of_row)
+
+
+def _feature(database: Relations, table: str, rows: Index, feature: Feature, discretizer: Discretizer) -> Codes:
+    if isinstance(feature, Own | CoMember):  # which rows are whose co-members is for the tuples to say
+        return _encoded(database.column(table, feature.column), discretizer)[rows]
+    if isinstance(feature, UnitRows):
+        return _encoded_numbers(database.unit_rows(table)[rows], discretizer)
+    if isinstance(feature, OwnFanout):
+        return _encoded_numbers(database.group_sizes(feature.key), discretizer)[rows]
+    if isinstance(feature, OwnType | MemberPlace):
+        of_rows = _latent_values(database, feature) if isinstance(feature, OwnType) else _places(database, feature)
+        return of_rows[rows]
+    parents = database.kept_parent_rows(feature.key)[rows]
+    if isinstance(feature, ParentRow):
+        public = database.schema.table(feature.key.parent).public
+        return _encoded_numbers(parents if public else np.minimum(parents, 0), discretizer)
+    if isinstance(feature, OwnerFanout):
+        return _encoded_numbers(np.append(database.group_sizes(feature.key), 1), discretizer)[parents]
+    if isinstance(feature, OwnerType):
+        return np.append(_latent_values(database, feature), discretizer.size)[parents]
+    encoded = _encoded(database.column(feature.key.parent, feature.column), discretizer)
+    none = np.array([discretizer.size], dtype=np.min_scalar_type(discretizer.size))
+    return np.concatenate([encoded, none])[parents]  # position -1, no parent, takes the last entry
+
+
+def _places(database: Relations, feature: MemberPlace) -> Codes:
+    """The place of each row of the key's child, shape (children,)."""
+    key = feature.key
+    scores = feature.order[_encoded(database.column(key.child, feature.column), feature.coder)]
+    sizes = np.append(database.group_sizes(key), 1)[database.parent_rows(key)]
+    return place_codes(database.ranks(key, scores), np.maximum(sizes, 1), feature.most)
+
+
+def _latent_values(database: Relations, feature: OwnType | OwnerType) -> Codes:
+    """The latent value of each row of the key's parent, shape (parents,)."""
+    key, types = feature.key, feature.types
+    parents = np.where(database.kept(key.child), database.parent_rows(key), -1)
+    rows = np.flatnonzero(parents >= 0)
+    rows = rows[np.argsort(parents[rows], kind="stable")]
+    columns = [(_feature(database, key.child, rows, of, coder), scores) for of, coder, scores in types.columns]
+    sizes = database.group_sizes(key)
+    found = best_types(sizes, (_encoded_numbers(sizes, types.sizes), types.size_scores), columns)
+    values = np.zeros(len(sizes), dtype=np.int32)
+    held = sizes > 0
+    values[held] = np.unravel_index(found[held], [size - 1 for size in types.shape])[feature.latent] + 1
+    return values
+
+
+def _encoded(values: pa.ChunkedArray, discretizer: Discretizer) -> Codes:
+    """Codes of a column in the smallest type, block by block, so that nothing wider is held for all rows."""
+    codes = np.empty(len(values), dtype=np.min_scalar_type(max(discretizer.size - 1, 0)))
+    for start in range(0, max(len(values), 1), _BLOCK):
+        codes[start : start + _BLOCK] = discretizer.encode(values.slice(start, _BLOCK))
+    return codes
+
+
+def _encoded_numbers(numbers: NDArray[np.integer[Any]], discretizer: Discretizer) -> Codes:
+    """`_encoded` for integers that never were a column (group sizes, row positions)."""
+    codes = np.empty(len(numbers), dtype=np.min_scalar_type(max(discretizer.size - 1, 0)))
+    for start in range(0, len(numbers), _BLOCK):
+        codes[start : start + _BLOCK] = discretizer.encode_numbers(numbers[start : start + _BLOCK].astype(np.int64))
+    return codes
+
+
+def _kept_texts(database: Relations, table: str, column: str) -> pa.DictionaryArray:
+    """The texts of a column in the kept rows of a table, each once, and which of them each row has."""
+    rows = np.flatnonzero(database.kept(table))
+    kept = database.column(table, column).take(pa.array(rows))  # first: truncated rows must not name a value
+    return kept.combine_chunks().cast(pa.string()).dictionary_encode()
