@@ -137,7 +137,7 @@ DELTA = [
         "δ",
         "a threshold that forgets a key's own count",
         "privacy/noise.py",
-        "return sensitivity.l1 + sigma * math.sqrt(",
+        "return sensitivity.l2 + sigma * math.sqrt(",
         "return sigma * math.sqrt(",
         (f"{_AUDIT}::test_the_threshold_grows_with_the_keys_a_unit_touches",),
     ),
