@@ -88,8 +88,9 @@ def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> S
         rows = references.owned(table, fanout)
         left, right = _context(key, above, fanout, profile), _own(profile)
         others = references.alone(key.child, rows.n)
-        order = Reference(rows, {name: others.codes[name] for name in right}, profile.total)
-        return _learned(fanout, session, key, profile, (left, right), order, price, fit, references.rng)
+        codes = {name: others.codes[name] for name in right}
+        order = Reference(rows, codes, references.of_unit(table, rows), profile.total, profile.size)
+        return _learned(fanout, session, key, (left, right), order, price, fit, references.rng)
 
     return link_step(schema, key, price, run, fit, (("model", key.child), ("model", key.parent)))
 
@@ -123,12 +124,12 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
                 left |= _context(table.owner_key, references.profile(table.owner_key.parent), fanout, profile)
         rows = references.linked(table, fanout)
         others = references.places(key, lookup, rows.n)
-        order = Reference(rows, others, profile.total)
+        order = Reference(rows, others, references.of_unit(table, rows), profile.total, profile.size)
         right: Features = {
             name: (ParentRow(key) if target.public else OfParent(key, name.removeprefix(TARGET)), discretizer)
             for name, discretizer in lookup.targets.items()
         }
-        return _learned(lookup, session, key, profile, (left, right), order, price, fit, references.rng)
+        return _learned(lookup, session, key, (left, right), order, price, fit, references.rng)
 
     above = () if table.owner_key is None else (table.owner_key.parent,)
     return link_step(schema, key, price, run, fit, tuple(inputs), above)
@@ -138,7 +139,6 @@ def _learned(
     link: Fanout | LinkedLookup,
     session: PrivateSession,
     key: ForeignKey,
-    profile: Profile,
     sides: tuple[Features, Features],
     order: Reference,
     price: Price,
@@ -147,9 +147,7 @@ def _learned(
 ) -> Artifact:
     """Return a link with the cross-table marginals that are measured for what its degrees have left of ``price``."""
     rest = price.share(1 - fit.degrees)
-    found = measure_cross_marginals(
-        session, key.child, profile.size.rows_per_unit, *sides, order, rest, fit.cross_marginals, rng
-    )
+    found = measure_cross_marginals(session, key.child, *sides, order, rest, fit.cross_marginals, rng)
     return Artifact(
         {"link": replace(link, cross_marginals=found).to_dict(), "summary": {"cross_marginals": len(found)}}
     )
