@@ -16,9 +16,11 @@ from privbench_core.models.rows import Rows
 from privbench_core.models.spn import Leaf
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.relational.plan import Relational
-from privbench_core.synthesizers.relational.public import public_targets
-from tests.helpers.databases import forum
+from privbench_core.synthesizers.steps.learned_link import completes_junction
+from privbench_core.synthesizers.steps.public_targets import public_targets
+from tests.helpers.databases import club, forum, shop
 from tests.helpers.heavy_tails import many_to_many
 from tests.helpers.noise import SeededNoise
 from tests.helpers.plans import Trace, computing_steps, run_step
@@ -182,6 +184,20 @@ def test_fewer_rows_of_a_unit_count_where_noise_is_large():
     weights = reference.weights(1)
     assert weights is not None
     assert weights[1:] * 100 == pytest.approx(weights[0], rel=1e-3)
+
+
+def test_a_junction_of_privbench_is_linked_by_what_both_sides_say():
+    """Within its price; a key that is no part of the primary key is measured as before."""
+    database = club(0)
+    trace = Trace()
+    for step in computing_steps(PrivBench().plan(database.schema, Budget(3000.0, 1e-6), {})):
+        run_step(step, database, SeededNoise(0), trace)
+    link = lookup_from_dict(trace.artifacts["fanout", "enrolment.course_id"].data["link"])
+    assert isinstance(link, LinkedLookup)
+    assert link.cross_marginals
+    assert {name for cross in link.cross_marginals for name in cross.left} <= {"parent.age", "#siblings", "paid"}
+    shop_keys = shop(0).schema.table("item").foreign_keys
+    assert not any(completes_junction(shop(0).schema, key) for key in shop_keys)
 
 
 @pytest.mark.parametrize("method", ["independent", "pairwise", "privspn"])

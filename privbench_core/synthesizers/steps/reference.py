@@ -95,5 +95,6 @@ class References:
             return self.alone(table.name, max(1, min(_MOST_ROWS, round(self.profile(table.name).size.rows))))
         rows = self.owned(table, fanout)
         model = model_from_dict(self.inputs["model", table.name].data["model"])
-        Linked(model, fanout.cross_marginals or ()).draw(rows, self.rng)
+        model = model if fanout.cross_marginals is None else Linked(model, fanout.cross_marginals)
+        model.draw(rows, self.rng)
         return rows
