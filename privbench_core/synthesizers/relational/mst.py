@@ -8,7 +8,7 @@ that rows are drawn without the package.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import combinations
@@ -92,7 +92,7 @@ def _estimated(one_way: OneWay, pairs: Mapping[Pair, Array], sigma: float) -> Le
         mbi, estimation, jax = (import_module(name) for name in ("mbi", "mbi.estimation", "jax"))
         numbers = {name: f"c{number}" for number, name in enumerate(one_way.counts)}  # names may be any text here
 
-        def clique(columns: Sequence[str]) -> tuple[str, ...]:
+        def clique(columns: Iterable[str]) -> tuple[str, ...]:
             return tuple(numbers[name] for name in columns)
 
         domain = mbi.Domain(clique(numbers), [len(counts) for counts in one_way.counts.values()])
@@ -108,8 +108,9 @@ def _estimated(one_way: OneWay, pairs: Mapping[Pair, Array], sigma: float) -> Le
 
             def marginal(columns: Sequence[str]) -> Array:
                 shape = [len(one_way.counts[name]) for name in columns]
-                found = np.asarray(model.project(clique(columns)).datavector(), dtype=np.float64).reshape(shape)
-                return np.maximum(found, 0) / np.maximum(found, 0).sum()
+                found = np.asarray(model.project(clique(columns)).datavector(), dtype=np.float64)
+                counts: Array = np.maximum(found, 0).reshape(shape)
+                return np.asarray(counts / counts.sum())
 
             marginals = {name: marginal((name,)) for name in numbers}
             return Leaf(one_way.total, marginals, {pair: marginal(pair) for pair in pairs})
