@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks import copula, histograms, subject
 from benchmarks.data import CodedAdult, data_folder
-from benchmarks.measure import Codes, Runs
+from benchmarks.measure import Codes, NotFinishedError, Runs
 from benchmarks.peers import DPMM_METHODS, fit_dpmm, installed
 from benchmarks.report import Row, machine, markdown
 from privbench_core.evaluation.marginals import mean_distances
@@ -26,7 +26,7 @@ from privbench_core.evaluation.subsets import column_subsets
 RUNS = Runs(2, (0.2, 0.8, 1.0, 3.2), (1e-5, 0.0))
 _CODES = 20
 _MATTERS = 0.8  # probability that an answer has to do with an opinion
-_SKIPPED = frozenset({"aim"})  # an hour on a table of 30 columns: `--methods aim` asks for it
+_LIMIT = 600.0  # seconds that a peer may take for a figure: AIM takes an hour on a table of 30 columns
 Fitted = Callable[[Codes, list[int], list[bool], float, float, int], Codes]
 
 
@@ -120,8 +120,8 @@ def tables(data: Path | None) -> list[Callable[[], Dense]]:
     ]
 
 
-def methods(names: Sequence[str] | None) -> Mapping[str, Fitted]:
-    """What is measured, by name: the peers of dpmm where they are installed, the slow ones if asked for."""
+def methods(names: Sequence[str] | None, limit: float = _LIMIT) -> Mapping[str, Fitted]:
+    """What is measured, by name: the peers of dpmm where they are installed, each for ``limit`` seconds at most."""
     found: dict[str, Fitted] = {
         name: lambda *given, fit=fit: fit(*given)[0]
         for name, fit in (
@@ -131,41 +131,53 @@ def methods(names: Sequence[str] | None) -> Mapping[str, Fitted]:
         )
     }
     for name in DPMM_METHODS if installed() else ():
-        if name not in _SKIPPED or name in (names or ()):
-            found[name] = partial(_dpmm, name)
+        found[name] = partial(_dpmm, name, limit)
     return {name: fit for name, fit in found.items() if names is None or name in names}
 
 
 def _dpmm(
-    name: str, codes: Codes, sizes: list[int], ordered: list[bool], epsilon: float, delta: float, seed: int
+    name: str,
+    limit: float,
+    codes: Codes,
+    sizes: list[int],
+    ordered: list[bool],
+    epsilon: float,
+    delta: float,
+    seed: int,
 ) -> Codes:
-    return fit_dpmm(name, codes, sizes, ordered, {"epsilon": epsilon, "delta": delta, "seed": seed})[0]
+    return fit_dpmm(name, codes, sizes, ordered, {"epsilon": epsilon, "delta": delta, "seed": seed}, limit)[0]
 
 
-def run(runs: Runs = RUNS, data: Path | None = None, *, names: Sequence[str] | None = None) -> str:
+def run(
+    runs: Runs = RUNS, data: Path | None = None, *, names: Sequence[str] | None = None, limit: float = _LIMIT
+) -> str:
     """Measure and return the Markdown text for the README: mean errors, data by ε and method.
 
     Args:
         runs: What is run; methods without a pure form are left out there.
         data: The data folder; see `data.data_folder`.
-        names: Which of `methods`; None for all but the slow ones.
+        names: Which of `methods`; None for all.
+        limit: Seconds for a run of a peer. One that is not finished then is not tried again on that table.
     """
-    chosen = methods(names)
+    chosen = methods(names, limit)
     rows: list[Row] = []
     for made in tables(data):
         table = made()
         bound = "" if table.fresh is None else table.error(table.fresh)
+        slow: set[str] = set()
         for delta, epsilon in runs.budgets:
             cells: dict[str, str | float] = {"table": table.name, "δ": f"{delta:g}", "ε": f"{epsilon:g}"}
             for name, fit in chosen.items():
                 if delta == 0 and name in {"copula", "mst", "aim"}:
                     continue
                 runs.progress(f"dense: {table.name}, {name}, epsilon {epsilon:g}, delta {delta:g}")
-                errors = [
-                    table.error(fit(table.codes, list(table.sizes), list(table.ordered), epsilon, delta, seed))
-                    for seed in range(runs.seeds)
-                ]
-                cells[name] = mean(errors)
-                runs.progress(f"    {cells[name]:.4g}")
+                given = (table.codes, list(table.sizes), list(table.ordered), epsilon, delta)
+                try:
+                    cells[name] = "" if name in slow else mean(table.error(fit(*given, s)) for s in range(runs.seeds))
+                except NotFinishedError:
+                    slow.add(name)
+                if name in slow:
+                    cells[name] = f"not in {limit:g} s"
+                runs.progress(f"    {cells[name]}")
             rows.append({**cells, "another sample": bound})
     return f"{machine(runs.seeds).replace('Medians', 'Means')}\n\n{markdown(rows)}"

@@ -74,17 +74,31 @@ def call_in_child(target: str, arguments: dict[str, Any]) -> tuple[Any, float]:
     return answer["result"], answer["peak_mb"]
 
 
+class NotFinishedError(PrivbenchError):
+    """A process was stopped at its time limit."""
+
+
 def fit_in_child(
-    command: Sequence[str], codes: Codes, sizes: list[int], ordered: list[bool], parameters: dict[str, Any]
+    command: Sequence[str],
+    codes: Codes,
+    sizes: list[int],
+    ordered: list[bool],
+    parameters: dict[str, Any],
+    limit: float | None = None,
 ) -> Fit:
     """Start ``command FOLDER``, which reads ``in.npz`` and ``parameters.json`` there and writes ``out.npz``.
 
-    ``in.npz`` holds codes, sizes and ordered; ``out.npz`` codes, seconds_learn, seconds_sample and peak_mb.
+    ``in.npz`` holds codes, sizes and ordered; ``out.npz`` codes, seconds_learn, seconds_sample and peak_mb. ``limit``
+    is in seconds.
+
+    Raises:
+        NotFinishedError: The limit was reached.
+        PrivbenchError: The process failed.
     """
     with TemporaryDirectory() as folder:
         np.savez(Path(folder) / "in.npz", codes=codes, sizes=np.array(sizes), ordered=np.array(ordered))
         (Path(folder) / "parameters.json").write_text(json.dumps(parameters), encoding="utf-8")
-        run_child([*command, folder])
+        run_child([*command, folder], limit)
         with np.load(Path(folder) / "out.npz") as out:
             return out["codes"], float(out["seconds_learn"]), float(out["seconds_sample"]), float(out["peak_mb"])
 
@@ -96,9 +110,17 @@ def fit_target_in_child(
     return fit_in_child([sys.executable, "-m", "benchmarks.measure", target], codes, sizes, ordered, parameters)
 
 
-def run_child(command: Sequence[str]) -> None:
-    """Run a command in the project folder; PrivbenchError with the end of its stderr if it fails."""
-    done = subprocess.run(command, cwd=_PROJECT, capture_output=True, text=True, check=False)
+def run_child(command: Sequence[str], limit: float | None = None) -> None:
+    """Run a command in the project folder for at most ``limit`` seconds.
+
+    Raises:
+        NotFinishedError: It was stopped then.
+        PrivbenchError: It failed; the end of its stderr is in the message.
+    """
+    try:
+        done = subprocess.run(command, cwd=_PROJECT, capture_output=True, text=True, check=False, timeout=limit)
+    except subprocess.TimeoutExpired as error:
+        raise NotFinishedError(f"not finished in {limit:g} s") from error
     if done.returncode:
         raise PrivbenchError(f"{' '.join(command[1:4])} failed:\n{done.stderr.strip()[-2000:]}")
 

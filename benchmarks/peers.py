@@ -23,15 +23,21 @@ def installed() -> bool:
 
 
 def fit_dpmm(
-    method: str, codes: Codes, sizes: list[int], ordered: list[bool], parameters: dict[str, float | int]
+    method: str,
+    codes: Codes,
+    sizes: list[int],
+    ordered: list[bool],
+    parameters: dict[str, float | int],
+    limit: float | None = None,
 ) -> Fit:
-    """Fit and sample with one of `DPMM_METHODS`; ``parameters`` are epsilon, delta and seed.
+    """Fit and sample with one of `DPMM_METHODS`; ``parameters`` are epsilon, delta and seed, ``limit`` seconds.
 
     Raises:
         SourceError: There is no interpreter with dpmm.
+        NotFinishedError: The limit was reached.
     """
     command = [str(python_of_peers(method)), str(_SCRIPT), method]
-    return fit_in_child(command, codes, sizes, ordered, dict(parameters))
+    return fit_in_child(command, codes, sizes, ordered, dict(parameters), limit)
 
 
 def python_of_peers(wanted: str) -> Path:

@@ -1,9 +1,12 @@
 """Measure what links two tables: marginals across them, in rounds, where the rows linked so far are furthest off.
 
 Algorithms 1 to 4 of Alimohammadi et al. (K marginals per round by the exponential mechanism, Gaussian answers), with
-three changes. Sensitivity is that of a view of the rows that have the key, in privacy units, instead of 2·d_max links.
-Codes are merged until noise is a small part of a marginal, so that narrow and wide columns compete fairly. And the
-price of a round that finds nothing beyond its noise halves the number of marginals that are left.
+changes. Sensitivity is that of a view of the rows that have the key, in privacy units, instead of 2·d_max links: up to
+how many rows of a unit count in full is chosen here, because links need only odds ratios, and few rows of each unit
+tell these at much less noise. Codes are merged until noise is a small part of a marginal, so that narrow and wide
+columns compete fairly. An answer is estimated around what the rows linked so far say of it: a marginal of three columns
+adds what its pairs do not imply. And the price of a round that finds nothing beyond its noise halves the number of
+marginals that are left.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.contingency import contingency
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.coarsening import coarsenings
+from privbench_core.estimate.joints import NoisyTable, estimated_joint
 from privbench_core.models.linking import CrossMarginal, link_rows
+from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
@@ -39,6 +44,8 @@ _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard dev
 _LEAST_CELLS = (
     64  # that a cross-table marginal should have when it is decided how many there are: eight codes on either side
 )
+_OTHERWISE = 0.05  # how far rows that are not counted may move a marginal, as a share of them; as in `by_size`
+_UNSEEN = 1e-3  # of a table: spread over all cells, to keep those that a sample lacks possible
 _MOST_CELLS = 10_000  # of a cross-table marginal, for memory and time
 _WEIGHT = 1 << 20  # integers that stand for the weight of a row
 
@@ -59,7 +66,7 @@ class LinkingFit:
 
     def identity(self) -> Identity:
         """Return all that a release depends on."""
-        return {"select": self.select, "rounds": self.rounds, "per_pair": self.per_pair}
+        return {"select": self.select, "rounds": self.rounds, "per_pair": self.per_pair, "otherwise": _OTHERWISE}
 
 
 @dataclass(frozen=True)
@@ -67,14 +74,30 @@ class Reference:
     """Synthetic rows of both sides, in a sample that no run's seed decides, to compare the source with.
 
     Attributes:
-        rows: With the codes, sizes and weights of all columns on the left.
+        rows: With the codes and sizes of all columns on the left.
         others: Codes of the columns on the right, each of shape (rows.n,).
-        total: Released number of the rows that the source is counted in.
+        of_unit: Number of rows of the unit of each, shape (rows.n,); None where that is not known.
+        total: Released number of rows, counted with ``size.rows_per_unit``.
+        size: Released size of the table.
     """
 
     rows: Rows
     others: Mapping[str, Codes]
+    of_unit: Numbers | None
     total: float
+    size: RowCount
+
+    def counted(self, most: int) -> float:
+        """Return the number of rows of the source where units with more than ``most`` count as so many."""
+        now = float(self.size.counted(self.size.rows_per_unit).sum())
+        return self.total * float(self.size.counted(most).sum()) / max(now, 1e-9)
+
+    def weights(self, most: int) -> Numbers | None:
+        """Return integers that stand for the weight of each row if so many of a unit count in full; None for 1 each."""
+        if self.of_unit is None or self.of_unit.max(initial=1) <= most:
+            return None
+        weights: Numbers = np.rint(_WEIGHT * np.minimum(1.0, most / self.of_unit)).astype(np.int64)
+        return weights
 
 
 @dataclass(frozen=True)
@@ -104,7 +127,6 @@ class _Candidate:
 def measure_cross_marginals(
     session: PrivateSession,
     table: str,
-    rows_per_unit: int,
     left: Features,
     right: Features,
     reference: Reference,
@@ -120,7 +142,6 @@ def measure_cross_marginals(
     Args:
         session: Open for the step.
         table: That has the key: its rows are the links.
-        rows_per_unit: Rows of a unit that count in full, see `ViewSpec`.
         left: Columns of the row that has the key, and of its owner.
         right: Columns of what is linked to it.
         reference: Of both sides.
@@ -130,15 +151,17 @@ def measure_cross_marginals(
     """
     if not reference.rows.n:
         return ()
-    plain = session.view(ViewSpec(table, {}, (rows_per_unit,)), "links")
+    of_units = session.view(ViewSpec(table, {}), "links")
     pairs = [(a, b) for a in left for b in right if feature_size(*left[a]) > 1 and feature_size(*right[b]) > 1]
-    planned, cells = _planned(plain, math.ceil(fit.per_pair * len(pairs)), reference.total, price, fit)
-    if not planned:
+    plan = _planned(of_units, math.ceil(fit.per_pair * len(pairs)), reference, price, fit)
+    if plan is None:
         return ()
+    planned, most, total = plan.number, plan.rows_per_unit, reference.counted(plan.rows_per_unit)
     features = {**left, **right}
-    candidates = list(_candidates(pairs, features, reference, cells))
+    candidates = list(_candidates(pairs, features, reference, plan.cells))
     coarse = {n: _merged(features, n, g) for c in candidates for n, g in zip(c.names, c.groups, strict=True)}
-    view = session.view(ViewSpec(table, coarse, (rows_per_unit,)), "links")
+    view = session.view(ViewSpec(table, coarse, (most,)), "links")
+    weights = reference.weights(most)
     per_round = math.ceil(planned / fit.rounds)
     found: list[CrossMarginal] = []
     known: set[tuple[str, str]] = set()
@@ -147,7 +170,9 @@ def measure_cross_marginals(
     while planned:
         share = unspent / planned
         open_now = [c for c in candidates if (len(c.pairs) == 1) or c.pairs <= known]
-        chosen = _select(view, open_now, reference, order, min(per_round, planned), price.share(share * fit.select))
+        codes = {**reference.rows.codes, **{name: values[order] for name, values in reference.others.items()}}
+        now = [(candidate, _expected(candidate, codes, weights, total)) for candidate in open_now]
+        chosen = _select(view, now, min(per_round, planned), price.share(share * fit.select))
         if not chosen:
             break
         told = False
@@ -157,7 +182,7 @@ def measure_cross_marginals(
             )
             off = float(np.abs(noisy.values[0] - expected).sum()) / 2
             told = told or off > 2 * _ABSOLUTE * noisy.sigma * expected.size
-            found.append(_cross_marginal(candidate, noisy.values[0], noisy.sigma, reference.total))
+            found.append(_cross_marginal(candidate, noisy.values[0], noisy.sigma, expected))
             candidates.remove(candidate)
             known |= candidate.pairs
         unspent -= share * len(chosen)
@@ -169,14 +194,38 @@ def measure_cross_marginals(
     return tuple(found)
 
 
-def _planned(view: Curator, most: int, total: float, price: Price, fit: LinkingFit) -> tuple[int, float]:
-    """Return how many marginals are measured, and the cells that each may have: fewer where noise would hide them."""
+@dataclass(frozen=True)
+class _Plan:
+    """How many marginals are measured, the cells each may have, and up to how many rows of a unit count in full."""
+
+    number: int
+    cells: float
+    rows_per_unit: int
+
+
+def _planned(of_units: Curator, most: int, reference: Reference, price: Price, fit: LinkingFit) -> _Plan | None:
+    """Return what to measure: fewer marginals, with fewer cells, where noise would hide them; None for nothing.
+
+    Args:
+        of_units: A view that counts every unit once.
+        most: Marginals.
+        reference: For released sizes.
+        price: Of all.
+        fit: How to spend it.
+    """
+    rows = reference.counted(reference.size.classes[-1])
     for number in sorted({max(1, round(most / 2**halves)) for halves in range(20)} if most else (), reverse=True):
-        sigma = view.sigma([Marginal(())], price.share((1 - fit.select) / number))
-        cells = _NOISE * total / (_ABSOLUTE * sigma)
+        sigma = of_units.sigma([Marginal(())], price.share((1 - fit.select) / number))
+
+        def error(counted: int, sigma: float = sigma) -> float:
+            total = reference.counted(counted)
+            return _ABSOLUTE * counted * sigma * _LEAST_CELLS / total + _OTHERWISE * (1 - total / rows)
+
+        best = min(reference.size.classes, key=error)
+        cells = _NOISE * reference.counted(best) / (_ABSOLUTE * best * sigma)
         if cells >= _LEAST_CELLS or (number == 1 and cells >= 4):  # noqa: PLR2004 - two codes on either side
-            return number, min(cells, _MOST_CELLS)
-    return 0, 0.0
+            return _Plan(number, min(cells, _MOST_CELLS), best)
+    return None
 
 
 def _candidates(
@@ -232,17 +281,13 @@ def _merged(features: Features, name: str, groups: Numbers) -> tuple[Feature, Di
 
 
 def _select(
-    view: Curator, candidates: Sequence[_Candidate], reference: Reference, order: Numbers, number: int, price: Price
+    view: Curator, candidates: Sequence[tuple[_Candidate, Array]], number: int, price: Price
 ) -> list[tuple[_Candidate, Array]]:
-    """Return the candidates of which the linked reference is furthest off, and their counts in it.
+    """Return the candidates whose counts in the linked reference are furthest off, with these counts.
 
     Formal guarantee: satisfies ``number`` times the price; ``docs/privacy.md``, section 5, mechanisms 5 and 7.
     """
-    weights = reference.rows.weights
-    integers = None if weights is None else np.rint(weights * _WEIGHT).astype(np.int64)
-    codes = {**reference.rows.codes, **{name: values[order] for name, values in reference.others.items()}}
-    left = [(candidate, _expected(candidate, codes, integers, reference.total)) for candidate in candidates]
-    chosen = []
+    left, chosen = list(candidates), []
     for _ in range(min(number, len(left))):
         distances = Distances(tuple(((candidate.names, expected),) for candidate, expected in left))
         chosen.append(left.pop(view.select("cross-table marginal", distances, price)))
@@ -261,6 +306,12 @@ def _expected(candidate: _Candidate, codes: Mapping[str, Codes], weights: Number
     return np.asarray(counts * (total / max(float(counts.sum()), 1.0)))
 
 
-def _cross_marginal(candidate: _Candidate, noisy: Array, sigma: float, total: float) -> CrossMarginal:
+def _cross_marginal(candidate: _Candidate, noisy: Array, sigma: float, expected: Array) -> CrossMarginal:
+    """Return the estimate of a marginal, given its counts in the reference: their margins are known better."""
     rows = math.prod(candidate.shape[: len(candidate.left)])
-    return CrossMarginal(candidate.left, candidate.right, candidate.groups, noisy.reshape(rows, -1), sigma, total)
+    base = expected.reshape(rows, -1)
+    sides = np.maximum(base.sum(axis=1), 1.0), np.maximum(base.sum(axis=0), 1.0)
+    base = base + _UNSEEN * np.outer(*sides) / expected.sum()  # cells that the sample lacks are like all others
+    table = NoisyTable(noisy.reshape(rows, -1), sigma)
+    counts = estimated_joint(table, base.sum(axis=1), base.sum(axis=0), [base])
+    return CrossMarginal(candidate.left, candidate.right, candidate.groups, counts)

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.estimate.biadjacency import ClassTarget, relaxed_links
 from privbench_core.estimate.fitting import RAKING_ROUNDS, fit_margins, mutual_information
-from privbench_core.estimate.joints import NoisyTable, estimated_joint
 from privbench_core.models.calibration import MIN_ROWS
 from privbench_core.models.draw import draw_grouped
 from privbench_core.models.record_swapping import RecordSwapping, TargetTable
@@ -35,23 +34,20 @@ _SWEEPS = 12  # of swaps of linked rows; chosen by hand, further ones change lit
 
 @dataclass(frozen=True)
 class CrossMarginal:
-    """Released counts of linked rows by groups of codes of columns on the left and on the right.
+    """Counts of linked rows by groups of codes of columns on the left and on the right, estimated from released ones.
 
     Attributes:
         left: Columns of the row that has the key, and of its owner.
         right: Columns of what is linked to it.
         groups: Group of each code of these columns, left ones first; () if every code is a group.
-        counts: Shape (left cells, right cells), cells being combinations of groups, row-major.
-        sigma: Standard deviation of the noise on each; 0 for estimates, whose margins alone are fitted.
-        total: Released sum of the counts.
+        counts: Shape (left cells, right cells), cells being combinations of groups, row-major; of any total. Which
+            rows are counted may be others on either side: what is kept are their odds ratios.
     """
 
     left: tuple[str, ...]
     right: tuple[str, ...]
     groups: tuple[Numbers, ...]
     counts: Array
-    sigma: float
-    total: float
 
     def cells(self, left: Mapping[str, Codes], right: Mapping[str, Codes]) -> tuple[Numbers, Numbers]:
         """Return the cell of each row on either side."""
@@ -60,28 +56,16 @@ class CrossMarginal:
         of_left, of_right = self.groups[: len(self.left)], self.groups[len(self.left) :]
         return _cells(left, self.left, of_left), _cells(right, self.right, of_right)
 
-    def links(self, left: Array, right: Array) -> Array:
-        """Return the counts that speak for themselves given how many links the cells of either side have.
-
-        Args:
-            left: Links of each cell on the left.
-            right: The same on the right, with the same sum.
-        """
-        if not self.sigma:
-            return fit_margins(self.counts, [((0,), left), ((1,), right)], RAKING_ROUNDS)
-        scale = max(float(left.sum()), 1e-9) / self.total
-        return estimated_joint(NoisyTable(self.counts, self.sigma), left / scale, right / scale) * scale
-
     def to_dict(self) -> dict[str, Any]:
         """Return a description that `Artifact` can store."""
         sides = {"left": list(self.left), "right": list(self.right), "groups": list(self.groups)}
-        return {**sides, "counts": self.counts, "sigma": self.sigma, "total": self.total}
+        return {**sides, "counts": self.counts}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> CrossMarginal:
         """Return the inverse of `to_dict`."""
         left, right, groups = (tuple(stored[name]) for name in ("left", "right", "groups"))
-        return cls(left, right, groups, stored["counts"], stored["sigma"], stored["total"])
+        return cls(left, right, groups, stored["counts"])
 
 
 @dataclass(frozen=True)
@@ -100,7 +84,7 @@ class Linked:
         """See `Model.draw`; pair tables of ``rows.links`` are cross-table marginals too."""
         alone = Rows(rows.n)
         self.inner.draw(alone, rng)
-        known = tuple(CrossMarginal((c,), (t,), (), joint, 0.0, 1.0) for (c, t), joint in rows.links.items())
+        known = tuple(CrossMarginal((c,), (t,), (), joint) for (c, t), joint in rows.links.items())
         order = link_rows(rows, alone.codes, (*self.cross_marginals, *known), rng)
         for name, codes in alone.codes.items():
             rows.add(name, alone.sizes[name], codes[order])
@@ -125,15 +109,14 @@ def link_rows(
     known = [w for w in cross_marginals if rows.codes.keys() >= set(w.left) and others.keys() >= set(w.right)]
     if not known or not rows.n:
         return order
-    weights = np.ones(rows.n) if rows.weights is None else rows.weights / rows.weights.mean()
-    tables = [_Table.of(cross, rows.codes, others, weights) for cross in known]
+    tables = [_Table.of(cross, rows.codes, others) for cross in known]
     tables.sort(key=lambda table: -table.information)
-    order = _rounded(tables, weights, rng)
+    order = _rounded(tables, rows.n, rng)
     if rows.n < MIN_ROWS:
         return order
     codes = {_ITEM: order} | {f"{side} {k}": c for k, t in enumerate(tables) for side, c in t.ends(order)}
     targets = [TargetTable((f"left {k}", f"right {k}"), table.links) for k, table in enumerate(tables)]
-    swapping = RecordSwapping(codes, targets, weights)
+    swapping = RecordSwapping(codes, targets, np.ones(rows.n))
     moved = (_ITEM, *(f"right {k}" for k in range(len(tables))))
     for _ in range(_SWEEPS):
         swapping.sweep_together(moved, rng)
@@ -152,11 +135,13 @@ class _Table:
     links: Array
 
     @classmethod
-    def of(cls, cross: CrossMarginal, left: Mapping[str, Codes], right: Mapping[str, Codes], weights: Array) -> _Table:
-        of_left, of_right = cross.cells(left, right)
-        rows, columns = cross.counts.shape
-        degrees = _counts(of_left, weights, rows), _counts(of_right, np.ones(len(weights)), columns)
-        return cls(of_left, of_right, cross.links(*degrees))
+    def of(cls, cross: CrossMarginal, left: Mapping[str, Codes], right: Mapping[str, Codes]) -> _Table:
+        cells = cross.cells(left, right)
+        margins = [
+            ((axis,), np.bincount(of, minlength=size).astype(np.float64))
+            for axis, (of, size) in enumerate(zip(cells, cross.counts.shape, strict=True))
+        ]
+        return cls(*cells, fit_margins(cross.counts, margins, RAKING_ROUNDS))
 
     @property
     def information(self) -> float:
@@ -166,9 +151,8 @@ class _Table:
         return ("left", self.left), ("right", self.right[order])
 
 
-def _rounded(tables: Sequence[_Table], weights: Array, rng: np.random.Generator) -> Numbers:
+def _rounded(tables: Sequence[_Table], n: int, rng: np.random.Generator) -> Numbers:
     """Return links drawn from the relaxed bi-adjacency of the first tables whose classes are few enough."""
-    n = len(weights)
     left, right = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     chosen = []
     for table in tables:
@@ -178,18 +162,14 @@ def _rounded(tables: Sequence[_Table], weights: Array, rng: np.random.Generator)
             chosen.append(table)
     first, other = (np.unique(side, return_index=True)[1] for side in (left, right))
     targets = [ClassTarget(table.left[first], table.right[other], table.links) for table in chosen]
-    degrees = _counts(left, weights), _counts(right, np.ones(n))
-    wanted = draw_grouped(relaxed_links(*degrees, targets), left, rng)
+    links = relaxed_links(np.bincount(left).astype(np.float64), np.bincount(right).astype(np.float64), targets)
+    wanted = draw_grouped(links, left, rng)
     return _matched(wanted, right, rng)
 
 
 def _dense(classes: Numbers, cells: Numbers) -> Numbers:
     dense = np.unique(classes * (int(cells.max()) + 1) + cells, return_inverse=True)[1]
     return np.asarray(dense, dtype=np.int64)
-
-
-def _counts(cells: Numbers, weights: Array, size: int = 0) -> Array:
-    return np.bincount(cells, weights, size).astype(np.float64)
 
 
 def _matched(wanted: Codes, have: Numbers, rng: np.random.Generator) -> Numbers:

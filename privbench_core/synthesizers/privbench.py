@@ -25,6 +25,7 @@ from privbench_core.synthesizers.contract import Plan, Step, StepContext
 from privbench_core.synthesizers.options import FidelityOptions, parsed
 from privbench_core.synthesizers.steps.assemble import refuse_impossible, whole_plan
 from privbench_core.synthesizers.steps.learn import learn_steps
+from privbench_core.synthesizers.steps.learned_link import LinkFit, completes_junction, reference_step
 from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
 
 Learn = Callable[[Table, Price], list[Step]]
@@ -120,8 +121,16 @@ def network_plan(name: str, schema: Schema, budget: Budget, options: LinkOptions
 
 
 def conditional_link(schema: Schema, key: ForeignKey, price: Price) -> Step:
-    """Return the step along a key where rows are drawn given what they refer to, or choose it by what they are."""
-    return fanout_step(schema, key, price) if key.owner else lookup_step(schema, key, price, LookupFit())
+    """Return the step along a key where rows are drawn given what they refer to, or choose it by what they are.
+
+    Rows of a junction table are linked as the relational synthesizer links them: who refers to what depends on the
+    attributes of both parents, and its row may have none.
+    """
+    if key.owner:
+        return fanout_step(schema, key, price)
+    if completes_junction(schema, key):
+        return reference_step(schema, key, price, LinkFit())
+    return lookup_step(schema, key, price, LookupFit())
 
 
 def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:

@@ -256,6 +256,32 @@ def forum(
     return database_from(Schema("forum", (user, post, vote), "user"), {"user": users, "post": posts, "vote": votes})
 
 
+def club(seed: int, units: int = 40) -> Database:
+    """A junction: members and public courses meet in enrolments; one member is in every course, one in none."""
+    rng = np.random.default_rng(seed)
+    course = Table("course", (Column("id", INTEGER), Column("level", INTEGER)), ("id",), public=True)
+    member = Table("member", (Column("id", INTEGER), Column("age", INTEGER, Range(0, 100, cells=4))), ("id",))
+    enrolment = Table(
+        "enrolment",
+        (Column("member_id", INTEGER), Column("course_id", INTEGER), Column("paid", BOOLEAN)),
+        ("member_id", "course_id"),
+        (
+            _owner("enrolment", "member_id", "member", 3),
+            ForeignKey("enrolment", ("course_id",), "course", ("id",)),
+        ),
+    )
+    rows: dict[str, list[Row]] = {
+        "course": [(c, c // 2) for c in range(6)],
+        "member": [(m, int(rng.integers(100))) for m in range(units)],
+        "enrolment": [
+            (m, int(c), bool(rng.random() < 0.5))
+            for m in range(units)
+            for c in rng.permutation(6)[: 6 if m == 0 else 0 if m == 1 else int(rng.integers(4))]
+        ],
+    }
+    return database_from(Schema("club", (course, member, enrolment), "member"), rows)
+
+
 def till(seed: int, units: int = 60) -> Database:
     """Wide ranges, declared and learned, in which many rows share a value; one unit has it most often, one never."""
     rng = np.random.default_rng(seed)

@@ -27,7 +27,7 @@ from privbench_core.schema.constraints import OnUnitRemoved
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privbench import PrivBench
-from tests.helpers.databases import Database, adversaries, forum, shop, till, town
+from tests.helpers.databases import Database, adversaries, club, forum, shop, till, town
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise, Violation
 from tests.helpers.plans import EagerSPN, Trace, computing_steps, plan_with, run_step
 
@@ -60,6 +60,9 @@ CASES = {
     "forum, cascading, pure": (cascading_forum, PURE, PAPER),
     "till, pairwise, zCDP": (till, ZCDP, SPLITTING),
     "till, pairwise, pure": (till, CLOSE, SPLITTING),
+    "club, junction": (club, PLENTY, SPLITTING),
+    "club, junction, pure": (club, Budget(3000.0), SPLITTING),
+    "club, linked": (club, PLENTY, LINKED),
     "town, groups": (town, PLENTY, GROUPS),
     "town, linked": (town, PLENTY, LINKED),
     "town, linked, pure": (partial(town, learned=False), Budget(3000.0), LINKED),

@@ -6,17 +6,21 @@ import numpy as np
 import pytest
 
 from privbench_core.estimate.biadjacency import ClassTarget, relaxed_links
+from privbench_core.measure.linking import LinkingFit, Reference, _Candidate, _cross_marginal, _planned
 from privbench_core.models.linked_lookup import LinkedLookup, _differing, lookup_from_dict
 from privbench_core.models.linking import CrossMarginal, Linked, link_rows
 from privbench_core.models.parent_choice import Distinct, ParentChoice
 from privbench_core.models.popularity import ByRow
+from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
 from privbench_core.models.spn import Leaf
-from privbench_core.privacy.budget import Budget, Price
+from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.relational.plan import Relational
-from privbench_core.synthesizers.relational.public import public_targets
-from tests.helpers.databases import forum
+from privbench_core.synthesizers.steps.learned_link import completes_junction
+from privbench_core.synthesizers.steps.public_targets import public_targets
+from tests.helpers.databases import club, forum, shop
 from tests.helpers.heavy_tails import many_to_many
 from tests.helpers.noise import SeededNoise
 from tests.helpers.plans import Trace, computing_steps, run_step
@@ -24,8 +28,14 @@ from tests.helpers.plans import Trace, computing_steps, run_step
 JOINT = np.array([[0.4, 0.1], [0.1, 0.4]])
 
 
-def pair(joint: np.ndarray = JOINT, sigma: float = 0.0) -> CrossMarginal:
-    return CrossMarginal(("a",), ("b",), (), joint, sigma, 1.0)
+def pair(joint: np.ndarray = JOINT) -> CrossMarginal:
+    return CrossMarginal(("a",), ("b",), (), joint)
+
+
+def answered(noisy: np.ndarray, sigma: float, expected: np.ndarray) -> np.ndarray:
+    """What is made of the answer for a pair, shape (left codes, right codes)."""
+    codes = tuple(np.arange(size) for size in noisy.shape)
+    return _cross_marginal(_Candidate(("a",), ("b",), codes), noisy, sigma, expected).counts
 
 
 def counted(left: np.ndarray, right: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -65,7 +75,7 @@ def test_a_marginal_of_three_columns_is_kept_that_no_pair_shows():
     a, c, b = (rng.integers(0, 2, n) for _ in range(3))
     codes = np.arange(2)
     counts = np.array([[1, 0], [0, 1], [0, 1], [1, 0]]) * n / 4  # b is a xor c
-    odd = CrossMarginal(("a", "c"), ("b",), (codes, codes, codes), counts, 1.0, n)
+    odd = CrossMarginal(("a", "c"), ("b",), (codes, codes, codes), counts)
     order = link_rows(Rows(n, {"a": a, "c": c}), {"b": b}, [odd], rng)
     assert ((a ^ c) == b[order]).mean() > 0.97
 
@@ -73,11 +83,31 @@ def test_a_marginal_of_three_columns_is_kept_that_no_pair_shows():
 def test_noise_leaves_independent_columns_independent():
     rng = np.random.default_rng(3)
     n = 5000
-    a, b = rng.integers(0, 8, n), rng.integers(0, 8, n)
-    noisy = CrossMarginal(("a",), ("b",), (np.arange(8),) * 2, n / 64 + rng.normal(0, 200, (8, 8)), 200.0, n)
-    order = link_rows(Rows(n, {"a": a}), {"b": b}, [noisy], rng)
-    off = np.abs(counted(a, b[order], (8, 8)) / n - 1 / 64).sum() / 2
-    assert off < 0.3  # the noise itself is 1.0
+    even = np.full((8, 8), n / 64)
+    found = answered(even + rng.normal(0, 200, (8, 8)), 200.0, even)
+    assert np.abs(found - even).sum() / 2 < 0.3 * n  # the noise itself is 1.0
+
+
+def test_an_answer_adds_to_what_is_linked_already_only_what_stands_above_its_noise():
+    """Rows linked so far say nearly what is true: an answer at much noise must not undo that, one at little must."""
+    rng = np.random.default_rng(7)
+    true = rng.gamma(1.0, size=(10, 12)) * 100
+    known = true * rng.normal(1, 0.05, true.shape)
+
+    def off(sigma: float) -> float:
+        return float(np.abs(answered(true + rng.normal(0, sigma, true.shape), sigma, known) - true).sum())
+
+    product = np.outer(true.sum(axis=1), true.sum(axis=0)) / true.sum()
+    assert off(100.0) < 0.25 * np.abs(product - true).sum()
+    assert off(0.5) < 0.6 * np.abs(known - true).sum()
+
+
+def test_odds_ratios_are_kept_where_other_rows_were_counted():
+    """Counted were few of the rows with a = 1 (those of large units): their odds hold for all of them."""
+    rng = np.random.default_rng(8)
+    a, b = np.repeat([0, 1], 2000), np.repeat([0, 1], 2000)
+    order = link_rows(Rows(4000, {"a": a}), {"b": b}, [pair(JOINT * np.array([[1.0], [0.1]]))], rng)
+    assert counted(a, b[order], (2, 2)) / 4000 == pytest.approx(JOINT, abs=0.02)
 
 
 @pytest.mark.parametrize("n", [0, 1, 7])
@@ -135,6 +165,39 @@ def test_exchanges_keep_all_degrees():
     found = _differing(assigned, np.arange(40) % 4, [Distinct(scope, np.arange(40))], rng)
     assert np.bincount(found).tolist() == np.bincount(assigned).tolist()
     assert len(np.unique(scope * 40 + found)) == 1000
+
+
+def test_fewer_rows_of_a_unit_count_where_noise_is_large():
+    """Ten thousand units have a hundred rows: to count them in full takes a hundred times the noise."""
+    size = RowCount(1_010_000, 100.0, 128, (1, 128), np.array([1e4, 1e6]), np.array([1e4, 1e4]), 200)
+    reference = Reference(Rows(4), {}, np.array([1, 100, 100, 100]), 1_010_000, size)
+
+    class OfUnits:
+        def sigma(self, queries: object, price: Price) -> float:
+            return price.amount**-0.5
+
+    chosen = [
+        _planned(OfUnits(), 10, reference, Price(Measure.ZCDP, rho), LinkingFit()).rows_per_unit  # type: ignore[arg-type, union-attr]
+        for rho in (1e-2, 1e4)
+    ]
+    assert chosen == [1, 128]
+    weights = reference.weights(1)
+    assert weights is not None
+    assert weights[1:] * 100 == pytest.approx(weights[0], rel=1e-3)
+
+
+def test_a_junction_of_privbench_is_linked_by_what_both_sides_say():
+    """Within its price; a key that is no part of the primary key is measured as before."""
+    database = club(0)
+    trace = Trace()
+    for step in computing_steps(PrivBench().plan(database.schema, Budget(3000.0, 1e-6), {})):
+        run_step(step, database, SeededNoise(0), trace)
+    link = lookup_from_dict(trace.artifacts["fanout", "enrolment.course_id"].data["link"])
+    assert isinstance(link, LinkedLookup)
+    assert link.cross_marginals
+    assert {name for cross in link.cross_marginals for name in cross.left} <= {"parent.age", "#siblings", "paid"}
+    shop_keys = shop(0).schema.table("item").foreign_keys
+    assert not any(completes_junction(shop(0).schema, key) for key in shop_keys)
 
 
 @pytest.mark.parametrize("method", ["independent", "pairwise", "privspn"])

@@ -18,8 +18,8 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import Plan, Step
 from privbench_core.synthesizers.options import parsed
 from privbench_core.synthesizers.privbench import LinkOptions, network_plan
-from privbench_core.synthesizers.relational.links import LinkFit, learned_link
 from privbench_core.synthesizers.relational.tables import load_table_synthesizer, table_synthesizers
+from privbench_core.synthesizers.steps.learned_link import LinkFit, learned_link
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Link steps of the relational synthesizer: degrees, and the marginals across tables that links are learned from."""
+"""Link steps that learn relationships: degrees, and the marginals across tables that links are learned from."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from privbench_core.schema.identity import Identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext
-from privbench_core.synthesizers.relational.public import public_targets
-from privbench_core.synthesizers.relational.reference import References
 from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
+from privbench_core.synthesizers.steps.public_targets import public_targets
+from privbench_core.synthesizers.steps.reference import References
 from privbench_core.synthesizers.steps.sample import fanout_key
 
 _MARGINS = 0.3  # of the price of degrees, where parents are public: for their attributes; as `LookupFit` has it
@@ -68,12 +68,27 @@ def learned_link(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) ->
     Keys inside of a unit, and those to private parents without attributes, are measured as in PrivBench: a row refers
     to one of very few, or to any.
     """
-    parent = schema.table(key.parent)
     if key.owner:
         return owner_step(schema, key, price, fit)
-    if key.same_unit or determined(schema, key) or not (parent.public or parent.attributes):
-        return lookup_step(schema, key, price, LookupFit())
-    return reference_step(schema, key, price, fit)
+    if _among_many(schema, key):
+        return reference_step(schema, key, price, fit)
+    return lookup_step(schema, key, price, LookupFit())
+
+
+def completes_junction(schema: Schema, key: ForeignKey) -> bool:
+    """Whether a key off the ownership path makes its table a junction: the primary key consists of keys, this one too.
+
+    Not a key inside of a unit, nor one to a private parent without attributes, whose rows are all alike.
+    """
+    table = schema.table(key.child)
+    primary, referring = set(table.primary_key), table.referring_columns
+    return table.owner_key is not None and set(key.columns) <= primary <= referring and _among_many(schema, key)
+
+
+def _among_many(schema: Schema, key: ForeignKey) -> bool:
+    """Whether attributes can tell which of many rows a row refers to along a key."""
+    parent = schema.table(key.parent)
+    return not (key.same_unit or determined(schema, key)) and (parent.public or bool(parent.attributes))
 
 
 def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> Step:
@@ -88,8 +103,9 @@ def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> S
         rows = references.owned(table, fanout)
         left, right = _context(key, above, fanout, profile), _own(profile)
         others = references.alone(key.child, rows.n)
-        order = Reference(rows, {name: others.codes[name] for name in right}, profile.total)
-        return _learned(fanout, session, key, profile, (left, right), order, price, fit, references.rng)
+        codes = {name: others.codes[name] for name in right}
+        order = Reference(rows, codes, references.of_unit(table, rows), profile.total, profile.size)
+        return _learned(fanout, session, key, (left, right), order, price, fit, references.rng)
 
     return link_step(schema, key, price, run, fit, (("model", key.child), ("model", key.parent)))
 
@@ -123,12 +139,12 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
                 left |= _context(table.owner_key, references.profile(table.owner_key.parent), fanout, profile)
         rows = references.linked(table, fanout)
         others = references.places(key, lookup, rows.n)
-        order = Reference(rows, others, profile.total)
+        order = Reference(rows, others, references.of_unit(table, rows), profile.total, profile.size)
         right: Features = {
             name: (ParentRow(key) if target.public else OfParent(key, name.removeprefix(TARGET)), discretizer)
             for name, discretizer in lookup.targets.items()
         }
-        return _learned(lookup, session, key, profile, (left, right), order, price, fit, references.rng)
+        return _learned(lookup, session, key, (left, right), order, price, fit, references.rng)
 
     above = () if table.owner_key is None else (table.owner_key.parent,)
     return link_step(schema, key, price, run, fit, tuple(inputs), above)
@@ -138,7 +154,6 @@ def _learned(
     link: Fanout | LinkedLookup,
     session: PrivateSession,
     key: ForeignKey,
-    profile: Profile,
     sides: tuple[Features, Features],
     order: Reference,
     price: Price,
@@ -147,9 +162,7 @@ def _learned(
 ) -> Artifact:
     """Return a link with the cross-table marginals that are measured for what its degrees have left of ``price``."""
     rest = price.share(1 - fit.degrees)
-    found = measure_cross_marginals(
-        session, key.child, profile.size.rows_per_unit, *sides, order, rest, fit.cross_marginals, rng
-    )
+    found = measure_cross_marginals(session, key.child, *sides, order, rest, fit.cross_marginals, rng)
     return Artifact(
         {"link": replace(link, cross_marginals=found).to_dict(), "summary": {"cross_marginals": len(found)}}
     )

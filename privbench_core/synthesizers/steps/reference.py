@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.models.fanout import Fanout
+from privbench_core.models.group_model import OWNER
 from privbench_core.models.linked_lookup import LinkedLookup
 from privbench_core.models.linking import Linked
 from privbench_core.models.popularity import ByRow
@@ -70,6 +72,13 @@ class References:
             add_sizes(rows, np.where(owners < 0, alone, owners), profile)
         return rows
 
+    def of_unit(self, table: Table, rows: Rows) -> NDArray[np.int64] | None:
+        """Return the number of rows of the unit of each row of `owned` or `linked`, None where that is not known."""
+        key = table.owner_key
+        if key is None or key.parent != self.schema.unit:
+            return None
+        return np.bincount(rows.codes[OWNER])[rows.codes[OWNER]]
+
     def places(self, key: ForeignKey, lookup: LinkedLookup, number: int) -> dict[str, Codes]:
         """Return codes of what so many rows refer to along a key, whichever row to which, by target."""
         if number == 0:
@@ -86,5 +95,6 @@ class References:
             return self.alone(table.name, max(1, min(_MOST_ROWS, round(self.profile(table.name).size.rows))))
         rows = self.owned(table, fanout)
         model = model_from_dict(self.inputs["model", table.name].data["model"])
-        Linked(model, fanout.cross_marginals or ()).draw(rows, self.rng)
+        model = model if fanout.cross_marginals is None else Linked(model, fanout.cross_marginals)
+        model.draw(rows, self.rng)
         return rows
