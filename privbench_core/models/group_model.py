@@ -12,7 +12,7 @@ children are symmetric, all members of a group have the same distribution.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.estimate.fitting import mutual_information
 from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.registry import register_model
+from privbench_core.models.row_count import UNIT_SIZE
 from privbench_core.models.rows import Rows
 
 Array = NDArray[np.float64]
@@ -105,20 +106,32 @@ class GroupModel:
         size: Name of the context column with the fanout (size of the group).
         class_of: Class of each of its codes.
         classes: The classes of fanouts.
+        rows_per_unit: The T that tables were measured with, where a group is all that its unit has; none where rows
+            count as the rest of their table.
     """
 
     size: str
     class_of: tuple[int, ...]
     classes: tuple[GroupClass, ...]
+    rows_per_unit: tuple[int, ...] = ()
 
     def draw(self, rows: Rows, rng: np.random.Generator) -> None:
         """Draw all columns of all rows, class by class, member by member."""
         assigned = np.asarray(self.class_of)[rows.codes[self.size]]
         inside = [np.flatnonzero(assigned == number) for number in range(len(self.classes))]
-        parts = [rows.take(index) for index in inside]  # all before any column is put back
+        counted = self._of_groups(rows) if self.rows_per_unit else rows
+        parts = [counted.take(index) for index in inside]  # all before any column is put back
         for index, part, group in zip(inside, parts, self.classes, strict=True):
             _draw_class(part, group, self.size, rng)
             rows.put(index, part)
+
+    def _of_groups(self, rows: Rows) -> Rows:
+        """``rows`` in the measure of the tables, whose classes and sizes of groups say all of the size of a unit."""
+        fanout = _ranks(rows.codes[OWNER], np.random.default_rng(0))[2]
+        place = np.searchsorted(self.rows_per_unit, fanout)
+        weights = 1 / np.where(place < len(self.rows_per_unit), np.append(self.rows_per_unit, 1)[place], fanout)
+        links = {(context, name): joint for (context, name), joint in rows.links.items() if context != UNIT_SIZE}
+        return replace(rows, weights=weights, links=links)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description that `Artifact` can store."""
@@ -131,7 +144,13 @@ class GroupModel:
             }
             for group in self.classes
         ]
-        return {"kind": _KIND, "size": self.size, "class_of": list(self.class_of), "classes": classes}
+        return {
+            "kind": _KIND,
+            "size": self.size,
+            "class_of": list(self.class_of),
+            "classes": classes,
+            "rows_per_unit": list(self.rows_per_unit),
+        }
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> GroupModel:
@@ -146,7 +165,7 @@ class GroupModel:
             )
             for group in stored["classes"]
         )
-        return cls(stored["size"], tuple(stored["class_of"]), classes)
+        return cls(stored["size"], tuple(stored["class_of"]), classes, tuple(stored.get("rows_per_unit", ())))
 
 
 register_model(GroupModel.from_dict, _KIND)

@@ -75,10 +75,14 @@ class Profile:
         """Noisy number of rows, counted as in ``one_way``."""
         return self.one_way.total
 
+    @property
+    def shapes(self) -> dict[str, Array]:
+        """Distributions of columns in each class of ``by_size``, shapes (classes, codes)."""
+        return {name: joint / joint.sum(axis=1, keepdims=True) for name, joint in self.by_size.items()}
+
     def left_out(self) -> dict[str, Array]:
         """What ``by_size`` adds to counts of up to ``size.rows_per_unit`` rows of a unit: see `RowCount.left_out`."""
-        shapes = {name: joint / joint.sum(axis=1, keepdims=True) for name, joint in self.by_size.items()}
-        return {name: self.size.left_out(shape, self.size.rows_per_unit) for name, shape in shapes.items()}
+        return {name: self.size.left_out(shape, self.size.rows_per_unit) for name, shape in self.shapes.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""

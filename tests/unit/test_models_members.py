@@ -10,6 +10,7 @@ import pytest
 
 from privbench_core.models.group_model import OWNER, GroupClass, GroupModel
 from privbench_core.models.registry import model_from_dict
+from privbench_core.models.row_count import UNIT_SIZE
 from privbench_core.models.rows import Rows
 from privbench_core.synthesizers.artifact import Artifact
 
@@ -115,3 +116,15 @@ def test_stored_and_read_back_it_draws_the_same() -> None:
     back.draw(theirs, np.random.default_rng(0))
     np.testing.assert_array_equal(ours.codes["a"], theirs.codes["a"])
     assert json.dumps(model.to_dict()["class_of"])
+
+
+def test_groups_count_as_they_were_measured_whatever_the_rows_count() -> None:
+    """As many groups of four as single rows: half of the groups are 1, and four in five of the rows."""
+    group = GroupClass({"x": np.array([0.5, 0.5])}, above={("parent.x", "x"): np.diag([0.5, 0.5])})
+    rows = groups([1] * 300 + [4] * 300, np.repeat([0, 1], 300))
+    rows.weights = None
+    rows.add(UNIT_SIZE, 2, rows.codes["parent.x"])
+    rows.links = {(UNIT_SIZE, "x"): np.array([[0.0, 0.5], [0.5, 0.0]])}  # of all rows: the classes know better
+    made = drawn(GroupModel(SIZE, (0,) * 101, (group,), (1, 2, 3, 4)), rows)
+    np.testing.assert_array_equal(made.codes["x"], rows.codes["parent.x"])
+    assert rows.weights is None
