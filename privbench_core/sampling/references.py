@@ -44,6 +44,13 @@ class Parent:
     weights: NDArray[np.float64] | None
     units: Places | None = None
 
+    def slice(self, start: int, stop: int) -> Parent:
+        """Return some of its rows."""
+        where = slice(start, stop)
+        codes = {name: values[where] for name, values in self.codes.items()}
+        weights, units = (None if values is None else values[where] for values in (self.weights, self.units))
+        return Parent(self.table.slice(start, stop - start), codes, self.sizes, weights, units)
+
 
 def lookup_order(table: Table, deferred: Collection[str] = ()) -> tuple[ForeignKey, ...]:
     """Return the keys off the ownership path, without deferred ones, in the order in which they are resolved."""

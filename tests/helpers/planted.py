@@ -34,7 +34,7 @@ from privbench_core.spec.load import dump_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, StepContext, StepKind
-from privbench_core.synthesizers.steps.sample import Sample
+from privbench_core.synthesizers.steps.sampled import Sample
 from tests.helpers.plans import plan_with
 
 Codes = NDArray[np.int32]
@@ -284,6 +284,6 @@ def draw_exactly(
         account = PrivacyFilter(step.price, lambda _label, _price: None)
         session = PrivateSession(database, account, noise or NoNoise(), "/".join(step.key)) if step.reads else None
         context = StepContext({key: made[key] for key in step.inputs}, session, public, seed, scale)
-        made[step.key] = Artifact.from_bytes(step.run(context).to_bytes())
+        made[step.key] = Artifact.from_bytes(step.run(context).to_bytes(), context.parts)
         assert account.spent.fits(step.price), step.key
     return {key[1]: Sample.from_artifact(made[key]) for key in made if key[0] == "sample"}

@@ -31,7 +31,7 @@ from privbench_core.synthesizers.steps.assemble import refuse_impossible, whole_
 from privbench_core.synthesizers.steps.learn import learn_steps
 from privbench_core.synthesizers.steps.link import link_step, lookup_step
 from privbench_core.synthesizers.steps.profile import profile_step
-from privbench_core.synthesizers.steps.sample import fanout_key
+from privbench_core.synthesizers.steps.drawing import fanout_key
 
 
 class PrivPetal:
