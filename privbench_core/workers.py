@@ -89,15 +89,13 @@ def serve() -> None:
     pa.set_cpu_count(1)  # the other processors have work of their own
     asked, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
-    work: Callable[[Any], Any] | None = None
+    work: Callable[[Any], Any] = repr  # until it is told
     while (found := _received(asked)) is not None:
         kind, content = found
         if kind == "work":
             work = pickle.loads(content)  # noqa: S301 - from our own parent
             continue
         try:
-            if work is None:
-                raise InternalError("a process was asked before it knew what to do")
             answer = True, work(pickle.loads(content))  # noqa: S301
         except Exception as error:  # noqa: BLE001 - the parent raises it
             answer = False, error
@@ -110,7 +108,7 @@ class _Child:
     """A process that works."""
 
     process: subprocess.Popen[bytes] = field(
-        default_factory=lambda: subprocess.Popen(
+        default_factory=lambda: subprocess.Popen(  # noqa: S603 - this interpreter
             [sys.executable, "-c", _START, json.dumps(sys.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
     )

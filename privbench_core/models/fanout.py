@@ -45,9 +45,7 @@ class Fanout:
     cross_marginals: tuple[CrossMarginal, ...] | None = None
     places: int = 0
 
-    def numbers(
-        self, parents: int, rng: np.random.Generator, stratum: tuple[int, int] = (0, 1)
-    ) -> NDArray[np.int64]:
+    def numbers(self, parents: int, rng: np.random.Generator, stratum: tuple[int, int] = (0, 1)) -> NDArray[np.int64]:
         """Numbers of children of so many parents in ascending order: evenly spaced quantiles, shape (parents,).
 
         There is one parent of 900 children where one is expected, neither none nor three.

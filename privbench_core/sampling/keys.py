@@ -31,9 +31,10 @@ def surrogate_key(column: Column, n: int, *, prefix: str, first: int = 0, total:
         total: How many keys all ranges have; these alone if None.
 
     Returns:
-        Integers and decimals ``first`` + 1 to ``first`` + n; text ``prefix-000001`` and so on, with the prefix truncated if the column is
-        short, and numbers in base 36 if it is shorter still; consecutive dates and timestamps (by the second) from
-        2000-01-01; UUIDs from a generator seeded with the names of table and column.
+        Integers and decimals ``first`` + 1 to ``first`` + n; text ``prefix-000001`` and so on, with the prefix
+        truncated if the column is short, and numbers in base 36 if it is shorter still; consecutive dates and
+        timestamps (by the second) from 2000-01-01; UUIDs from a generator seeded with the names of table and column,
+        and ``first``.
 
     Raises:
         PublishError: The type has fewer than ``total`` values.

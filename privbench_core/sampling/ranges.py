@@ -125,4 +125,3 @@ def in_ranges(
         return [draw(ranges[0], rng)]
     with ThreadPoolExecutor(processors()) as pool:  # numpy sorts, takes and draws without Python's lock
         return list(pool.map(draw, ranges, rng.spawn(len(ranges))))
-

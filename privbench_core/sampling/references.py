@@ -48,7 +48,8 @@ class Parent:
         """Return some of its rows."""
         where = slice(start, stop)
         codes = {name: values[where] for name, values in self.codes.items()}
-        weights, units = (None if values is None else values[where] for values in (self.weights, self.units))
+        weights = None if self.weights is None else self.weights[where]
+        units = None if self.units is None else self.units[where]
         return Parent(self.table.slice(start, stop - start), codes, self.sizes, weights, units)
 
 

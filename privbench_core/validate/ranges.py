@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -88,4 +89,4 @@ def _apart(ranges: Sequence[Spans], columns: Sequence[str]) -> bool:
 
 def _disjoint(spans: Sequence[Span | None]) -> bool:
     ordered = sorted(span for span in spans if span is not None)
-    return all(one[1] < other[0] for one, other in zip(ordered, ordered[1:], strict=False))
+    return all(one[1] < other[0] for one, other in pairwise(ordered))

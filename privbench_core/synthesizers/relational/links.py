@@ -30,8 +30,8 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext
 from privbench_core.synthesizers.relational.public import public_targets
 from privbench_core.synthesizers.relational.reference import References
-from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
 from privbench_core.synthesizers.steps.drawing import fanout_key
+from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
 
 _MARGINS = 0.3  # of the price of degrees, where parents are public: for their attributes; as `LookupFit` has it
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -217,13 +218,13 @@ class RangeDrawing:
         if fanout is None or table.owner_key is None:
             total = max(1, round(models.profile.total * scale))
             ends = equal_shares(total, range_count(total))
-            pieces = [Piece(number, a, b - a) for number, (a, b) in enumerate(zip(ends, ends[1:], strict=False))]
+            pieces = [Piece(number, a, b - a) for number, (a, b) in enumerate(pairwise(ends))]
         else:
             owners = above[table.owner_key.parent].rows
             rng, strata = sampling_rng(seed, "ranges", table.name), len(owners)
             planned = [float(fanout.numbers(n, rng, (j, strata)).sum()) for j, n in enumerate(owners)]
             ends = weighted_shares(round(fanout.owned * scale), planned)
-            counts = [range_count(b - a) for a, b in zip(ends, ends[1:], strict=False)]
+            counts = [range_count(b - a) for a, b in pairwise(ends)]
             alone = equal_shares(round(fanout.ownerless * scale), sum(counts))
             for j, count in enumerate(counts):
                 for place in range(count):

@@ -12,6 +12,7 @@ from typing import Any
 from privbench_core.models.linked_lookup import lookup_from_dict
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
+from privbench_core.sampling import ranges
 from privbench_core.sampling.constraints import ignored_checks
 from privbench_core.sampling.deferred_keys import complete_table
 from privbench_core.schema.constraints import ForeignKey
@@ -67,14 +68,14 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
         facts = {"checks not kept while sampling": ", ".join(ignored)} if ignored else {}
         drawing = RangeDrawing.plan(models, context.seed, above, context.parts)
         if drawing is not None:
-            ranges = side_by_side(drawing, range(len(drawing.pieces)), context.workers)
-            return replace(SampledTable.listing(list(ranges), **facts), parts=context.parts)
+            listed = list(side_by_side(drawing, range(len(drawing.pieces)), context.workers))
+            return replace(SampledTable.listing(listed, **facts), parts=context.parts)
         rng = context.rng("sample", table.name)
         sample = draw_sample(models, {name: sampled.whole() for name, sampled in above.items()}, rng)
         del above  # their rows are not needed beside the bytes
         return sample.to_artifact(**facts)
 
-    parameters = _constraints(schema, table)
+    parameters = {**_constraints(schema, table), "rows of a range": ranges.MOST_ROWS}
     key = ("sample", table.name)
     return Step(
         key,
