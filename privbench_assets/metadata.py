@@ -70,7 +70,7 @@ def _rows(schema: Schema, step: Step, made: Artifact) -> dict[str, Any]:
     if step.kind is not StepKind.SAMPLE or step.table not in schema.by_name:
         return {}
     sampled = SampledTable(made)
-    rows = sampled.part(0).table
+    rows = sampled.part_rows(0)
     table = schema.table(step.table)
     known = {column.name: column for column in table.columns}
     columns = [

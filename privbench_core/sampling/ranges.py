@@ -91,8 +91,8 @@ def cuts_between_units(children: Numbers, units: Numbers, count: int) -> list[in
         units: Number of the unit of each owner, shape (owners,).
         count: Of ranges; some are empty where a unit has more children than a range.
 
-    >>> cuts_between_units(np.array([5, 5, 5, 5, 1, 1]), np.array([0, 1, 1, 2, 3, 4]), 3)
-    [0, 3, 4, 6]
+    >>> cuts_between_units(np.array([5, 5, 5, 5, 1, 1]), np.array([0, 0, 1, 2, 3, 4]), 3)
+    [0, 2, 3, 6]
     """
     begins = np.append(np.flatnonzero(units[1:] != units[:-1]) + 1, len(units))
     wanted = np.searchsorted(np.cumsum(children), equal_shares(int(children.sum()), count)[1:-1]) + 1

@@ -66,7 +66,7 @@ class _Rows(Mapping[str, pa.Table]):
         self._inputs = inputs
 
     def __getitem__(self, name: str) -> pa.Table:
-        return self.sampled(name).whole().table
+        return self.sampled(name).whole_rows()
 
     def __contains__(self, name: object) -> bool:
         return name in self._schema.by_name
@@ -104,7 +104,7 @@ class _RangeOfRows:
     sampled: SampledTable
 
     def __call__(self, number: int) -> pa.Table:
-        return self.sampled.part(number).table
+        return self.sampled.part_rows(number)
 
 
 def _workload(

@@ -122,15 +122,29 @@ class SampledTable:
 
     def part(self, number: int) -> Sample:
         """Read one range; raises as `PartFiles.get`. Its ``parents`` are not stored."""
-        if not self.digests:
-            return Sample.from_artifact(self.artifact)
-        if self.artifact.parts is None:
-            raise InternalError("the ranges of a sample were not handed on with it")
-        return Sample.from_artifact(self.artifact.parts.get(number, self.digests[number]))
+        return Sample.from_artifact(self._stored(number))
+
+    def part_rows(self, number: int) -> pa.Table:
+        """Read the rows of one range."""
+        rows = self._stored(number).table
+        if rows is None:
+            raise InternalError("a sample was stored without its rows")
+        return rows
 
     def whole(self) -> Sample:
-        """Read all ranges; those of tables that are drawn or checked together."""
+        """Read all ranges; those of tables that are drawn together."""
         return joined([self.part(number) for number in range(len(self.rows))])
+
+    def whole_rows(self) -> pa.Table:
+        """Read the rows of all ranges."""
+        return pa.concat_tables([self.part_rows(number) for number in range(len(self.rows))])
+
+    def _stored(self, number: int) -> Artifact:
+        if not self.digests:
+            return self.artifact
+        if self.artifact.parts is None:
+            raise InternalError("the ranges of a sample were not handed on with it")
+        return self.artifact.parts.get(number, self.digests[number])
 
 
 def joined(ranges: Sequence[Sample]) -> Sample:

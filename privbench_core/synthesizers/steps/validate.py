@@ -81,10 +81,10 @@ class _RangeRows:
         if owner is not None:
             places[owner.parent] = mine.owners[number]
         return {
-            name: (found.part(places[name]) if name in places else found.whole()).table
+            name: found.part_rows(places[name]) if name in places else found.whole_rows()
             for name, found in self.sampled.items()
         }
 
     def whole(self) -> dict[str, pa.Table]:
         """All rows."""
-        return {name: found.whole().table for name, found in self.sampled.items()}
+        return {name: found.whole_rows() for name, found in self.sampled.items()}
