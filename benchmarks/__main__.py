@@ -55,19 +55,8 @@ def main() -> int:
         "stats",
         "relationships",
     )
-    names += (
-        "rows",
-        "tpch",
-        "evaluation",
-        "orchestration",
-        "ledger",
-        "scale",
-        "spec_errors",
-        "tightness",
-        "attacks",
-        "rows_out",
-    )
-    names += ("first_hour",)
+    names += ("rows", "tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness", "attacks")
+    names += ("first_hour", "rows_out")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
