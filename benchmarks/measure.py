@@ -6,10 +6,12 @@ python -m benchmarks.measure MODULE:FUNCTION FOLDER     (what `fit_in_child` sta
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import product
@@ -136,8 +138,26 @@ def peak_mb() -> float:
 
 
 def reset_peak() -> None:
-    """Let `peak_mb` begin anew from what this process holds now (Linux)."""
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    """Let `peak_mb` and `children` begin anew from what this process and its children hold now (Linux)."""
+    for process in ("self", *_children()):
+        with suppress(OSError):
+            Path(f"/proc/{process}/clear_refs").write_text("5", encoding="ascii")
+
+
+def children() -> dict[str, tuple[float, float]]:
+    """Seconds of CPU time so far, and peak resident memory in MB, of each child process by its number (Linux)."""
+    found = {}
+    for process in _children():
+        with suppress(OSError):
+            times = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:13]
+            peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text(encoding="ascii"))
+            seconds = sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+            found[process] = seconds, int(peak.group(1)) / 1024 if peak else float("nan")
+    return found
+
+
+def _children() -> list[str]:
+    return [pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
 
 
 def _main(target: str, folder: Path) -> None:

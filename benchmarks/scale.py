@@ -7,7 +7,7 @@ all steps of the plan, stored results, validation, bundle.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import subject
-from benchmarks.measure import call_in_child, peak_mb, reset_peak
+from benchmarks.measure import call_in_child, children, peak_mb, reset_peak
 from benchmarks.report import Row, machine, markdown
 from privbench_core.pipeline.run import run_spec
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
@@ -33,7 +33,10 @@ SIZES = (2, 10, 100, 1000)
 TITLES, CASTS = 2_280_000, 35_800_000
 _MAX_CASTS = 200
 SHARES = (0.01, 0.1, 1.0)  # of these two
+ROWS_OUT = (1_000_000, 10_000_000, 36_000_000, 100_000_000)
 _READ = "read, fingerprint"
+_ROWS_OUT = ("sample", "validate", "publish")
+_PEAKS = {"the process": "peak MB", "a child": "peak MB of a child"}
 _LEARN_AND_SAMPLE = ("profile", "model", "fanout", "sample")
 
 
@@ -65,11 +68,32 @@ def run(*, progress: Callable[[str], None] = print) -> str:
     )
 
 
-def measure_pipeline(titles: int, casts: int) -> dict[str, dict[str, float]]:
+def run_rows_out(rows: Sequence[float] = ROWS_OUT, *, progress: Callable[[str], None] = print) -> str:
+    """Measure how drawing, checking and writing grow with the rows of the synthetic database; text for the README.
+
+    A hundredth of the two tables is learned; ``scale`` makes as many rows of it as asked for.
+    """
+    found: list[Row] = []
+    titles, casts = round(TITLES * SHARES[0]), round(CASTS * SHARES[0])
+    for wanted in rows:
+        progress(f"scale: {wanted:,.0f} rows out")
+        stages = measure_pipeline(titles, casts, scale=wanted / casts)
+        out = [of for stage, of in stages.items() if stage.startswith(_ROWS_OUT)]
+        seconds = {
+            f"{kind} s": sum(of["s"] for stage, of in stages.items() if stage.startswith(kind)) for kind in _ROWS_OUT
+        }
+        peaks = {f"peak MB, {which}": max(of[name] for of in out) for which, name in _PEAKS.items()}
+        found.append({"rows": f"{wanted:,.0f}", **seconds, "CPU s": sum(of["CPU s"] for of in out), **peaks})
+    return f"{machine(1)}\n\n{markdown(found)}"
+
+
+def measure_pipeline(titles: int, casts: int, scale: float = 1.0) -> dict[str, dict[str, float]]:
     """`pipeline` of new tables of that size, in a process of its own."""
     with TemporaryDirectory() as folder:
         call_in_child("benchmarks.scale:write_star", {"folder": folder, "titles": titles, "casts": casts})
-        stages: dict[str, dict[str, float]] = call_in_child("benchmarks.scale:pipeline", {"folder": folder})[0]
+        stages: dict[str, dict[str, float]] = call_in_child(
+            "benchmarks.scale:pipeline", {"folder": folder, "scale": scale}
+        )[0]
     return stages
 
 
@@ -131,23 +155,32 @@ def write_star(folder: str, titles: int, casts: int) -> int:
     return rows
 
 
-def pipeline(folder: str) -> dict[str, dict[str, float]]:
-    """Stage -> seconds, those of all cores together, and peak memory, of a whole run on the tables of a folder."""
+def pipeline(folder: str, scale: float = 1.0) -> dict[str, dict[str, float]]:
+    """Stage -> seconds, those of all cores together, and peak memory, of a whole run on the tables of a folder.
+
+    Memory is that of the process, and of the largest of those that it starts.
+    """
     place = Path(folder)
     spec = Spec(star_schema(), folder, place / "spec.yaml", (EPSILON,), DELTA, 20.0, 1e-7, state=place / "state")
     stages: dict[str, dict[str, float]] = {}
-    stage, start = _READ, (perf_counter(), process_time())
+    stage, start = _READ, (perf_counter(), _cpu_time())
 
     def done() -> None:
         wall, cores = start
-        stages[stage] = {"s": perf_counter() - wall, "CPU s": process_time() - cores, "peak MB": peak_mb()}
+        figures = {"s": perf_counter() - wall, "CPU s": _cpu_time() - cores, "peak MB": peak_mb()}
+        stages[stage] = figures | {"peak MB of a child": max((mb for _, mb in children().values()), default=0.0)}
 
     def next_stage(_number: int, _steps: int, step: Step) -> None:
         nonlocal stage, start
         done()
         reset_peak()
-        stage, start = " ".join(step.key), (perf_counter(), process_time())
+        stage, start = " ".join(step.key), (perf_counter(), _cpu_time())
 
-    run_spec(spec, EPSILON, out=place / "bundle", progress=next_stage)
+    run_spec(spec, EPSILON, out=place / "bundle", scale=scale, progress=next_stage)
     done()
     return stages
+
+
+def _cpu_time() -> float:
+    """Seconds of CPU time of this process and of its children, which stay."""
+    return process_time() + sum(seconds for seconds, _ in children().values())

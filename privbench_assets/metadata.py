@@ -19,6 +19,7 @@ from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepKind
+from privbench_core.synthesizers.steps.sampled import SampledTable
 
 _ROWS_SHOWN = 5
 _CELL = 40  # characters of a value that are shown
@@ -66,9 +67,10 @@ def _payment(plan: Plan, step: Step, release: Release) -> dict[str, Any]:
 
 
 def _rows(schema: Schema, step: Step, made: Artifact) -> dict[str, Any]:
-    rows = made.table
-    if step.kind is not StepKind.SAMPLE or rows is None or step.table not in schema.by_name:
+    if step.kind is not StepKind.SAMPLE or step.table not in schema.by_name:
         return {}
+    sampled = SampledTable(made)
+    rows = sampled.part_rows(0)
     table = schema.table(step.table)
     known = {column.name: column for column in table.columns}
     columns = [
@@ -79,7 +81,7 @@ def _rows(schema: Schema, step: Step, made: Artifact) -> dict[str, Any]:
     lines = ["| " + " | ".join(rows.column_names) + " |", "|---" * rows.num_columns + "|"]
     lines += ["| " + " | ".join(_cell(value) for value in row.values()) + " |" for row in head]
     return {
-        "dagster/row_count": int(rows.num_rows),
+        "dagster/row_count": sum(sampled.rows),
         "dagster/column_schema": dg.TableSchema(columns),
         "first synthetic rows": dg.MetadataValue.md("\n".join(lines)),
     }

@@ -34,13 +34,17 @@ class Session:
         plans: A plan per ε partition.
         seed: Of sampling.
         scale: Size of the synthetic database relative to the source.
+        workers: Most processes that make large tables; as many as there are processors if None.
     """
 
-    def __init__(self, spec: Spec, plans: Mapping[str, Plan], seed: int = 0, scale: float = 1.0) -> None:
+    def __init__(
+        self, spec: Spec, plans: Mapping[str, Plan], seed: int = 0, scale: float = 1.0, workers: int | None = None
+    ) -> None:
         self.spec = spec
         self.plans = plans
         self.seed = seed
         self.scale = scale
+        self.workers = workers
         self._executors: dict[str, Executor] = {}
         self._reported: dict[str, str] = {}
 
@@ -69,7 +73,7 @@ class Session:
         if epsilon not in self._executors:
             plan, spec = self.plans[epsilon], self.spec
             bundle, workload = bundle_folder(spec, epsilon), public_workload(spec)
-            run = Run(run_name(plan.budget.epsilon), self.seed, self.scale, bundle, workload)
+            run = Run(run_name(plan.budget.epsilon), self.seed, self.scale, bundle, workload, self.workers)
             others = [step.key for step in plan.steps if step.key not in chosen]
             found = {other: read_manifest(spec, other, epsilon) for other in others}
             made = {other: manifest.digest for other, manifest in found.items() if manifest is not None}
@@ -110,11 +114,16 @@ def session_key(spec: Spec) -> str:
 
 
 def session_resource(spec: Spec, plans: Mapping[str, Plan]) -> dg.ResourceDefinition:
-    """The session of each run; ``seed`` and ``scale`` can be set when a run is launched."""
+    """The session of each run; ``seed``, ``scale`` and ``workers`` can be set when a run is launched."""
     options = {
         "seed": dg.Field(int, default_value=0, description="Seed of sampling: another seed draws another database."),
         "scale": dg.Field(
             float, default_value=1.0, description="Size relative to the source: 10 draws ten times as many rows."
+        ),
+        "workers": dg.Field(
+            int,
+            default_value=0,
+            description="Processes that make large tables, 0 for one per processor; any number makes the same rows.",
         ),
         "accept_noise": dg.Field(
             bool,
@@ -127,7 +136,7 @@ def session_resource(spec: Spec, plans: Mapping[str, Plan]) -> dg.ResourceDefini
     def session(context: dg.InitResourceContext) -> Iterator[Session]:
         chosen = context.resource_config
         given = spec.accepting_noise if chosen["accept_noise"] else spec
-        opened = Session(given, plans, chosen["seed"], chosen["scale"])
+        opened = Session(given, plans, chosen["seed"], chosen["scale"], chosen["workers"] or None)
         try:
             yield opened
         finally:

@@ -43,6 +43,7 @@ def run(
     synthesizer: str | None = None,
     seed: int = 0,
     scale: float = 1.0,
+    workers: int | None = None,
     accept_noise: bool = False,
     progress: Progress | None = None,
 ) -> RunResult:
@@ -56,6 +57,8 @@ def run(
         synthesizer: Overrides the spec's synthesizer; the spec's options then do not apply.
         seed: Of sampling; the same releases and seed give the same bundle. Privacy noise has no seed.
         scale: Size of the synthetic database relative to the source; costs nothing.
+        workers: Most processes that make large tables; as many as there are processors if None. Any number makes the
+            same bytes.
         accept_noise: Whether to buy the rest of a run even if released numbers show that it will be noise.
         progress: Called before each step with its number, the number of steps and the step.
 
@@ -66,7 +69,15 @@ def run(
     """
     given = spec.accepting_noise if accept_noise else spec
     return run_spec(
-        given, epsilon, out=out, delta=delta, synthesizer=synthesizer, seed=seed, scale=scale, progress=progress
+        given,
+        epsilon,
+        out=out,
+        delta=delta,
+        synthesizer=synthesizer,
+        seed=seed,
+        scale=scale,
+        workers=workers,
+        progress=progress,
     )
 
 

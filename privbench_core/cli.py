@@ -111,6 +111,12 @@ def run(
     delta: Delta = None,
     seed: Annotated[int, typer.Option(min=0, help="Of sampling; never of the privacy noise.")] = 0,
     scale: Annotated[float, typer.Option(help="Size relative to the source; costs no budget.")] = 1.0,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Processes for large tables; all processors if left out. Same bytes.", show_default=False
+        ),
+    ] = None,
     undeclared_epsilon: Annotated[
         bool, typer.Option("--undeclared-epsilon", help="Run at an ε that the spec does not list.")
     ] = False,
@@ -121,7 +127,7 @@ def run(
     with one_clear_line():
         from privbench_core.commands.run import Options, run_and_tell
 
-        options = Options(epsilon, out, synthesizer, delta, seed, scale, undeclared_epsilon, accept_noise)
+        options = Options(epsilon, out, synthesizer, delta, seed, scale, undeclared_epsilon, accept_noise, workers)
         run_and_tell(spec, options, as_json=json)
 
 

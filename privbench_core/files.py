@@ -1,9 +1,10 @@
-"""Write a folder atomically: it appears complete or not at all."""
+"""Write files and folders atomically: they appear complete or not at all."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -48,6 +49,22 @@ def replace_folder(out: Path, write: Callable[[Path], None], *, replaceable: Cal
     except OSError as error:
         raise PublishError(f"{target}: could not be written: {_reason(error)}; nothing was changed") from error
     return target
+
+
+def write_durably(target: Path, content: bytes) -> None:
+    """Write a file beside ``target``, sync it and rename it; OSError if that cannot be done, and nothing is left."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, beside = tempfile.mkstemp(dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(beside).replace(target)
+        sync_entry(target.parent)  # else a power cut may take the name back that others rely on
+    except OSError:
+        Path(beside).unlink(missing_ok=True)
+        raise
 
 
 def recover_folder(out: Path) -> None:

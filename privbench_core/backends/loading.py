@@ -31,8 +31,8 @@ class Loadable(Protocol):
         """Names of the tables, each after those it refers to."""
         ...
 
-    def file(self, table: str) -> Path:
-        """Return the Parquet file with the rows of a table."""
+    def files(self, table: str) -> Sequence[Path]:
+        """Return the Parquet files with the rows of a table."""
         ...
 
 

@@ -38,6 +38,7 @@ class Options:
     scale: float = 1.0
     undeclared_epsilon: bool = False
     accept_noise: bool = False
+    workers: int | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,7 @@ def run_with_progress(spec: Spec, options: Options) -> Outcome:
                 synthesizer=options.synthesizer,
                 seed=options.seed,
                 scale=options.scale,
+                workers=options.workers,
                 progress=progress,
                 workspace=workspace,
             )

@@ -45,10 +45,16 @@ class Fanout:
     cross_marginals: tuple[CrossMarginal, ...] | None = None
     places: int = 0
 
-    def numbers(self, parents: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def numbers(self, parents: int, rng: np.random.Generator, stratum: tuple[int, int] = (0, 1)) -> NDArray[np.int64]:
         """Numbers of children of so many parents in ascending order: evenly spaced quantiles, shape (parents,).
 
         There is one parent of 900 children where one is expected, neither none nor three.
+
+        Args:
+            parents: Number of parents.
+            rng: Sampling only.
+            stratum: Which of how many equally large ranges of parents these are: each has the quantiles between those
+                of the others, so that all of them together are as evenly spaced.
 
         Raises:
             InternalError: Numbers of children have no codec of their own.
@@ -59,7 +65,8 @@ class Fanout:
         ends = np.cumsum(self.counts[code_of] * weights)
         if not ends[-1] > 0:
             return np.zeros(parents, dtype=np.int64)
-        places = (np.arange(parents) + rng.random()) * (ends[-1] / max(parents, 1))
+        number, strata = stratum
+        places = (np.arange(parents) + (number + rng.random()) / strata) * (ends[-1] / max(parents, 1))
         cells = np.minimum(np.searchsorted(ends, places, side="right"), np.flatnonzero(np.diff(ends, prepend=0.0))[-1])
         begins = np.append(0.0, ends[:-1])[cells]
         return self.sizes.codec.within(cells, np.clip((places - begins) / (ends[cells] - begins), 0.0, 1.0))

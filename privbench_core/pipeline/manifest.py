@@ -119,7 +119,8 @@ def load_made(spec: Spec, releases: Releases, key: Key, epsilon: str) -> Made:
         raise ReleaseError(
             f"{step_name(key)}: its release is gone from the state folder; restore it, or make the step again"
         )
-    return Made(Release(manifest.release, manifest.digest, stored, None, reused=True), manifest)
+    parts = releases.parts(manifest.release)
+    return Made(Release(manifest.release, manifest.digest, stored, None, reused=True, parts=parts), manifest)
 
 
 def _parse(text: str) -> Manifest:

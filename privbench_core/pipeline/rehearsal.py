@@ -23,6 +23,7 @@ from privbench_core.privacy.noise import NoiseSource
 from privbench_core.publishing.bundle import is_bundle, read_bundle
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, StepKind
+from privbench_core.synthesizers.steps.sampled import SampledTable
 
 _NOT_NEEDED = {StepKind.FIDELITY, StepKind.VALIDATE, StepKind.PUBLISH}
 
@@ -76,7 +77,7 @@ def rehearse(
     finally:
         here.close()
     sampled = {step.table: made[step.key] for step in plan.steps if step.kind is StepKind.SAMPLE}
-    rows = {name: table for name, step in sampled.items() if (table := step.release.artifact.table) is not None}
+    rows = {name: SampledTable(step.release.artifact).whole_rows() for name, step in sampled.items()}
     missing = [table.name for table in spec.schema.tables if table.name not in rows]
     if missing:
         raise InternalError(f"{', '.join(missing)}: the plan of {plan.synthesizer} has no sample step for it")

@@ -79,6 +79,7 @@ def run_spec(
     synthesizer: str | None = None,
     seed: int = 0,
     scale: float = 1.0,
+    workers: int | None = None,
     noise: NoiseSource | None = None,
     progress: Progress | None = None,
     workspace: Workspace | None = None,
@@ -93,6 +94,8 @@ def run_spec(
         synthesizer: Overrides the spec's synthesizer.
         seed: Of sampling; the same seed and releases give the same bundle.
         scale: Size of the synthetic database relative to the source; costs nothing.
+        workers: Most processes that make large tables; as many as there are processors if None. Any number makes the
+            same bytes.
         noise: Injected by tests, refused by a durable ledger.
         progress: Called before each step with its number, the number of steps and the step.
         workspace: An open workspace to use; else the spec's own is opened and closed.
@@ -103,11 +106,13 @@ def run_spec(
     """
     if not 0 < scale < math.inf:
         raise SpecError(f"scale: {scale} is not positive; 1 is the size of the source, 10 ten times as large")
+    if workers is not None and workers < 1:
+        raise SpecError(f"workers: {workers} is not a number of processes; leave it out for one per processor")
     plan = plan_for(spec, epsilon, delta=delta, synthesizer=synthesizer)
     workload = public_workload(spec)
     here = workspace or Workspace(spec)
     try:
-        runner = Runner(here, plan, Run(run_name(epsilon), seed, scale, Path(out), workload), noise)
+        runner = Runner(here, plan, Run(run_name(epsilon), seed, scale, Path(out), workload, workers), noise)
         made = Executor(runner).run(progress=progress)
         releases = {key: step.release for key, step in made.items()}
         paid = sum(release.paid.amount for release in releases.values() if release.paid is not None)

@@ -25,7 +25,7 @@ from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise
 from privbench_core.privacy.session import open_session
 from privbench_core.schema.identity import canonical_json
-from privbench_core.synthesizers.artifact import Artifact, digest_of, verified
+from privbench_core.synthesizers.artifact import Artifact, PartFiles, digest_of, listed_parts, verified
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class Run:
         scale: Of the synthetic database.
         out: Folder of the bundle, for the publish step.
         workload: Queries for the publish step by name, see `public_workload`.
+        workers: Most processes that draw, check and write ranges of rows; as many as there are processors if None.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Run:
     scale: float = 1.0
     out: Path | None = None
     workload: Mapping[str, Workload] = field(default_factory=dict)
+    workers: int | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Release:
         stored: Its bytes, verified; a table takes a tenth of the room in them that it takes as rows.
         paid: What this call spent: nothing if it was released before.
         reused: Whether it was.
+        parts: Where its rows lie that were made range by range.
     """
 
     key: str
@@ -68,11 +71,12 @@ class Release:
     stored: bytes = field(repr=False)
     paid: Price | None
     reused: bool
+    parts: PartFiles | None = field(default=None, repr=False, compare=False)
 
     @property
     def artifact(self) -> Artifact:
         """The content, decoded anew each time."""
-        return Artifact.from_bytes(self.stored)
+        return Artifact.from_bytes(self.stored, self.parts)
 
 
 class Decoded(Mapping[Key, Artifact]):
@@ -308,13 +312,15 @@ class Runner:
         context = StepContext(
             *(artifacts, session, self.snapshot.public, run.seed, run.scale, run.out, receipt or {}, run.workload),
             fidelity,
+            parts=(parts := self.workspace.releases.parts(key)),
+            workers=run.workers,
         )
         stored = step.run(context).to_bytes()
         pa.default_memory_pool().release_unused()  # what Arrow would keep for later is of no use to NumPy
         digest = self.workspace.releases.put(key, stored)
         if reservation is not None:
             self.workspace.ledger.release(reservation, digest)
-        return Release(key, digest, stored, step.price if reservation is not None else None, reused=False)
+        return Release(key, digest, stored, step.price if reservation is not None else None, reused=False, parts=parts)
 
     def _stored(self, step: Step, key: str) -> Release | None:
         """A release bought or made before; publish steps always run, because their result is the folder they write."""
@@ -332,4 +338,7 @@ class Runner:
             if step.reads:
                 raise
             return None  # damaged, but what costs nothing is made again
-        return Release(key, digest_of(stored), stored, None, reused=True)
+        parts = self.workspace.releases.parts(key)
+        if not all(parts.has(number) for number in range(listed_parts(stored))):
+            return None  # rows are gone: they cost nothing either
+        return Release(key, digest_of(stored), stored, None, reused=True, parts=parts)

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Protocol
 
 from privbench_core.errors import LedgerError, ReleaseError
-from privbench_core.files import sync_entry
+from privbench_core.files import write_durably
 from privbench_core.locks import exclusive, is_locked
 from privbench_core.pipeline.places import claim_folder, write_once
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.spec.location import expand
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.artifact import digest_of
+from privbench_core.synthesizers.artifact import PartFiles, digest_of
 
 
 class Workspace:
@@ -150,6 +150,10 @@ class Releases(Protocol):
         """The stored bytes, None if there are none."""
         ...
 
+    def parts(self, key: str) -> PartFiles:
+        """Where an artifact's rows lie that are made range by range."""
+        ...
+
 
 class NoStore:
     """Takes artifacts and keeps none: a rehearsal runs every step once."""
@@ -161,6 +165,10 @@ class NoStore:
     def get(self, key: str, digests: Collection[str] | None = None) -> bytes | None:
         """Nothing is kept."""
         return None
+
+    def parts(self, key: str) -> PartFiles:
+        """Files that go when nobody needs them any more."""
+        return PartFiles.temporary()
 
 
 class ReleaseStore:
@@ -184,18 +192,9 @@ class ReleaseStore:
 
     def put(self, key: str, stored: bytes) -> str:
         """Store durably: written beside, synced, renamed. Returns the digest."""
-        target = _file(self.folder, key)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = tempfile.mkstemp(dir=target.parent)
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(stored)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(beside).replace(target)
-            sync_entry(target.parent)  # else a power cut may take the name back that the ledger relies on
+            write_durably(_file(self.folder, key), stored)
         except OSError as error:
-            Path(beside).unlink(missing_ok=True)
             raise ReleaseError(
                 f"the result of a step could not be stored: {error.strerror}. Make room, then run again"
             ) from error
@@ -218,6 +217,10 @@ class ReleaseStore:
             )
             raise ReleaseError(message)
         return stored
+
+    def parts(self, key: str) -> PartFiles:
+        """A folder beside the artifact's file."""
+        return PartFiles(_file(self.folder, key).with_suffix(".parts"))
 
 
 def _file(folder: Path, key: str) -> Path:

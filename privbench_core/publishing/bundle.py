@@ -2,6 +2,7 @@
 
     data/<table>.parquet    the rows; special characters in names are percent-encoded
     data/<table>.csv.gz     the same rows for psql, which reads no Parquet
+    data/<table>/part-*     the same two, a pair for each range, of a table that was drawn in ranges
     schema.sql              tables, then keys and indexes, for PostgreSQL
     load.sql                loads all of it with psql alone
     load.duckdb.sql         loads all of it with DuckDB alone
@@ -17,7 +18,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -39,9 +41,12 @@ from privbench_core.spec.dump import dump_enums, dump_tables
 from privbench_core.spec.fields import Node, Problems
 from privbench_core.spec.parse import parse_tables
 from privbench_core.spec.parts import parse_enums
+from privbench_core.workers import processors, side_by_side
 
 FORMAT = "privbench-bundle"
 FORMAT_VERSION = 1
+FORMAT_WITH_PARTS = 2
+"""Of bundles in which some table has several files."""
 MANIFEST = "MANIFEST.json"
 SCHEMA_SQL = "schema.sql"
 README = "README.md"
@@ -70,11 +75,11 @@ class Bundle:
         """Read the rows of a table; raise PublishError if there is no such table."""
         if name not in self.manifest["tables"]:
             raise PublishError(f"{self.path.name}: no table {name}; {did_you_mean(name, self.tables)}")
-        return pq.read_table(self.file(name))
+        return pa.concat_tables([pq.ParquetFile(file).read() for file in self.files(name)])
 
-    def file(self, table: str) -> Path:
-        """Return the Parquet file of a table."""
-        return self.path / str(self.manifest["tables"][table]["file"])
+    def files(self, table: str) -> tuple[Path, ...]:
+        """Return the Parquet files of a table, in the order of its rows."""
+        return tuple(self.path / str(part["file"]) for part in parts_of(self.manifest["tables"][table]))
 
     @cached_property
     def schema(self) -> Schema:
@@ -100,22 +105,37 @@ class Bundle:
         return {file.stem: (self.path / file).read_text(encoding="utf-8") for file in files}
 
 
+@dataclass(frozen=True)
+class RowRanges:
+    """The rows of a table, to be read range by range.
+
+    Attributes:
+        count: Number of ranges.
+        read: Returns the rows of a range; picklable if there are several.
+    """
+
+    count: int
+    read: Callable[[int], pa.Table]
+
+
 def write_bundle(
     out: Path,
     schema: Schema,
-    tables: Mapping[str, pa.Table],
+    tables: Mapping[str, pa.Table | RowRanges],
     receipt: Mapping[str, Any],
     workload: Mapping[str, str] | None = None,
+    workers: int | None = None,
 ) -> Path:
     """Write a bundle to ``out``, whole or not at all.
 
     Args:
         out: Its folder: new, empty, or a bundle of the same database, which is replaced.
         schema: The database.
-        tables: The rows of every table of the schema; each is read once, until it is written.
+        tables: The rows of every table of the schema; each range is read once, until it is written.
         receipt: JSON-able privacy receipt, stored under ``privacy``. Its ``created`` date becomes the bundle's, and
             the README quotes its ``guarantee``.
         workload: SQL text by name.
+        workers: Most processes that write ranges at a time.
 
     Returns:
         The folder.
@@ -136,9 +156,10 @@ def write_bundle(
 
     def write(folder: Path) -> None:
         (folder / "data").mkdir()
-        described = {table.name: _write_table(folder, table, tables[table.name]) for table in ordered}
-        try_rows(schema, {name: folder / entry["file"] for name, entry in described.items()})
-        copies = [str(entry["csv"]) for entry in described.values()]
+        written = {table.name: _write_ranges(folder, schema, table, tables[table.name], workers) for table in ordered}
+        try_rows(schema, {name: folder / parts[0].file for name, parts in written.items() if len(parts) == 1})
+        described = {table.name: _describe_table(table, written[table.name]) for table in ordered}
+        copies = {part.csv: {"sha256": part.csv_sha256} for parts in written.values() for part in parts}
         texts = {SCHEMA_SQL: create_schema_sql(schema), README: consumer_readme(schema, described, receipt, workload)}
         texts |= {PSQL: psql_script(schema, described), DUCKDB: duckdb_script(schema, described)}
         texts |= {f"workload/{name}.sql": sql for name, sql in sorted(workload.items())}
@@ -147,12 +168,12 @@ def write_bundle(
             (folder / name).write_text(text, encoding="utf-8")
         manifest = {
             "format": FORMAT,
-            "format_version": FORMAT_VERSION,
+            "format_version": FORMAT_WITH_PARTS if any(len(p) > 1 for p in written.values()) else FORMAT_VERSION,
             "database": schema.name,
             "created": receipt.get("created"),
             "schema": _describe(schema),
             "tables": described,
-            "files": {name: {"sha256": _sha256(folder / name)} for name in (*texts, *copies)},
+            "files": {name: {"sha256": _sha256(folder / name)} for name in texts} | copies,
             "privacy": dict(receipt),
         }
         try:
@@ -175,19 +196,21 @@ def read_bundle(path: Path) -> Bundle:
     if not is_bundle(folder):
         raise PublishError(f"{folder}: not a bundle; expected a folder with a {MANIFEST} that privbench run wrote")
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    if manifest.get("format_version") != FORMAT_VERSION:
-        found = manifest.get("format_version")
+    found = manifest.get("format_version")
+    if found not in {FORMAT_VERSION, FORMAT_WITH_PARTS}:
+        reads = f"{FORMAT_VERSION} and {FORMAT_WITH_PARTS}"
         raise PublishError(
-            f"{folder}: bundle format {found}, but this privbench reads {FORMAT_VERSION}; use the version that wrote it"
+            f"{folder}: bundle format {found}, but this privbench reads {reads}; use the one that wrote it"
         )
     try:
-        expected = {entry["file"]: entry["sha256"] for entry in manifest["tables"].values()}
+        parts = [part for entry in manifest["tables"].values() for part in parts_of(entry)]
+        expected = {part["file"]: part["sha256"] for part in parts}
         expected |= {name: entry["sha256"] for name, entry in manifest["files"].items()}
         expected[SCHEMA_SQL]
     except (KeyError, TypeError, AttributeError):
         raise PublishError(f"{folder / MANIFEST}: lacks the list of tables and files; run privbench again") from None
-    for name, digest in expected.items():
-        _verify(folder, PurePosixPath(name), digest)
+    with ThreadPoolExecutor(processors()) as pool:  # hashing needs no lock of Python's
+        list(pool.map(lambda named: _verify(folder, PurePosixPath(named[0]), named[1]), expected.items()))
     return Bundle(folder, manifest)
 
 
@@ -222,6 +245,12 @@ def file_name(name: str) -> str:
     return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
 
 
+def parts_of(entry: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the files of a table, each with ``file``, ``rows`` and ``sha256``, from its entry in the manifest."""
+    parts: Sequence[Mapping[str, Any]] = entry.get("parts") or [entry]
+    return parts
+
+
 def _describe(schema: Schema) -> dict[str, Any]:
     """Return the schema for the manifest, without domains: some are only meant for the owner."""
     bare = tuple(
@@ -231,13 +260,53 @@ def _describe(schema: Schema) -> dict[str, Any]:
     return {"unit": schema.unit, "enums": dump_enums(schema), "tables": dump_tables(replace(schema, tables=bare))}
 
 
-def _write_table(folder: Path, table: Table, rows: pa.Table) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Written:
+    """The files of one range of rows: names relative to the bundle, checksums, and the number of rows."""
+
+    file: str
+    csv: str
+    rows: int
+    sha256: str
+    csv_sha256: str
+
+
+@dataclass(frozen=True)
+class _Writing:
+    """Writes the ranges of a table, each on its own."""
+
+    folder: Path
+    schema: Schema
+    table: Table
+    ranges: RowRanges
+
+    def __call__(self, number: int) -> _Written:
+        """Write a range; where there are several, it is tried at once against the DDL."""
+        several = self.ranges.count > 1
+        stem = f"data/{file_name(self.table.name)}" + (f"/part-{number:05d}" if several else "")
+        (self.folder / stem).parent.mkdir(exist_ok=True)
+        file, csv = f"{stem}.parquet", f"{stem}.csv.gz"
+        rows = self.ranges.read(number)
+        _write_parquet(self.folder / file, self.table, rows)
+        if several:
+            try_rows(self.schema, {self.table.name: self.folder / file})
+        write_csv(self.folder / file, self.folder / csv)
+        return _Written(file, csv, rows.num_rows, _sha256(self.folder / file), _sha256(self.folder / csv))
+
+
+def _write_ranges(
+    folder: Path, schema: Schema, table: Table, rows: pa.Table | RowRanges, workers: int | None
+) -> list[_Written]:
+    ranges = rows if isinstance(rows, RowRanges) else RowRanges(1, lambda _: rows)
+    return list(side_by_side(_Writing(folder, schema, table, ranges), range(ranges.count), workers))
+
+
+def _write_parquet(file: Path, table: Table, rows: pa.Table) -> None:
     names = [column.name for column in table.columns]
     if sorted(rows.column_names) != sorted(names):
         raise InternalError(f"{table.name}: columns {rows.column_names} were given for the bundle; expected {names}")
-    file = f"data/{file_name(table.name)}.parquet"
     # One chunk per row group and no metadata of other programs, so that the bytes depend on the rows only.
-    with pq.ParquetWriter(folder / file, table.arrow_schema, compression="zstd") as writer:
+    with pq.ParquetWriter(file, table.arrow_schema, compression="zstd") as writer:
         for start in range(0, max(rows.num_rows, 1), _ROW_GROUP):
             part = rows.select(names).slice(start, _ROW_GROUP)
             try:
@@ -246,16 +315,24 @@ def _write_table(folder: Path, table: Table, rows: pa.Table) -> dict[str, Any]:
                 message = f"{table.name}: the rows for the bundle do not fit their columns: {error}"
                 raise InternalError(message) from error
             writer.write_table(canonical.combine_chunks(), row_group_size=_ROW_GROUP)
-    csv = f"data/{file_name(table.name)}.csv.gz"
-    write_csv(folder / file, folder / csv)
+
+
+def _describe_table(table: Table, written: Sequence[_Written]) -> dict[str, Any]:
+    """Return the manifest's entry; where there are several files, their names are also told as a pattern."""
+    only = written[0]
+    pattern = f"data/{file_name(table.name)}/part-*"
+    several = {
+        "file": f"{pattern}.parquet",
+        "csv": f"{pattern}.csv.gz",
+        "parts": [{"file": part.file, "rows": part.rows, "sha256": part.sha256} for part in written],
+    }
     return {
-        "file": file,
-        "csv": csv,
-        "rows": rows.num_rows,
+        **({"file": only.file, "csv": only.csv} if len(written) == 1 else several),
+        "rows": sum(part.rows for part in written),
         **({"description": table.comment} if table.comment else {}),
         "columns": [_describe_column(column) for column in table.columns],
         "primary_key": list(table.primary_key),
-        "sha256": _sha256(folder / file),
+        **({"sha256": only.sha256} if len(written) == 1 else {}),
     }
 
 

@@ -14,7 +14,13 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from privbench_core.backends.postgres.copy_text import copy_text
-from privbench_core.backends.postgres.ddl import create_keys_sql, create_tables_sql, name_list, quote_identifier
+from privbench_core.backends.postgres.ddl import (
+    create_keys_sql,
+    create_tables_sql,
+    name_list,
+    quote_identifier,
+    quote_text,
+)
 from privbench_core.schema.tables import Schema
 
 PSQL, DUCKDB = "load.sql", "load.duckdb.sql"
@@ -69,7 +75,7 @@ def duckdb_script(schema: Schema, tables: Mapping[str, Mapping[str, Any]]) -> st
     left_out = "".join(f"-- Left out, because DuckDB cannot hold it: {part}\n" for part in translated.left_out)
     statements = [*translated.enums]
     for name, create in translated.tables.items():
-        statements += [create, f"{insert_rows(schema.table(name), tables[name]['file'])};"]
+        statements += [create, f"{insert_rows(schema.table(name), quote_text(tables[name]['file']))};"]
     body = "\n".join([*statements, *translated.after])
     return (
         "-- Loads this bundle into a DuckDB file, all of it or nothing. Run it in this folder:\n"

@@ -1,27 +1,102 @@
 """Ranges of rows that are drawn side by side, with the same bytes for any number of processors.
 
-Each range has a generator of its own, spawned from the table's: what it draws depends neither on the other ranges nor
-on how many of them are drawn at a time. A large table is cut at fixed places, between the children of two owners.
+Each range has a generator of its own: what it draws depends neither on the other ranges nor on how many of them are
+drawn at a time. Ranges of a table are drawn by processes where nothing is shared between them (`can_be_cut`); then
+children lie in the range of their owners, and keys are numbered by range. Else the rows are together, and only the
+model's columns are drawn in ranges, by threads, cut at fixed places between the children of two owners.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.rows import Rows
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.workers import processors
 
 MOST_ROWS = 1 << 20
 """Rows of a range, about. Each range fits every pair of columns again, which takes as long as drawing 200,000 rows of
 Adult's fifteen columns: ranges are much larger than that."""
 
 T = TypeVar("T")
+Numbers = NDArray[np.signedinteger[Any]]
+
+
+def can_be_cut(schema: Schema, table: Table) -> bool:
+    """Whether each range of a private table's rows can be drawn by itself, given the rows of its owners.
+
+    Not where rows of different owners must agree or differ: a unique set or a dependency that does not include the
+    owner key, a reference to another private table (its parents are as popular as released over all rows), a key that
+    is filled in when all rows are there.
+    """
+    owner = table.owner_key
+    if owner is not None and not can_be_cut(schema, schema.table(owner.parent)):
+        return False
+    inside = set(owner.columns) if owner is not None else None
+    generated = table.key_columns - table.referring_columns
+    fresh = [name for name in table.primary_key if name in generated]
+    numbered = set(fresh if len(fresh) == len(table.primary_key) else fresh[:-1])  # else within the rest of the key
+
+    def by_range(columns: Sequence[str]) -> bool:
+        return not numbered.isdisjoint(columns) or (inside is not None and inside <= set(columns))
+
+    return (
+        all(key.owner or schema.table(key.parent).public for key in table.foreign_keys)
+        and not any(key.name in schema.deferred_keys for key in table.foreign_keys)
+        and all(by_range(unique) for unique in (table.primary_key, *table.unique))
+        and all(by_range(dependency.determinant) for dependency in table.dependencies)
+    )
+
+
+def range_count(rows: float) -> int:
+    """Return in how many ranges so many rows are drawn."""
+    return max(1, -int(-rows // MOST_ROWS))
+
+
+def equal_shares(total: int, count: int) -> list[int]:
+    """Return where ``count`` ranges of ``total`` rows begin, and where the last one ends.
+
+    >>> equal_shares(10, 3)
+    [0, 3, 6, 10]
+    """
+    return [total * number // count for number in range(count + 1)]
+
+
+def weighted_shares(total: int, weights: Sequence[float]) -> list[int]:
+    """Return the same for ranges whose rows are in proportion to ``weights``; in equal ones if all are 0.
+
+    >>> weighted_shares(10, [1.0, 0.0, 4.0])
+    [0, 2, 2, 10]
+    """
+    ends = np.cumsum(weights)
+    if not ends[-1] > 0:
+        return equal_shares(total, len(weights))
+    return [0, *(round(total * float(end / ends[-1])) for end in ends)]
+
+
+def cuts_between_units(children: Numbers, units: Numbers, count: int) -> list[int]:
+    """Return where ``count`` ranges of owners begin that have about as many children, and where the last one ends.
+
+    Owners of one unit, which follow each other, stay together.
+
+    Args:
+        children: Of each owner, shape (owners,).
+        units: Number of the unit of each owner, shape (owners,).
+        count: Of ranges; some are empty where a unit has more children than a range.
+
+    >>> cuts_between_units(np.array([5, 5, 5, 5, 1, 1]), np.array([0, 0, 1, 2, 3, 4]), 3)
+    [0, 2, 3, 6]
+    """
+    begins = np.append(np.flatnonzero(units[1:] != units[:-1]) + 1, len(units))
+    wanted = np.searchsorted(np.cumsum(children), equal_shares(int(children.sum()), count)[1:-1]) + 1
+    return [0, *begins[np.searchsorted(begins, np.minimum(wanted, len(units)))].tolist(), len(units)]
 
 
 def row_ranges(rows: Rows, most: int | None = None) -> list[slice]:
@@ -48,9 +123,5 @@ def in_ranges(
     """Draw every range, as many at a time as there are processors, and return the results in order."""
     if len(ranges) == 1:
         return [draw(ranges[0], rng)]
-    with ThreadPoolExecutor(_processors()) as pool:  # numpy sorts, takes and draws without Python's lock
+    with ThreadPoolExecutor(processors()) as pool:  # numpy sorts, takes and draws without Python's lock
         return list(pool.map(draw, ranges, rng.spawn(len(ranges))))
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

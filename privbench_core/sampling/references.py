@@ -44,6 +44,14 @@ class Parent:
     weights: NDArray[np.float64] | None
     units: Places | None = None
 
+    def slice(self, start: int, stop: int) -> Parent:
+        """Return some of its rows."""
+        where = slice(start, stop)
+        codes = {name: values[where] for name, values in self.codes.items()}
+        weights = None if self.weights is None else self.weights[where]
+        units = None if self.units is None else self.units[where]
+        return Parent(self.table.slice(start, stop - start), codes, self.sizes, weights, units)
+
 
 def lookup_order(table: Table, deferred: Collection[str] = ()) -> tuple[ForeignKey, ...]:
     """Return the keys off the ownership path, without deferred ones, in the order in which they are resolved."""

@@ -67,8 +67,6 @@ def draw_children(
 ) -> tuple[Rows, Places]:
     """Rows of an owned table with their context (the parent and its attributes, group size), and the parent of each.
 
-    Rows without an owner (-1) come last, with a context that says so.
-
     Args:
         fanout: The released link.
         parent: The owners.
@@ -76,17 +74,60 @@ def draw_children(
         table: The owned table, where its owner key may leave less room than the fanout says.
         scale: Of the number of rows without an owner; the others follow their parents.
     """
+    numbers = numbers_of_children(fanout, parent, round(fanout.owned * scale), rng, table)
+    return children_of(fanout, parent, numbers, round(fanout.ownerless * scale), rng, table)
+
+
+def numbers_of_children(
+    fanout: Fanout,
+    parent: Parent,
+    total: int,
+    rng: np.random.Generator,
+    table: Table | None = None,
+    stratum: tuple[int, int] = (0, 1),
+) -> Places:
+    """How many children each parent has, ``total`` in all if there is room; shape (parents,).
+
+    Args:
+        fanout: The released link.
+        parent: The owners.
+        total: Of children.
+        rng: Sampling only.
+        table: As in `draw_children`.
+        stratum: Which of how many equal ranges of owners these are, see `Fanout.numbers`.
+    """
     above = Rows(parent.table.num_rows, dict(parent.codes), dict(parent.sizes), parent.weights)
     pair_tables = [PairMarginal(name, joint.T) for name, joint in fanout.fanout_tables.items()]
     # What each parent's columns say decides who has more children than whom; how many there are is as released.
     codes = draw_column(above, fanout.counts, pair_tables, rng)
     numbers = np.empty(len(codes), dtype=np.int64)
-    numbers[np.lexsort((rng.random(len(codes)), codes))] = fanout.numbers(len(codes), rng)
+    numbers[np.lexsort((rng.random(len(codes)), codes))] = fanout.numbers(len(codes), rng, stratum)
     room = np.full(len(numbers), int(numbers.max(initial=0)))
     if table is not None and table.owner_key is not None:
         room = np.minimum(room_for_children(table, parent.table), table.owner_key.max_children or 1)
-    numbers = with_sum(np.minimum(numbers, room), round(fanout.owned * scale), room, rng)
-    ownerless = round(fanout.ownerless * scale)
+    return with_sum(np.minimum(numbers, room), total, room, rng)
+
+
+def children_of(
+    fanout: Fanout,
+    parent: Parent,
+    numbers: Places,
+    ownerless: int,
+    rng: np.random.Generator,
+    table: Table | None = None,
+) -> tuple[Rows, Places]:
+    """Rows of an owned table, and the parent of each, given how many children each parent has.
+
+    Rows without an owner (-1) come last, with a context that says so.
+
+    Args:
+        fanout: The released link.
+        parent: The owners.
+        numbers: Children of each, shape (parents,).
+        ownerless: Number of rows without an owner.
+        rng: Sampling only.
+        table: As in `draw_children`.
+    """
     most = parent.table.num_rows + ownerless
     above_all = np.arange(parent.table.num_rows, dtype=np.int32 if most < _MOST_32 else np.int64)
     alone = np.full(ownerless, -1, dtype=above_all.dtype)
@@ -151,6 +192,7 @@ def draw_table(
     rng: np.random.Generator,
     deferred: Collection[str] = (),
     units: Places | None = None,
+    numbering: tuple[int, int] | None = None,
 ) -> Drawn:
     """Draw attributes from the model, resolve references, make keys and decode.
 
@@ -165,6 +207,7 @@ def draw_table(
         rng: Sampling only.
         deferred: Names of the keys that stay NULL here, see `complete.complete_table`.
         units: Number of the unit of each row, where a key has to stay inside of it.
+        numbering: Of fresh keys, for a range of a table: how many rows are in the ranges before, and in all of them.
     """
     later = {n for key in table.foreign_keys if key.name in deferred for n in table.emptied_columns(key)}
     rules = [rule for rule in row_rules(table) if later.isdisjoint(rule.columns)]
@@ -183,7 +226,7 @@ def draw_table(
     own = Rows(rows.n, codes | {name: rows.codes[name] for name in linked}, _sizes(discretizers), rows.weights)
     _TableDraft(table, outside, parents, lookups, own, rng, units).draw(rules, columns, places)
     columns |= {name: pa.nulls(rows.n, table.column(name).arrow_type) for name in later}
-    columns |= _fresh(table, columns, rows.n)
+    columns |= _fresh(table, columns, rows.n, numbering or (0, rows.n))
     key_rules = [rule for rule in table.dependencies if rule not in limits.dependencies]
     columns |= made_dependent(key_rules, columns, frozenset(discretizers))
     return _kept(table, rules, columns, places, latents, rows.n)
@@ -293,7 +336,7 @@ class _TableDraft:
                 places[name][index] = where
 
 
-def _fresh(table: Table, columns: Mapping[str, pa.Array], n: int) -> Columns:
+def _fresh(table: Table, columns: Mapping[str, pa.Array], n: int, numbering: tuple[int, int]) -> Columns:
     """Primary key columns that no foreign key fills: numbers of their own, or within the rest of a composite key."""
     missing = [name for name in table.primary_key if name not in columns]
     filled = [columns[name] for name in table.primary_key if name in columns]
@@ -304,7 +347,8 @@ def _fresh(table: Table, columns: Mapping[str, pa.Array], n: int) -> Columns:
             numbers = surrogate_key(table.column(name), int(ordinals.max(initial=0)), prefix=table.name)
             fresh[name] = numbers.take(pa.array(ordinals - 1))
         else:
-            fresh[name] = surrogate_key(table.column(name), n, prefix=table.name)
+            first, total = numbering
+            fresh[name] = surrogate_key(table.column(name), n, prefix=table.name, first=first, total=total)
     return fresh
 
 

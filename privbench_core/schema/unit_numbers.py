@@ -13,7 +13,9 @@ from privbench_core.schema.tables import Schema
 Numbers = NDArray[np.int64]
 
 
-def unit_numbers(schema: Schema, table: str, rows: int, owners: tuple[Numbers, Numbers] | None) -> Numbers:
+def unit_numbers(
+    schema: Schema, table: str, rows: int, owners: tuple[Numbers, Numbers] | None, first: int = 0
+) -> Numbers:
     """Return a number for the unit of each row, shape (rows,): equal for rows of one unit, in whatever table they are.
 
     Args:
@@ -22,6 +24,7 @@ def unit_numbers(schema: Schema, table: str, rows: int, owners: tuple[Numbers, N
         rows: Its number of rows.
         owners: The owner's row of each row, -1 for none, and the numbers of the owners' table; None for the unit's
             table.
+        first: How many rows of the table are in the ranges before these rows.
     """
-    own = np.arange(rows, dtype=np.int64) * len(schema.tables) + list(schema.by_name).index(table)
+    own = np.arange(first, first + rows, dtype=np.int64) * len(schema.tables) + list(schema.by_name).index(table)
     return own if owners is None else np.where(owners[0] < 0, own, np.append(owners[1], -1)[owners[0]])

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
+import tempfile
+import weakref
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from privbench_core.errors import ReleaseError
+from privbench_core.files import write_durably
 
 _MAGIC = b"PRIVBENCH1"
 _DIGEST = 20  # bytes
@@ -29,11 +35,13 @@ class Artifact:
 
     Attributes:
         data: JSON-able values; numpy arrays are allowed anywhere and come back as arrays.
-        table: Rows, where the step makes rows.
+        table: Rows, where the step makes rows, and makes them in one piece.
+        parts: Where the rows are that it makes range by range.
     """
 
     data: dict[str, Any] = field(default_factory=dict)
     table: pa.Table | None = None
+    parts: PartFiles | None = field(default=None, repr=False, compare=False)
 
     def to_bytes(self) -> bytes:
         """Deterministic serialisation: a header with a checksum, JSON, large arrays compressed, Parquet for a table."""
@@ -50,14 +58,87 @@ class Artifact:
         return b"".join([_MAGIC, digest.digest(), *parts])
 
     @classmethod
-    def from_bytes(cls, stored: bytes) -> Artifact:
-        """The inverse of `to_bytes`; raises as `verified` does."""
+    def from_bytes(cls, stored: bytes, parts: PartFiles | None = None) -> Artifact:
+        """The inverse of `to_bytes`, but for ``parts``, which are kept beside; raises as `verified` does."""
         content = verified(stored)
         (length,) = struct.unpack("<Q", content[:8])
         rest = _Rest(content[8 + length :])
         data = json.loads(bytes(content[8 : 8 + length]), object_hook=rest.array)
         body = rest.content[rest.read :]
-        return cls(data, pq.read_table(pa.BufferReader(body)) if body else None)
+        return cls(data, pq.read_table(pa.BufferReader(body)) if body else None, parts)
+
+
+@dataclass(frozen=True)
+class PartFiles:
+    """Rows that a step makes range by range: a file for each range, which says itself whether it is whole.
+
+    A step that was killed finds what it had finished. What is finished is listed in the step's artifact by digest.
+
+    Attributes:
+        folder: Made with the first file.
+    """
+
+    folder: Path
+
+    @classmethod
+    def temporary(cls) -> PartFiles:
+        """Files for a step whose result is not kept: they go with this object."""
+        files = cls(Path(tempfile.gettempdir()) / f"privbench-{uuid4().hex}")
+        weakref.finalize(files, shutil.rmtree, files.folder, ignore_errors=True)
+        return files
+
+    def put(self, number: int, part: Artifact) -> str:
+        """Store a part durably and return its digest.
+
+        Raises:
+            ReleaseError: There is no room, or no permission; nothing of the part is left.
+        """
+        stored = part.to_bytes()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_durably(self._path(number), stored)
+        except OSError as error:
+            raise ReleaseError(
+                f"the rows of a range could not be stored: {error.strerror}. Make room, then run again: what is"
+                " finished is kept"
+            ) from error
+        return digest_of(stored)
+
+    def get(self, number: int, digest: str) -> Artifact:
+        """Read a part.
+
+        Raises:
+            ReleaseError: It is missing, or not what was stored.
+        """
+        path = self._path(number)
+        if not path.is_file():
+            raise ReleaseError(f"{path}: is missing; run again, and it is drawn again, at no cost")
+        stored = path.read_bytes()
+        if digest_of(stored) != digest:
+            raise ReleaseError(f"{path}: does not match its checksum; delete it and run again: it is then drawn again")
+        return Artifact.from_bytes(stored)
+
+    def finished(self, number: int) -> tuple[str, Artifact] | None:
+        """Return digest and content of a part that an earlier run has finished; None if there is none, or half a one.
+
+        Damaged files are deleted.
+        """
+        path = self._path(number)
+        if not path.is_file():
+            return None
+        stored = path.read_bytes()
+        try:
+            return digest_of(stored), Artifact.from_bytes(stored)
+        except ReleaseError:
+            path.unlink()
+            return None
+
+    def has(self, number: int) -> bool:
+        """Whether there is a file of that number, whole or not."""
+        return self._path(number).is_file()
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number:05d}.bin"
 
 
 def verified(stored: bytes) -> memoryview:
@@ -68,6 +149,13 @@ def verified(stored: bytes) -> memoryview:
     if not right:
         raise ReleaseError(_DAMAGED)
     return content
+
+
+def listed_parts(stored: bytes) -> int:
+    """How many ranges of rows an artifact lists under ``parts``, without reading the rest of it."""
+    content = verified(stored)
+    (length,) = struct.unpack("<Q", content[:8])
+    return len(json.loads(bytes(content[8 : 8 + length])).get("parts", ()))
 
 
 @dataclass

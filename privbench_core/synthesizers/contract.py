@@ -22,7 +22,7 @@ from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.fidelity import FidelityPolicy
-from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.artifact import Artifact, PartFiles
 
 if TYPE_CHECKING:
     from privbench_core.workload.statements import Workload
@@ -56,6 +56,8 @@ class StepContext:
         receipt: Facts about the whole run that a publish step puts into the bundle (guarantee, spend).
         workload: Queries that a publish step puts into the bundle, by name; the owner declares their text public.
         fidelity: How a publish step judges the fidelity figures.
+        parts: Where a sample step keeps rows that it makes range by range.
+        workers: Most processes at a time, see `workers.side_by_side`.
     """
 
     inputs: Mapping[Key, Artifact]
@@ -67,17 +69,24 @@ class StepContext:
     receipt: Mapping[str, Any] = field(default_factory=dict)
     workload: Mapping[str, Workload] = field(default_factory=dict)
     fidelity: FidelityPolicy = field(default_factory=FidelityPolicy)
+    parts: PartFiles = field(default_factory=PartFiles.temporary)
+    workers: int | None = None
 
     def rng(self, *salt: str) -> np.random.Generator:
         """A generator for sampling, determined by the run's seed and ``salt``; never used for privacy noise."""
-        word = int.from_bytes(blake2b("\x1f".join(salt).encode(), digest_size=8).digest(), "little")
-        return np.random.default_rng([self.seed, word])
+        return sampling_rng(self.seed, *salt)
 
     def opened(self) -> PrivateSession:
         """The session; InternalError if this step was not given one."""
         if self.session is None:
             raise InternalError("a step without a price asked for private rows")
         return self.session
+
+
+def sampling_rng(seed: int, *salt: str) -> np.random.Generator:
+    """A generator for sampling that its arguments alone determine; of different ``salt`` they are independent."""
+    word = int.from_bytes(blake2b("\x1f".join(salt).encode(), digest_size=8).digest(), "little")
+    return np.random.default_rng([seed, word])
 
 
 @dataclass(frozen=True)

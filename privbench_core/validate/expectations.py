@@ -135,10 +135,10 @@ def _judge(
     for part in range(number):
         here = {**tables, table.name: compared.filter(pa.array(part_of == part))}
         found.append(run_suite(table.name, integrity_frame(schema, table, here, columns), suite))
-    return [_combined(results) for results in zip(*found, strict=True)]
+    return [combined(results) for results in zip(*found, strict=True)]
 
 
-def _combined(results: Sequence[ExpectationResult]) -> ExpectationResult:
+def combined(results: Sequence[ExpectationResult]) -> ExpectationResult:
     """Return the result of one expectation on all rows from the results on parts."""
     counts = [result.unexpected_count for result in results if result.unexpected_count is not None]
     success = all(result.success for result in results)

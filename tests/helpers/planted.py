@@ -34,7 +34,7 @@ from privbench_core.spec.load import dump_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, StepContext, StepKind
-from privbench_core.synthesizers.steps.sample import Sample
+from privbench_core.synthesizers.steps.sampled import Sample
 from tests.helpers.plans import plan_with
 
 Codes = NDArray[np.int32]
@@ -274,6 +274,22 @@ def draw_exactly(
     **options: Any,
 ) -> dict[str, Sample]:
     """Return samples of a plan (PrivBench's, if options name no other), by default from exact measurements."""
+    made = made_exactly(schema, tables, noise=noise, budget=budget, seed=seed, scale=scale, **options)
+    return {key[1]: Sample.from_artifact(made[key]) for key in made if key[0] == "sample"}
+
+
+def made_exactly(
+    schema: Schema,
+    tables: Mapping[str, pa.Table],
+    *,
+    noise: NoiseSource | None = None,
+    budget: Budget = Budget(1e8, 1e-6),  # noqa: B008 - frozen
+    seed: int = 0,
+    scale: float = 1.0,
+    workers: int | None = 1,
+    **options: Any,
+) -> dict[Key, Artifact]:
+    """Return what the steps of a plan leave, up to its samples."""
     plan = plan_with(schema, budget, options)
     database = PrivateDatabase(schema, tables, bytes(16))
     public = {table.name: tables[table.name] for table in schema.tables if table.public}
@@ -283,7 +299,7 @@ def draw_exactly(
             continue
         account = PrivacyFilter(step.price, lambda _label, _price: None)
         session = PrivateSession(database, account, noise or NoNoise(), "/".join(step.key)) if step.reads else None
-        context = StepContext({key: made[key] for key in step.inputs}, session, public, seed, scale)
-        made[step.key] = Artifact.from_bytes(step.run(context).to_bytes())
+        context = StepContext({key: made[key] for key in step.inputs}, session, public, seed, scale, workers=workers)
+        made[step.key] = Artifact.from_bytes(step.run(context).to_bytes(), context.parts)
         assert account.spent.fits(step.price), step.key
-    return {key[1]: Sample.from_artifact(made[key]) for key in made if key[0] == "sample"}
+    return made

@@ -207,7 +207,7 @@ def test_manifests_that_cannot_be_trusted(tmp_path, bundle):
     path = bundle / "MANIFEST.json"
     manifest = json.loads(path.read_text(encoding="utf-8"))
     changes = [
-        ({"format_version": 2}, "bundle format 2"),
+        ({"format_version": 3}, "bundle format 3"),
         ({"tables": None}, "lacks the list"),
         ({"files": {}}, "lacks the list"),
         ({"files": {**manifest["files"], "../secret": {"sha256": "0"}}}, r"lists \.\./secret, which is outside"),
@@ -282,7 +282,7 @@ def test_tables_of_any_name_have_files_and_load(tmp_path, name):
     schema = Schema(name, (table,), unit=name)
     out = write_bundle(tmp_path / "out", schema, {name: pa.table({name: [1, 2], "a\nb": [3, 4]})}, {})
     opened = read_bundle(out)
-    assert opened.file(name).parent == out / "data"
+    assert opened.files(name)[0].parent == out / "data"
     assert opened.table(name).num_rows == 2
     assert load_bundle(out, str(tmp_path / "x.duckdb")).rows == {name: 2}
 

@@ -34,7 +34,7 @@ def test_one_group_that_is_larger_than_a_range_is_one_range():
 
 
 def test_ranges_are_drawn_side_by_side_and_come_in_order(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ranges, "_processors", lambda: 2)
+    monkeypatch.setattr(ranges, "processors", lambda: 2)
     both = threading.Barrier(2, timeout=30)
 
     def draw(where: slice, rng: np.random.Generator) -> tuple[int, int]:
@@ -52,7 +52,7 @@ def test_any_number_of_processors_draws_the_same_rows(options: dict[str, float],
     schema, tables = planted_pair(1500)
     made = []
     for processors in (1, 2, 5):
-        monkeypatch.setattr(ranges, "_processors", lambda number=processors: number)
+        monkeypatch.setattr(ranges, "processors", lambda number=processors: number)
         samples = draw_exactly(schema, tables, **options)
         made.append({name: sample.to_artifact().to_bytes() for name, sample in samples.items()})
     assert made[0] == made[1] == made[2]

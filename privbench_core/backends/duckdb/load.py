@@ -43,7 +43,7 @@ def try_rows(schema: Schema, files: Mapping[str, Path]) -> None:
 
     Args:
         schema: The database.
-        files: Parquet file by table.
+        files: Parquet file by table; of some of the tables.
 
     Raises:
         PublishError: Rows that the DDL refuses.
@@ -53,6 +53,7 @@ def try_rows(schema: Schema, files: Mapping[str, Path]) -> None:
             table, primary_key=(), foreign_keys=(), implied_keys=(), unique=(), indexes=(), generated=()
         )
         for table in schema.tables
+        if table.name in files
     )
     translated = duckdb_schema(dataclasses.replace(schema, tables=bare))
     with TemporaryDirectory(prefix="privbench-try-") as folder, duckdb.connect(f"{folder}/try.duckdb") as connection:
@@ -61,7 +62,7 @@ def try_rows(schema: Schema, files: Mapping[str, Path]) -> None:
         for table, statement in translated.tables.items():
             connection.execute(statement)
             try:
-                connection.execute(insert_rows(schema.table(table), str(files[table])))
+                connection.execute(insert_rows(schema.table(table), quote_text(str(files[table]))))
             except duckdb.Error as error:
                 raise PublishError(
                     f"{table}: its rows break the bundle's own schema.sql, so nothing was published:"
@@ -70,9 +71,9 @@ def try_rows(schema: Schema, files: Mapping[str, Path]) -> None:
             connection.execute(f"DROP TABLE {quote_identifier(table)}")
 
 
-def insert_rows(table: Table, file: str) -> str:
-    """Return the statement that inserts the rows of a Parquet file."""
-    rows = f"SELECT {_selected(table)} FROM read_parquet({quote_text(file)})"
+def insert_rows(table: Table, files: str) -> str:
+    """Return the statement that inserts the rows of Parquet files; ``files`` is SQL: a text, or a list of them."""
+    rows = f"SELECT {_selected(table)} FROM read_parquet({files})"
     return f"INSERT INTO {quote_identifier(table.name)} BY NAME {rows}"
 
 
@@ -94,7 +95,8 @@ def _load(bundle: Loadable, connection: duckdb.DuckDBPyConnection, file: Path, *
         connection.execute(statement)
     for table, statement in translated.tables.items():
         connection.execute(statement)
-        connection.execute(insert_rows(schema.table(table), str(bundle.file(table))))
+        files = ", ".join(quote_text(str(file)) for file in bundle.files(table))
+        connection.execute(insert_rows(schema.table(table), f"[{files}]"))
     for statement in translated.after:
         connection.execute(statement)
     connection.commit()

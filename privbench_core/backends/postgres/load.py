@@ -59,13 +59,15 @@ def _load(bundle: Loadable, connection: psycopg.Connection[Any], where: str, *, 
 
 
 def _copy(bundle: Loadable, connection: psycopg.Connection[Any], table: str) -> int:
-    """COPY a table's Parquet file, batch by batch; returns the number of rows."""
+    """COPY a table's Parquet files, batch by batch; returns the number of rows."""
     loaded = 0
-    with pq.ParquetFile(bundle.file(table)) as file, connection.cursor() as cursor:
-        columns = ", ".join(quote_identifier(name) for name in file.schema_arrow.names)
-        command = f"COPY {quote_identifier(table)} ({columns}) FROM STDIN (FORMAT csv)"
-        with cursor.copy(command) as copy:
-            for batch in file.iter_batches(_BATCH_ROWS):
-                copy.write(copy_text(batch))
-                loaded += batch.num_rows
+    files = bundle.files(table)
+    columns = ", ".join(quote_identifier(name) for name in pq.read_schema(files[0]).names)
+    command = f"COPY {quote_identifier(table)} ({columns}) FROM STDIN (FORMAT csv)"
+    with connection.cursor() as cursor, cursor.copy(command) as copy:
+        for path in files:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(_BATCH_ROWS):
+                    copy.write(copy_text(batch))
+                    loaded += batch.num_rows
     return loaded

@@ -28,10 +28,10 @@ from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, S
 from privbench_core.synthesizers.prices import Prices
 from privbench_core.synthesizers.privpetal.options import Options
 from privbench_core.synthesizers.steps.assemble import refuse_impossible, whole_plan
+from privbench_core.synthesizers.steps.drawing import fanout_key
 from privbench_core.synthesizers.steps.learn import learn_steps
 from privbench_core.synthesizers.steps.link import link_step, lookup_step
 from privbench_core.synthesizers.steps.profile import profile_step
-from privbench_core.synthesizers.steps.sample import fanout_key
 
 
 class PrivPetal:

@@ -28,10 +28,10 @@ from privbench_core.schema.identity import Identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext
+from privbench_core.synthesizers.steps.drawing import fanout_key
 from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
 from privbench_core.synthesizers.steps.public_targets import public_targets
 from privbench_core.synthesizers.steps.reference import References
-from privbench_core.synthesizers.steps.sample import fanout_key
 
 _MARGINS = 0.3  # of the price of degrees, where parents are public: for their attributes; as `LookupFit` has it
 

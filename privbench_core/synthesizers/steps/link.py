@@ -19,7 +19,7 @@ from privbench_core.schema.identity import Identity, key_identity
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.sample import fanout_key
+from privbench_core.synthesizers.steps.drawing import fanout_key
 
 
 class Spending(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -10,13 +11,14 @@ import pyarrow as pa
 from privbench_core.errors import InternalError, ValidationError
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
-from privbench_core.publishing.bundle import read_bundle, write_bundle
+from privbench_core.publishing.bundle import RowRanges, read_bundle, write_bundle
 from privbench_core.publishing.figures import FidelityFigure
 from privbench_core.publishing.verdicts import blocking, warnings_of
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.steps.sample import sampled_key
+from privbench_core.synthesizers.steps.sampled import SampledTable
 
 _RULE = (
     "literals were chosen so that each comparison has, on these rows, the selectivity that the released noisy one-way "
@@ -49,7 +51,7 @@ def publish_step(schema: Schema, free: Price) -> Step:
         queries, noted = _workload(context, schema, tables)
         if noted:
             receipt["workload"] = noted
-        path = write_bundle(context.out, schema, tables, receipt, queries)
+        path = write_bundle(context.out, schema, _Ranges(tables), receipt, queries, context.workers)
         rows_of = {name: described["rows"] for name, described in read_bundle(path).manifest["tables"].items()}
         return Artifact({"path": str(path), "rows": rows_of, "warnings": warnings, "summary": {"rows": rows_of}})
 
@@ -57,17 +59,14 @@ def publish_step(schema: Schema, free: Price) -> Step:
 
 
 class _Rows(Mapping[str, pa.Table]):
-    """The finished rows of every table, read when they are asked for: a bundle is written one table at a time."""
+    """The finished rows of every table, read when they are asked for."""
 
     def __init__(self, schema: Schema, inputs: Mapping[Key, Artifact]) -> None:
         self._schema = schema
         self._inputs = inputs
 
     def __getitem__(self, name: str) -> pa.Table:
-        rows = self._inputs[sampled_key(self._schema, self._schema.table(name))].table
-        if rows is None:
-            raise InternalError(f"{name}: a sample step without rows")
-        return rows
+        return self.sampled(name).whole_rows()
 
     def __contains__(self, name: object) -> bool:
         return name in self._schema.by_name
@@ -77,6 +76,35 @@ class _Rows(Mapping[str, pa.Table]):
 
     def __len__(self) -> int:
         return len(self._schema.tables)
+
+    def sampled(self, name: str) -> SampledTable:
+        """What the table's sample step has left."""
+        return SampledTable(self._inputs[sampled_key(self._schema, self._schema.table(name))])
+
+
+class _Ranges(Mapping[str, pa.Table | RowRanges]):
+    """The same range by range: a bundle is written one range at a time."""
+
+    def __init__(self, rows: _Rows) -> None:
+        self._rows = rows
+
+    def __getitem__(self, name: str) -> RowRanges:
+        sampled = self._rows.sampled(name)
+        return RowRanges(len(sampled.rows), _RangeOfRows(sampled))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+@dataclass(frozen=True)
+class _RangeOfRows:
+    sampled: SampledTable
+
+    def __call__(self, number: int) -> pa.Table:
+        return self.sampled.part_rows(number)
 
 
 def _workload(

@@ -27,7 +27,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key
-from privbench_core.synthesizers.steps.sample import add_sizes
+from privbench_core.synthesizers.steps.drawing import add_sizes
 
 _MOST_ROWS = 50_000  # marginals of 100 cells are off by 2% in such a sample, less than their noise is allowed to be
 

@@ -6,87 +6,23 @@ children and parents build on, and filled in a second pass, when the tables they
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
-
-from privbench_core.columns.codec import Codes
-from privbench_core.columns.systematic import group_counts, narrow
-from privbench_core.errors import InternalError
-from privbench_core.models.fanout import Fanout
 from privbench_core.models.linked_lookup import lookup_from_dict
-from privbench_core.models.linking import Linked
 from privbench_core.models.profile import Profile
-from privbench_core.models.registry import model_from_dict
-from privbench_core.models.row_count import UNIT_SIZE, size_classes
-from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Price
+from privbench_core.sampling import ranges
 from privbench_core.sampling.constraints import ignored_checks
 from privbench_core.sampling.deferred_keys import complete_table
-from privbench_core.sampling.references import Parent
-from privbench_core.sampling.table import draw_children, draw_root, draw_table
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import constraints_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.schema.unit_numbers import unit_numbers
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A synthetic (or public) table.
-
-    Attributes:
-        table: Its rows.
-        parents: Foreign key name -> row number of each row's parent, -1 for NULL.
-        weights: How much each row counts in the measure of its model: less than 1 for rows of units that have more than
-            are counted in full; None where all count alike.
-        dropped: Why rows were dropped while sampling -> how many.
-        units: Number of the unit of each row of a private table.
-        latents: Latent attribute -> number of its codes, and the code of each row.
-    """
-
-    table: pa.Table
-    parents: Mapping[str, NDArray[np.int64]]
-    weights: NDArray[np.float64] | None
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    units: NDArray[np.int64] | None = None
-    latents: Mapping[str, tuple[int, Codes]] = field(default_factory=dict)
-
-    def to_artifact(self, **facts: Any) -> Artifact:
-        """As a step stores it, with more ``facts`` for its summary."""
-        places = [[name, rows] for name, rows in self.parents.items()]
-        summary = {"rows": self.table.num_rows, **facts}
-        if self.dropped:
-            summary["rows dropped to keep constraints"] = dict(self.dropped)
-        data: dict[str, Any] = {
-            "parents": places,
-            "weights": self.weights,
-            "dropped": dict(self.dropped),
-            "units": self.units,
-        }
-        if self.latents:
-            data["latents"] = [[name, size, codes] for name, (size, codes) in self.latents.items()]
-        return Artifact({**data, "summary": summary}, self.table)
-
-    @classmethod
-    def from_artifact(cls, stored: Artifact) -> Sample:
-        """The inverse of `to_artifact`."""
-        if stored.table is None:
-            raise InternalError("a sample was stored without its rows")
-        data = stored.data
-        latents = {name: (size, codes) for name, size, codes in data.get("latents", [])}
-        return cls(stored.table, dict(data["parents"]), data["weights"], data["dropped"], data.get("units"), latents)
-
-
-def fanout_key(key: ForeignKey) -> Key:
-    """Key of the step that models a foreign key."""
-    return ("fanout", key.name)
+from privbench_core.synthesizers.steps.drawing import RangeDrawing, TableModels, as_parent, draw_sample, fanout_key
+from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
+from privbench_core.workers import side_by_side
 
 
 def sampled_key(schema: Schema, table: Table) -> Key:
@@ -126,15 +62,20 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
     inputs: list[Key] = [*model_inputs(schema, table), *(("sample", name) for name in parents)]
 
     def run(context: StepContext) -> Artifact:
-        above = {name: Sample.from_artifact(context.inputs["sample", name]) for name in parents}
-        rng = context.rng("sample", table.name)
+        models = TableModels.of(schema, table, context.inputs, context.scale)
+        above = {name: SampledTable(context.inputs["sample", name]) for name in parents}
         ignored = ignored_checks(table)
         facts = {"checks not kept while sampling": ", ".join(ignored)} if ignored else {}
-        sample = draw_sample(schema, table, context.inputs, above, context.scale, rng)
+        drawing = RangeDrawing.plan(models, context.seed, above, context.parts)
+        if drawing is not None:
+            listed = list(side_by_side(drawing, range(len(drawing.pieces)), context.workers))
+            return replace(SampledTable.listing(listed, **facts), parts=context.parts)
+        rng = context.rng("sample", table.name)
+        sample = draw_sample(models, {name: sampled.whole() for name, sampled in above.items()}, rng)
         del above  # their rows are not needed beside the bytes
         return sample.to_artifact(**facts)
 
-    parameters = _constraints(schema, table)
+    parameters = {**_constraints(schema, table), "rows of a range": ranges.MOST_ROWS}
     key = ("sample", table.name)
     return Step(
         key,
@@ -145,7 +86,7 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
         free,
         run,
         parameters,
-        version="4",
+        version="5",
         depends=("seed", "scale"),
     )
 
@@ -160,7 +101,12 @@ def complete_step(schema: Schema, table: Table, free: Price) -> Step:
     def run(context: StepContext) -> Artifact:
         first = Sample.from_artifact(context.inputs["sample", table.name])
         above = {
-            name: _as_parent(schema, name, Sample.from_artifact(context.inputs["sample", name]), context.inputs)
+            name: as_parent(
+                Sample.from_artifact(context.inputs["sample", name]),
+                None
+                if schema.table(name).public
+                else Profile.from_dict(context.inputs["profile", name].data["profile"]),
+            )
             for name in parents
         }
         links = {key.name: context.inputs[fanout_key(key)].data["link"] for key in keys}
@@ -198,102 +144,3 @@ def _constraints(schema: Schema, table: Table) -> dict[str, Any]:
         "units": table.name in schema.tables_of_units,
         **constraints_identity(table.checks, table.dependencies),
     }
-
-
-def draw_sample(
-    schema: Schema,
-    table: Table,
-    inputs: Mapping[Key, Artifact],
-    above: Mapping[str, Sample],
-    scale: float,
-    rng: np.random.Generator,
-) -> Sample:
-    """Draw a private table from released models.
-
-    Args:
-        schema: The database.
-        table: The table to draw.
-        inputs: Artifacts of `model_inputs`.
-        above: Samples of the parents, by table name.
-        scale: Of the unit's table; owned tables follow their parents.
-        rng: Sampling only.
-    """
-    profile = Profile.from_dict(inputs["profile", table.name].data["profile"])
-    model = model_from_dict(inputs["model", table.name].data["model"])
-    latents = dict(inputs["model", table.name].data.get("latents", []))
-    parents = {name: _as_parent(schema, name, sample, inputs) for name, sample in above.items()}
-    first = [key for key in table.foreign_keys if key.name not in schema.deferred_keys]
-    links = {key.name: inputs[fanout_key(key)].data["link"] for key in first}
-    lookups = {key.name: lookup_from_dict(links[key.name]).at_scale(scale) for key in first if not key.owner}
-    owner = table.owner_key
-    if owner is None:
-        rows, owners = draw_root(profile.total, scale), None
-    else:
-        fanout = Fanout.from_dict(links[owner.name])
-        rows, owners = draw_children(fanout, parents[owner.parent], rng, table, scale)
-        model = model if fanout.cross_marginals is None else Linked(model, fanout.cross_marginals)
-    units = _units(schema, table, rows.n, owners, above)
-    add_sizes(rows, units, profile)
-    drawn = draw_table(
-        table, rows, model, profile.discretizers, owners, parents, lookups, rng, schema.deferred_keys, units
-    )
-    types = {name: (size, drawn.latents[name]) for name, size in latents.items()}
-    if owner is None:
-        units = _units(schema, table, drawn.table.num_rows, None, above)
-        return Sample(drawn.table, drawn.parents, None, drawn.dropped, units, types)
-    del rows  # as large as what the finished rows now get
-    places = drawn.parents[owner.name]
-    units = _units(schema, table, len(places), places, above)
-    weights = row_weights(units, profile.size.rows_per_unit)
-    return Sample(drawn.table, drawn.parents, weights, drawn.dropped, units, types)
-
-
-def add_sizes(rows: Rows, units: NDArray[np.int64], profile: Profile) -> None:
-    """Add to rows what follows from how many of them each unit has: weights, and a class where columns depend on it."""
-    rows.weights = row_weights(units, profile.size.rows_per_unit)
-    if profile.by_size:
-        classes = profile.size.classes
-        rows.add(UNIT_SIZE, len(classes), narrow(size_classes(_rows_of_unit(units), classes), len(classes)))
-        rows.links = {**rows.links, **{(UNIT_SIZE, name): joint for name, joint in profile.by_size.items()}}
-
-
-def row_weights(units: NDArray[np.int64], rows_per_unit: int) -> NDArray[np.float64] | None:
-    """How much each row counts where units with more than ``rows_per_unit`` rows count as so many; None for 1 each.
-
-    >>> row_weights(np.array([7, 2, 7, 7]), 2).round(2).tolist()
-    [0.67, 1.0, 0.67, 0.67]
-    """
-    weights: NDArray[np.float64] = np.minimum(1.0, rows_per_unit / _rows_of_unit(units))
-    return weights if weights.min(initial=1.0) < 1 else None
-
-
-def _rows_of_unit(units: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many rows have the same number, for each row; shape (rows,)."""
-    return group_counts(units, int(units.max(initial=0)) + 1)[units]
-
-
-def _units(
-    schema: Schema, table: Table, rows: int, owners: NDArray[np.int64] | None, above: Mapping[str, Sample]
-) -> NDArray[np.int64]:
-    """Number of the unit of each row."""
-    key = table.owner_key
-    if key is None or owners is None:
-        return unit_numbers(schema, table.name, rows, None)
-    units = above[key.parent].units
-    if units is None:
-        raise InternalError(f"{key.name}: the units of its owners are not known")
-    return unit_numbers(schema, table.name, rows, (owners, units))
-
-
-def _as_parent(schema: Schema, name: str, sample: Sample, inputs: Mapping[Key, Artifact]) -> Parent:
-    """A synthetic parent, with its attributes coded as its children's context."""
-    if schema.table(name).public:
-        return Parent(sample.table, {}, {}, None)
-    profile = Profile.from_dict(inputs["profile", name].data["profile"])
-    codes = {
-        column: discretizer.encode(sample.table.column(column)) for column, discretizer in profile.discretizers.items()
-    }
-    sizes = {column: discretizer.size for column, discretizer in profile.discretizers.items()}
-    for latent, (size, drawn) in sample.latents.items():
-        codes[latent], sizes[latent] = drawn, size
-    return Parent(sample.table, codes, sizes, sample.weights, sample.units)

@@ -6,9 +6,11 @@ Free: integrity is a matter of the synthetic rows and the schema. How figures ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
@@ -17,10 +19,10 @@ from privbench_core.schema.identity import column_identity, constraints_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.sample import Sample, sampled_key
-from privbench_core.validate.constraints import check_constraints
+from privbench_core.synthesizers.steps.sample import sampled_key
+from privbench_core.synthesizers.steps.sampled import SampledTable
 from privbench_core.validate.derived import tables_to_check
-from privbench_core.validate.expectations import check_table
+from privbench_core.validate.ranges import check_ranges, check_whole
 
 
 def validate_step(schema: Schema, table: Table, free: Price) -> Step:
@@ -55,9 +57,34 @@ def validate_step(schema: Schema, table: Table, free: Price) -> Step:
 
 
 def _integrity(schema: Schema, table: Table, needed: Sequence[str], context: StepContext) -> list[dict[str, Any]]:
-    tables = {
-        name: Sample.from_artifact(context.inputs[sampled_key(schema, schema.table(name))]).table for name in needed
-    }
-    results = check_table(schema, table, tables)
-    results += check_constraints(table, tables[table.name])
+    sampled = {name: SampledTable(context.inputs[sampled_key(schema, schema.table(name))]) for name in needed}
+    rows = _RangeRows(table, sampled)
+    ranges = len(sampled[table.name].rows)
+    results = (
+        check_whole(schema, table, rows.whole())
+        if ranges == 1
+        else check_ranges(schema, table, ranges, rows, rows.whole, context.workers)
+    )
     return [{**asdict(result), "table": table.name} for result in results]
+
+
+@dataclass(frozen=True)
+class _RangeRows:
+    """The rows that one range of a table is checked with: its own, those of its owners' range, and other parents."""
+
+    table: Table
+    sampled: Mapping[str, SampledTable]
+
+    def __call__(self, number: int) -> dict[str, pa.Table]:
+        mine, owner = self.sampled[self.table.name], self.table.owner_key
+        places = {self.table.name: number}
+        if owner is not None:
+            places[owner.parent] = mine.owners[number]
+        return {
+            name: found.part_rows(places[name]) if name in places else found.whole_rows()
+            for name, found in self.sampled.items()
+        }
+
+    def whole(self) -> dict[str, pa.Table]:
+        """All rows."""
+        return {name: found.whole_rows() for name, found in self.sampled.items()}

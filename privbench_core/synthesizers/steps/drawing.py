@@ -1,0 +1,317 @@
+"""Drawing a private table from released models: in one piece, or range by range in any number of processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.codec import Codes
+from privbench_core.columns.systematic import group_counts, narrow
+from privbench_core.errors import InternalError
+from privbench_core.models.fanout import Fanout
+from privbench_core.models.linked_lookup import lookup_from_dict
+from privbench_core.models.linking import Linked
+from privbench_core.models.lookup import Lookup
+from privbench_core.models.profile import Profile
+from privbench_core.models.registry import Model, model_from_dict
+from privbench_core.models.row_count import UNIT_SIZE, size_classes
+from privbench_core.models.rows import Rows
+from privbench_core.sampling.ranges import can_be_cut, cuts_between_units, equal_shares, range_count, weighted_shares
+from privbench_core.sampling.references import Parent
+from privbench_core.sampling.table import children_of, draw_children, draw_root, draw_table, numbers_of_children
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.schema.unit_numbers import unit_numbers
+from privbench_core.synthesizers.artifact import Artifact, PartFiles
+from privbench_core.synthesizers.contract import Key, sampling_rng
+from privbench_core.synthesizers.steps.sampled import Listed, Sample, SampledTable
+
+Numbers = NDArray[np.int64]
+_SPREAD = 16  # unit numbers per row that counting by number may go through
+
+
+def fanout_key(key: ForeignKey) -> Key:
+    """Key of the step that models a foreign key."""
+    return ("fanout", key.name)
+
+
+@dataclass(frozen=True)
+class TableModels:
+    """What was released of a private table, and the scale to draw it at.
+
+    Attributes:
+        schema: The database.
+        table: The table.
+        scale: Of the unit's table; owned tables follow their parents.
+        profile: Of its columns.
+        model: Of its rows.
+        latents: Latent attribute -> number of its codes.
+        fanout: Link to its owner, None for the unit's table.
+        lookups: Other links by key name, without deferred keys.
+        above: Profiles of private parents, by table name.
+    """
+
+    schema: Schema
+    table: Table
+    scale: float
+    profile: Profile
+    model: Model
+    latents: Mapping[str, int]
+    fanout: Fanout | None
+    lookups: Mapping[str, Lookup]
+    above: Mapping[str, Profile]
+
+    @classmethod
+    def of(cls, schema: Schema, table: Table, inputs: Mapping[Key, Artifact], scale: float) -> TableModels:
+        """Read the artifacts of `sample.model_inputs`."""
+        keys = [key for key in table.foreign_keys if key.name not in schema.deferred_keys]
+        links = {key.name: inputs[fanout_key(key)].data["link"] for key in keys}
+        owner, stored = table.owner_key, inputs["model", table.name].data
+        fanout = None if owner is None else Fanout.from_dict(links[owner.name])
+        model = model_from_dict(stored["model"])
+        private = {key.parent for key in keys if not schema.table(key.parent).public}
+        return cls(
+            schema,
+            table,
+            scale,
+            Profile.from_dict(inputs["profile", table.name].data["profile"]),
+            model if fanout is None or fanout.cross_marginals is None else Linked(model, fanout.cross_marginals),
+            dict(stored.get("latents", [])),
+            fanout,
+            {key.name: lookup_from_dict(links[key.name]).at_scale(scale) for key in keys if not key.owner},
+            {name: Profile.from_dict(inputs["profile", name].data["profile"]) for name in sorted(private)},
+        )
+
+    def parent(self, name: str, sample: Sample) -> Parent:
+        """A synthetic parent, with its attributes coded as its children's context."""
+        return as_parent(sample, self.above.get(name))
+
+    def draw(
+        self,
+        rows: Rows,
+        owners: Numbers | None,
+        parents: Mapping[str, Parent],
+        rng: np.random.Generator,
+        numbering: tuple[int, int] | None = None,
+    ) -> Sample:
+        """Draw the columns of rows that know their owners.
+
+        Args:
+            rows: From `draw_root`, `draw_children` or `children_of`.
+            owners: Row number of the owner of each, -1 for none; None for the unit's table.
+            parents: By table name.
+            rng: Sampling only.
+            numbering: Of a range of rows, see `draw_table`.
+        """
+        schema, table, profile = self.schema, self.table, self.profile
+        first = numbering[0] if numbering else 0
+        units = self._units(rows.n, owners, parents, first)
+        add_sizes(rows, units, profile)
+        drawn = draw_table(
+            table,
+            rows,
+            self.model,
+            profile.discretizers,
+            owners,
+            parents,
+            self.lookups,
+            rng,
+            schema.deferred_keys,
+            units,
+            numbering,
+        )
+        types = {name: (size, drawn.latents[name]) for name, size in self.latents.items()}
+        owner = table.owner_key
+        if owner is None:
+            units = self._units(drawn.table.num_rows, None, parents, first)
+            return Sample(drawn.table, drawn.parents, None, drawn.dropped, units, types)
+        del rows  # as large as what the finished rows now get
+        places = drawn.parents[owner.name]
+        units = self._units(len(places), places, parents, first)
+        weights = row_weights(units, profile.size.rows_per_unit)
+        return Sample(drawn.table, drawn.parents, weights, drawn.dropped, units, types)
+
+    def _units(self, rows: int, owners: Numbers | None, parents: Mapping[str, Parent], first: int) -> Numbers:
+        """Number of the unit of each row."""
+        key = self.table.owner_key
+        if key is None or owners is None:
+            return unit_numbers(self.schema, self.table.name, rows, None, first)
+        units = parents[key.parent].units
+        if units is None:
+            raise InternalError(f"{key.name}: the units of its owners are not known")
+        return unit_numbers(self.schema, self.table.name, rows, (owners, units), first)
+
+
+def draw_sample(models: TableModels, above: Mapping[str, Sample], rng: np.random.Generator) -> Sample:
+    """Draw a private table in one piece.
+
+    Args:
+        models: Released.
+        above: Samples of the parents, by table name.
+        rng: Sampling only.
+    """
+    parents = {name: models.parent(name, sample) for name, sample in above.items()}
+    owner, fanout = models.table.owner_key, models.fanout
+    if owner is None or fanout is None:
+        return models.draw(draw_root(models.profile.total, models.scale), None, parents, rng)
+    rows, owners = draw_children(fanout, parents[owner.parent], rng, models.table, models.scale)
+    return models.draw(rows, owners, parents, rng)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A range of rows to be drawn: of the unit's table, or of the children of a range of owners.
+
+    Attributes:
+        number: Of the range.
+        first: Rows planned before it in the table; before the first piece of the same owners, for children.
+        rows: Planned for the unit's table; with an owner for all pieces of the same owners, else.
+        owners: Number of the range of its owners.
+        place: Which of the ``of`` pieces of these owners it is.
+        of: How many there are.
+        ownerless: Rows without an owner in it.
+    """
+
+    number: int
+    first: int
+    rows: int
+    owners: int = 0
+    place: int = 0
+    of: int = 1
+    ownerless: int = 0
+
+
+@dataclass(frozen=True)
+class RangeDrawing:
+    """Draws a table range by range; what a range holds depends on its number alone.
+
+    Attributes:
+        models: Released.
+        seed: Of the run.
+        above: Tables that rows refer to, by name.
+        parts: Where finished ranges are kept.
+        pieces: The ranges.
+        total: Rows planned in all of them.
+    """
+
+    models: TableModels
+    seed: int
+    above: Mapping[str, SampledTable]
+    parts: PartFiles
+    pieces: tuple[Piece, ...]
+    total: int
+    _owners: dict[int, tuple[Parent, Numbers]] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def plan(
+        cls, models: TableModels, seed: int, above: Mapping[str, SampledTable], parts: PartFiles
+    ) -> RangeDrawing | None:
+        """Cut the table into ranges, by released numbers and finished rows; None if it is to be drawn in one piece."""
+        table, fanout, scale = models.table, models.fanout, models.scale
+        if not can_be_cut(models.schema, table):
+            return None
+        pieces: list[Piece] = []
+        if fanout is None or table.owner_key is None:
+            total = max(1, round(models.profile.total * scale))
+            ends = equal_shares(total, range_count(total))
+            pieces = [Piece(number, a, b - a) for number, (a, b) in enumerate(pairwise(ends))]
+        else:
+            owners = above[table.owner_key.parent].rows
+            rng, strata = sampling_rng(seed, "ranges", table.name), len(owners)
+            planned = [float(fanout.numbers(n, rng, (j, strata)).sum()) for j, n in enumerate(owners)]
+            ends = weighted_shares(round(fanout.owned * scale), planned)
+            counts = [range_count(b - a) for a, b in pairwise(ends)]
+            alone = equal_shares(round(fanout.ownerless * scale), sum(counts))
+            for j, count in enumerate(counts):
+                for place in range(count):
+                    number = len(pieces)
+                    ownerless = alone[number + 1] - alone[number]
+                    first, rows = ends[j] + alone[number], ends[j + 1] - ends[j]
+                    pieces.append(Piece(number, first, rows, j, place, count, ownerless))
+            total = ends[-1] + alone[-1]
+        return cls(models, seed, above, parts, tuple(pieces), total) if len(pieces) > 1 else None
+
+    def __call__(self, number: int) -> Listed:
+        """Draw a range and store it; one that an earlier run has finished is left as it is."""
+        found = self.parts.finished(number)
+        if found is None:
+            drawn = replace(self._drawn(self.pieces[number]), parents={}).to_artifact()
+            found = self.parts.put(number, drawn), drawn
+        digest, part = found
+        return Listed(digest, part.data["summary"]["rows"], self.pieces[number].owners, part.data["dropped"])
+
+    def _drawn(self, piece: Piece) -> Sample:
+        models, owner = self.models, self.models.table.owner_key
+        rng = sampling_rng(self.seed, "sample", models.table.name, str(piece.number))
+        parents = {
+            name: models.parent(name, table.whole())
+            for name, table in self.above.items()
+            if owner is None or name != owner.parent
+        }
+        if owner is None or models.fanout is None:
+            return models.draw(Rows(piece.rows), None, parents, rng, (piece.first, self.total))
+        above, children = self._children(piece)
+        cuts = cuts_between_units(children, np.asarray(above.units), piece.of)
+        start, stop = cuts[piece.place : piece.place + 2]
+        parents[owner.parent] = here = above.slice(start, stop)
+        rows, owners = children_of(models.fanout, here, children[start:stop], piece.ownerless, rng, models.table)
+        return models.draw(rows, owners, parents, rng, (piece.first + int(children[:start].sum()), self.total))
+
+    def _children(self, piece: Piece) -> tuple[Parent, Numbers]:
+        """The owners of a piece, and how many children each has: the same for all pieces of these owners."""
+        models, owner = self.models, self.models.table.owner_key
+        if owner is None or models.fanout is None:
+            raise InternalError(f"{models.table.name}: rows of the unit's table have no owners")
+        if piece.owners not in self._owners:
+            self._owners.clear()  # the pieces of one range of owners follow each other
+            above = models.parent(owner.parent, self.above[owner.parent].part(piece.owners))
+            rng = sampling_rng(self.seed, "children", models.table.name, str(piece.owners))
+            stratum = piece.owners, len(self.above[owner.parent].rows)
+            numbers = numbers_of_children(models.fanout, above, piece.rows, rng, models.table, stratum)
+            self._owners[piece.owners] = above, numbers
+        return self._owners[piece.owners]
+
+
+def add_sizes(rows: Rows, units: Numbers, profile: Profile) -> None:
+    """Add to rows what follows from how many of them each unit has: weights, and a class where columns depend on it."""
+    rows.weights = row_weights(units, profile.size.rows_per_unit)
+    if profile.by_size:
+        classes = profile.size.classes
+        rows.add(UNIT_SIZE, len(classes), narrow(size_classes(_rows_of_unit(units), classes), len(classes)))
+        rows.links = {**rows.links, **{(UNIT_SIZE, name): joint for name, joint in profile.by_size.items()}}
+
+
+def row_weights(units: Numbers, rows_per_unit: int) -> NDArray[np.float64] | None:
+    """How much each row counts where units with more than ``rows_per_unit`` rows count as so many; None for 1 each.
+
+    >>> row_weights(np.array([7, 2, 7, 7]), 2).round(2).tolist()
+    [0.67, 1.0, 0.67, 0.67]
+    """
+    weights: NDArray[np.float64] = np.minimum(1.0, rows_per_unit / _rows_of_unit(units))
+    return weights if weights.min(initial=1.0) < 1 else None
+
+
+def _rows_of_unit(units: Numbers) -> Numbers:
+    """How many rows have the same number, for each row; shape (rows,)."""
+    least, most = int(units.min(initial=0)), int(units.max(initial=0))
+    if least == 0 or most - least < _SPREAD * len(units):
+        return group_counts(units - least, most - least + 1)[units - least]
+    _, dense, counts = np.unique(units, return_inverse=True, return_counts=True)  # of a range, far from the others
+    return np.asarray(counts[dense], dtype=np.int64)
+
+
+def as_parent(sample: Sample, profile: Profile | None) -> Parent:
+    """A synthetic parent with its attributes coded by ``profile``; a public one has none."""
+    if profile is None:
+        return Parent(sample.table, {}, {}, None)
+    codes: dict[str, Codes] = {
+        column: discretizer.encode(sample.table.column(column)) for column, discretizer in profile.discretizers.items()
+    }
+    sizes = {column: discretizer.size for column, discretizer in profile.discretizers.items()}
+    for latent, (size, drawn) in sample.latents.items():
+        codes[latent], sizes[latent] = drawn, size
+    return Parent(sample.table, codes, sizes, sample.weights, sample.units)

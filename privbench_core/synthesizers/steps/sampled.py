@@ -1,0 +1,164 @@
+"""Synthetic tables as sample steps leave them: in one piece, or in ranges that are read when they are asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privbench_core.columns.codec import Codes
+from privbench_core.errors import InternalError
+from privbench_core.synthesizers.artifact import Artifact
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A synthetic (or public) table.
+
+    Attributes:
+        table: Its rows.
+        parents: Foreign key name -> row number of each row's parent, -1 for NULL.
+        weights: How much each row counts in the measure of its model: less than 1 for rows of units that have more than
+            are counted in full; None where all count alike.
+        dropped: Why rows were dropped while sampling -> how many.
+        units: Number of the unit of each row of a private table.
+        latents: Latent attribute -> number of its codes, and the code of each row.
+    """
+
+    table: pa.Table
+    parents: Mapping[str, NDArray[np.int64]]
+    weights: NDArray[np.float64] | None
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    units: NDArray[np.int64] | None = None
+    latents: Mapping[str, tuple[int, Codes]] = field(default_factory=dict)
+
+    def to_artifact(self, **facts: Any) -> Artifact:
+        """As a step stores it, with more ``facts`` for its summary."""
+        places = [[name, rows] for name, rows in self.parents.items()]
+        summary = {"rows": self.table.num_rows, **facts}
+        if self.dropped:
+            summary["rows dropped to keep constraints"] = dict(self.dropped)
+        data: dict[str, Any] = {
+            "parents": places,
+            "weights": self.weights,
+            "dropped": dict(self.dropped),
+            "units": self.units,
+        }
+        if self.latents:
+            data["latents"] = [[name, size, codes] for name, (size, codes) in self.latents.items()]
+        return Artifact({**data, "summary": summary}, self.table)
+
+    @classmethod
+    def from_artifact(cls, stored: Artifact) -> Sample:
+        """The inverse of `to_artifact`; of a table in ranges, all of them, see `SampledTable.whole`."""
+        if "parts" in stored.data:
+            return SampledTable(stored).whole()
+        if stored.table is None:
+            raise InternalError("a sample was stored without its rows")
+        data = stored.data
+        latents = {name: (size, codes) for name, size, codes in data.get("latents", [])}
+        return cls(stored.table, dict(data["parents"]), data["weights"], data["dropped"], data.get("units"), latents)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A finished range of rows, as a step's artifact lists it.
+
+    Attributes:
+        digest: Of its file.
+        rows: Number of rows.
+        owners: Number of the range that their owners are in; 0 for the unit's table.
+        dropped: Why rows were dropped while sampling -> how many.
+    """
+
+    digest: str
+    rows: int
+    owners: int
+    dropped: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class SampledTable:
+    """What a sample step has left.
+
+    Attributes:
+        artifact: Of the step.
+    """
+
+    artifact: Artifact
+
+    @classmethod
+    def listing(cls, ranges: Sequence[Listed], **facts: Any) -> Artifact:
+        """The artifact of a step that has stored its rows range by range."""
+        dropped = sum((Counter(part.dropped) for part in ranges), Counter[str]())
+        summary = {"rows": sum(part.rows for part in ranges), "ranges": len(ranges), **facts}
+        if dropped:
+            summary["rows dropped to keep constraints"] = dict(dropped)
+        return Artifact({"parts": [[part.digest, part.rows, part.owners] for part in ranges], "summary": summary})
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Rows of each range."""
+        if "parts" in self.artifact.data:
+            return tuple(rows for _, rows, _ in self.artifact.data["parts"])
+        if self.artifact.table is None:
+            raise InternalError("a sample was stored without its rows")
+        return (self.artifact.table.num_rows,)
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """Digest of each range that has a file of its own: of none, where the table is in one piece."""
+        return tuple(digest for digest, _, _ in self.artifact.data.get("parts", ()))
+
+    @property
+    def owners(self) -> tuple[int, ...]:
+        """For each range the number of the range that holds all of its rows' owners."""
+        return tuple(owners for _, _, owners in self.artifact.data.get("parts", ())) or (0,)
+
+    def part(self, number: int) -> Sample:
+        """Read one range; raises as `PartFiles.get`. Its ``parents`` are not stored."""
+        return Sample.from_artifact(self._stored(number))
+
+    def part_rows(self, number: int) -> pa.Table:
+        """Read the rows of one range."""
+        rows = self._stored(number).table
+        if rows is None:
+            raise InternalError("a sample was stored without its rows")
+        return rows
+
+    def whole(self) -> Sample:
+        """Read all ranges; those of tables that are drawn together."""
+        return joined([self.part(number) for number in range(len(self.rows))])
+
+    def whole_rows(self) -> pa.Table:
+        """Read the rows of all ranges."""
+        return pa.concat_tables([self.part_rows(number) for number in range(len(self.rows))])
+
+    def _stored(self, number: int) -> Artifact:
+        if not self.digests:
+            return self.artifact
+        if self.artifact.parts is None:
+            raise InternalError("the ranges of a sample were not handed on with it")
+        return self.artifact.parts.get(number, self.digests[number])
+
+
+def joined(ranges: Sequence[Sample]) -> Sample:
+    """All rows of several samples, in order."""
+    if len(ranges) == 1:
+        return ranges[0]
+    weights = None
+    if any(part.weights is not None for part in ranges):
+        weights = np.concatenate([np.ones(p.table.num_rows) if p.weights is None else p.weights for p in ranges])
+    units = [part.units for part in ranges if part.units is not None]
+    latents = {
+        name: (size, np.concatenate([part.latents[name][1] for part in ranges]))
+        for name, (size, _) in ranges[0].latents.items()
+    }
+    dropped = sum((Counter(part.dropped) for part in ranges), Counter[str]())
+    table = pa.concat_tables([part.table for part in ranges])
+    return Sample(table, {}, weights, dropped, np.concatenate(units) if units else None, latents)

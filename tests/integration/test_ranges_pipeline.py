@@ -1,0 +1,136 @@
+"""A whole run whose tables are in several ranges: parts in the bundle, resumed, refused where damaged, loaded."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from privbench_core.errors import PublishError, ReleaseError
+from privbench_core.pipeline.run import RunResult, run_spec
+from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing.load import load_bundle
+from privbench_core.sampling import ranges
+from privbench_core.spec.model import Spec
+from privbench_core.synthesizers.steps import drawing
+from tests.helpers.planted import planted_pair
+from tests.helpers.postgres import new_database, psql, rows
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory: pytest.TempPathFactory) -> Spec:
+    folder = tmp_path_factory.mktemp("pair")
+    schema, tables = planted_pair(1200)
+    for name, table in tables.items():
+        pq.write_table(table, folder / f"{name}.parquet")
+    return Spec(schema, str(folder), folder / "spec.yaml", (8.0,), 1e-6, 20.0, 1e-5, state=folder / "state")
+
+
+@pytest.fixture(autouse=True)
+def _small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranges, "MOST_ROWS", 500)
+
+
+def run(spec: Spec, out: Path, workers: int | None = 1) -> RunResult:
+    return run_spec(spec, 8.0, out=out, workers=workers)
+
+
+def content(bundle: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(bundle)): file.read_bytes() for file in bundle.rglob("*") if file.is_file()}
+
+
+def stored_parts(spec: Spec) -> list[Path]:
+    return sorted(spec.state.rglob("*.parts/*.bin"))
+
+
+def test_a_bundle_in_parts_is_the_same_for_any_number_of_processes(spec: Spec, tmp_path: Path):
+    run(spec, tmp_path / "one", 1)
+    for path in spec.state.rglob("*.parts"):
+        shutil.rmtree(path)
+    again = run(spec, tmp_path / "two", 2)
+    assert again.paid == 0
+    one, two = content(tmp_path / "one"), content(tmp_path / "two")
+    assert one == two
+    assert {"data/parent/part-00000.parquet", "data/child/part-00002.csv.gz"} <= one.keys()
+    manifest = json.loads(one["MANIFEST.json"])
+    assert manifest["format_version"] == 2
+    parts = manifest["tables"]["child"]["parts"]
+    assert sum(part["rows"] for part in parts) == manifest["tables"]["child"]["rows"]
+    assert read_bundle(tmp_path / "one").table("child").num_rows == manifest["tables"]["child"]["rows"]
+
+
+def test_small_tables_keep_one_file_and_the_first_format(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ranges, "MOST_ROWS", 1 << 20)
+    run(spec, tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "MANIFEST.json").read_text())
+    assert manifest["format_version"] == 1
+    assert manifest["tables"]["child"]["file"] == "data/child.parquet"
+    assert "parts" not in manifest["tables"]["child"]
+
+
+def test_ranges_that_are_gone_are_drawn_again_and_damaged_ones_are_refused(
+    spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    run(spec, tmp_path / "out")
+    expected = content(tmp_path / "out")
+    drawn: list[int] = []
+    draw = drawing.RangeDrawing._drawn
+    monkeypatch.setattr(
+        drawing.RangeDrawing, "_drawn", lambda self, piece: (drawn.append(piece.number), draw(self, piece))[1]
+    )
+    stored_parts(spec)[1].unlink()
+    run(spec, tmp_path / "out")
+    assert len(drawn) == 1  # the others were finished
+    assert content(tmp_path / "out") == expected
+    damaged = stored_parts(spec)[-1]
+    whole = damaged.read_bytes()
+    damaged.write_bytes(bytes([*whole[:-1], whole[-1] ^ 1]))
+    with pytest.raises(ReleaseError, match="does not match its checksum; delete it and run again"):
+        run(spec, tmp_path / "out")
+    damaged.unlink()
+    run(spec, tmp_path / "out")
+    assert content(tmp_path / "out") == expected
+    assert len(drawn) == 2
+
+
+def test_a_part_of_a_bundle_that_is_missing_or_altered_is_refused(spec: Spec, tmp_path: Path):
+    run(spec, tmp_path / "out")
+    part = tmp_path / "out" / "data" / "child" / "part-00001.parquet"
+    whole = part.read_bytes()
+    part.write_bytes((tmp_path / "out" / "data" / "child" / "part-00000.parquet").read_bytes())
+    with pytest.raises(PublishError, match=r"part-00001\.parquet: does not match its checksum"):
+        read_bundle(tmp_path / "out")
+    part.unlink()
+    with pytest.raises(PublishError, match=r"part-00001\.parquet: missing"):
+        read_bundle(tmp_path / "out")
+    part.write_bytes(whole)
+    read_bundle(tmp_path / "out")
+
+
+def test_bundles_in_parts_load_into_duckdb_and_by_their_own_script(spec: Spec, tmp_path: Path, monkeypatch):
+    run(spec, tmp_path / "out")
+    loaded = load_bundle(tmp_path / "out", str(tmp_path / "loaded.duckdb"))
+    monkeypatch.chdir(tmp_path / "out")
+    with duckdb.connect() as connection:
+        connection.execute((tmp_path / "out" / "load.duckdb.sql").read_text())
+        found = dict(
+            connection.execute(
+                "SELECT 'parent', count(*) FROM parent UNION ALL SELECT 'child', count(*) FROM child"
+            ).fetchall()
+        )
+    assert found == loaded.rows
+
+
+def test_bundles_in_parts_load_into_postgresql_by_copy_and_by_psql(spec: Spec, tmp_path: Path, postgres: str):
+    run(spec, tmp_path / "out")
+    expected = {name: entry["rows"] for name, entry in read_bundle(tmp_path / "out").manifest["tables"].items()}
+    assert load_bundle(tmp_path / "out", new_database(postgres, "parts_by_copy")).rows == expected
+    assert "gzip -dc data/child/part-*.csv.gz" in (tmp_path / "out" / "load.sql").read_text()
+    url = new_database(postgres, "parts_by_psql")
+    done = psql(url, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert {name: rows(url, f"SELECT count(*) FROM {name}")[0][0] for name in expected} == expected

@@ -1,0 +1,173 @@
+"""Tables drawn, checked and published range by range: the same bytes for any number of processes, whatever happens."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.errors import ReleaseError
+from privbench_core.sampling import ranges
+from privbench_core.synthesizers.artifact import Artifact, PartFiles
+from privbench_core.synthesizers.contract import Key
+from privbench_core.synthesizers.steps.drawing import RangeDrawing, TableModels
+from privbench_core.synthesizers.steps.sampled import SampledTable
+from privbench_core.workers import side_by_side
+from tests.helpers.planted import made_exactly, planted_pair
+from tests.helpers.processes import PROCESSES
+
+MOST = 300
+SCHEMA, TABLES = planted_pair(1500)
+
+
+@pytest.fixture(autouse=True)
+def _small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranges, "MOST_ROWS", MOST)
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[dict[Key, Artifact]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranges, "MOST_ROWS", MOST)
+        yield made_exactly(SCHEMA, TABLES)
+
+
+def drawing_of(made: dict[Key, Artifact], table: str, folder: Path, scale: float = 1.0) -> RangeDrawing:
+    models = TableModels.of(SCHEMA, SCHEMA.table(table), made, scale)
+    above = {} if table == "parent" else {"parent": SampledTable(made["sample", "parent"])}
+    drawing = RangeDrawing.plan(models, 0, above, PartFiles(folder))
+    assert drawing is not None
+    return drawing
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_any_number_of_processes_draws_the_same_bytes(made, tmp_path: Path):
+    found = []
+    for workers in (1, 2, 3):
+        folder = tmp_path / str(workers)
+        drawing = drawing_of(made, "child", folder)
+        found.append((list(side_by_side(drawing, range(len(drawing.pieces)), workers)), files(folder)))
+    assert len(found[0][1]) > 5
+    assert found[0] == found[1] == found[2]
+
+
+def test_ranges_have_the_planned_rows_and_keys_that_are_nowhere_else(made):
+    parent, child = (SampledTable(made["sample", name]) for name in ("parent", "child"))
+    assert sum(parent.rows) == 1500
+    assert max(parent.rows) <= MOST
+    assert parent.whole().table.column("id").to_pylist() == list(range(1, 1501))
+    rows = child.whole().table
+    assert rows.column("id").to_pylist() == list(range(1, rows.num_rows + 1))
+    assert rows.num_rows == pytest.approx(TABLES["child"].num_rows, abs=1)
+    for number, owners in enumerate(child.owners):
+        above = set(parent.part(owners).table.column("id").to_pylist())
+        assert above.issuperset(child.part(number).table.column("parent_id").to_pylist())
+
+
+def test_what_ranges_draw_is_what_one_piece_draws_but_for_the_order(made, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ranges, "MOST_ROWS", 1 << 20)
+    alone = made_exactly(SCHEMA, TABLES)
+
+    def shares(of: dict[Key, Artifact]) -> dict[str, float]:
+        rows = SampledTable(of["sample", "child"]).whole().table
+        counts = rows.group_by("b").aggregate([([], "count_all")]).to_pydict()
+        sizes = np.bincount(np.unique(rows.column("parent_id").to_numpy(), return_counts=True)[1], minlength=10)
+        named = dict(zip(counts["b"], counts["count_all"], strict=True))
+        named |= {f"size {size}": int(number) for size, number in enumerate(sizes)}
+        return {str(name): number / rows.num_rows for name, number in named.items()}
+
+    one, several = shares(alone), shares(made)
+    assert several == {name: pytest.approx(share, abs=0.02) for name, share in one.items()}
+
+
+def _draw(drawing: RangeDrawing, largest_file: int | None) -> None:
+    if largest_file is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+    try:
+        list(side_by_side(drawing, range(len(drawing.pieces)), 2))
+    except ReleaseError as error:
+        (drawing.parts.folder / "error").write_text(str(error))
+
+
+def test_a_killed_run_resumes_at_the_missing_files(made, tmp_path: Path):
+    whole = drawing_of(made, "child", tmp_path / "whole")
+    expected = list(side_by_side(whole, range(len(whole.pieces)), 1))
+    folder = tmp_path / "killed"
+    drawing = drawing_of(made, "child", folder)
+    process = PROCESSES.Process(target=_draw, args=(drawing, None))
+    process.start()
+    until = time.monotonic() + 120
+    while len(list(folder.glob("*.bin"))) < 2:
+        assert time.monotonic() < until
+        time.sleep(0.005)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join(60)
+    time.sleep(1)  # its children finish what they had begun, and leave
+    kept = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.bin")}
+    (folder / min(kept)).write_bytes(b"half")  # as if the power had gone
+    del kept[min(kept)]
+    assert list(side_by_side(drawing, range(len(drawing.pieces)), 2)) == expected
+    assert files(folder).keys() - files(tmp_path / "whole").keys() <= {
+        path.name for path in folder.iterdir() if path.suffix != ".bin"
+    }
+    assert {name: content for name, content in files(folder).items() if name.endswith(".bin")} == files(
+        tmp_path / "whole"
+    )
+    assert all((folder / name).stat().st_mtime_ns == when for name, when in kept.items())
+
+
+def test_a_full_disk_leaves_no_half_file_and_a_clear_message(made, tmp_path: Path):
+    drawing = drawing_of(made, "child", tmp_path / "full")
+    process = PROCESSES.Process(target=_draw, args=(drawing, 2000))
+    process.start()
+    process.join(120)
+    assert "Make room, then run again" in (tmp_path / "full" / "error").read_text()
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["error"]
+
+
+def test_a_part_that_is_missing_or_altered_is_refused(made, tmp_path: Path):
+    drawing = drawing_of(made, "parent", tmp_path)
+    listed = list(side_by_side(drawing, range(len(drawing.pieces)), 1))
+    file = tmp_path / "00001.bin"
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(ReleaseError, match="does not match its checksum; delete it and run again"):
+        drawing.parts.get(1, listed[1].digest)
+    file.write_bytes((tmp_path / "00000.bin").read_bytes())  # whole, but another one
+    with pytest.raises(ReleaseError, match="does not match its checksum"):
+        drawing.parts.get(1, listed[1].digest)
+    file.unlink()
+    with pytest.raises(ReleaseError, match="is missing; run again"):
+        drawing.parts.get(1, listed[1].digest)
+
+
+def _fails(item: int) -> int:
+    if item == 2:
+        raise ReleaseError("two is refused")
+    return item
+
+
+def _dies(item: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return item
+
+
+def test_what_work_raises_is_raised_and_the_next_work_is_done():
+    with pytest.raises(ReleaseError, match="two is refused"):
+        list(side_by_side(_fails, range(8), 2))
+    assert list(side_by_side(_fails, [0, 1], 2)) == [0, 1]
+    with pytest.raises(Exception, match="ended before its work was done"):
+        list(side_by_side(_dies, range(4), 2))
+    assert list(side_by_side(abs, [-3, 2, -1], 2)) == [3, 2, 1]
+    assert pa.cpu_count() > 0
