@@ -18,7 +18,7 @@ from privbench_core.pipeline.account_status import WARNING
 from privbench_core.pipeline.manifest import definition_of
 from privbench_core.pipeline.runner import Release
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.contract import Plan, Step, StepKind
+from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 
 _WORK = {
     StepKind.PROFILE: "Learns domains and sizes of {what}",
@@ -32,7 +32,12 @@ _WORK = {
 
 
 def step_asset(
-    spec: Spec, plans: Mapping[str, Plan], step: Step, epsilons: dg.PartitionsDefinition, looks: Sequence[str]
+    spec: Spec,
+    plans: Mapping[str, Plan],
+    step: Step,
+    epsilons: dg.PartitionsDefinition,
+    looks: Sequence[str],
+    keys: Mapping[dg.AssetKey, Key],
 ) -> dg.AssetsDefinition:
     """The asset of one step, partitioned by ε.
 
@@ -42,10 +47,10 @@ def step_asset(
         step: The step, as any of the plans has it.
         epsilons: The partitions.
         looks: Source tables whose assets this one depends on.
+        keys: The step of every asset of the plan.
     """
     schema, resource = spec.schema, session_key(spec)
     key = step_key(schema.name, step.key)
-    steps = {step_key(schema.name, other.key): other.key for other in next(iter(plans.values())).steps}
     asset = dg.AssetSpec(
         key,
         deps=[*(step_key(schema.name, before) for before in step.inputs), *(source_key(schema.name, t) for t in looks)],
@@ -64,7 +69,7 @@ def step_asset(
         epsilon = context.partition_key
         selected = context.job_def.asset_layer.selected_asset_keys
         with report_status(context, session), nothing_private(spec, key.to_user_string(), session.balance_if_open):
-            made = session.make(epsilon, step.key, {steps[asset] for asset in selected if asset in steps})
+            made = session.make(epsilon, step.key, {keys[asset] for asset in selected if asset in keys})
             for table, found in session.newly_observed().items():
                 context.log_event(observation(spec, table, found))
             release, content = made.release, made.release.artifact

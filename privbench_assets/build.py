@@ -11,6 +11,7 @@ import dagster as dg
 from privbench_assets.assets import step_asset
 from privbench_assets.evaluation import report_asset
 from privbench_assets.jobs import observe_job, observe_schedule, refresh_job, refresh_schedule
+from privbench_assets.keys import step_key
 from privbench_assets.reconcile import refresh_sensor
 from privbench_assets.resources import session_key, session_resource
 from privbench_assets.sources import first_looks, source_assets
@@ -38,7 +39,8 @@ def build_defs(spec: Spec | Path, *, resource_overrides: Mapping[str, Any] | Non
     plan = _common_steps(plans)
     partitions, looks = dg.StaticPartitionsDefinition([*plans]), first_looks(spec, plan)  # ε is the only dimension
     sources = source_assets(spec)
-    steps = [step_asset(spec, plans, step, partitions, looks[step.key]) for step in plan.steps]
+    keys = {step_key(spec.schema.name, step.key): step.key for step in plan.steps}
+    steps = [step_asset(spec, plans, step, partitions, looks[step.key], keys) for step in plan.steps]
     status = benchmark_status(spec, plans)
     refresh = refresh_job(spec, dg.AssetSelection.assets(*steps, status))
     observe = observe_job(spec, dg.AssetSelection.assets(*sources.keys))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
-from functools import reduce
 from typing import Any
 
 import dagster as dg
@@ -14,7 +12,7 @@ from privbench_assets import plots
 from privbench_assets.resources import Session
 from privbench_core.pipeline.places import bundle_folder
 from privbench_core.pipeline.runner import Release
-from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.budget import Measure
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -44,13 +42,8 @@ def price_in_words(plans: Mapping[str, Plan], step: Step) -> str:
     return f"{_share(next(iter(plans.values())), step)} of a release ({each})"
 
 
-def total_price(plan: Plan) -> Price:
-    """What a release costs if nothing of it was bought before."""
-    return reduce(operator.add, (step.price for step in plan.steps))
-
-
 def _share(plan: Plan, step: Step) -> str:
-    return f"{step.price.amount / max(total_price(plan).amount, 1e-300):.1%}"
+    return f"{step.price.amount / max(plan.price.amount, 1e-300):.1%}"
 
 
 def _payment(plan: Plan, step: Step, release: Release) -> dict[str, Any]:

@@ -18,18 +18,18 @@ from privbench_assets import plots
 from privbench_assets.checks import UP_TO_DATE, up_to_date_result
 from privbench_assets.failures import nothing_private
 from privbench_assets.keys import identifier, source_key, status_key, step_key
-from privbench_assets.metadata import total_price
+from privbench_assets.metadata import SYMBOL
 from privbench_assets.resources import Session, session_key
 from privbench_core.errors import PrivbenchError
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
 from privbench_core.pipeline.places import bundle_folder
 from privbench_core.pipeline.run import run_name
-from privbench_core.pipeline.staleness import ReleaseState
+from privbench_core.pipeline.staleness import ReleaseState, Stale
 from privbench_core.pipeline.status import Status
 from privbench_core.privacy.budget import Measure, epsilon_for
 from privbench_core.privacy.ledger.ledger import Entry
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.contract import Plan, StepKind
+from privbench_core.synthesizers.contract import Plan, Step, StepKind
 
 DATABASE = "whole database"
 BUDGET = "budget_for_two_refreshes"
@@ -162,8 +162,15 @@ def age_in_words(at: str, now: datetime) -> str:
 
 def table_states(spec: Spec, state: ReleaseState, now: datetime) -> dict[str, str]:
     """How far each table is at one ε, and the whole database."""
-    tables = [table.name for table in spec.schema.tables]
-    found = {table or DATABASE: _reached(state, table) for table in (*tables, "")}
+    tables = [*(table.name for table in spec.schema.tables), ""]
+    steps: dict[str, list[Step]] = {table: [] for table in tables}
+    stale: dict[str, list[Stale]] = {table: [] for table in tables}
+    for step in state.plan.steps:
+        if step.key in state.made:
+            steps[step.table].append(step)
+    for late in state.stale:
+        stale[late.step.table].append(late)
+    found = {table or DATABASE: _reached(state, steps[table], stale[table]) for table in tables}
     if found[DATABASE][0] == _REACHED[StepKind.PUBLISH]:
         found = {
             name: found[DATABASE] if said in _REACHED.values() else (said, at) for name, (said, at) in found.items()
@@ -171,17 +178,16 @@ def table_states(spec: Spec, state: ReleaseState, now: datetime) -> dict[str, st
     return {name: f"{said}, {age_in_words(at, now)}" if at else said for name, (said, at) in found.items()}
 
 
-def _reached(state: ReleaseState, table: str) -> tuple[str, str]:
+def _reached(state: ReleaseState, made: Sequence[Step], stale: Sequence[Stale]) -> tuple[str, str]:
     """The last step of a table that was made, whether it is stale, and when it was made."""
-    made = [step for step in state.plan.steps if step.table == table and step.key in state.made]
     if not made:
         return "not made", ""
     said, at = _REACHED[made[-1].kind], state.made[made[-1].key].at
-    stale = [found for found in state.stale if found.step in made]
     changed = sorted({name for found in stale for name in found.changed})
     if changed:
         return f"{said}; source changed since ({', '.join(changed)})", at
-    return (f"{said}; out of date" if stale else said), at
+    outdated = any(not found.missing for found in stale)
+    return (f"{said}; out of date" if outdated else said), at
 
 
 def _report(context: dg.AssetExecutionContext, session: Session, status: Status) -> None:
@@ -244,7 +250,7 @@ def _pending_table(status: Status) -> str:
     for epsilon, state in status.states.items():
         if state.released and state.outdated:
             price = sum(step.price.amount for step in state.outdated)
-            symbol = "ε" if state.plan.budget.measure is Measure.PURE else "ρ"
+            symbol = SYMBOL[state.plan.budget.measure]
             lines.append(f"| {epsilon} | {state.why()} | {len(state.outdated)} | {symbol}={price:.4g} |")
     return "\n".join(lines) if lines[2:] else "Nothing is out of date."
 
@@ -255,11 +261,10 @@ def _spending_table(session: Session, status: Status) -> str:
     lines = [f"| ε | price of one refresh | spent so far{delta} | last spent | bundle |", "|---|---|---|---|---|"]
     for epsilon, plan in session.plans.items():
         mine = _of(entries, epsilon)
-        price = total_price(plan)
         folder = bundle_folder(spec, epsilon)
         at = _day(max(entry.at for entry in mine)) if mine else "never"
         bundle = f"`{folder.relative_to(spec.state.parent)}`" if folder.exists() else "none"
-        lines.append(f"| {epsilon} | {price} | {_epsilon_spent(spec, mine)} | {at} | {bundle} |")
+        lines.append(f"| {epsilon} | {plan.price} | {_epsilon_spent(spec, mine)} | {at} | {bundle} |")
     at = _day(max(entry.at for entry in entries)) if entries else "never"
     lines.append(f"| **together** | {status.account.price} | {_epsilon_spent(spec, entries)} | {at} | |")
     return "\n".join(lines)

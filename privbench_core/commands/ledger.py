@@ -97,7 +97,8 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
         what = _sums(e for e in account.entries if e.state == _RESERVED)
         say(f"Reserved: {what} of this, by a step that is running or was killed; it counts as spent")
     rho = f" (ρ={balance.rho_left:.4g})" if life.delta else ""
-    say(f"Left:     ε={balance.left:.4g}{rho}")
+    part = balance.rho_left / life.total().amount if life.delta else balance.left / life.epsilon
+    say(f"Left:     {part:.1%} of the lifetime: ε={balance.left:.4g}{rho}")
     tell_refreshes(spec, account)
     tell_neighbours(spec, account)
 

@@ -143,9 +143,22 @@ def _answer(linked: LinkedTables, grouped: _GroupedChildren, queries: Sequence[C
             either = np.bitwise_or.reduce([masks[i] for i in chosen])
             concerned = np.uint64(reduce(and_, (counted[i] for i in chosen)))
             holds &= grouped.at_least(members, either) | ~concerned
-    bits = holds[holds != 0].astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)
-    counts: NDArray[np.int64] = np.unpackbits(bits, axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
-    return counts[: len(queries)]
+    return _count_bits(holds)[: len(queries)]
+
+
+def rows_satisfying(codes: CodeTable, predicates: Sequence[Predicate]) -> NDArray[np.int64]:
+    """Return the number of rows that satisfy each predicate, shape (predicates,)."""
+    batches = [predicates[start : start + _BITS] for start in range(0, len(predicates), _BITS)]
+    counts = [_count_bits(_satisfied(codes, batch))[: len(batch)] for batch in batches]
+    return np.concatenate(counts) if counts else np.zeros(0, np.int64)
+
+
+def _count_bits(holds: _Bits) -> NDArray[np.int64]:
+    """Return the number of rows that have each bit, shape (64,)."""
+    parts = holds[holds != 0].astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)
+    values = np.array([np.bincount(part, minlength=256) for part in parts.T])  # how often each byte has each value
+    set_bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+    return (values @ set_bits.astype(np.int64)).reshape(_BITS)
 
 
 def _satisfied(codes: CodeTable, predicates: Sequence[Predicate]) -> _Bits:

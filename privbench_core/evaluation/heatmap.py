@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
+from privbench_core.evaluation.counting import rows_satisfying
 from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.models.attribute_split import AttributeSplit
 from privbench_core.models.spn import Leaf, Node, Product, Sum
@@ -85,7 +86,8 @@ def worst_and_typical(true: EncodedTable, synthetic: EncodedTable, rng: np.rando
 
     Queries that very few or most rows of the source satisfy are left out; the result may be empty.
     """
-    answered = [(query, exact(true, query), exact(synthetic, query)) for query in random_queries(true, _QUERIES, rng)]
+    queries = random_queries(true, _QUERIES, rng)
+    answered = zip(queries, selectivities(true, queries), selectivities(synthetic, queries), strict=True)
     fit = [found for found in answered if _MIN_SELECTIVITY <= found[1] <= _MAX_SELECTIVITY]
     if not fit or not len(synthetic.codes):
         return ()
@@ -171,10 +173,10 @@ def heat(node: Node, query: CodeQuery, share: float = 1.0) -> Heat:
     )
 
 
-def exact(coded: EncodedTable, query: CodeQuery) -> float:
-    """Return the share of rows that satisfy the query."""
-    holds = [admitted[coded.codes[:, coded.names.index(name)]] for name, admitted in query.items()]
-    return float(np.logical_and.reduce(holds).mean()) if holds and len(coded.codes) else 0.0
+def selectivities(coded: EncodedTable, queries: Sequence[CodeQuery]) -> list[float]:
+    """Return the share of rows that satisfy each query; 0 in a table without rows."""
+    predicates = [tuple((coded.names.index(name), codes) for name, codes in query.items()) for query in queries]
+    return [float(count) / max(len(coded.codes), 1) for count in rows_satisfying(coded.codes, predicates)]
 
 
 def random_queries(

@@ -15,7 +15,7 @@ from privbench_core.evaluation.correlations import (
     intra_group,
     ordered_values,
 )
-from privbench_core.evaluation.counting import CountingShape, counting_errors, counting_queries
+from privbench_core.evaluation.counting import CountingQuery, CountingShape, counting_errors, counting_queries
 from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.evaluation.inputs import DatabasePair
 from privbench_core.evaluation.joins import (
@@ -254,12 +254,13 @@ def _counting(
     fanouts = source.fanout[source.fanout > 0]
     largest = int(np.percentile(fanouts, 99, method="inverted_cdf")) if fanouts.size else 1
     ordered = encoded[key.parent].ordered, encoded[key.child].ordered
-    for children in (1, 2):
-        for attributes in (1, 2):
-            shape = CountingShape(children, attributes, selectivity, largest)
-            rng = np.random.default_rng((SEED, children, attributes))
-            errors = counting_errors(source, synthetic, counting_queries(source, ordered, shape, each, rng))
-            yield CountingFigures(children, attributes, each, float(errors.mean()), float(np.median(errors)))
+    shapes = [CountingShape(children, attributes, selectivity, largest) for children in (1, 2) for attributes in (1, 2)]
+    queries: list[CountingQuery] = []
+    for shape in shapes:
+        rng = np.random.default_rng((SEED, shape.children, shape.attributes))
+        queries += counting_queries(source, ordered, shape, each, rng)
+    for shape, errors in zip(shapes, np.split(counting_errors(source, synthetic, queries), len(shapes)), strict=True):
+        yield CountingFigures(shape.children, shape.attributes, each, float(errors.mean()), float(np.median(errors)))
 
 
 def _values(pair: DatabasePair, key: ForeignKey, rows: Mapping[str, Any], linked: LinkedTables) -> JoinValues:

@@ -56,7 +56,13 @@ class LinkedTables:
     def joined(self) -> CodeTable:
         """The inner join: the parent's and the child's columns for every child that has a parent."""
         has_parent = self.links != NO_PARENT
-        return np.asfortranarray(np.hstack([self.parent[self.links[has_parent]], self.child[has_parent]]))
+        parents, own = self.links[has_parent], self.parent.shape[1]
+        shape = len(parents), own + self.child.shape[1]
+        rows = np.empty(shape, np.promote_types(self.parent.dtype, self.child.dtype), order="F")
+        for position in range(shape[1]):  # column by column: the tables are stored so, too
+            of_parent = position < own
+            rows[:, position] = self.parent[parents, position] if of_parent else self.child[has_parent, position - own]
+        return rows
 
     def with_shuffled_links(self, rng: np.random.Generator) -> LinkedTables:
         """Return the same rows and fanouts with shuffled links."""

@@ -7,6 +7,7 @@ domains (or quantiles of the source), as the models see them. ``docs/evaluation.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privbench_core.evaluation.encode import EncodedTable, value_codes
-from privbench_core.evaluation.marginals import CodeTable, MarginalDistances, mean_distances, subset_distances
+from privbench_core.evaluation.marginals import CodeTable, MarginalDistances, mean_distances, mean_of, subset_distances
 from privbench_core.evaluation.metric import SEED, Scope
 from privbench_core.evaluation.subsets import ColumnSubsets, column_subsets
 from privbench_core.evaluation.verdict import DISTANCE, Remark
@@ -127,37 +128,42 @@ def table_figures(
     a, b, sizes = source.codes, synthetic.codes, source.sizes
     limit = scope.limit(len(a) + len(b))
     subsets = {order: column_subsets(len(sizes), order, limit, SEED) for order in scope.orders}
-    singles = [d.tvd for d in subset_distances(a, b, sizes, [(i,) for i in range(len(sizes))])]
-    of_column = dict(zip(source.names, singles, strict=True))
+    singles = [(i,) for i in range(len(sizes))]
     pairs = subsets.get(2, column_subsets(len(sizes), 2, limit, SEED))
-    each = [d.tvd for d in subset_distances(a, b, sizes, pairs.subsets)]
-    named = [(source.names[i], source.names[j]) for i, j in pairs.subsets]
+    wanted = sorted({*singles, *pairs.subsets, *(s for chosen in subsets.values() for s in chosen.subsets)})
+    found = dict(zip(wanted, subset_distances(a, b, sizes, wanted), strict=True))
+    of_column = {name: found[single].tvd for name, single in zip(source.names, singles, strict=True)}
     with_values = [c.name for c in table.attributes if not (c.type.opaque or isinstance(c.domain, Pattern))]
     return TableFigures(
         rows=(len(a), len(b)),
         columns={c.name: _facts(rows, c.name, of_column.get(c.name)) for c in table.columns},
-        orders=_orders(encoded, rows, with_values if scope.by_value else [], subsets, limit),
-        pairs=dict(zip(named, each, strict=True)),
+        orders=_orders(found, rows, with_values if scope.by_value else [], subsets, limit),
+        pairs={(source.names[i], source.names[j]): found[i, j].tvd for i, j in pairs.subsets},
         shuffled=_finite(mean_distances(a, _shuffled(a), sizes, pairs).tvd),
         left_out=tuple(c.name for c in table.attributes if c.name not in with_values),
     )
 
 
 def _orders(
-    encoded: tuple[EncodedTable, EncodedTable],
+    by_code: Mapping[tuple[int, ...], MarginalDistances],
     rows: tuple[pa.Table, pa.Table],
     with_values: list[str],
-    subsets: dict[int, ColumnSubsets],
+    subsets: Mapping[int, ColumnSubsets],
     limit: int,
 ) -> dict[int, OrderFigures]:
-    source, synthetic = encoded
     values = value_codes(*rows, with_values)
-    found = {}
-    for order, chosen in subsets.items():
-        by_code = _known(mean_distances(source.codes, synthetic.codes, source.sizes, chosen))
-        by_value = _known(mean_distances(*values, column_subsets(len(with_values), order, limit, SEED)))
-        found[order] = OrderFigures(by_code, by_value, str(chosen), chosen.total)
-    return found
+    of_values = {order: column_subsets(len(with_values), order, limit, SEED).subsets for order in subsets}
+    wanted = sorted(subset for chosen in of_values.values() for subset in chosen)
+    by_value = dict(zip(wanted, subset_distances(*values, wanted), strict=True))
+    return {
+        order: OrderFigures(
+            _known(mean_of([by_code[subset] for subset in chosen.subsets])),
+            _known(mean_of([by_value[subset] for subset in of_values[order]])),
+            str(chosen),
+            chosen.total,
+        )
+        for order, chosen in subsets.items()
+    }
 
 
 def _facts(rows: tuple[pa.Table, pa.Table], name: str, distance: float | None) -> ColumnFacts:

@@ -7,9 +7,11 @@ one synthesizer from another.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property, reduce
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -154,7 +156,16 @@ class Plan:
 
     def step(self, key: Key) -> Step:
         """The step of that key."""
-        return next(step for step in self.steps if step.key == key)
+        return self._by_key[key]
+
+    @cached_property
+    def price(self) -> Price:
+        """The price of all steps together: what a release costs if nothing of it was bought before."""
+        return reduce(operator.add, (step.price for step in self.steps))
+
+    @cached_property
+    def _by_key(self) -> dict[Key, Step]:
+        return {step.key: step for step in self.steps}
 
 
 class Synthesizer(Protocol):

@@ -181,3 +181,36 @@ def test_free_text_names_become_legal_and_stay_apart() -> None:
     assert all(set(part) <= set("abcdefghijklmnopqrstuvwxyz0123456789_.") for path in odd for part in path)
     assert op_name("town", ("fanout", "person.household_id")) == "town__fanout__person__household_id"
     assert len({identifier("a_", "b"), identifier("a", "_b"), identifier("a__b"), identifier("a", "b")}) == 4
+
+
+def test_the_work_grows_with_the_number_of_steps_not_with_its_square(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Databases of hundreds of tables have thousands of steps: no asset may look at all the others."""
+    asked: list[object] = []
+
+    def counted(database: str, key: tuple[str, ...]) -> dg.AssetKey:
+        asked.append(key)
+        return step_key(database, key)
+
+    for module in ("assets", "build"):
+        monkeypatch.setattr(f"privbench_assets.{module}.step_key", counted)
+    counts = {}
+    for parts in (5, 20):
+        asked.clear()
+        defs = build_defs(wide_spec(tmp_path / f"{parts}.yaml", parts))
+        counts[len([*defs.resolve_all_asset_specs()])] = len(asked)
+    (fewer, first), (more, second) = counts.items()
+    assert second / first < 1.2 * more / fewer
+
+
+def wide_spec(path: Path, parts: int) -> Path:
+    """A unit with many tables below it."""
+    table = "    primary_key: id\n    columns: {id: integer, value: {type: integer, domain: {min: 0, max: 9}}"
+    lines = ["database: wide", "source: .", "privacy:", "  unit: base", "  delta: 0", "  epsilons: [0.8, 3.2]"]
+    lines += ["  lifetime: {epsilon: 20, delta: 0}", "tables:", "  base:", f"{table}}}"]
+    for number in range(parts):
+        key = "    foreign_keys: [{columns: base_id, references: base, max_children: 3, owner: true}]"
+        lines += [f"  part_{number}:", key, f"{table}, base_id: integer}}"]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path

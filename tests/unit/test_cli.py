@@ -584,14 +584,14 @@ def test_the_refresh_after_the_last_is_refused_before_anything_is_looked_at(shop
     grown(shop, 30)
     refused = call("run", shop, "--epsilon", 1, "--out", shop.parent / "other")
     assert refused.exit_code == 1
-    assert re.match(r"privbench: the run at ε=1: costs ρ=[\d.]+ and would begin refresh 2, but", refused.stderr)
+    assert re.match(r"privbench: the run at ε=1: costs [\d.]+% of .* would begin refresh 2, but", refused.stderr)
     assert data_of("ledger", shop)["entries"] == before
     assert "Warning: the next refresh will be refused" in call("ledger", shop).stdout
     assert data_of("plan", shop)["plans"][1]["lifetime"]["affordable"] is False
     assert data_of("plan", shop)["plans"][0]["lifetime"]["affordable"] is True  # ε=0.5 has not had its first
     declare(shop, "refresh: {decay: 0.9}")
     short = call("run", shop, "--epsilon", 1, "--out", shop.parent / "other")
-    assert re.search(r"up to refresh 2 privacy.refresh allows ρ=.* is left: short by [\d.e-]+", short.stderr)
+    assert re.search(r"up to refresh 2 privacy.refresh allows [\d.]+% .* is left: short by [\d.e-]+", short.stderr)
 
 
 def test_a_lifetime_without_delta_after_one_with_it_is_refused_in_one_line(shop: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations
 from math import log
 
@@ -10,7 +11,7 @@ import pytest
 
 from privbench_core.errors import InternalError
 from privbench_core.evaluation import marginals
-from privbench_core.evaluation.marginals import frequencies, marginal_distances, mean_distances
+from privbench_core.evaluation.marginals import frequencies, marginal_distances, mean_distances, subset_distances
 from privbench_core.evaluation.subsets import column_subsets
 
 
@@ -42,6 +43,25 @@ def test_large_domains_are_counted_sparsely_with_the_same_result(monkeypatch: py
     monkeypatch.setattr(marginals, "DENSE_CELLS", 10)
     sparse = marginal_distances(a, b, (0, 1, 2), (7, 7, 7))
     assert (sparse.tvd, sparse.kld) == pytest.approx((dense.tvd, dense.kld))
+
+
+def test_marginals_counted_after_each_other_are_those_counted_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What neighbours share is kept, across all kinds of counting and of numbers."""
+    rng = np.random.default_rng(2)
+    sizes = (3, 40, 2**31, 5, 2**31, 2**20)
+    a, b = (np.stack([rng.integers(0, min(size, 50), rows) for size in sizes], axis=1) for rows in (400, 300))
+    subsets = [(0,), (0, 1), (0, 1, 2), (0, 1, 3), (0, 2, 4), (0, 2, 4, 5), (1, 3), (1, 2, 3, 4, 5), (3,), (2, 4, 5)]
+    monkeypatch.setattr(marginals, "DENSE_CELLS", 100)
+    for subset, found in zip(subsets, subset_distances(a, b, sizes, subsets), strict=True):
+        rows = [list(map(tuple, table[:, list(subset)].tolist())) for table in (a, b)]
+        shares = [Counter(each) for each in rows]
+        lost = sum(max(0.0, n / 400 - shares[1][cell] / 300) for cell, n in shares[0].items())
+        assert found.tvd == pytest.approx(lost)
+
+
+def test_two_empty_tables_of_a_large_domain_agree() -> None:
+    empty = np.zeros((0, 2), int)
+    assert marginal_distances(empty, empty, (0, 1), (2**20, 2**20)).tvd == 0
 
 
 def test_a_product_of_sizes_beyond_64_bits_does_not_overflow() -> None:

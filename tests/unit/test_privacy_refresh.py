@@ -40,8 +40,10 @@ def test_a_refresh_costs_its_share_and_the_next_is_refused_with_the_exact_shortf
     with pytest.raises(BudgetExhaustedError) as refused:
         ledger.reserve("r", STEPS[1], "epsilon=1", pure(0.45))
     said = str(refused.value)
-    assert "model/person: costs ε=0.45, but up to refresh 2 privacy.refresh allows ε=1 (" in said
-    assert "of which 0.2 is left: short by 0.25" in said
+    assert (
+        "model/person: costs 22.5% of the lifetime budget, but up to refresh 2 privacy.refresh allows 50.0% of" in said
+    )
+    assert "and 10.0% is left (costs ε=0.45, ε=0.2 of 1 is left: short by 0.25)" in said
     assert len(ledger.entries()) == 3
     ledger.close()
 
@@ -115,7 +117,7 @@ def test_zcdp_prices_are_compared_in_rho() -> None:
     ledger = open_ledger(ZCDP, EqualRefreshes(3.0, times=4))
     for _ in range(2):
         refresh(ledger, each)
-    with pytest.raises(BudgetExhaustedError, match=r"up to refresh 3 .* allows ρ=.* short by"):
+    with pytest.raises(BudgetExhaustedError, match=r"costs [\d.]+% of .* up to refresh 3 .*\(costs ρ=.* short by"):
         ledger.require("all", Price(Measure.ZCDP, each.amount * 1.01), "", [("epsilon=1", STEPS[0])])
     ledger.close()
 
@@ -124,7 +126,7 @@ def test_a_decaying_policy_halves_what_a_refresh_may_cost_and_never_spends_the_w
     ledger = open_ledger(PURE, DecayingRefreshes(0.5))
     refresh(ledger, pure(1.0))
     refresh(ledger, pure(0.5))
-    with pytest.raises(BudgetExhaustedError, match=r"allows ε=1\.75"):
+    with pytest.raises(BudgetExhaustedError, match=r"allows 87\.5% of it .* of 1\.75 is left"):
         refresh(ledger, pure(0.6))
     assert RefreshLimits(PURE, DecayingRefreshes(0.5)).affordable(summed(()), 1, [pure(0.25)]) == 7
     ledger.close()

@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 
 from privbench_core.errors import NoiseOnlyError, ReleaseError, ValidationError
+from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import ReleaseStore, Workspace
-from privbench_core.privacy.budget import Measure, zero
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.fidelity import FidelityPolicy
-from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.synthesizers.contract import StepContext
+from privbench_core.spec.load import load_spec
 from privbench_core.synthesizers.registry import load_synthesizer
-from privbench_core.synthesizers.steps.publish import publish_step
+from tests.helpers.fake_synthesizer import FakeSynthesizer
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import NoNoise, integer, place_of, planted_pair, rows_of
 
@@ -100,19 +99,12 @@ def test_plenty_of_rows_are_bought_without_a_question(tmp_path: Path):
     assert not any("all noise at this" in line for line in result.warnings)
 
 
-def test_nothing_is_published_if_one_expectation_fails(tmp_path: Path):
-    schema, tables = planted_pair(3)
-    good, bad = ({"name": "n", "column": "c", "success": success} for success in (True, False))
-    step = publish_step(schema, zero(Measure.PURE))
-    inputs = {("sample", name): Artifact({}, rows) for name, rows in tables.items()}
-    inputs |= {
-        ("validate", "parent"): Artifact({"expectations": [good]}),
-        ("validate", "child"): Artifact({"expectations": [good, bad]}),
-    }
-    inputs |= {key: Artifact({"summary": {}}) for key in step.inputs if key not in inputs}
-    out = tmp_path / "out"
-    with pytest.raises(ValidationError, match=r"child: 1 expectations? fails?.*c: n"):
-        step.run(StepContext(inputs, None, {}, 0, out=out))
+def test_nothing_is_published_if_one_expectation_fails(town_spec: Path, fake: FakeSynthesizer):
+    fake.fails = {"person"}
+    out = town_spec.parent / "out"
+    with pytest.raises(ValidationError, match=r"nothing was published: 1 expectations do not hold:\nperson: "):
+        run_spec(load_spec(town_spec), 0.8, out=out)
+    assert ("publish", "bundle") not in fake.runs
     assert not out.exists()
 
 

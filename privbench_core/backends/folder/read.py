@@ -64,7 +64,9 @@ class FolderSource:
     def stored(self, tables: Sequence[Table]) -> dict[str, str]:
         """See `Source.stored`."""
         digests: dict[str, str] = {}
-        files = {table.name: [path for path in self._files() if path.stem == table.name] for table in tables}
+        files: dict[str, list[Path]] = {table.name: [] for table in tables}
+        for path in self._files():
+            files.get(path.stem, []).append(path)
         for name, paths in files.items():
             with suppress(OSError):  # reading the table reports it
                 digests |= {name: fingerprint_files(paths)} if paths else {}

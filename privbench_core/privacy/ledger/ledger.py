@@ -22,7 +22,7 @@ from pathlib import Path
 
 from privbench_core.errors import BudgetError, BudgetExhaustedError, LedgerError, ReleaseError
 from privbench_core.privacy.budget import ROUNDING_SLACK, Budget, Measure, Price, epsilon_for
-from privbench_core.privacy.ledger.refresh_limits import AccountSpend, Purchase, RefreshLimits
+from privbench_core.privacy.ledger.refresh_limits import AccountSpend, Purchase, RefreshLimits, share_in_words
 from privbench_core.privacy.ledger.sqlite import SqliteStore
 from privbench_core.privacy.ledger.store import LedgerStore, Row, create_tables
 from privbench_core.privacy.ledger.totals import RunningTotal
@@ -365,20 +365,16 @@ class Ledger:
         threshold = f", δ={price.delta:.2g}" if price.delta else ""
         cost = f"{price} (ρ={price.rho:.6g})" if price.measure is Measure.PURE else f"ρ={price.rho:.6g}{threshold}"
         return (
-            f"{step}: costs {_part(price.rho, cap)} of the lifetime budget, and {_part(balance.rho_left, cap)} of it is"
-            f" left (costs {cost}, ρ={balance.rho_left:.6g} of {cap:.6g} is left: {lacking}; the lifetime is"
-            f" ε={life.epsilon:g}, δ={life.delta:g}). Publish what was released before, or run at a smaller ε."
+            f"{step}: costs {share_in_words(price.rho, cap)} of the lifetime budget, and"
+            f" {share_in_words(balance.rho_left, cap)} of it is left (costs {cost}, ρ={balance.rho_left:.6g} of"
+            f" {cap:.6g} is left: {lacking}; the lifetime is ε={life.epsilon:g}, δ={life.delta:g}). Publish what was"
+            " released before, or run at a smaller ε."
         )
 
 
 def _covers(delta: float, thresholds: float) -> bool:
     """Return whether a lifetime δ covers zCDP prices that spend ``thresholds`` of δ on stability thresholds."""
     return delta > 0 and thresholds <= Budget(1.0, delta).threshold_delta * ROUNDING_SLACK
-
-
-def _part(amount: float, whole: float) -> str:
-    """Return a part of the whole in per cent; a lifetime ε of nearly nothing has a ρ of 0."""
-    return f"{amount / whole:.1%}" if whole > 0 else "more than 100%" if amount > 0 else "nothing"
 
 
 def _open(place: Path | str) -> LedgerStore:

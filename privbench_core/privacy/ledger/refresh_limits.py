@@ -78,9 +78,10 @@ class RefreshLimits:
         if policy is None:
             return None
         if policy.times is not None and refresh > policy.times:
+            share = share_in_words(price.amount if self.lifetime.delta == 0 else price.rho, self._whole)
             return (
-                f"costs {price} and would begin refresh {refresh}, but privacy.refresh allows {policy.times}:"
-                f" nothing is left for another, short by {price}"
+                f"costs {share} of the lifetime budget ({price}) and would begin refresh {refresh}, but"
+                f" privacy.refresh allows {policy.times}: nothing is left for another"
             )
         after = spent.plus([price])
         if self._within(after, refresh):
@@ -90,9 +91,11 @@ class RefreshLimits:
         else:
             cap, before, symbol, cost = self._upto(refresh, self._rho), spent.rho, "ρ", price.rho
         left = max(0.0, cap - before)
+        costs, allowed, remains = (share_in_words(amount, self._whole) for amount in (cost, cap, left))
         return (
-            f"costs {price}, but up to refresh {refresh} privacy.refresh allows {symbol}={cap:.6g}"
-            f" ({policy.in_words()}), of which {left:.6g} is left: short by {cost - left:.6g}"
+            f"costs {costs} of the lifetime budget, but up to refresh {refresh} privacy.refresh allows {allowed} of it"
+            f" ({policy.in_words()}), and {remains} is left (costs {price}, {symbol}={left:.6g} of {cap:.6g} is left:"
+            f" short by {cost - left:.6g})"
         )
 
     def affordable(self, spent: AccountSpend, first: int, prices: Sequence[Price]) -> int:
@@ -116,6 +119,11 @@ class RefreshLimits:
             low, high = (middle, high) if self._pays(spent, first, prices, middle) else (low, middle)
         return low
 
+    @property
+    def _whole(self) -> float:
+        """The lifetime budget in the unit that prices are added up in."""
+        return self.lifetime.epsilon if self.lifetime.delta == 0 else self.lifetime.total().amount
+
     def _pays(self, spent: AccountSpend, first: int, prices: Sequence[Price], times: int) -> bool:
         after, refresh = spent.plus(prices, times), first + times - 1
         if not after.within(self.lifetime):
@@ -133,6 +141,15 @@ class RefreshLimits:
 
     def _rho(self, epsilon: float) -> float:
         return rho_for(epsilon, self.lifetime.delta - self.lifetime.threshold_delta)
+
+
+def share_in_words(amount: float, whole: float) -> str:
+    """Return a part of the whole in per cent; a lifetime ε of nearly nothing has a ρ of 0.
+
+    >>> share_in_words(0.2, 2)
+    '10.0%'
+    """
+    return f"{amount / whole:.1%}" if whole > 0 else "more than 100%" if amount > 0 else "nothing"
 
 
 def _itself(epsilon: float) -> float:
