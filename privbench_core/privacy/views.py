@@ -250,7 +250,7 @@ class Engine(Protocol):
         ...
 
     def texts(self, table: str, column: str) -> dict[str, int]:
-        """Total weight of each text of a column in the kept rows of a table; for one row per unit."""
+        """Total weight of each text of a column in the kept rows of a table, in order; for one row per unit."""
         ...
 
     def end_step(self) -> None:

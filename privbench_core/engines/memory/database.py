@@ -85,7 +85,7 @@ class PrivateDatabase(Relations):
         present = encoded.is_valid().to_numpy(zero_copy_only=False)
         weights = np.ones(len(encoded), dtype=np.int64) if rows.weights is None else rows.weights
         totals = weighted_sums(indices[present].astype(np.int64), weights[present], len(encoded.dictionary))
-        return dict(zip(encoded.dictionary.to_pylist(), totals.tolist(), strict=True))
+        return dict(sorted(zip(encoded.dictionary.to_pylist(), totals.tolist(), strict=True)))
 
     def end_step(self) -> None:
         """See `Engine.end_step`: views end with who holds them."""
