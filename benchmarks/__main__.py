@@ -1,7 +1,7 @@
 """Measure, and rewrite the tables of ``benchmarks/README.md``.
 
 python -m benchmarks [NAME] [--data DIR] [--seeds N] [--epsilon E ...] [--delta D ...] [--methods M ...]
-    [--scale S ...] [--databases NAME ...] [--dry]
+    [--scale S ...] [--databases NAME ...] [--rows N ...] [--dry]
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> int:
         "relationships",
     )
     names += ("rows", "tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness", "attacks")
-    names += ("first_hour",)
+    names += ("first_hour", "engines")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -69,6 +69,9 @@ def main() -> int:
     )
     parser.add_argument("--scale", type=float, nargs="+", default=[0.1], help="of TPC-H, for speed (default 0.1)")
     parser.add_argument("--databases", nargs="+", default=(), help="for rows (default: all of them)")
+    parser.add_argument(
+        "--rows", type=int, nargs="+", default=scale.ENGINE_ROWS, help="of the child table, for engines"
+    )
     parser.add_argument("--dry", action="store_true", help="print the tables, leave the README as it is")
     given = parser.parse_args()
     chosen = {"seeds": given.seeds, "epsilons": given.epsilon, "deltas": given.delta}
@@ -96,6 +99,7 @@ def main() -> int:
         "orchestration": partial(orchestration.run, progress=_tell),
         "ledger": partial(ledger.run, seeds=given.seeds or 3, progress=_tell),
         "scale": partial(scale.run, progress=_tell),
+        "engines": partial(scale.run_engines, given.rows, progress=_tell),
         "spec_errors": spec_errors.run,
         "first_hour": partial(first_hour.run, given.data),
         "tightness": partial(tightness.run, progress=_tell),
