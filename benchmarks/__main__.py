@@ -56,7 +56,7 @@ def main() -> int:
         "relationships",
     )
     names += ("rows", "tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness", "attacks")
-    names += ("first_hour", "rows_out")
+    names += ("first_hour", "rows_out", "engines")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -68,7 +68,7 @@ def main() -> int:
         help=f"for adult and dense, of: copula {' '.join(adult.methods())} (default for adult: privbench histograms)",
     )
     parser.add_argument("--scale", type=float, nargs="+", default=[0.1], help="of TPC-H, for speed (default 0.1)")
-    parser.add_argument("--rows", type=float, nargs="+", help="for rows_out (default: 1, 10, 36 and 100 million)")
+    parser.add_argument("--rows", type=float, nargs="+", help="of the child table, for rows_out and engines")
     parser.add_argument("--databases", nargs="+", default=(), help="for rows (default: all of them)")
     parser.add_argument("--dry", action="store_true", help="print the tables, leave the README as it is")
     given = parser.parse_args()
@@ -98,6 +98,7 @@ def main() -> int:
         "ledger": partial(ledger.run, seeds=given.seeds or 3, progress=_tell),
         "scale": partial(scale.run, progress=_tell),
         "rows_out": partial(scale.run_rows_out, given.rows or scale.ROWS_OUT, progress=_tell),
+        "engines": partial(scale.run_engines, given.rows or scale.ENGINE_ROWS, progress=_tell),
         "spec_errors": spec_errors.run,
         "first_hour": partial(first_hour.run, given.data),
         "tightness": partial(tightness.run, progress=_tell),

@@ -19,10 +19,16 @@ import pyarrow.parquet as pq
 from benchmarks import subject
 from benchmarks.measure import call_in_child, children, peak_mb, reset_peak
 from benchmarks.report import Row, machine, markdown
-from privbench_core.pipeline.run import run_spec
+from privbench_core.backends.postgres.temporary import temporary_postgres
+from privbench_core.pipeline.executor import Executor
+from privbench_core.pipeline.run import plan_for, run_spec
+from privbench_core.pipeline.runner import Run, Runner
+from privbench_core.pipeline.workspace import Workspace
+from privbench_core.schema.change import VersionQuery
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.engine import ENGINES
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Step
 
@@ -34,6 +40,8 @@ TITLES, CASTS = 2_280_000, 35_800_000
 _MAX_CASTS = 200
 SHARES = (0.01, 0.1, 1.0)  # of these two
 ROWS_OUT = (1_000_000, 10_000_000, 36_000_000, 100_000_000)
+ENGINE_ROWS = (1_000_000, 10_000_000)
+_LOADED = 1 << 20  # rows loaded at a time
 _READ = "read, fingerprint"
 _ROWS_OUT = ("sample", "validate", "publish")
 _PEAKS = {"the process": "peak MB", "a child": "peak MB of a child"}
@@ -54,12 +62,12 @@ def run(*, progress: Callable[[str], None] = print) -> str:
     whole: list[Row] = []
     for share in SHARES:
         titles, casts = round(TITLES * share), round(CASTS * share)
-        progress(f"scale: the whole pipeline on two tables, {titles:,} and about {casts:,} rows")
+        progress(f"scale: the whole pipeline on two tables, {titles:,} and about {casts:,.0f} rows")
         stages = measure_pipeline(titles, casts)
         learn_and_sample = sum(of["s"] for stage, of in stages.items() if stage.startswith(_LEARN_AND_SAMPLE))
         figures = {name: sum(of[name] for of in stages.values()) for name in ("s", "CPU s")}
         peak = max(of["peak MB"] for of in stages.values())
-        sizes = {"parents": f"{titles:,}", "children": f"{casts:,}", "learn and sample s": learn_and_sample}
+        sizes = {"parents": f"{titles:,}", "children": f"{casts:,.0f}", "learn and sample s": learn_and_sample}
         whole.append({**sizes, "whole pipeline s": figures["s"], "CPU s": figures["CPU s"], "peak MB": peak})
     by_stage = markdown([{"stage": stage, **figures} for stage, figures in stages.items()])
     return (
@@ -85,6 +93,67 @@ def run_rows_out(rows: Sequence[float] = ROWS_OUT, *, progress: Callable[[str], 
         peaks = {f"peak MB, {which}": max(of[name] for of in out) for which, name in _PEAKS.items()}
         found.append({"rows": f"{wanted:,.0f}", **seconds, "CPU s": sum(of["CPU s"] for of in out), **peaks})
     return f"{machine(1)}\n\n{markdown(found)}"
+
+
+def run_engines(rows: Sequence[float] = ENGINE_ROWS, *, progress: Callable[[str], None] = print) -> str:
+    """Count with every engine, and return the Markdown text for the README."""
+    found: list[Row] = []
+    with temporary_postgres() as server:
+        for casts in rows:
+            with TemporaryDirectory() as folder:
+                sizes = {"folder": folder, "titles": round(casts * TITLES / CASTS), "casts": round(casts)}
+                call_in_child("benchmarks.scale:write_star", sizes)
+                call_in_child("benchmarks.scale:load_star", {"folder": folder, "url": server.url})
+                for engine in ENGINES:
+                    progress(f"scale: about {casts:,.0f} rows, engine {engine}")
+                    source = server.url if engine == "source" else folder
+                    where = {"folder": folder, "source": source, "engine": engine}
+                    (wall, cores), peak = call_in_child("benchmarks.scale:count", where)
+                    figures = {"s": wall, "CPU s of the client": cores, "peak MB of the client": peak}
+                    found.append({"children": f"{casts:,.0f}", "engine": engine, **figures})
+    return f"{machine(1)}\n\n{markdown(found)}"
+
+
+def load_star(folder: str, url: str) -> None:
+    """Load the files of `write_star` into a PostgreSQL, in place of those that are there."""
+    import adbc_driver_postgresql.dbapi as adbc
+
+    with adbc.connect(url) as connection, connection.cursor() as cursor:
+        for name in ("title", "cast_info"):
+            with pq.ParquetFile(Path(folder) / f"{name}.parquet") as file:
+                reader = pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches(_LOADED))
+                cursor.adbc_ingest(name, reader, mode="replace")
+        connection.commit()
+
+
+def count(folder: str, source: str, engine: str) -> tuple[float, float]:
+    """Seconds, and those of all cores of this process, until the last paid step of a plan has released its numbers.
+
+    Whether a table has changed is told by the number of its rows where the rows are in PostgreSQL, by its content in
+    files: what an owner of large tables would choose.
+    """
+    state = Path(folder) / f"state-{engine}"
+    changes = {}
+    if engine == "source":
+        changes = {name: VersionQuery(f"SELECT count(*) FROM {name}") for name in ("title", "cast_info")}
+    spec = Spec(
+        *(star_schema(), source, Path(folder) / "spec.yaml", (EPSILON,), DELTA, 20.0, 1e-7),
+        state=state,
+        changes=changes,
+        engine=engine,
+    )
+    plan = plan_for(spec, EPSILON)
+    workspace = Workspace(spec)
+    runner = Runner(workspace, plan, Run("scale"))
+    needed = {step.key for step in plan.steps if step.reads}
+    for step in reversed(plan.steps):  # and what these are made from
+        needed |= set(step.inputs) if step.key in needed else set()
+    start, cores = perf_counter(), process_time()
+    Executor(runner, needed).run()
+    figures = perf_counter() - start, process_time() - cores
+    runner.snapshot.forget()
+    workspace.close()
+    return figures
 
 
 def measure_pipeline(titles: int, casts: int, scale: float = 1.0) -> dict[str, dict[str, float]]:

@@ -103,7 +103,9 @@ class Session:
         return self.balance() if "workspace" in self.__dict__ else {}
 
     def close(self) -> None:
-        """Close the ledger, if it was opened."""
+        """Let go of private rows, and close the ledger, if it was opened."""
+        for executor in self._executors.values():
+            executor.runner.snapshot.forget()
         if "workspace" in self.__dict__:
             self.workspace.close()
 

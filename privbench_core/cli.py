@@ -29,6 +29,14 @@ Synthesizer = Annotated[
     str | None, typer.Option(metavar="NAME", help="Instead of the spec's synthesizer.", show_default=False)
 ]
 Delta = Annotated[float | None, typer.Option(help="Instead of the spec's δ.", show_default=False)]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        metavar="memory|duckdb|source",
+        help="Where rows are counted, instead of the spec's.",
+        show_default=False,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 AcceptNoise = Annotated[
     bool, typer.Option("--accept-noise", help="Buy the rest even if released numbers show that it will be noise.")
@@ -93,17 +101,18 @@ def plan(
     ] = None,
     synthesizer: Synthesizer = None,
     delta: Delta = None,
+    engine: Engine = None,
     json: Json = False,
 ) -> None:
     """Show the steps, their prices and what the noise means in rows. Reads no row."""
     with one_clear_line():
         from privbench_core.commands.plan import Asked, show_plans
 
-        show_plans(spec, Asked(epsilon, delta, synthesizer), as_json=json)
+        show_plans(spec, Asked(epsilon, delta, synthesizer, engine), as_json=json)
 
 
 @app.command()
-def run(
+def run(  # noqa: PLR0913, PLR0917 - one for each option
     spec: SpecFile,
     epsilon: Annotated[float, typer.Option(help="ε this run may spend.", show_default=False)],
     out: Annotated[Path, typer.Option(help="Folder of the bundle; replaced if it holds one.", show_default=False)],
@@ -121,13 +130,16 @@ def run(
         bool, typer.Option("--undeclared-epsilon", help="Run at an ε that the spec does not list.")
     ] = False,
     accept_noise: AcceptNoise = False,
+    engine: Engine = None,
     json: Json = False,
 ) -> None:
     """Run the whole plan and write a bundle. What was released before is not paid for again."""
     with one_clear_line():
         from privbench_core.commands.run import Options, run_and_tell
 
-        options = Options(epsilon, out, synthesizer, delta, seed, scale, undeclared_epsilon, accept_noise, workers)
+        options = Options(
+            epsilon, out, synthesizer, delta, seed, scale, undeclared_epsilon, accept_noise, workers, engine
+        )
         run_and_tell(spec, options, as_json=json)
 
 

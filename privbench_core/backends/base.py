@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -25,6 +25,14 @@ class Source(Protocol):
 
         Raises:
             SourceError: The table or a column is missing, or a column does not fit its declared type.
+        """
+        ...
+
+    def batches(self, table: Table) -> Iterator[pa.Table]:
+        """Return the same rows in parts, so that they need never be in memory together; at least one part.
+
+        Raises:
+            SourceError: As `read`, perhaps only when the last part is asked for.
         """
         ...
 

@@ -6,7 +6,7 @@ may leave this module: they are replaced by one that names the column and the tw
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -68,6 +68,28 @@ def canonical_batches(table: Table, batches: Iterable[pa.Table]) -> pa.Table:
         joined = pa.table({column.name: columns.pop(column.name)}).combine_chunks()
         columns[column.name] = (joined if column in first else _canonical(table, [column], joined)).column(0)
     return pa.table(columns)
+
+
+def canonical_parts(table: Table, batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Return `canonical_batches` part by part.
+
+    Where all rows decide how a column's values are read, there is one part.
+
+    Raises:
+        SourceError: As `canonical_table`, of all rows, when the last part is asked for.
+    """
+    if any(column.logical.reads_whole for column in table.columns):
+        yield canonical_batches(table, batches)
+        return
+    problems: dict[str, None] = {}
+    for batch in batches:
+        found = _canonical_or_problems(table, table.columns, batch)
+        if isinstance(found, str):
+            problems |= dict.fromkeys(found.splitlines())
+        else:
+            yield found
+    if problems:
+        raise SourceError("\n".join(problems))
 
 
 def _canonical_or_problems(table: Table, columns: Sequence[Column], rows: pa.Table) -> pa.Table | str:

@@ -9,9 +9,8 @@ The digest is as private as the rows themselves; key it before it is kept outsid
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +18,7 @@ import pyarrow.compute as pc
 
 from privbench_core.schema.tables import Table
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-_BLOCK = 1 << 16  # rows hashed together; fixed, so that chunking does not matter
+BLOCK = 1 << 16  # rows hashed together; fixed, so that chunking does not matter
 _DIGEST = 16  # bytes
 _READ = 1 << 20  # bytes of a file at a time
 
@@ -37,16 +33,44 @@ def fingerprint_rows(table: Table, rows: pa.Table) -> str:
     Returns:
         32 hexadecimal characters that change iff a value, a column's name or type or the set of rows changes.
     """
-    digest = hashlib.blake2b(digest_size=_DIGEST)
-    head = [table.name, *table.primary_key, *(f"{field.name}\0{field.type}" for field in rows.schema)]
-    digest.update("\0\0".join(head).encode() + rows.num_rows.to_bytes(8, "little"))
     order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in table.primary_key])
-    for start in range(0, rows.num_rows, _BLOCK):
-        block = rows.take(order.slice(start, _BLOCK))
+    blocks = (rows.take(order.slice(start, BLOCK)) for start in range(0, rows.num_rows, BLOCK))
+    return fingerprint_blocks(table, rows.schema, rows.num_rows, blocks)
+
+
+def fingerprint_blocks(table: Table, schema: pa.Schema, number: int, parts: Iterable[pa.Table]) -> str:
+    """Return the digest of `fingerprint_rows`, of rows that come in parts, in the order of their primary keys.
+
+    Args:
+        table: What the spec declares.
+        schema: Names and types of the columns.
+        number: How many rows there are.
+        parts: Canonical rows.
+    """
+    digest = hashlib.blake2b(digest_size=_DIGEST)
+    fields = (f"{field.name}\0{field.type}" for field in schema)
+    digest.update("\0\0".join([table.name, *table.primary_key, *fields]).encode() + number.to_bytes(8, "little"))
+    for block in _blocks(parts):
         for column in block.columns:
             for part in _parts(column.combine_chunks()):
                 digest.update(part)
     return digest.hexdigest()
+
+
+def _blocks(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in blocks of `BLOCK`, the last one perhaps smaller."""
+    waiting: list[pa.Table] = []
+    for part in parts:
+        waiting.append(part)
+        if sum(rows.num_rows for rows in waiting) < BLOCK:
+            continue
+        joined = pa.concat_tables(waiting)
+        whole = joined.num_rows - joined.num_rows % BLOCK
+        yield from (joined.slice(start, BLOCK) for start in range(0, whole, BLOCK))
+        waiting = [joined.slice(whole)]
+    left = pa.concat_tables(waiting) if waiting else None
+    if left is not None and left.num_rows:
+        yield left
 
 
 def fingerprint_files(paths: Iterable[Path]) -> str:

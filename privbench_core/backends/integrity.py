@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.errors import SourceError
+from privbench_core.schema.columns import Column
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 
@@ -25,11 +26,36 @@ _MOST_NUMBERS = (1 << 63) - 1
 
 
 @dataclass
-class _Findings:
+class Findings:
+    """Problems of rows, in words: where they are is public, how many rows they concern is not."""
+
     public: list[str] = field(default_factory=list)
     private: list[str] = field(default_factory=list)
 
-    def add(self, where: str, found: str, todo: str, rows: int, total: int) -> None:
+    def add_nulls(self, table: Table, column: Column, nulls: int, rows: int) -> None:
+        """Add rows with NULL in a column that may have none."""
+        if column.name in table.primary_key:
+            found, todo = "NULL in a primary key", "fix the source, or choose another key"
+        else:
+            found, todo = "NULL (or NaN) in a column that is not nullable", "declare nullable: true, or fix the source"
+        self._add(f"{table.name}.{column.name}", found, todo, nulls, rows)
+
+    def add_repeated(self, table: Table, columns: tuple[str, ...], what: str, repeated: int, rows: int) -> None:
+        """Add rows that agree with others in columns where they must not; ``what`` says why not."""
+        name = columns[0] if len(columns) == 1 else f"({','.join(columns)})"
+        self._add(f"{table.name}.{name}", f"duplicate values ({what})", "fix the source", repeated, rows)
+
+    def add_orphans(self, key: ForeignKey, lost: int, rows: int) -> None:
+        """Add rows that refer to none."""
+        found = f"rows without a match in {key.parent}({', '.join(key.parent_columns)})"
+        self._add(key.name, found, "declare on_orphan: drop for this key, or fix the source", lost, rows)
+
+    def refuse(self) -> None:
+        """Raise SourceError if there is a problem."""
+        if self.public:
+            raise SourceError("\n".join(self.public), private_detail="\n".join(self.private))
+
+    def _add(self, where: str, found: str, todo: str, rows: int, total: int) -> None:
         self.public.append(f"{where}: {found}; {todo}")
         self.private.append(f"{where}: {rows:,} of {total:,} rows")
 
@@ -50,7 +76,7 @@ def check_rows(schema: Schema, tables: Mapping[str, pa.Table], orphans: Mapping[
     Raises:
         SourceError: Rows break the spec; one line per problem, counts only in ``private_detail``.
     """
-    findings = _Findings()
+    findings = Findings()
     clean: dict[str, pa.Table] = {}
     for table in schema.tables:
         clean[table.name] = _nan_to_null(tables[table.name])
@@ -62,13 +88,10 @@ def check_rows(schema: Schema, tables: Mapping[str, pa.Table], orphans: Mapping[
         for key in table.foreign_keys:
             lost = _orphans(key, clean[table.name], clean[key.parent])
             if lost.size and orphans.get(key.name, "refuse") != "drop":
-                found = f"rows without a match in {key.parent}({', '.join(key.parent_columns)})"
-                todo = "declare on_orphan: drop for this key, or fix the source"
-                findings.add(key.name, found, todo, lost.size, len(stays))
+                findings.add_orphans(key, lost.size, len(stays))
             stays[lost] = False
         kept[table.name] = _only(clean[table.name], stays)
-    if findings.public:
-        raise SourceError("\n".join(findings.public), private_detail="\n".join(findings.private))
+    findings.refuse()
     _cascade(schema, kept, {name for name, rows in kept.items() if rows.num_rows < clean[name].num_rows})
     return kept
 
@@ -117,27 +140,21 @@ def _nan_to_null(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _check_nulls(table: Table, rows: pa.Table, findings: _Findings) -> None:
+def _check_nulls(table: Table, rows: pa.Table, findings: Findings) -> None:
     for column in table.columns:
         nulls = rows.column(column.name).null_count
         if not nulls or (column.nullable and column.name not in table.primary_key):
             continue
-        if column.name in table.primary_key:
-            found, todo = "NULL in a primary key", "fix the source, or choose another key"
-        else:
-            found, todo = "NULL (or NaN) in a column that is not nullable", "declare nullable: true, or fix the source"
-        findings.add(f"{table.name}.{column.name}", found, todo, nulls, rows.num_rows)
+        findings.add_nulls(table, column, nulls, rows.num_rows)
 
 
-def _check_unique(table: Table, rows: pa.Table, findings: _Findings) -> None:
+def _check_unique(table: Table, rows: pa.Table, findings: Findings) -> None:
     groups = dict.fromkeys(table.unique, "declared unique") | {table.primary_key: "primary key"}
     for columns, what in groups.items():
         complete = rows.select(list(columns)).drop_null()  # as in SQL, NULL is unlike any NULL
         repeated = complete.num_rows - _distinct(complete)
         if repeated:
-            name = columns[0] if len(columns) == 1 else f"({','.join(columns)})"
-            found = f"duplicate values ({what})"
-            findings.add(f"{table.name}.{name}", found, "fix the source", repeated, rows.num_rows)
+            findings.add_repeated(table, columns, what, repeated, rows.num_rows)
 
 
 def _distinct(rows: pa.Table) -> int:

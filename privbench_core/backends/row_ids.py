@@ -8,7 +8,7 @@ of truncation rests on (``docs/privacy.md``, section 4); and the order in which 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,6 +38,10 @@ class NumberedSource:
             return self.source.read(table)
         rows = self.source.read(_stored(table))
         return rows.append_column(table.row_id, number_rows(rows))
+
+    def batches(self, table: Table) -> Iterator[pa.Table]:
+        """See `Source.batches`: rows are numbered together."""
+        return self.source.batches(table) if table.row_id is None else iter([self.read(table)])
 
     def fingerprint(self, table: Table) -> str:
         """See `Source.fingerprint`."""

@@ -21,7 +21,7 @@ from privbench_core.schema.columns import Column, ColumnType, Scalar
 from privbench_core.schema.types.base import INT64_MAX, OrderedType
 
 _NEARLY = 1e-6  # of a step: what a bound may be below its decimal by floating point
-_MOST_STEPS = 2**53  # beyond, floats do not tell steps apart
+MOST_STEPS = 2**53  # beyond, floats do not tell steps apart
 
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 
@@ -146,7 +146,7 @@ class Grid:
         numbers = array.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype, copy=False)
         if self.spacing is not None:
             steps = np.rint((np.where(null, 0.0, numbers) - self.start) / self.spacing)
-            return np.clip(steps, -_MOST_STEPS, _MOST_STEPS).astype(np.int64), null
+            return np.clip(steps, -MOST_STEPS, MOST_STEPS).astype(np.int64), null
         # Adding zero makes -0.0 the same value as 0.0 for lists of values too.
         return (np.where(null, 0.0, numbers) + 0.0 if self.continuous else self._in_steps(numbers)), null
 

@@ -69,13 +69,13 @@ class OpaqueCodec:
         if not self.type.logical.accepts(values.type):
             found = f"declared {self.type}, found {values.type}"
             raise SourceError(f"{self.where}: {found}; correct the type in the spec or fix the source")
-        if self._binary:
+        if self.binary:
             lengths = pc.binary_length(values.cast(pa.large_binary()))
         else:
             lengths = pc.utf8_length(values.cast(pa.large_string()))
         null = pc.is_null(lengths).combine_chunks().to_numpy(zero_copy_only=False)
-        cells = self._lengths.encode(lengths.fill_null(0))
-        cells[cells == self._lengths.above] = self.outside[0]
+        cells = self.lengths.encode(lengths.fill_null(0))
+        cells[cells == self.lengths.above] = self.outside[0]
         return with_nulls(cells, null, self.null, self.where)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
@@ -83,7 +83,7 @@ class OpaqueCodec:
 
         Text is lower-case letters and spaces, JSON an object of at least two characters; bytes are any.
         """
-        lengths = self._lengths
+        lengths = self.lengths
         regular = np.where(cells == self.outside[0], lengths.above, np.where(cells < self.ordered, cells, 0))
         drawn = lengths.decode(regular, rng).to_numpy()
         drawn = np.maximum(drawn, self.type.logical.shortest)
@@ -103,7 +103,7 @@ class OpaqueCodec:
     def labels(self) -> list[str]:
         """Return the lengths in characters or bytes."""
         unit = self.type.logical.length_unit
-        names = [f"{label} {unit}" for label in self._lengths.labels()[: self.ordered]]
+        names = [f"{label} {unit}" for label in self.lengths.labels()[: self.ordered]]
         return [*names, f"> {self.max_length} {unit}", *(["NULL"] if self.nullable else [])]
 
     def to_dict(self) -> dict[str, Any]:
@@ -118,17 +118,18 @@ class OpaqueCodec:
         return cls(d["where"], d["max_length"], d["nullable"], ColumnType(d["type"]))
 
     @property
-    def _binary(self) -> bool:
+    def binary(self) -> bool:
+        """Return whether lengths are in bytes."""
         return bool(pa.types.is_binary(self.type.logical.arrow_type))
 
     @property
-    def _lengths(self) -> EqualWidthCodec:
+    def lengths(self) -> EqualWidthCodec:
         """The codec of the lengths themselves."""
         return equal_width_codec(Column(self.where, ColumnType.INTEGER), 0, self.max_length, MAX_CELLS)
 
     def _content(self, offsets: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.uint8]:
         """Return random bytes for values that lie between neighbouring ``offsets``, one after the other."""
-        if self._binary:
+        if self.binary:
             return np.asarray(rng.integers(0, 256, offsets[-1], np.uint8))
         content: NDArray[np.uint8] = _ALPHABET[rng.integers(0, len(_ALPHABET), offsets[-1], np.uint8)]
         head, tail = self.type.logical.frame

@@ -20,6 +20,7 @@ from privbench_core.pipeline.run import plan_for
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.reach import find_reaches
 from privbench_core.schema.checks import unparsed_checks
+from privbench_core.spec.engine import engine_in_words, with_engine
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, Step
@@ -32,11 +33,12 @@ class Asked:
     epsilon: float | None = None
     delta: float | None = None
     synthesizer: str | None = None
+    engine: str | None = None
 
 
 def show_plans(path: Path, asked: Asked, *, as_json: bool) -> None:
     """Print the plan at one ε, or at each ε of the spec."""
-    spec = load_spec(path)
+    spec = with_engine(load_spec(path), asked.engine)
     epsilons = (asked.epsilon,) if asked.epsilon is not None else spec.epsilons
     plans = [plan_for(spec, e, delta=asked.delta, synthesizer=asked.synthesizer) for e in epsilons]
     account, unenforced = standing_of(spec), unparsed_checks(spec.schema)
@@ -47,6 +49,7 @@ def show_plans(path: Path, asked: Asked, *, as_json: bool) -> None:
         print_json({
             "database": spec.schema.name,
             "unit": unit_in_words(spec),
+            "engine": spec.engine,
             "cohort": cohort_as_data(spec, account),
             "unenforced_checks": list(unenforced),
             "refreshes": refreshes_as_data(spec, account),
@@ -69,6 +72,8 @@ def show_plans(path: Path, asked: Asked, *, as_json: bool) -> None:
     say(f"{free} more steps, models, rows, checks and the bundle, cost nothing.")
     released = released_rows(spec)
     tell_noise(spec, plans, released)
+    for line in engine_in_words(spec):
+        say(line)
     say(f"Time and memory: {in_words(spec.schema, released)}.")
     say()
     show(

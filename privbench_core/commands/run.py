@@ -22,6 +22,7 @@ from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget, Price, zero
 from privbench_core.privacy.ledger.ledger import Entry
 from privbench_core.publishing.bundle import is_bundle, read_bundle, refuse_foreign_bundle
+from privbench_core.spec.engine import with_engine
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 
@@ -39,6 +40,7 @@ class Options:
     undeclared_epsilon: bool = False
     accept_noise: bool = False
     workers: int | None = None
+    engine: str | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Outcome:
 
 def run_and_tell(path: Path, options: Options, *, as_json: bool) -> None:
     """Run the plan of a spec and print where the bundle is and what it cost."""
-    spec = load_spec(path)
+    spec = with_engine(load_spec(path), options.engine)
     _refuse_undeclared(spec, options)
     spec = spec.accepting_noise if options.accept_noise else spec
     try:

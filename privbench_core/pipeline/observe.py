@@ -14,10 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 
-import pyarrow as pa
-
 from privbench_core.backends.base import Source
-from privbench_core.backends.fingerprint import fingerprint_rows
 from privbench_core.backends.registry import open_source
 from privbench_core.backends.version import versioned
 from privbench_core.errors import ReleaseError, SourceError
@@ -90,18 +87,18 @@ def observe_each(workspace: Workspace, names: Sequence[str]) -> tuple[dict[str, 
     return found, broken
 
 
-def fingerprint_of(workspace: Workspace, source: Source, table: Table, read: Callable[[], pa.Table]) -> str:
+def fingerprint_of(workspace: Workspace, source: Source, table: Table, content: Callable[[], str]) -> str:
     """The keyed fingerprint of a table: of its rows, or of what the spec's ``change`` takes for them.
 
     Args:
         workspace: Has the secret and the spec.
         source: Is asked for a version, if that is the owner's choice.
         table: As declared.
-        read: Gives its rows, if they are needed.
+        content: Gives the digest of its rows, see `fingerprint_rows`, if it is needed.
     """
     change = workspace.spec.changes.get(table.name, Content())
     if isinstance(change, Content):
-        return workspace.keyed(fingerprint_rows(table, read()))
+        return workspace.keyed(content())
     return workspace.keyed(versioned(table, change, source.version(table, change)))
 
 
@@ -121,7 +118,8 @@ def observe(workspace: Workspace, names: Sequence[str]) -> dict[str, str]:
     remembered = _remembered(workspace)
     known = {name: then for name, (digest, then) in remembered.items() if before.get(name) == digest}
     found = {
-        table.name: known.get(table.name) or fingerprint_of(workspace, source, table, partial(source.read, table))
+        table.name: known.get(table.name)
+        or fingerprint_of(workspace, source, table, partial(source.fingerprint, table))
         for table in tables
     }
     fresh = [table for table in compared if table.name in before.keys() - known.keys()]

@@ -111,8 +111,8 @@ def run_spec(
     plan = plan_for(spec, epsilon, delta=delta, synthesizer=synthesizer)
     workload = public_workload(spec)
     here = workspace or Workspace(spec)
+    runner = Runner(here, plan, Run(run_name(epsilon), seed, scale, Path(out), workload, workers), noise)
     try:
-        runner = Runner(here, plan, Run(run_name(epsilon), seed, scale, Path(out), workload, workers), noise)
         made = Executor(runner).run(progress=progress)
         releases = {key: step.release for key, step in made.items()}
         paid = sum(release.paid.amount for release in releases.values() if release.paid is not None)
@@ -120,5 +120,6 @@ def run_spec(
         warnings = [line for key in published for line in releases[key].artifact.data.get("warnings", ())]
         return RunResult(plan, releases, Path(out), paid, tuple(warnings))
     finally:
+        runner.snapshot.forget()
         if workspace is None:
             here.close()

@@ -9,22 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from privbench_core.backends.fingerprint import fingerprint_rows
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
+from privbench_core.engines.choice import open_engine
 from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.errors import BudgetExhaustedError, ReleaseError
 from privbench_core.pipeline.observe import fingerprint_of, record_observations
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise
 from privbench_core.privacy.session import open_session
+from privbench_core.privacy.views import Engine
 from privbench_core.schema.identity import canonical_json
+from privbench_core.schema.tables import Table
+from privbench_core.spec.model import DEFAULT_ENGINE
 from privbench_core.synthesizers.artifact import Artifact, PartFiles, digest_of, listed_parts, verified
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext
 
@@ -116,7 +122,7 @@ class Snapshot:
         """Keyed fingerprint of a table: changes with the rows, as far as the spec wants; says nothing about them."""
         if table not in self.fingerprints:
             declared = self._schema.table(table)
-            found = fingerprint_of(self._workspace, self._source, declared, lambda: self._read(table))
+            found = fingerprint_of(self._workspace, self._source, declared, partial(self._content, declared))
             record_observations(self._workspace.spec, {table: found})
             self.fingerprints[table] = found
         return self.fingerprints[table]
@@ -128,9 +134,35 @@ class Snapshot:
         return check_rows(self._schema, read, self._workspace.spec.orphans)
 
     @cached_property
-    def private(self) -> PrivateDatabase:
-        """The rows behind the session."""
-        return PrivateDatabase(self._schema, self.tables, self._workspace.secret)
+    def private(self) -> Engine:
+        """The rows behind the session, integrity checked."""
+        spec = self._workspace.spec
+        if spec.engine == DEFAULT_ENGINE:
+            return PrivateDatabase(self._schema, self.tables, self._workspace.secret)
+        for table in self._schema.private_tables:  # some rows may be gone afterwards
+            self.fingerprint(table.name)
+        self._loaded.keep(spec.orphans)
+        return self._loaded
+
+    @cached_property
+    def _loaded(self) -> SqlEngine:
+        """The engine, with all rows as the source has them."""
+        spec = self._workspace.spec
+        for table in spec.changes:
+            self.fingerprint(table)  # before the rows: what changes in between is seen as a change the next time
+        engine = open_engine(spec, self._source, self._workspace.secret, self._workspace.folder / "rows")
+        try:
+            engine.load(self.public)
+        except BaseException:
+            engine.close()
+            raise
+        return engine
+
+    def _content(self, table: Table) -> str:
+        """The digest of a table's rows."""
+        if self._workspace.spec.engine == DEFAULT_ENGINE or table.public:
+            return fingerprint_rows(table, self._read(table.name))
+        return self._loaded.fingerprint(table)
 
     @cached_property
     def public(self) -> dict[str, pa.Table]:
@@ -141,7 +173,9 @@ class Snapshot:
 
     def forget(self) -> None:
         """Let go of the private rows, when no step needs them any more; fingerprints and public tables stay."""
-        for name in ("tables", "private"):
+        if "_loaded" in self.__dict__:
+            self._loaded.close()
+        for name in ("tables", "private", "_loaded"):
             self.__dict__.pop(name, None)
         for table in self._schema.private_tables:
             self._rows.pop(table.name, None)
@@ -316,6 +350,8 @@ class Runner:
             workers=run.workers,
         )
         stored = step.run(context).to_bytes()
+        if session is not None:
+            self.snapshot.private.end_step()
         pa.default_memory_pool().release_unused()  # what Arrow would keep for later is of no use to NumPy
         digest = self.workspace.releases.put(key, stored)
         if reservation is not None:

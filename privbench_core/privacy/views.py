@@ -249,8 +249,11 @@ class Engine(Protocol):
         """The kept rows of a table, and which text of a column that is not among ``named`` each has, as its parent."""
         ...
 
-    def texts(self, table: str, column: str) -> dict[str, dict[int, int]]:
-        """How many units have each text of a column in kept rows of a table, by the number of texts that they have."""
+    def texts(self, table: str, column: str, named: tuple[str, ...]) -> dict[str, dict[int, int]]:
+        """How many units have each text of a column in kept rows, by the number k of texts that they have.
+
+        Texts that are ``named`` are left out, and are not among the k.
+        """
         ...
 
     def end_step(self) -> None:

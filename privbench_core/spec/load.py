@@ -14,10 +14,11 @@ from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.budget import dump_budget, parse_budget, parse_ledger
 from privbench_core.spec.dump import dump_enums, dump_tables
+from privbench_core.spec.engine import parse_engine
 from privbench_core.spec.fidelity import dump_fidelity, parse_fidelity
 from privbench_core.spec.fields import Node, Problems, as_name
 from privbench_core.spec.location import home, relative, resolve
-from privbench_core.spec.model import _DEFAULT_STATE, _DEFAULT_SYNTHESIZER, Spec
+from privbench_core.spec.model import _DEFAULT_STATE, _DEFAULT_SYNTHESIZER, DEFAULT_ENGINE, Spec
 from privbench_core.spec.parse import parse_tables
 from privbench_core.spec.parts import parse_enums
 from privbench_core.spec.rules import find_problems
@@ -68,6 +69,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
         "observe",
         "owners",
         "state",
+        "engine",
         "workload",
         "enums",
         "tables",
@@ -95,6 +97,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
     delta = budget["delta"] if budget else 1.0
     if public is not None:  # else no rule on keys makes sense yet
         node.problems.lines += find_problems(schema, delta=delta, broken=frozenset(node.problems.broken))
+    engine = parse_engine(node, source, schema)
     if source is None or state is None or budget is None:
         return None
     folder = path.parent
@@ -102,7 +105,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
         schema, resolve(source, folder), path, **budget, synthesizer=synthesizer, options=options,
         state=Path(resolve(state, folder)), orphans=parsed.orphans, schedule=schedule, observe=observe,
         workload=workload, changes=parsed.changes, ledger=ledger,
-        owners=owners, fidelity=fidelity,
+        owners=owners, fidelity=fidelity, engine=engine,
     )  # fmt: skip
 
 
@@ -190,6 +193,8 @@ def dump_spec(spec: Spec) -> str:
     if spec.observe:
         content["observe"] = spec.observe
     content["state"] = relative(str(spec.state), folder)
+    if spec.engine != DEFAULT_ENGINE:
+        content["engine"] = spec.engine
     if spec.workload:
         content["workload"] = {"file": relative(str(spec.workload), folder), "public": True}
     if spec.schema.enums:

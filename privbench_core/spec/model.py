@@ -13,6 +13,7 @@ from privbench_core.spec.fidelity import FidelityPolicy
 from privbench_core.spec.refresh import RefreshPolicy
 
 _DEFAULT_SYNTHESIZER = "privbench"
+DEFAULT_ENGINE = "memory"
 _DEFAULT_STATE = ".privbench"
 
 
@@ -43,6 +44,7 @@ class Spec:
         changes: How a change of a table is detected, for tables whose content is not compared.
         ledger: URL of the PostgreSQL database that holds the ledger, as written; None for a file in ``state``.
         fidelity: How the published fidelity figures are judged.
+        engine: Where private rows are counted, see `spec.engine`; releases do not depend on it.
     """
 
     schema: Schema
@@ -65,6 +67,7 @@ class Spec:
     changes: Mapping[str, Change] = field(default_factory=dict)
     ledger: str | None = field(default=None, repr=False)  # may hold a password
     fidelity: FidelityPolicy = field(default_factory=FidelityPolicy)
+    engine: str = DEFAULT_ENGINE
 
     @property
     def accepting_noise(self) -> Spec:

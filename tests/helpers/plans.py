@@ -11,6 +11,7 @@ from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.noise import NoiseSource
 from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.views import Engine
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
@@ -55,14 +56,16 @@ class Trace:
     charges: dict[Key, list[tuple[str, Price]]] = field(default_factory=dict)
 
 
-def run_step(step: Step, database: Database, noise: NoiseSource, trace: Trace, seed: int = 0) -> Artifact:
+def run_step(
+    step: Step, database: Database, noise: NoiseSource, trace: Trace, seed: int = 0, engine: Engine | None = None
+) -> Artifact:
     """Run one step, with a session if it has a price, and keep its artifact in ``trace``."""
     session = None
     if step.reads:
         charges = trace.charges.setdefault(step.key, [])
         account = PrivacyFilter(step.price, lambda label, price: charges.append((label, price)))
         trace.accounts[step.key] = account
-        session = PrivateSession(database.private(), account, noise, "/".join(step.key))
+        session = PrivateSession(engine or database.private(), account, noise, "/".join(step.key))
     inputs = {key: trace.artifacts[key] for key in step.inputs}
     artifact = step.run(StepContext(inputs, session, database.public, seed))
     trace.artifacts[step.key] = Artifact.from_bytes(artifact.to_bytes())

@@ -441,8 +441,8 @@ LEAKS = [
         "leaks",
         "fingerprints that whoever knows the rows can compute",
         _OBSERVE,
-        "return workspace.keyed(fingerprint_rows(table, read()))",
-        "return fingerprint_rows(table, read())",
+        "return workspace.keyed(content())",
+        "return content()",
         (f"{_T_OBSERVE}::test_what_was_seen_is_hashed_with_the_secret",),
     ),
     Mutant(
@@ -531,8 +531,8 @@ LEAKS = [
         "leaks",
         "an error of the source counts rows",
         "backends/integrity.py",
-        'raise SourceError("\\n".join(findings.public), private_detail="\\n".join(findings.private))',
-        'raise SourceError("\\n".join(findings.private), private_detail="\\n".join(findings.private))',
+        'raise SourceError("\\n".join(self.public), private_detail="\\n".join(self.private))',
+        'raise SourceError("\\n".join(self.private), private_detail="\\n".join(self.private))',
         ("tests/unit/test_source.py::test_orphans_are_refused_by_default_and_counted_only_in_private",),
     ),
 ]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
 from privbench_core.backends.base import check_columns, check_table, check_watermark
-from privbench_core.backends.cast import canonical_batches
+from privbench_core.backends.cast import canonical_batches, canonical_parts
 from privbench_core.backends.fingerprint import fingerprint_files, fingerprint_rows
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.backends.version import failed_query, version_of, watermark_sql
@@ -36,6 +35,14 @@ class DuckDBSource:
 
     def read(self, table: Table) -> pa.Table:
         """See `Source.read`."""
+        return canonical_batches(table, self._stored_rows(table))
+
+    def batches(self, table: Table) -> Iterator[pa.Table]:
+        """See `Source.batches`."""
+        return canonical_parts(table, self._stored_rows(table))
+
+    def _stored_rows(self, table: Table) -> Iterator[pa.Table]:
+        """Return the declared columns as they are stored, in parts."""
         with self._open() as connection:
             columns = _columns(connection)
             check_table(table.name, columns)
@@ -43,8 +50,9 @@ class DuckDBSource:
             names = ", ".join(quote_identifier(column.name) for column in table.columns)
             found = connection.sql(f"SELECT {names} FROM main.{quote_identifier(table.name)}")
             reader = found.to_arrow_reader(_ROWS)
-            empty = pa.Table.from_batches([], reader.schema)  # a table without rows still has its columns
-            return canonical_batches(table, chain([empty], (pa.Table.from_batches([batch]) for batch in reader)))
+            yield pa.Table.from_batches([], reader.schema)  # a table without rows still has its columns
+            for batch in reader:
+                yield pa.Table.from_batches([batch])
 
     def fingerprint(self, table: Table) -> str:
         """See `Source.fingerprint`."""

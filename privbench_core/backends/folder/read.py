@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,7 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from privbench_core.backends.base import check_columns, check_table
-from privbench_core.backends.cast import canonical_batches, canonical_table
+from privbench_core.backends.cast import canonical_batches, canonical_parts, canonical_table
 from privbench_core.backends.fingerprint import fingerprint_files, fingerprint_rows
 from privbench_core.backends.folder.catalogue import csv_header, may_be_names
 from privbench_core.backends.folder.csv_lines import irregular, refuse_broken_quotes
@@ -22,6 +22,7 @@ from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.tables import Table
 
 _SUFFIXES = frozenset({".parquet", ".csv"})
+_ROWS = 1 << 20  # of a Parquet file at a time
 _BYTES = 1 << 24  # of a CSV file at a time: more than any row has
 
 
@@ -40,14 +41,25 @@ class FolderSource:
 
     def read(self, table: Table) -> pa.Table:
         """See `Source.read`."""
+        path = self._path(table)
+        if path.suffix.lower() == ".csv":
+            return canonical_batches(table, _csv_batches(table, path))
+        return _read_parquet(table, path)
+
+    def batches(self, table: Table) -> Iterator[pa.Table]:
+        """See `Source.batches`."""
+        path = self._path(table)
+        stored = _csv_batches if path.suffix.lower() == ".csv" else _parquet_batches
+        return canonical_parts(table, stored(table, path))
+
+    def _path(self, table: Table) -> Path:
+        """Return the one file of a table."""
         check_table(table.name, self.tables())
         paths = [path for path in self._files() if path.stem == table.name]
         if len(paths) > 1:
             names = " and ".join(path.name for path in paths)
             raise SourceError(f"{table.name}: two files hold this table, {names}; remove one")
-        if paths[0].suffix.lower() == ".csv":
-            return canonical_batches(table, _csv_batches(table, paths[0]))
-        return _read_parquet(table, paths[0])
+        return paths[0]
 
     def fingerprint(self, table: Table) -> str:
         """See `Source.fingerprint`."""
@@ -90,12 +102,27 @@ class _Stored:
 
 
 def _read_parquet(table: Table, path: Path) -> pa.Table:
+    with _parquet(table, path) as file:
+        return canonical_table(table, _Stored(file))
+
+
+def _parquet_batches(table: Table, path: Path) -> Iterator[pa.Table]:
+    with _parquet(table, path) as file:
+        wanted = [column.name for column in table.columns]
+        yield file.schema_arrow.empty_table().select(wanted)  # a table without rows still has its columns
+        for batch in file.iter_batches(_ROWS, columns=wanted):
+            yield pa.Table.from_batches([batch])
+
+
+@contextmanager
+def _parquet(table: Table, path: Path) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file that has the declared columns, and replace Arrow's errors, which may quote values."""
     if path.stat().st_size == 0:
         raise SourceError(f"{table.name}: {path.name} is an empty file; write the table again")
     try:
         with pq.ParquetFile(path) as file:
             check_columns(table, file.schema_arrow.names)
-            return canonical_table(table, _Stored(file))
+            yield file
     except (pa.ArrowException, OSError):
         raise SourceError(f"{table.name}: {path.name} is not a readable Parquet file; write it again") from None
 

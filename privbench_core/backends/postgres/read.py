@@ -9,7 +9,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from privbench_core.backends.cast import canonical_batches, refused
+from privbench_core.backends.cast import refused
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column
@@ -34,8 +34,8 @@ def readable(url: sa.URL) -> bool:
     return url.drivername in _DRIVERS
 
 
-def read_postgres(connection: sa.Connection, table: Table, found: Found) -> pa.Table:
-    """Return the declared columns of a table, canonical.
+def stored_rows(connection: sa.Connection, table: Table, found: Found) -> Iterator[pa.Table]:
+    """Return the declared columns of a table as they are sent, in parts, to be made canonical.
 
     Dates and timestamps before the year 1 and after the year 9999, infinite ones included, become the first or last
     moment of these years.
@@ -46,20 +46,20 @@ def read_postgres(connection: sa.Connection, table: Table, found: Found) -> pa.T
         found: Types of the source's columns, by name.
 
     Raises:
-        SourceError: The table may not be read, or a column does not fit its declared type.
+        SourceError: The table may not be read, or a column cannot be.
     """
     problems = [f"{table.name}.{column.name}: {why}" for column in table.columns if (why := _refused(column, found))]
     if problems:
         raise SourceError("\n".join(problems))
-    _check_rights(connection, table)
-    statement = sa.select(*(_selected(column, _base(found[column.name])) for column in table.columns))
+    check_rights(connection, table)
+    statement = sa.select(*(_selected(column, base_type(found[column.name])) for column in table.columns))
     # Without parameters nothing is formatted, so a percent sign in a name stays single.
     dialect: Any = postgresql.dialect
     text = str(statement.select_from(sa.table(table.name)).compile(dialect=dialect(paramstyle="named")))
-    return canonical_batches(table, _batches(connection.engine.url, table.name, text))
+    return _batches(connection.engine.url, table.name, text)
 
 
-def _base(stored: sa.types.TypeEngine[Any]) -> sa.types.TypeEngine[Any]:
+def base_type(stored: sa.types.TypeEngine[Any]) -> sa.types.TypeEngine[Any]:
     """Return the type under a domain, which is what the server sends."""
     while isinstance(stored, postgresql.DOMAIN):
         stored = stored.data_type
@@ -67,7 +67,7 @@ def _base(stored: sa.types.TypeEngine[Any]) -> sa.types.TypeEngine[Any]:
 
 
 def _refused(column: Column, found: Found) -> str | None:
-    stored = _base(found[column.name])
+    stored = base_type(found[column.name])
     return refused(column, nested=isinstance(stored, sa.ARRAY), time=isinstance(stored, sa.Time))
 
 
@@ -110,7 +110,7 @@ def _batches(url: sa.URL, table: str, statement: str) -> Iterator[pa.Table]:
         raise SourceError(f"{table}: {found}; check what the view computes, or the server's log") from None
 
 
-def _check_rights(connection: sa.Connection, table: Table) -> None:
+def check_rights(connection: sa.Connection, table: Table) -> None:
     """Refuse a table with columns that may not be read, before the server does in the middle of a copy."""
     name = quote_identifier(table.name)
     rights = [sa.func.has_column_privilege(name, column.name, "SELECT") for column in table.columns]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from privbench_core.backends.base import check_columns, check_table, check_watermark
-from privbench_core.backends.cast import canonical_table
+from privbench_core.backends.cast import canonical_batches, canonical_parts, canonical_table
 from privbench_core.backends.fingerprint import fingerprint_rows
 from privbench_core.backends.postgres import read as postgres
 from privbench_core.backends.version import XMIN, failed_query, version_of, watermark_sql
@@ -42,16 +42,34 @@ class DatabaseSource:
     def read(self, table: Table) -> pa.Table:
         """See `Source.read`. Rows come in chunks, through a server-side cursor where the database has one."""
         with self._connect() as connection:
-            check_table(table.name, _tables(connection))
-            found = _columns(connection, table.name)
-            check_columns(table, found)
+            found = _checked(connection, table)
             if postgres.readable(connection.engine.url):
-                return postgres.read_postgres(connection, table, found)
-            statement = sa.select(*_selected(table, found)).select_from(sa.table(table.name))
-            streamed = connection.execution_options(stream_results=True, yield_per=_CHUNK).execute(statement)
-            chunks = [_chunk(table, part) for part in streamed.partitions()]
-        # A table without rows still has its columns.
-        return pa.concat_tables(chunks or [_chunk(table, [])])
+                return canonical_batches(table, postgres.stored_rows(connection, table, found))
+            # A table without rows still has its columns.
+            return pa.concat_tables([_chunk(table, []), *_chunks(connection, table, found)])
+
+    def batches(self, table: Table) -> Iterator[pa.Table]:
+        """See `Source.batches`."""
+        with self._connect() as connection:
+            found = _checked(connection, table)
+            if postgres.readable(connection.engine.url):
+                yield from canonical_parts(table, postgres.stored_rows(connection, table, found))
+            else:
+                yield _chunk(table, [])
+                yield from _chunks(connection, table, found)
+
+    @property
+    def is_postgres(self) -> bool:
+        """Whether it is a PostgreSQL, with a driver whose options are understood."""
+        return postgres.readable(parse_url(self.url))
+
+    def types(self, table: Table) -> dict[str, sa.types.TypeEngine[Any]]:
+        """Return the types of a table's columns; SourceError if it lacks declared ones, or one may not be read."""
+        with self._connect() as connection:
+            found = _checked(connection, table)
+            if postgres.readable(connection.engine.url):
+                postgres.check_rights(connection, table)
+            return found
 
     def fingerprint(self, table: Table) -> str:
         """See `Source.fingerprint`."""
@@ -94,6 +112,21 @@ class DatabaseSource:
             raise SourceError(f"source: reading {describe(url)} failed ({kind}); check rights and views") from None
         finally:
             engine.dispose()
+
+
+def _checked(connection: sa.Connection, table: Table) -> dict[str, Any]:
+    """Return the columns of a table and their types; SourceError if it lacks declared ones."""
+    check_table(table.name, _tables(connection))
+    found = _columns(connection, table.name)
+    check_columns(table, found)
+    return found
+
+
+def _chunks(connection: sa.Connection, table: Table, found: dict[str, Any]) -> Iterator[pa.Table]:
+    statement = sa.select(*_selected(table, found)).select_from(sa.table(table.name))
+    streamed = connection.execution_options(stream_results=True, yield_per=_CHUNK).execute(statement)
+    for part in streamed.partitions():
+        yield _chunk(table, part)
 
 
 def _columns(connection: sa.Connection, table: str) -> dict[str, Any]:

@@ -71,20 +71,17 @@ class PrivateDatabase(Relations):
         """See `Engine.values`."""
         rows = self.coded(ViewSpec(table, {}, (most,)))
         encoded = _kept_texts(self, table, column)
-        known = pc.is_in(encoded.dictionary, value_set=pa.array(named, pa.string())).to_numpy(zero_copy_only=False)
-        place = np.append(np.where(known, -1, np.arange(len(known))), -1)  # NULL takes the last entry
-        referred = place[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
-        return replace(rows, references=References(referred, None))
+        return replace(rows, references=References(_unnamed(encoded, named), None))
 
-    def texts(self, table: str, column: str) -> dict[str, dict[int, int]]:
+    def texts(self, table: str, column: str, named: tuple[str, ...]) -> dict[str, dict[int, int]]:
         """See `Engine.texts`."""
         encoded = _kept_texts(self, table, column)
-        present = encoded.is_valid().to_numpy(zero_copy_only=False)
-        codes = encoded.indices.to_numpy(zero_copy_only=False)[present].astype(np.int64)
-        _, units = np.unique(self.unit_of(table)[self.kept(table)][present], return_inverse=True)
-        size = len(encoded.dictionary)
-        pairs = np.unique(units * size + codes)  # a unit and a text, each pair once
-        of_unit, of_text = pairs // max(size, 1), pairs % max(size, 1)
+        place = _unnamed(encoded, named)
+        counted = place >= 0
+        _, units = np.unique(self.unit_of(table)[self.kept(table)][counted], return_inverse=True)
+        size = max(len(encoded.dictionary), 1)
+        pairs = np.unique(units * size + place[counted])  # a unit and a text, each pair once
+        of_unit, of_text = pairs // size, pairs % size
         held = np.bincount(of_unit)[of_unit] if len(pairs) else pairs
         found, numbers = np.unique(np.stack([of_text, held]), axis=1, return_counts=True)
         result: dict[str, dict[int, int]] = {}
@@ -177,3 +174,10 @@ def _kept_texts(database: Relations, table: str, column: str) -> pa.DictionaryAr
     rows = np.flatnonzero(database.kept(table))
     kept = database.column(table, column).take(pa.array(rows))  # first: truncated rows must not name a value
     return kept.combine_chunks().cast(pa.string()).dictionary_encode()
+
+
+def _unnamed(encoded: pa.DictionaryArray, named: tuple[str, ...]) -> NDArray[np.int64]:
+    """Which text each row has, -1 for NULL and for those that are ``named``; shape (rows,)."""
+    known = pc.is_in(encoded.dictionary, value_set=pa.array(named, pa.string())).to_numpy(zero_copy_only=False)
+    place = np.append(np.where(known, -1, np.arange(len(known))), -1)  # NULL takes the last entry
+    return np.asarray(place[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)])

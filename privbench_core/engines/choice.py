@@ -1,0 +1,40 @@
+"""From a spec to the engine that counts its rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from privbench_core.backends.base import Source
+from privbench_core.engines.sql.database import Database
+from privbench_core.engines.sql.engine import SqlEngine
+from privbench_core.errors import SourceError
+from privbench_core.spec.model import Spec
+
+
+def open_engine(spec: Spec, source: Source, secret: bytes, folder: Path) -> SqlEngine:
+    """Return the engine that a spec names, one of those in databases. Nothing is read yet.
+
+    Args:
+        spec: The spec.
+        source: Its source.
+        secret: Keys the hash that decides which children beyond τ are dropped.
+        folder: For temporary files; its owner's alone.
+
+    Raises:
+        SourceError: The engine cannot count rows of this source, or nothing can be written.
+    """
+    return SqlEngine(spec.schema, _database(spec, source, folder), secret)
+
+
+def _database(spec: Spec, source: Source, folder: Path) -> Database:
+    if spec.engine == "duckdb":
+        from privbench_core.engines.duckdb import DuckDBDatabase
+
+        return DuckDBDatabase(source, folder)
+    from privbench_core.backends.sqlalchemy.read import DatabaseSource
+
+    if not isinstance(source, DatabaseSource) or not source.is_postgres:
+        raise SourceError("engine source: counts in PostgreSQL, and the source is none; run with --engine duckdb")
+    from privbench_core.engines.postgres import PostgresDatabase
+
+    return PostgresDatabase(source)

@@ -1,0 +1,138 @@
+"""DuckDB: rows are copied, in parts, from any source into a temporary file of this machine, and counted there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import duckdb
+import pyarrow as pa
+from sqlglot import exp
+
+from privbench_core.backends.base import Source
+from privbench_core.engines.sql.engine import numbered
+from privbench_core.engines.stored import stored_type
+from privbench_core.errors import SourceError
+from privbench_core.locks import exclusive, is_locked
+from privbench_core.schema.tables import Table
+
+_MEMORY = "1GB"  # of the target of 1.5 GB for a run over 36 million rows; what does not fit goes to the temporary file
+_ROWS = 1 << 20  # inserted at a time
+_TYPES = {"int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "string": "VARCHAR", "binary": "BLOB"}
+_DECIMAL = "DECIMAL(38, 0)"
+
+
+class DuckDBDatabase:
+    """A temporary DuckDB file, readable by its owner only, that is gone when the run ends.
+
+    Args:
+        source: Where the private rows are; they are read once.
+        folder: Where to make it. What killed runs have left there is deleted.
+
+    Raises:
+        SourceError: Nothing can be written there.
+    """
+
+    dialect = "duckdb"
+
+    def __init__(self, source: Source, folder: Path) -> None:
+        self._source = source
+        self._folder = folder / uuid4().hex
+        self._open = ExitStack()
+        with self._told():
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._open.enter_context(exclusive(_lock(self._folder), "temporary rows"))  # before there are any
+            _sweep(folder)
+            self._folder.mkdir(mode=0o700)
+            self._connection = duckdb.connect(str(self._folder / "rows.duckdb"))
+            self._connection.execute(f"SET memory_limit = '{_MEMORY}'")
+            self._connection.execute("SET temp_directory = ?", [str(self._folder)])
+            self._connection.execute("SET preserve_insertion_order = false")  # no order of rows decides anything
+
+    def load(self, table: Table, name: str) -> None:
+        """See `Database.load`."""
+        types = [_TYPES.get(str(stored_type(column)), _DECIMAL) for column in table.columns]
+        listed = ", ".join(f"c{place} {kind}" for place, kind in enumerate(types))
+        with self._told():
+            self._connection.execute(f"CREATE TABLE {name} (n BIGINT{', ' * bool(listed)}{listed})")
+        first = 0
+        for part in self._source.batches(table):
+            with self._told():
+                self._append(name, numbered(table, part, first))
+            first += part.num_rows
+
+    def insert(self, name: str, rows: pa.Table) -> None:
+        """See `Database.insert`."""
+        with self._told():
+            self._connection.register("privbench_rows", rows)
+            self._connection.execute(f"CREATE TABLE {name} AS SELECT * FROM privbench_rows")
+            self._connection.unregister("privbench_rows")
+
+    def run(self, statement: exp.Expr) -> None:
+        """See `Database.run`."""
+        with self._told():
+            self._connection.execute(statement.sql(self.dialect))
+
+    def create(self, name: str, query: exp.Query, kind: str = "TABLE") -> None:
+        """See `Database.create`."""
+        self.run(exp.Create(this=exp.to_table(name), kind=kind, expression=query))
+
+    def fetch(self, query: exp.Query) -> pa.Table:
+        """See `Database.fetch`."""
+        with self._told():
+            return self._connection.sql(query.sql(self.dialect)).to_arrow_table()
+
+    def batches(self, query: exp.Query, rows: int) -> Iterator[pa.RecordBatch]:
+        """See `Database.batches`."""
+        with self._told():
+            reader: Iterator[pa.RecordBatch] = self._connection.sql(query.sql(self.dialect)).to_arrow_reader(rows)
+            yield from reader
+
+    def digest(self, text: exp.Expr) -> exp.Expr:
+        """See `Database.digest`: hexadecimal digits are in the order of the bytes."""
+        return exp.Anonymous(this="sha256", expressions=[text])
+
+    def hexadecimal(self, value: exp.Expr) -> exp.Expr:
+        """See `Database.hexadecimal`."""
+        return exp.Lower(this=exp.Anonymous(this="hex", expressions=[value]))
+
+    def close(self) -> None:
+        """See `Database.close`."""
+        self._connection.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._open.close()
+
+    def _append(self, name: str, rows: pa.Table) -> None:
+        self._connection.register("privbench_rows", rows)
+        self._connection.execute(f"INSERT INTO {name} SELECT * FROM privbench_rows")
+        self._connection.unregister("privbench_rows")
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Replace DuckDB's errors, which may quote values, by one that says what to do."""
+        try:
+            yield
+        except (duckdb.IOException, duckdb.OutOfMemoryException, OSError):
+            found = f"there is no room for temporary files in {self._folder.parent}, or they cannot be written"
+            raise SourceError(
+                f"engine duckdb: {found}; make room there, or choose another folder for state, and run again"
+            ) from None
+        except duckdb.Error as error:
+            kind = type(error).__name__
+            raise SourceError(f"engine duckdb: counting failed ({kind}); run again with --engine memory") from None
+
+
+def _lock(folder: Path) -> Path:
+    """The lock of a folder of rows: held as long as its run."""
+    return folder.with_suffix(".lock")
+
+
+def _sweep(parent: Path) -> None:
+    """Delete the rows of runs that were killed."""
+    for folder in parent.iterdir():
+        if folder.is_dir() and not is_locked(_lock(folder)):
+            shutil.rmtree(folder, ignore_errors=True)
+            _lock(folder).unlink(missing_ok=True)

@@ -1,0 +1,239 @@
+"""The source's own PostgreSQL: rows are counted on the server, and counts travel.
+
+One connection and one transaction serve a run: all tables are seen as they were when it began (REPEATABLE READ), and
+what is made for the run are temporary tables of this connection, which no other login sees and which end with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import adbc_driver_postgresql.dbapi as adbc  # type: ignore[import-untyped]
+import pyarrow as pa
+import sqlalchemy as sa
+import sqlglot
+from sqlalchemy.dialects import postgresql
+from sqlglot import exp
+
+from privbench_core.backends.postgres.read import base_type
+from privbench_core.backends.sqlalchemy.read import DatabaseSource
+from privbench_core.errors import SourceError
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.tables import Table
+from privbench_core.spec.location import describe, libpq_uri, parse_url
+
+_OLDEST = 140_000  # version of PostgreSQL whose EXTRACT is exact
+_FIRST, _LAST = "'0001-01-01'", "'9999-12-31 23:59:59.999999'"
+_WITHIN = f"CASE WHEN x < {_FIRST} THEN {_FIRST} WHEN x > {_LAST} THEN {_LAST} ELSE x END"
+_DAYS = "((EXTRACT(YEAR FROM x) * 12 + EXTRACT(MONTH FROM x)) * 30 + EXTRACT(DAY FROM x))"  # 30 to the month
+_REST = "EXTRACT(HOUR FROM x) * 3600000000 + EXTRACT(MINUTE FROM x) * 60000000 + EXTRACT(MICROSECONDS FROM x)"
+_INTEGERS = (sa.SmallInteger, sa.Integer, sa.BigInteger)
+_TIMES = (sa.DateTime,)
+# The stored value (`engines.stored`) of a column x, by its declared type and the types of the source that it is read
+# from here; `backends` reads the same values of them.
+_FORMS: dict[ColumnType, tuple[tuple[type[Any], ...], str]] = {
+    ColumnType.INTEGER: (_INTEGERS, "CAST(x AS BIGINT)"),
+    ColumnType.FLOAT: ((sa.Float,), "CAST(x AS DOUBLE PRECISION)"),
+    ColumnType.BOOLEAN: ((sa.Boolean,), "x"),
+    ColumnType.DATE: ((sa.Date,), f"CAST(({_WITHIN}) - CAST('1970-01-01' AS DATE) AS BIGINT)"),
+    ColumnType.TIMESTAMP: (_TIMES, f"CAST(EXTRACT(EPOCH FROM {_WITHIN}) * 1000000 AS BIGINT)"),
+    ColumnType.TIMESTAMPTZ: (_TIMES, f"CAST(EXTRACT(EPOCH FROM {_WITHIN}) * 1000000 AS BIGINT)"),
+    ColumnType.INTERVAL: (
+        (postgresql.INTERVAL,),
+        f"CAST({_DAYS} * 86400000000 + {_REST} AS BIGINT)",
+    ),
+    ColumnType.BYTES: ((postgresql.BYTEA,), "x"),
+    ColumnType.UUID: ((sa.Uuid,), "CAST(x AS TEXT)"),
+    ColumnType.JSON: ((sa.JSON,), "CAST(x AS TEXT)"),
+}
+_FULL = {"53100", "53400"}  # no room on the disk; beyond temp_file_limit
+_FORBIDDEN = {"42501", "25006"}  # no right; a server that is only read
+
+
+class PostgresDatabase:
+    """Temporary tables of one connection to the source.
+
+    Args:
+        source: The source: a PostgreSQL of version 14 or later.
+
+    Raises:
+        SourceError: It cannot be reached, or is not such a server.
+    """
+
+    dialect = "postgres"
+
+    def __init__(self, source: DatabaseSource) -> None:
+        self._source = source
+        self._url = parse_url(source.url)
+        plain = self._url.set(drivername="postgresql").update_query_dict({"client_encoding": "utf8"})
+        with self._told():
+            self._connection = adbc.connect(libpq_uri(plain))
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        """Fix what the run sees, and refuse a server that would compute something else."""
+        self._statement("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        self._statement("SET TimeZone = 'UTC'")  # for moments that are read as text
+        asked = "SELECT current_setting('server_version_num')::int8 AS v, current_setting('server_encoding') AS e"
+        found = self._table(asked).to_pylist()[0]
+        if found["v"] < _OLDEST or found["e"] != "UTF8":
+            needs = f"PostgreSQL 14 or later with the encoding UTF8; {describe(self._url)} is another one"
+            raise SourceError(f"engine source: needs {needs}; run with --engine duckdb")
+
+    def load(self, table: Table, name: str) -> None:
+        """See `Database.load`: a copy on the server, so that each column is read once."""
+        found = self._source.types(table)
+        problems: list[str] = []
+        columns: list[exp.Expr] = [exp.alias_(exp.Window(this=exp.RowNumber()), "n")]
+        for place, column in enumerate(table.columns):
+            form = _form(column, base_type(found[column.name]))
+            if form is None:
+                what = f"{column.logical} is not read from {found[column.name]} by engine source"
+                problems.append(f"{table.name}.{column.name}: {what}; run with --engine duckdb")
+                continue
+            columns.append(exp.alias_(form, f"c{place}"))
+        if problems:
+            raise SourceError("\n".join(problems))
+        self._refuse_long_decimals(table)
+        self.create(name, exp.select(*columns).from_(_named(table)))
+
+    def insert(self, name: str, rows: pa.Table) -> None:
+        """See `Database.insert`."""
+        sent = f"{name}_sent"
+        with self._told(), self._connection.cursor() as cursor:
+            cursor.adbc_ingest(sent, rows, mode="create", temporary=True)
+        textual = {field.name for field in rows.schema if pa.types.is_string(field.type)}
+        columns: list[exp.Expr] = [
+            exp.alias_(_bytewise(exp.column(field)) if field in textual else exp.column(field), field)
+            for field in rows.column_names
+        ]
+        self.create(name, exp.select(*columns).from_(sent))
+
+    def run(self, statement: exp.Expr) -> None:
+        """See `Database.run`."""
+        self._statement(statement.sql(self.dialect))
+
+    def create(self, name: str, query: exp.Query, kind: str = "TABLE") -> None:
+        """See `Database.create`."""
+        temporary = exp.Properties(expressions=[exp.TemporaryProperty()])
+        self.run(exp.Create(this=exp.to_table(name), kind=kind, expression=query, properties=temporary))
+        if kind == "TABLE":
+            self._statement(f"ANALYZE {name}")  # else joins are planned for a few rows
+
+    def fetch(self, query: exp.Query) -> pa.Table:
+        """See `Database.fetch`."""
+        return self._table(query.sql(self.dialect))
+
+    def batches(self, query: exp.Query, rows: int) -> Iterator[pa.RecordBatch]:
+        """See `Database.batches`: the server decides how many rows come together."""
+        with self._told(), self._connection.cursor() as cursor:
+            cursor.execute(query.sql(self.dialect))
+            reader: Iterator[pa.RecordBatch] = cursor.fetch_record_batch()
+            yield from reader
+
+    def digest(self, text: exp.Expr) -> exp.Expr:
+        """See `Database.digest`: bytes are in their own order."""
+        sent = exp.Anonymous(this="convert_to", expressions=[text, exp.Literal.string("UTF8")])
+        return exp.Anonymous(this="sha256", expressions=[sent])
+
+    def hexadecimal(self, value: exp.Expr) -> exp.Expr:
+        """See `Database.hexadecimal`."""
+        return exp.Anonymous(this="encode", expressions=[value, exp.Literal.string("hex")])
+
+    def close(self) -> None:
+        """See `Database.close`: temporary tables end with the transaction that made them."""
+        try:
+            self._connection.rollback()
+            self._connection.close()
+        except adbc.Error:  # the server is gone, and with it all that was made
+            return
+
+    def _refuse_long_decimals(self, table: Table) -> None:
+        """Refuse decimals with more digits than declared, as reading them does."""
+        asked = [column for column in table.columns if column.type is ColumnType.DECIMAL]
+        if not asked:
+            return
+        unfit = [
+            exp.alias_(
+                _parsed(f"BOOL_OR(NOT (x = TRUNC(x, {c.scale or 0}) AND ABS(x) < 1e{_whole(c)}))", c.name), f"p{i}"
+            )
+            for i, c in enumerate(asked)
+        ]
+        rows = _named(table)
+        found = self.fetch(exp.select(*unfit).from_(rows)).to_pylist()[0]
+        problems = [
+            f"{table.name}.{c.name}: not every value is of type {c.logical}; declare another type, or fix the source"
+            for i, c in enumerate(asked)
+            if found[f"p{i}"]
+        ]
+        if problems:
+            raise SourceError("\n".join(problems))
+
+    def _statement(self, statement: str) -> None:
+        with self._told(), self._connection.cursor() as cursor:
+            cursor.execute(statement)
+
+    def _table(self, query: str) -> pa.Table:
+        with self._told(), self._connection.cursor() as cursor:
+            cursor.execute(query)
+            return cursor.fetch_arrow_table()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Replace the server's errors, which may quote values, by one that says what to do."""
+        try:
+            yield
+        except (adbc.Error, pa.ArrowException, OSError) as error:
+            state = str(getattr(error, "sqlstate", None) or "")
+            if state in _FULL:
+                todo = "the server has no room for temporary tables; make room, or run with --engine duckdb"
+            elif state in _FORBIDDEN:
+                todo = "the login may not make temporary tables there; grant TEMPORARY, or run with --engine duckdb"
+            else:
+                todo = f"the server stopped answering, or refused ({state or type(error).__name__}); run again"
+            raise SourceError(f"engine source: counting in {describe(self._url)} failed: {todo}") from None
+
+
+def _named(table: Table) -> exp.Table:
+    """Return the table of the source."""
+    return exp.Table(this=exp.to_identifier(table.name, quoted=True))
+
+
+def _form(column: Column, stored: sa.types.TypeEngine[Any]) -> exp.Expr | None:
+    """Return the stored value of a column as an expression; None where only the back-end reads such a type."""
+    if isinstance(stored, sa.ARRAY | sa.Time | sa.types.NullType):
+        return None
+    if column.logical.textual:
+        return _bytewise(_parsed("CAST(x AS TEXT)", column.name))
+    if column.type is ColumnType.DECIMAL:
+        exact = isinstance(stored, sa.Numeric | sa.Integer) and not isinstance(stored, sa.Float)
+        power = f"CAST(x * 1e{column.scale or 0} AS NUMERIC(38, 0))"
+        return _parsed(power, column.name) if exact else None
+    kinds, form = _FORMS[column.type]
+    if not isinstance(stored, kinds):
+        return None
+    found = _parsed(form, column.name)
+    return _bytewise(found) if column.type in {ColumnType.UUID, ColumnType.JSON} else found
+
+
+def _parsed(form: str, name: str) -> exp.Expr:
+    """Return a form, with the column of the source for x."""
+    column = exp.column(exp.to_identifier(name, quoted=True))
+    tree = sqlglot.parse_one(form, dialect="postgres")
+    return tree.transform(lambda node: column.copy() if isinstance(node, exp.Column) and node.name == "x" else node)
+
+
+def _bytewise(text: exp.Expr) -> exp.Expr:
+    """Return a text that compares by its bytes, whatever the collation of its column."""
+    return exp.Collate(this=exp.Paren(this=text), expression=exp.to_identifier("C", quoted=True))
+
+
+def _whole(column: Column) -> int:
+    """Return the digits before the point."""
+    return (column.precision or 38) - (column.scale or 0)

@@ -1,0 +1,121 @@
+"""Do the rows keep what the spec declares? The twin of `backends.integrity`, for rows that are in a database.
+
+It finds the same problems, and drops and empties the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sqlglot import exp
+
+from privbench_core.backends.integrity import Findings
+from privbench_core.engines.sql.codes import Expr, is_null, not_a_number, number
+from privbench_core.engines.sql.database import Database
+from privbench_core.engines.sql.relations import Names, column, count, matches
+from privbench_core.schema.columns import ColumnType
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+
+
+class RowChecks:
+    """Checks of all private rows of a database, which are in tables called `Names.read`; public ones have passed."""
+
+    def __init__(self, schema: Schema, names: Names, database: Database) -> None:
+        self._schema = schema
+        self._names = names
+        self._database = database
+
+    def check(self, orphans: Mapping[str, str]) -> None:
+        """Check, and drop the orphans the owner wants dropped: see `backends.integrity.check_rows`.
+
+        Raises:
+            SourceError: Rows break the spec; one line per problem, counts only in ``private_detail``.
+        """
+        findings = Findings()
+        private = self._schema.private_tables
+        for table in private:
+            self._check_nulls(table, findings)
+            self._check_unique(table, findings)
+        dropped: list[tuple[str, str]] = []
+        for key in (key for table in private for key in table.foreign_keys):
+            lost = self._count(self._orphans(key))
+            if lost and orphans.get(key.name, "refuse") != "drop":
+                findings.add_orphans(key, lost, self._rows(self._schema.table(key.child)))
+            elif lost:  # all are found before any is dropped
+                dropped.append((key.child, self._names.scratch(key.child, f"lost_{len(dropped)}")))
+                self._database.create(dropped[-1][1], self._orphans(key))
+        findings.refuse()
+        for table_name, lost_rows in dropped:
+            self._delete(table_name, exp.select("n").from_(lost_rows))
+        self._cascade({table_name for table_name, _ in dropped})
+
+    def _cascade(self, thinned: set[str]) -> None:
+        """Drop what depends on rows that some tables have lost, or empty its reference."""
+        while thinned:
+            parents, thinned = thinned, set()
+            for key in (key for table in self._schema.private_tables for key in table.foreign_keys):
+                if key.parent not in parents or not self._count(self._orphans(key)):
+                    continue
+                emptied = () if key.cascades else self._schema.table(key.child).emptied_columns(key)
+                if emptied:
+                    self._empty(key, emptied)
+                else:
+                    self._delete(key.child, self._orphans(key))
+                    thinned.add(key.child)
+
+    def _check_nulls(self, table: Table, findings: Findings) -> None:
+        asked = [c for c in table.columns if not c.nullable or c.name in table.primary_key]
+        sums: list[Expr] = [exp.alias_(count(), "rows")]
+        for place, declared in enumerate(asked):
+            value = column(self._names.column(table.name, declared.name))
+            missing = is_null(value)
+            if declared.type is ColumnType.FLOAT:
+                missing = exp.or_(missing, not_a_number(value))
+            counted = exp.Count(this=exp.case().when(missing, number(1)))
+            sums.append(exp.alias_(counted, f"missing_{place}"))
+        rows, *found = self._row(exp.select(*sums).from_(self._names.read(table.name)))
+        for declared, nulls in zip(asked, found, strict=True):
+            if nulls:
+                findings.add_nulls(table, declared, nulls, rows)
+
+    def _check_unique(self, table: Table, findings: Findings) -> None:
+        for columns, what in (
+            dict.fromkeys(table.unique, "declared unique") | {table.primary_key: "primary key"}
+        ).items():
+            names = self._names.columns(table.name, columns)
+            complete = [exp.Not(this=is_null(column(name))) for name in names]
+            grouped = exp.select(exp.alias_(count(), "number")).from_(self._names.read(table.name)).where(*complete)
+            grouped = grouped.group_by(*map(column, names)).having(exp.GT(this=count(), expression=number(1)))
+            beyond = exp.Sum(this=exp.Paren(this=exp.Sub(this=column("number"), expression=number(1))))
+            total = exp.cast(exp.func("COALESCE", beyond, number(0)), exp.DataType.Type.BIGINT)
+            (repeated,) = self._row(exp.select(exp.alias_(total, "repeated")).from_(grouped.subquery("grouped")))
+            if repeated:
+                findings.add_repeated(table, columns, what, repeated, self._rows(table))
+
+    def _orphans(self, key: ForeignKey) -> exp.Select:
+        """The numbers of the rows whose complete key has no match."""
+        complete = [exp.Not(this=is_null(column(name, "r"))) for name in self._names.columns(key.child, key.columns)]
+        parent = exp.to_table(self._names.read(key.parent), alias="p")
+        match = exp.select(number(1)).from_(parent).where(matches(self._names, key, "r", "p"))
+        found = exp.select(column("n", "r")).from_(exp.to_table(self._names.read(key.child), alias="r"))
+        return found.where(*complete, exp.Not(this=exp.Exists(this=match)))
+
+    def _delete(self, table: str, rows: exp.Select) -> None:
+        among = exp.In(this=column("n"), query=exp.Subquery(this=rows))
+        self._database.run(exp.Delete(this=exp.to_table(self._names.read(table)), where=exp.Where(this=among)))
+
+    def _empty(self, key: ForeignKey, columns: tuple[str, ...]) -> None:
+        among = exp.In(this=column("n"), query=exp.Subquery(this=self._orphans(key)))
+        cleared = [exp.EQ(this=column(name), expression=exp.Null()) for name in self._names.columns(key.child, columns)]
+        table = exp.to_table(self._names.read(key.child))
+        self._database.run(exp.Update(this=table, expressions=cleared, where=exp.Where(this=among)))
+
+    def _rows(self, table: Table) -> int:
+        return self._count(exp.select(column("n")).from_(self._names.read(table.name)))
+
+    def _count(self, rows: exp.Select) -> int:
+        return next(self._row(exp.select(exp.alias_(count(), "rows")).from_(rows.subquery("found"))))
+
+    def _row(self, query: exp.Select) -> Iterator[int]:
+        return (int(values[0].as_py()) for values in self._database.fetch(query).columns)

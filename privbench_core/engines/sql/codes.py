@@ -1,0 +1,190 @@
+"""Discretizers as SQL: the code of a stored value, by binary search through nested CASE expressions.
+
+A search compares a value with the first number of each interval, or with the listed values in the order of their
+characters; nothing is computed with floating point but what the codec itself computes, so that a value has the code
+that `Discretizer.encode` gives it.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from sqlglot import exp
+
+from privbench_core.columns.categorical import CategoricalCodec
+from privbench_core.columns.codec import Codec
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.equal_width import OrderedCodec
+from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.columns.grid import MOST_STEPS, Grid
+from privbench_core.columns.opaque import OpaqueCodec
+from privbench_core.columns.step_classes import StepCodec
+from privbench_core.columns.surrogates import SurrogateCodec
+from privbench_core.errors import InternalError
+from privbench_core.schema.columns import ColumnType
+from privbench_core.schema.types.base import INT64_MAX
+
+Expr = exp.Expr
+_HALVES = 2**52  # beyond, floats have no halves
+_LARGEST = 1e307  # a float whose sum with another one of its size is still one
+
+
+def code_of(value: Expr, discretizer: Discretizer, labels: Sequence[int] | None = None) -> Expr:
+    """Return the code of a stored value as an expression.
+
+    Args:
+        value: A column of stored values, or an integer that never was one.
+        discretizer: From values to codes.
+        labels: Numbers to return in place of the codes, of shape (size,).
+    """
+    binning, codec = discretizer.binning, discretizer.codec
+    codes = range(codec.size) if binning is None else binning.code_of
+    meant = [int(code if labels is None else labels[code]) for code in codes]
+    found = _of_present(value, codec, meant)
+    if codec.null is None:
+        return found
+    return exp.case().when(_is_null(value, codec), number(meant[codec.null])).else_(found)
+
+
+def number(value: float) -> Expr:
+    """Return a whole number as an expression."""
+    literal = exp.Literal.number(abs(int(value)))
+    return exp.Paren(this=exp.Neg(this=literal)) if value < 0 else literal
+
+
+def text(value: str) -> Expr:
+    """Return a text as an expression."""
+    return exp.Literal.string(value)
+
+
+def real(value: float) -> Expr:
+    """Return a float as an expression, exactly: its shortest decimal text, cast."""
+    return exp.cast(exp.Literal.string(repr(float(value))), exp.DataType.Type.DOUBLE)
+
+
+def not_a_number(value: Expr) -> Expr:
+    """Return the condition that a float is NaN: both databases hold NaN for equal to itself."""
+    return exp.EQ(this=value.copy(), expression=real(math.nan))
+
+
+def is_null(value: Expr) -> Expr:
+    """Return the condition that a value is NULL."""
+    return exp.Is(this=value.copy(), expression=exp.Null())
+
+
+def _is_null(value: Expr, codec: Codec) -> Expr:
+    """Return the condition that a value has the cell of NULL, as NaN has."""
+    kind = codec.grid.type if isinstance(codec, OrderedCodec) else getattr(codec, "type", None)
+    if kind is ColumnType.FLOAT:
+        return exp.or_(is_null(value), not_a_number(value))
+    return is_null(value)
+
+
+def _of_present(value: Expr, codec: Codec, meant: Sequence[int]) -> Expr:
+    """Return the number that is meant by the cell of a value that is not NULL."""
+    if isinstance(codec, OrderedCodec):
+        return _interval(value, codec, meant)
+    if isinstance(codec, CategoricalCodec):
+        return _listed_value(value, codec, meant)
+    if isinstance(codec, FanoutCodec):
+        return _search(value, codec.starts[1:].tolist(), meant, number)
+    if isinstance(codec, SurrogateCodec):
+        return number(meant[0])
+    if isinstance(codec, OpaqueCodec):
+        lengths = codec.lengths
+        length: Expr = exp.Length(this=value.copy())
+        if codec.binary:
+            length = exp.Anonymous(this="octet_length", expressions=[value.copy()])
+        return _interval(length, lengths, [*meant[: lengths.ordered], meant[0], meant[codec.outside[0]]])
+    if isinstance(codec, StepCodec):
+        whole = _clamped(value)
+        found = exp.case()
+        for place in range(len(codec.units) - 1, 0, -1):
+            rest = exp.Mod(this=exp.Paren(this=whole.copy()), expression=number(codec.units[place]))
+            found = found.when(exp.EQ(this=rest, expression=number(0)), number(meant[place]))
+        return found.else_(number(meant[0]))
+    raise InternalError(f"{type(codec).__name__}: a codec without a form in SQL")
+
+
+def _interval(value: Expr, codec: OrderedCodec, meant: Sequence[int]) -> Expr:
+    """Return what is meant by the interval that holds a value, or by the cells below and above all of them."""
+    grid, inside = codec.grid, [*meant[: codec.ordered]]
+    cells = [meant[codec.below], *inside, meant[codec.above]]
+    if grid.continuous:
+        bounds = [*codec.starts.tolist(), float(np.nextafter(codec.last, np.inf))]
+        return _search(value, bounds, cells, real)
+    steps = [*map(int, codec.starts.tolist()), int(codec.last) + 1]
+    if grid.spacing is not None:
+        return _search(_in_spacings(value, grid), [_first_rounded_to(step) for step in steps], cells, real)
+    points = [step * grid.step + grid.origin for step in steps]
+    # Numbers beyond 64 bits count as the largest, or smallest, of these: no bound lies behind them.
+    never = bisect_left(points, INT64_MAX + 1)
+    always = bisect_left(points, -INT64_MAX)
+    return _search(value, points[always:never], cells[always : never + 1], number)
+
+
+def _in_spacings(value: Expr, grid: Grid) -> Expr:
+    """Return how many spacings a float lies above the start of its grid, not rounded."""
+    spacing = grid.spacing or 1.0
+    most = min(4.0 * MOST_STEPS * spacing, _LARGEST)  # what is beyond counts as beyond all steps, and overflows nothing
+    bounded = exp.Least(this=exp.Greatest(this=value.copy(), expressions=[real(-most)]), expressions=[real(most)])
+    return exp.Paren(
+        this=exp.Div(
+            this=exp.Paren(this=exp.Sub(this=bounded, expression=real(grid.start))),
+            expression=real(spacing),
+            typed=False,
+            safe=False,
+        )
+    )
+
+
+def _first_rounded_to(step: int) -> float:
+    """Return the smallest float that rounds to ``step`` or above it, halves to even."""
+    if abs(step) > _HALVES:
+        return float(step)
+    half = step - 0.5
+    return half if step % 2 == 0 else float(np.nextafter(half, np.inf))
+
+
+def _listed_value(value: Expr, codec: CategoricalCodec, meant: Sequence[int]) -> Expr:
+    if codec.type.logical.fixed_values:
+        return exp.case().when(value.copy(), number(meant[1])).else_(number(meant[0]))
+    other = meant[len(codec.values)]
+    write: Callable[[Any], Expr] = real if codec.type is ColumnType.FLOAT else number if codec.type.ordered else text
+    # No database holds the character 0 in a text that also PostgreSQL holds.
+    listed = sorted((key, meant[place]) for place, key in enumerate(codec.values) if "\0" not in str(key))
+
+    def found(part: Sequence[tuple[Any, int]]) -> Expr:
+        if len(part) == 1:
+            equal = exp.EQ(this=value.copy(), expression=write(part[0][0]))
+            return exp.case().when(equal, number(part[0][1])).else_(number(other))
+        middle = len(part) // 2
+        before = exp.LT(this=value.copy(), expression=write(part[middle][0]))
+        return exp.case().when(before, found(part[:middle])).else_(found(part[middle:]))
+
+    return found(listed) if listed else number(other)
+
+
+def _search(value: Expr, bounds: Sequence[float], cells: Sequence[int], write: Callable[[Any], Expr]) -> Expr:
+    """Return the cell of a value: the first below all bounds, the next from the first bound on, and so on."""
+    kept = [place for place in range(len(bounds)) if cells[place] != cells[place + 1]]
+    firsts, after = [bounds[place] for place in kept], [cells[0], *(cells[place + 1] for place in kept)]
+
+    def found(low: int, high: int) -> Expr:
+        if low == high:
+            return number(after[low])
+        middle = (low + high + 1) // 2
+        before = exp.LT(this=value.copy(), expression=write(firsts[middle - 1]))
+        return exp.case().when(before, found(low, middle - 1)).else_(found(middle, high))
+
+    return found(0, len(after) - 1)
+
+
+def _clamped(value: Expr) -> Expr:
+    """Return a number as one of 64 bits."""
+    above = exp.Greatest(this=value.copy(), expressions=[number(-INT64_MAX - 1)])
+    return exp.cast(exp.Least(this=above, expressions=[number(INT64_MAX)]), exp.DataType.Type.BIGINT)

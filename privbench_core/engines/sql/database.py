@@ -1,0 +1,63 @@
+"""What the SQL of views needs of a database: the few places where databases differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import pyarrow as pa
+from sqlglot import exp
+
+from privbench_core.schema.tables import Table
+
+
+class Database(Protocol):
+    """A database that tables can be made in, for as long as a run takes; nobody else sees them.
+
+    Attributes:
+        dialect: Its name in sqlglot.
+    """
+
+    dialect: str
+
+    def load(self, table: Table, name: str) -> None:
+        """Make the table ``name`` of a private table's rows: column ``n``, a number for each row, and ``c0``, ``c1``..
+
+        The latter hold the stored values (see `engines.stored`) of its columns, in spec order.
+
+        Raises:
+            SourceError: The rows cannot be read, or are not of the declared types.
+        """
+        ...
+
+    def insert(self, name: str, rows: pa.Table) -> None:
+        """Make the table ``name`` of these rows."""
+        ...
+
+    def run(self, statement: exp.Expr) -> None:
+        """Run a statement that returns nothing."""
+        ...
+
+    def create(self, name: str, query: exp.Query, kind: str = "TABLE") -> None:
+        """Make a table, or a view, of what a query returns."""
+        ...
+
+    def fetch(self, query: exp.Query) -> pa.Table:
+        """Return what a query returns."""
+        ...
+
+    def batches(self, query: exp.Query, rows: int) -> Iterator[pa.RecordBatch]:
+        """Return what a query returns, in parts of about so many rows."""
+        ...
+
+    def digest(self, text: exp.Expr) -> exp.Expr:
+        """Return the SHA-256 of a text in UTF-8, in a form that is ordered as its bytes are."""
+        ...
+
+    def hexadecimal(self, value: exp.Expr) -> exp.Expr:
+        """Return the hexadecimal digits of bytes, in lower case."""
+        ...
+
+    def close(self) -> None:
+        """Delete all that was made, and disconnect."""
+        ...

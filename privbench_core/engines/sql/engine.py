@@ -1,0 +1,328 @@
+"""The engine of rows that stay in a database: sums over groups come out of it, rows do not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from privbench_core.backends.fingerprint import BLOCK, fingerprint_blocks
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.exact_sums import LARGEST
+from privbench_core.engines.sql.checks import RowChecks
+from privbench_core.engines.sql.database import Database
+from privbench_core.engines.sql.relations import Names, column, count, keep_rows
+from privbench_core.engines.sql.views import WEIGHT, Views
+from privbench_core.engines.stored import from_stored, to_stored
+from privbench_core.errors import InternalError
+from privbench_core.privacy.group_types import best_types
+from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups
+from privbench_core.privacy.relations import carries
+from privbench_core.privacy.views import (
+    CoMember,
+    Feature,
+    HeldRows,
+    OwnerType,
+    OwnType,
+    ReferenceSums,
+    ViewSpec,
+    feature_size,
+)
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+
+_TOGETHER = 32  # marginals counted in one scan; measured: more of them save no time, and each has a hash table
+
+
+class SqlEngine:
+    """Finds and counts the rows of views in a database.
+
+    Args:
+        schema: The validated schema.
+        database: Can load the private tables of ``schema``.
+        secret: Keys the hash that decides which children beyond τ are dropped.
+    """
+
+    def __init__(self, schema: Schema, database: Database, secret: bytes) -> None:
+        self.schema = schema
+        self._names = Names(schema)
+        self._database = database
+        self._secret = secret
+        self._views = Views(schema, self._names, database, secret, self._latent)
+        self._public_rows: dict[str, int] = {}
+        self._made: list[str] = []
+        self._numbered = 0
+
+    def load(self, public: Mapping[str, pa.Table]) -> None:
+        """Load all tables: private ones as the database has them, public ones from memory, where they are known.
+
+        Raises:
+            SourceError: Rows cannot be read.
+        """
+        for table in self.schema.tables:
+            name = self._names.read(table.name)
+            if table.public:
+                self._public_rows[table.name] = public[table.name].num_rows
+                self._database.insert(name, numbered(table, public[table.name]))
+            else:
+                self._database.load(table, name)
+
+    def fingerprint(self, table: Table) -> str:
+        """See `backends.fingerprint.fingerprint_rows`: of the rows as they were loaded, before `keep`."""
+        stored = self._names.columns(table.name, [column.name for column in table.columns])
+        rows = exp.select(*map(column, stored)).from_(self._names.read(table.name))
+        total = self._number(exp.select(exp.alias_(count(), "rows")).from_(self._names.read(table.name)))
+        ordered = rows.order_by(*map(column, self._names.columns(table.name, table.primary_key)))
+        reader = self._database.batches(ordered, BLOCK)
+        blocks = (_canonical(table, pa.Table.from_batches([batch])) for batch in reader)
+        return fingerprint_blocks(table, table.arrow_schema, total, blocks)
+
+    def keep(self, orphans: Mapping[str, str]) -> None:
+        """Check the rows, and find those that are kept; the others are deleted.
+
+        Raises:
+            SourceError: Rows break the spec, see `backends.integrity.check_rows`.
+        """
+        RowChecks(self.schema, self._names, self._database).check(orphans)
+        waiting = list(self.schema.private_tables)
+        done: set[str] = set()
+        while waiting:
+            table = next(t for t in waiting if all(k.parent in done for k in t.foreign_keys if carries(self.schema, k)))
+            keep_rows(self.schema, self._names, self._database, self._secret, table)
+            waiting.remove(table)
+            done.add(table.name)
+
+    def coded(self, spec: ViewSpec) -> SqlRows:
+        """See `Engine.coded`: nothing is looked at until something is asked."""
+        return SqlRows(self, spec)
+
+    def references(self, key: ForeignKey, most: int) -> SummedRows:
+        """See `Engine.references`."""
+        public = self.schema.table(key.parent).public
+        return SummedRows(self, self._views.references(key, most), self._public_rows[key.parent] if public else None)
+
+    def values(self, table: str, column: str, named: tuple[str, ...], most: int) -> SummedRows:
+        """See `Engine.values`: no text is fetched."""
+        return SummedRows(self, self._views.values(table, column, named, most), None)
+
+    def texts(self, table: str, column: str, named: tuple[str, ...]) -> dict[str, dict[int, int]]:
+        """See `Engine.texts`."""
+        found = self._database.fetch(self._views.texts(table, column, named))
+        result: dict[str, dict[int, int]] = {}
+        for row in found.to_pylist():
+            result.setdefault(row["key"], {})[int(row["held"])] = int(row["number"])
+        return result
+
+    def end_step(self) -> None:
+        """See `Engine.end_step`."""
+        while self._made:
+            self._database.run(exp.Drop(tables=[exp.to_table(self._made.pop())], kind="TABLE"))
+
+    def close(self) -> None:
+        """Delete all rows, and disconnect."""
+        self._database.close()
+
+    def keep_coded(self, query: exp.Select) -> str:
+        """Make a table of coded rows, until the step ends, and return its name."""
+        self._numbered += 1
+        name = f"privbench_view_{self._numbered}"
+        self._database.create(name, query)
+        self._made.append(name)
+        return name
+
+    def _latent(self, feature: OwnType | OwnerType) -> str:
+        """Make a table of latent values, see `memory.database`: codes are fetched, and types are sent back."""
+        key, types = feature.key, feature.types
+        columns: dict[str, tuple[Feature, Discretizer]] = {
+            f"of {place}": (of, coder) for place, (of, coder, _) in enumerate(types.columns)
+        }
+        query, called = self._views.groups(ViewSpec(key.child, columns))
+        found = self._database.fetch(query)
+        found = found.filter(found.column("owner").is_valid()).sort_by("owner")
+        parents, starts = np.unique(found.column("owner").to_numpy().astype(np.int64), return_index=True)
+        sizes = np.diff(np.append(starts, found.num_rows))
+        scored = [
+            (found.column(called[name]).to_numpy(), scores)
+            for name, (_, _, scores) in zip(columns, types.columns, strict=True)
+        ]
+        best = best_types(sizes, (types.sizes.encode_numbers(sizes), types.size_scores), scored)
+        latent = np.unravel_index(best, [size - 1 for size in types.shape])[feature.latent] + 1
+        self._numbered += 1
+        name = f"privbench_types_{self._numbered}"
+        rows = pa.table({"n": pa.array(parents), "latent": pa.array(latent.astype(np.int64))})
+        self._database.insert(name, rows)
+        self._made.append(name)
+        return name
+
+    def _number(self, query: exp.Select) -> int:
+        return int(self._database.fetch(query).column(0)[0].as_py() or 0)
+
+
+class SqlRows:
+    """The coded rows of a view in a table of the database, which is made when something is first asked of them."""
+
+    def __init__(self, engine: SqlEngine, spec: ViewSpec) -> None:
+        self._engine = engine
+        self._spec = spec
+        self._sizes = {name: feature_size(*how) for name, how in spec.features.items()}
+        self._members = {name: of.member for name, (of, _) in spec.features.items() if isinstance(of, CoMember)}
+        self._weighted = bool(engine.schema.ownership_path(spec.table))
+        self._counted: dict[frozenset[str], tuple[tuple[str, ...], NDArray[np.int64]]] = {}
+        self._held: HeldRows | None = None
+        self._table = ""
+        self._called: dict[str, str] = {}
+
+    def prepare(self, marginals: Sequence[tuple[str, ...]]) -> None:
+        """See `CodedRows.prepare`: marginals are counted in few scans."""
+        if self._held is not None or self._members:
+            return
+        asked = {frozenset(columns): tuple(dict.fromkeys(columns)) for columns in marginals}
+        wanted = [columns for group, columns in asked.items() if columns and group not in self._counted]
+        for start in range(0, len(wanted), _TOGETHER):
+            self._count(wanted[start : start + _TOGETHER])
+
+    def counts(self, columns: Sequence[str]) -> NDArray[np.int64]:
+        """See `CodedRows.counts`."""
+        if self._held is not None or self._members or len(set(columns)) < len(columns):
+            return self.held().counts(columns)
+        if not columns:
+            return np.array(min(self._total(), LARGEST), dtype=np.int64)
+        self.prepare([tuple(columns)])
+        order, found = self._counted[frozenset(columns)]
+        return found.transpose([order.index(name) for name in columns])
+
+    def reference_sums(self) -> ReferenceSums:
+        """See `CodedRows.reference_sums`."""
+        raise InternalError("only a view of references can count references to parents")
+
+    def held(self) -> HeldRows:
+        """See `CodedRows.held`: codes and weights leave the database, as whole numbers, and nothing else does."""
+        if self._held is None:
+            self._held = self._fetched_groups() if self._members else self._fetched()
+        return self._held
+
+    def _total(self) -> int:
+        query, _ = self._engine._views.coded(ViewSpec(self._spec.table, {}, self._spec.rows_per_unit))
+        inner = query if self._weighted else query.select(exp.alias_(exp.Literal.number(1), WEIGHT))
+        summed = exp.cast(exp.Sum(this=column(WEIGHT)), exp.DataType.Type.BIGINT)
+        return self._engine._number(exp.select(exp.alias_(summed, "total")).from_(inner.subquery("coded")))
+
+    def _coded(self) -> str:
+        if not self._table:
+            query, self._called = self._engine._views.coded(self._spec)
+            self._table = self._engine.keep_coded(query)
+        return self._table
+
+    def _count(self, marginals: Sequence[tuple[str, ...]]) -> None:
+        """Count some marginals in one scan of the coded rows."""
+        table = self._coded()
+        names = list(dict.fromkeys(name for columns in marginals for name in columns))
+        called = {name: column(self._called[name]) for name in names}
+        summed = exp.Sum(this=column(WEIGHT)) if self._weighted else count()
+        query = exp.select(*called.values(), exp.alias_(exp.cast(summed, exp.DataType.Type.BIGINT), "total")).from_(
+            table
+        )
+        sets = [exp.Tuple(expressions=[called[name].copy() for name in columns]) for columns in marginals]
+        if len(marginals) == 1:
+            query = query.group_by(*(called[name] for name in marginals[0]))
+        else:
+            query.set("group", exp.Group(grouping_sets=[exp.GroupingSets(expressions=sets)]))
+        found = self._engine._database.fetch(query)
+        totals = found.column("total").to_numpy()
+        there = {name: found.column(self._called[name]).is_valid().to_numpy() for name in names}
+        codes = {name: found.column(self._called[name]).fill_null(0).to_numpy().astype(np.int64) for name in names}
+        for columns in marginals:
+            # Codes are never NULL: a row of the result is of the marginal over the columns that are there.
+            mine = np.ones(len(totals), dtype=bool)
+            for name in names:
+                mine &= there[name] == (name in columns)
+            shape = tuple(self._sizes[name] for name in columns)
+            cells = np.zeros(math.prod(shape), dtype=np.int64)
+            cells[np.ravel_multi_index([codes[name][mine] for name in columns], shape)] = totals[mine]
+            self._counted[frozenset(columns)] = columns, cells.reshape(shape)
+
+    def _fetched(self) -> HeldRows:
+        table = self._coded()
+        found = self._engine._database.fetch(exp.select("*").from_(table)) if self._called or self._weighted else None
+        rows = found.num_rows if found is not None else self._total()
+        weights = found.column(WEIGHT).to_numpy() if found is not None and self._weighted else None
+        codes = {} if found is None else self._codes(found)
+        return HeldRows(codes, self._sizes, weights, rows)
+
+    def _fetched_groups(self) -> HeldRows:
+        query, self._called = self._engine._views.groups(self._spec)
+        found = self._engine._database.fetch(query)
+        owners = found.column("owner")
+        alone = owners.is_null().to_numpy()
+        named = owners.fill_null(0).to_numpy().astype(np.int64)
+        owner = np.where(alone, named.max(initial=0) + 1 + np.arange(len(named)), named)
+        order = np.argsort(owner, kind="stable")
+        size = found.column("g").to_numpy().astype(np.int64)[order]
+        rows = found.column("s").to_numpy().astype(np.int64)[order]
+        shares = size * (PERMUTATION_SCALE // divisors(rows, self._spec.rows_per_unit))
+        groups = Groups(owner[order], size, shares)
+        codes = {name: values[order] for name, values in self._codes(found).items()}
+        return HeldRows(codes, self._sizes, groups.weights(1), len(rows), self._members, groups)
+
+    def _codes(self, found: pa.Table) -> dict[str, NDArray[Any]]:
+        smallest = {name: np.min_scalar_type(max(size - 1, 0)) for name, size in self._sizes.items()}
+        return {name: found.column(self._called[name]).to_numpy().astype(smallest[name]) for name in self._sizes}
+
+
+class SummedRows:
+    """A view of references in a database: only the total weight of each parent's rows is fetched."""
+
+    def __init__(self, engine: SqlEngine, query: exp.Select, parents: int | None) -> None:
+        self._engine = engine
+        self._query = query
+        self._parents = parents
+        self._found: ReferenceSums | None = None
+
+    def prepare(self, marginals: Sequence[tuple[str, ...]]) -> None:
+        """See `CodedRows.prepare`: there are no columns."""
+
+    def counts(self, columns: Sequence[str]) -> NDArray[np.int64]:
+        """See `CodedRows.counts`: there are no columns, so this is the total."""
+        sums = self.reference_sums()
+        return np.array(min(int(sums.totals.sum()) + sums.none, LARGEST), dtype=np.int64)
+
+    def reference_sums(self) -> ReferenceSums:
+        """See `CodedRows.reference_sums`."""
+        if self._found is None:
+            found = self._engine._database.fetch(self._query)
+            present = found.column("key").is_valid().to_numpy()
+            totals = found.column("total").to_numpy().astype(np.int64)
+            keys = found.column("key")
+            if self._parents is None:  # nothing is said by which of them it is
+                rows = np.arange(int(present.sum()))
+            else:
+                rows = keys.fill_null(0).to_numpy().astype(np.int64)[present]
+            self._found = ReferenceSums(rows, totals[present], int(totals[~present].sum()), self._parents)
+        return self._found
+
+    def held(self) -> HeldRows:
+        """See `CodedRows.held`."""
+        raise InternalError("a view of references has no codes")
+
+
+def numbered(table: Table, rows: pa.Table, first: int = 0) -> pa.Table:
+    """Return canonical rows as engines store them, see `Database.load`; their numbers begin with ``first``."""
+    columns = [to_stored(rows.column(declared.name), declared) for declared in table.columns]
+    numbers = pa.array(np.arange(first, first + rows.num_rows), pa.int64())
+    return pa.table([numbers, *columns], names=["n", *(f"c{place}" for place in range(len(columns)))])
+
+
+def divisors(rows: NDArray[np.int64], rows_per_unit: Sequence[int]) -> NDArray[np.int64]:
+    """Return by what the weight of a unit with so many rows is divided, see `Relations.divisors`."""
+    place = np.searchsorted(rows_per_unit, rows)
+    return np.where(place < len(rows_per_unit), np.append(rows_per_unit, 1)[place], np.maximum(rows, 1))
+
+
+def _canonical(table: Table, rows: pa.Table) -> pa.Table:
+    columns = [from_stored(found, declared) for found, declared in zip(rows.columns, table.columns, strict=True)]
+    return pa.table(columns, names=[declared.name for declared in table.columns])

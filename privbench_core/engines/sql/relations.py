@@ -1,0 +1,208 @@
+"""The rows that views look at, as SQL: the twin of `engines.memory.relations`, which says why.
+
+Of every private table a table of its kept rows is made, where the rows are:
+
+| column | what it holds |
+|---|---|
+| `n` | a number for the row |
+| `c0`, `c1`, … | stored values of its columns, in spec order |
+| `u` | a number for its unit, the same in all tables |
+| `g` | kept children of its owner, itself included; 1 without an owner |
+| `s` | kept rows of its unit in this table |
+
+What a row refers to is found by the columns of keys: a row that is not kept is in none of these tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+from sqlglot import exp
+
+from privbench_core.engines.keyed_order import order_key
+from privbench_core.engines.sql.codes import Expr, is_null, number, text
+from privbench_core.engines.sql.database import Database
+from privbench_core.privacy.relations import WEIGHT_SCALE, carries
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+
+
+class Names:
+    """What tables and columns are called in the engine's own tables: never by the names of a spec."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._numbers = {table.name: number for number, table in enumerate(schema.tables)}
+        self._columns = {
+            (table.name, column.name): f"c{place}"
+            for table in schema.tables
+            for place, column in enumerate(table.columns)
+        }
+
+    def number(self, table: str) -> int:
+        """Return the place of a table in the spec."""
+        return self._numbers[table]
+
+    def read(self, table: str) -> str:
+        """Return the name of the table of all rows."""
+        return f"privbench_read_{self._numbers[table]}"
+
+    def kept(self, table: str) -> str:
+        """Return the name of the table of kept rows; of a public table, of all."""
+        public = self._schema.table(table).public
+        return self.read(table) if public else f"privbench_kept_{self._numbers[table]}"
+
+    def scratch(self, table: str, what: str) -> str:
+        """Return a name for what is deleted soon."""
+        return f"privbench_{what}_{self._numbers[table]}"
+
+    def column(self, table: str, name: str) -> str:
+        """Return the name of a column."""
+        return self._columns[table, name]
+
+    def columns(self, table: str, names: Iterable[str]) -> list[str]:
+        """Return the names of some columns."""
+        return [self._columns[table, name] for name in names]
+
+
+def column(name: str, table: str | None = None) -> exp.Column:
+    """Return a column as an expression."""
+    return exp.column(name, table)
+
+
+def both(*conditions: Expr) -> Expr:
+    """Return the condition that all hold."""
+    return exp.and_(*conditions)
+
+
+def equal(one: Expr, other: Expr) -> Expr:
+    """Return the condition that two values are equal."""
+    return exp.EQ(this=one, expression=other)
+
+
+def count() -> Expr:
+    """Return the number of rows."""
+    return exp.Count(this=exp.Star())
+
+
+def matches(names: Names, key: ForeignKey, child: str, parent: str) -> Expr:
+    """Return the condition that a row refers to another along a key: as in SQL, to none where a column is NULL."""
+    pairs = zip(names.columns(key.child, key.columns), names.columns(key.parent, key.parent_columns), strict=True)
+    return both(*(equal(column(mine, child), column(its, parent)) for mine, its in pairs))
+
+
+def weight(rows_per_unit: Sequence[int]) -> Expr:
+    """Return the weight of a row of a table with the column ``s``, see `Relations.weights`."""
+    found = exp.case()
+    for most in rows_per_unit:
+        few = exp.LTE(this=column("s", "r"), expression=number(most))
+        found = found.when(few, number(WEIGHT_SCALE // most))
+    large = exp.Floor(this=exp.Div(this=number(WEIGHT_SCALE), expression=exp.cast(column("s", "r"), "double")))
+    return exp.cast(found.else_(large), exp.DataType.Type.INT)
+
+
+def key_text(names: Names, database: Database, table: Table, alias: str) -> Expr:
+    """Return the text of a row's primary key, see `keyed_order`."""
+    parts: list[Expr] = []
+    for stored, name in zip(names.columns(table.name, table.primary_key), table.primary_key, strict=True):
+        value: Expr = column(stored, alias)
+        if pa.types.is_binary(table.column(name).arrow_type):
+            value = database.hexadecimal(value)
+        value = exp.cast(value, exp.DataType.Type.TEXT)
+        parts += [exp.cast(exp.Length(this=value), exp.DataType.Type.TEXT), text(":"), value.copy()]
+    joined = parts[0]
+    for part in parts[1:]:
+        joined = exp.DPipe(this=joined, expression=part)
+    return joined
+
+
+def keep_rows(schema: Schema, names: Names, database: Database, secret: bytes, table: Table) -> None:
+    """Make the table of a private table's kept rows out of that of all its rows, which is deleted.
+
+    The tables of the rows that it cannot do without have been made before. See `engines.memory.relations.kept`.
+    """
+    alive = _alive(schema, names, table)
+    owner = table.owner_key
+    if owner is None:
+        alone = alive.select(exp.alias_(number(1), "g"), exp.alias_(number(1), "s"))
+        if not alive.args.get("joins"):  # then no row is left out, and nothing need be written
+            database.create(names.kept(table.name), alone, "VIEW")
+            return
+        database.create(names.kept(table.name), alone)
+        _drop(database, names.read(table.name))
+        return
+    linked, surplus = names.scratch(table.name, "linked"), names.scratch(table.name, "surplus")
+    database.create(linked, alive)
+    _drop(database, names.read(table.name))
+    owners = names.columns(table.name, owner.columns)
+    order = database.digest(exp.DPipe(this=text(order_key(secret)), expression=key_text(names, database, table, "l")))
+    database.create(surplus, _surplus(linked, owners, owner.max_children or 1, order))
+    gone = (
+        exp.select(number(1)).from_(exp.to_table(surplus, alias="x")).where(equal(column("n", "x"), column("n", "l")))
+    )
+    kept = exp.select("l.*").from_(exp.to_table(linked, alias="l")).where(exp.Not(this=exp.Exists(this=gone)))
+    groups = _numbers_of("k", owners)
+    few = len(schema.ownership_path(table.name)) == 1  # the rows of a unit are the children of its row, or one without
+    own = [exp.alias_(exp.func("COALESCE", column("number", "o"), number(1)), name) for name in ("g", "s")]
+    if not few:
+        own[1] = exp.alias_(column("number", "v"), "s")
+    found = exp.select("k.*", *own).with_("k", as_=kept).from_("k")
+    found = found.join(
+        groups.subquery("o"), on=both(*(equal(column(c, "o"), column(c, "k")) for c in owners)), join_type="left"
+    )
+    if not few:
+        found = found.join(_numbers_of("k", ["u"]).subquery("v"), on=equal(column("u", "v"), column("u", "k")))
+    database.create(names.kept(table.name), found)
+    for name in (linked, surplus):
+        _drop(database, name)
+
+
+def _alive(schema: Schema, names: Names, table: Table) -> exp.Select:
+    """The rows of a table that no key takes away, and their units; truncation comes after."""
+    own = exp.Add(
+        this=exp.Mul(this=column("n", "r"), expression=number(len(schema.tables))),
+        expression=number(names.number(table.name)),
+    )
+    unit: Expr = own
+    found = exp.select("r.*").from_(exp.to_table(names.read(table.name), alias="r"))
+    carrying = [key for key in table.foreign_keys if carries(schema, key)]
+    if table.owner_key is not None:
+        unit = exp.func("COALESCE", column("u", f"p{table.foreign_keys.index(table.owner_key)}"), own)
+    for key in carrying:
+        parent = f"p{table.foreign_keys.index(key)}"
+        joined = exp.to_table(names.kept(key.parent), alias=parent)
+        found = found.join(joined, on=matches(names, key, "r", parent), join_type="left")
+        there: Expr = exp.Not(this=is_null(column("n", parent)))
+        if key.optional or not key.owner:  # what a NULL key means
+            empty = [is_null(column(name, "r")) for name in names.columns(table.name, key.columns)]
+            there = exp.or_(there, *empty)
+        found = found.where(there)
+        if key.same_unit:
+            found = found.where(exp.or_(is_null(column("n", parent)), equal(column("u", parent), unit.copy())))
+    return found.select(exp.alias_(unit, "u"))
+
+
+def _surplus(linked: str, owners: Sequence[str], bound: int, order: Expr) -> exp.Select:
+    """The numbers of the rows beyond ``bound`` per owner in their keyed order; only crowded groups are put in order."""
+    owned = [exp.Not(this=is_null(column(name))) for name in owners]
+    crowded = exp.select(*map(column, owners)).from_(linked).where(*owned).group_by(*map(column, owners))
+    crowded = crowded.having(exp.GT(this=count(), expression=number(bound)))
+    place = exp.Window(
+        this=exp.RowNumber(), partition_by=[column(name, "l") for name in owners], order=exp.Order(expressions=[order])
+    )
+    ranked = exp.select(column("n", "l"), exp.alias_(place, "place")).from_(exp.to_table(linked, alias="l"))
+    same = both(*(equal(column(name, "f"), column(name, "l")) for name in owners))
+    ranked = ranked.join(crowded.subquery("f"), on=same)
+    beyond = exp.GT(this=column("place"), expression=number(bound))
+    return exp.select("n").from_(ranked.subquery("ranked")).where(beyond)
+
+
+def _numbers_of(rows: str, columns: Sequence[str]) -> exp.Select:
+    """How many rows have the same values in some columns, by these values."""
+    grouped = exp.select(*map(column, columns), exp.alias_(count(), "number")).from_(rows)
+    return grouped.where(*(exp.Not(this=is_null(column(name))) for name in columns)).group_by(*map(column, columns))
+
+
+def _drop(database: Database, name: str) -> None:
+    database.run(exp.Drop(tables=[exp.to_table(name)], kind="TABLE"))

@@ -1,0 +1,211 @@
+"""Views as queries over the tables of kept rows: the twin of `engines.memory.database`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from sqlglot import exp
+
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.engines.keyed_order import order_key
+from privbench_core.engines.sql.codes import Expr, code_of, is_null, number, text
+from privbench_core.engines.sql.database import Database
+from privbench_core.engines.sql.relations import Names, both, column, count, equal, key_text, matches, weight
+from privbench_core.errors import InternalError
+from privbench_core.privacy.views import (
+    CoMember,
+    Feature,
+    MemberPlace,
+    Own,
+    OwnerFanout,
+    OwnerType,
+    OwnFanout,
+    OwnType,
+    ParentRow,
+    UnitRows,
+    ViewSpec,
+    feature_size,
+)
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema
+
+WEIGHT = "w"
+_SMALL = 1 << 15  # codes below fit 16 bits
+
+
+class Views:
+    """Makes the queries of views.
+
+    Args:
+        schema: The database.
+        names: Of its tables of kept rows.
+        database: Where they are.
+        secret: Keys the order of siblings.
+        types: Makes a table of the latent values of groups: the parent's ``n``, and ``latent``.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        names: Names,
+        database: Database,
+        secret: bytes,
+        types: Callable[[OwnType | OwnerType], str],
+    ) -> None:
+        self._schema = schema
+        self._names = names
+        self._database = database
+        self._secret = secret
+        self._types = types
+
+    def coded(self, spec: ViewSpec) -> tuple[exp.Select, dict[str, str]]:
+        """Return a query for codes and weights, and what it calls each column of the view."""
+        found = exp.select().from_(exp.to_table(self._names.kept(spec.table), alias="r"))
+        called = {name: f"f{place}" for place, name in enumerate(spec.features)}
+        joined: dict[ForeignKey, str] = {}
+        for name, (feature, discretizer) in spec.features.items():
+            found, code = self._feature(found, spec.table, feature, discretizer, joined)
+            small = feature_size(feature, discretizer) <= _SMALL
+            found = found.select(exp.alias_(exp.cast(code, "smallint" if small else "int"), called[name]))
+        if self._schema.ownership_path(spec.table):
+            found = found.select(exp.alias_(weight(spec.rows_per_unit), WEIGHT))
+        return found, called
+
+    def groups(self, spec: ViewSpec) -> tuple[exp.Select, dict[str, str]]:
+        """Return the same with the groups of the rows: ``owner`` (its ``n``, or NULL), their size, rows of the unit."""
+        key = self._schema.table(spec.table).owner_key
+        if key is None:
+            raise InternalError(f"{spec.table}: co-members along an owner key only")
+        found, called = self.coded(spec)
+        owner = exp.to_table(self._names.kept(key.parent), alias="owner")
+        found = found.join(owner, on=matches(self._names, key, "r", "owner"), join_type="left")
+        shown = (exp.alias_(column("n", "owner"), "owner"), column("g", "r"), column("s", "r"))
+        return found.select(*shown), called
+
+    def references(self, key: ForeignKey, most: int) -> exp.Select:
+        """Return a query for the weight of the rows that refer to each parent; NULL for those that refer to none."""
+        found = exp.select().from_(exp.to_table(self._names.kept(key.child), alias="r"))
+        found, parent = self._join(found, key, {})
+        return self._sums(found, column("n", parent), weight((most,)))
+
+    def values(self, table: str, name: str, named: tuple[str, ...], most: int) -> exp.Select:
+        """Return a query for the weight of the rows with each text of a column; NULL for those that are ``named``."""
+        found = exp.select().from_(exp.to_table(self._names.kept(table), alias="r"))
+        value: Expr = column(self._names.column(table, name), "r")
+        if named:
+            value = exp.case().when(_among(value.copy(), named), exp.Null()).else_(value)
+        owned = self._schema.ownership_path(table)
+        return self._sums(found, value, weight((most,)) if owned else number(1))
+
+    def texts(self, table: str, name: str, named: tuple[str, ...]) -> exp.Select:
+        """Return a query for the units with each text of a column that is not ``named``, by how many they have."""
+        value = column(self._names.column(table, name), "r")
+        pairs = exp.select(column("u", "r"), exp.alias_(value, "key")).distinct()
+        pairs = pairs.from_(exp.to_table(self._names.kept(table), alias="r")).where(exp.Not(this=is_null(value.copy())))
+        if named:
+            pairs = pairs.where(exp.Not(this=_among(value.copy(), named)))
+        held = exp.Window(this=count(), partition_by=[column("u")])
+        counted = exp.select("key", exp.alias_(held, "held")).from_(pairs.subquery("pairs"))
+        found = exp.select("key", "held", exp.alias_(count(), "number")).from_(counted.subquery("counted"))
+        return found.group_by("key", "held")
+
+    def _sums(self, rows: exp.Select, key: Expr, of: Expr) -> exp.Select:
+        listed = rows.select(exp.alias_(key, "key"), exp.alias_(of, WEIGHT)).subquery("listed")
+        summed = exp.cast(exp.Sum(this=column(WEIGHT)), exp.DataType.Type.BIGINT)
+        return exp.select("key", exp.alias_(summed, "total")).from_(listed).group_by("key")
+
+    def _feature(
+        self,
+        found: exp.Select,
+        table: str,
+        feature: Feature,
+        discretizer: Discretizer,
+        joined: dict[ForeignKey, str],
+    ) -> tuple[exp.Select, Expr]:
+        """Return the query with what a column looks at joined to it, and the code as an expression."""
+        if isinstance(feature, Own | CoMember):
+            return found, code_of(column(self._names.column(table, feature.column), "r"), discretizer)
+        if isinstance(feature, UnitRows | OwnerFanout):
+            return found, code_of(column("s" if isinstance(feature, UnitRows) else "g", "r"), discretizer)
+        if isinstance(feature, OwnFanout):
+            found, size = self._children(found, feature.key, joined)
+            return found, code_of(size, discretizer)
+        if isinstance(feature, MemberPlace):
+            return found, self._place(table, feature)
+        if isinstance(feature, OwnType):
+            return self._latent(found, column("n", "r"), self._types(feature))
+        if isinstance(feature, OwnerType):
+            found, owner = self._join(found, feature.key, joined)
+            found, value = self._latent(found, column("n", owner), self._types(feature))
+            return found, exp.case().when(is_null(column("n", owner)), number(discretizer.size)).else_(value)
+        found, parent = self._join(found, feature.key, joined)
+        none = is_null(column("n", parent))
+        if isinstance(feature, ParentRow):
+            public = self._schema.table(feature.key.parent).public
+            there = column("n", parent) if public else number(0)
+            return found, code_of(exp.Paren(this=exp.case().when(none, number(-1)).else_(there)), discretizer)
+        value = column(self._names.column(feature.key.parent, feature.column), parent)
+        return found, exp.case().when(none, number(discretizer.size)).else_(code_of(value, discretizer))
+
+    def _join(self, found: exp.Select, key: ForeignKey, joined: dict[ForeignKey, str]) -> tuple[exp.Select, str]:
+        """Return the query with the rows that a key refers to, and their alias; see `Relations.kept_parent_rows`."""
+        if key in joined:
+            return found, joined[key]
+        alias = joined.setdefault(key, f"p{len(joined)}")
+        on = matches(self._names, key, "r", alias)
+        if key.same_unit and not self._schema.table(key.parent).public:
+            on = both(on, equal(column("u", alias), column("u", "r")))
+        parent = exp.to_table(self._names.kept(key.parent), alias=alias)
+        return found.join(parent, on=on, join_type="left"), alias
+
+    def _latent(self, found: exp.Select, row: Expr, types: str) -> tuple[exp.Select, Expr]:
+        """Return the query with a table of latent values joined to it, and the value of a row: 0 without children."""
+        alias = f"t{len(found.args.get('joins') or [])}"
+        on = equal(column("n", alias), row)
+        found = found.join(exp.to_table(types, alias=alias), on=on, join_type="left")
+        return found, exp.func("COALESCE", column("latent", alias), number(0))
+
+    def _children(
+        self, found: exp.Select, key: ForeignKey, joined: Mapping[ForeignKey, str]
+    ) -> tuple[exp.Select, Expr]:
+        """Return the query with the numbers of children along an owner key, and that of a row."""
+        alias = f"k{len(found.args.get('joins') or [])}"
+        referring = self._names.columns(key.child, key.columns)
+        grouped = exp.select(*map(column, referring), exp.alias_(count(), "number")).from_(self._names.kept(key.child))
+        grouped = grouped.group_by(*map(column, referring))
+        pairs = zip(referring, self._names.columns(key.parent, key.parent_columns), strict=True)
+        on = both(*(equal(column(its, alias), column(mine, "r")) for its, mine in pairs))
+        found = found.join(grouped.subquery(alias), on=on, join_type="left")
+        return found, exp.func("COALESCE", column("number", alias), number(0))
+
+    def _place(self, table: str, feature: MemberPlace) -> Expr:
+        """Return the place of a row among its siblings, see `columns.places.place_codes`."""
+        here, key = self._schema.table(table), feature.key
+        value = column(self._names.column(table, feature.column), "r")
+        # Scores are told apart by their order alone.
+        score = code_of(value, feature.coder, np.unique(feature.order, return_inverse=True)[1].tolist())
+        start = text(order_key(self._secret))
+        order = self._database.digest(
+            exp.DPipe(this=start, expression=key_text(self._names, self._database, here, "r"))
+        )
+        owners = [column(name, "r") for name in self._names.columns(table, key.columns)]
+        before = exp.Window(this=exp.RowNumber(), partition_by=owners, order=exp.Order(expressions=[score, order]))
+        size = exp.Least(this=column("g", "r"), expressions=[number(feature.most)])
+        place = exp.Sub(this=before, expression=number(1))
+        alone = exp.or_(*(is_null(name) for name in owners))
+        first = exp.case().when(alone, number(0)).else_(place)
+        rank = exp.Paren(this=exp.Least(this=first, expressions=[exp.Sub(this=size.copy(), expression=number(1))]))
+        # rank * most - rank * (rank - 1) / 2 + size - 1 - rank, in halves, as one of two neighbours is even
+        places = range(min(feature.most, (here.owner_key or key).max_children or 1))
+        starts = exp.case()
+        for each in places:
+            starts = starts.when(
+                equal(rank.copy(), number(each)), number(each * feature.most - each * (each - 1) // 2 - 1 - each)
+            )
+        return exp.Add(this=starts.else_(number(0)), expression=size)
+
+
+def _among(value: Expr, named: tuple[str, ...]) -> Expr:
+    """Return the condition that a text is one of some; none of an engine's holds a zero character."""
+    return exp.In(this=value, expressions=[text(each) for each in named if "\0" not in each])

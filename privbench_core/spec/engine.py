@@ -1,0 +1,66 @@
+"""Where private rows are counted: ``engine`` of a spec."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from privbench_core.errors import SpecError, did_you_mean
+from privbench_core.schema.change import Content
+from privbench_core.schema.tables import Schema
+from privbench_core.spec.fields import Node
+from privbench_core.spec.model import DEFAULT_ENGINE, Spec
+
+ENGINES = {
+    "memory": "all rows are read into this process",
+    "duckdb": "private rows are copied into a temporary file of this machine and counted there, in little memory",
+    "source": "private rows are counted in the source's own PostgreSQL, in temporary tables; counts travel, not rows",
+}
+
+
+def parse_engine(node: Node, source: str | None, schema: Schema) -> str:
+    """Return the engine that a spec names; what is wrong with it goes to the problems of ``node``."""
+    if not node.has("engine"):
+        return DEFAULT_ENGINE
+    engine = node.name("engine", f"write one of {', '.join(ENGINES)}") or DEFAULT_ENGINE
+    problem = _problem(engine, source or "", schema)
+    if problem:
+        node.problems.add("spec", *problem)
+    return engine
+
+
+def with_engine(spec: Spec, engine: str | None) -> Spec:
+    """Return the spec with another engine, if one is named; SpecError if it cannot count this spec's rows."""
+    if engine is None:
+        return spec
+    problem = _problem(engine, spec.source, spec.schema)
+    if problem:
+        raise SpecError("--engine: " + "; ".join(problem))
+    return replace(spec, engine=engine)
+
+
+def engine_in_words(spec: Spec) -> list[str]:
+    """Return what the owner should know of the engine before a run, a sentence each."""
+    lines = [f"Engine: {spec.engine}; {ENGINES[spec.engine]}."]
+    private = [table.name for table in spec.schema.private_tables]
+    compared = [name for name in private if isinstance(spec.changes.get(name, Content()), Content)]
+    if spec.engine == "source" and compared:
+        lines.append(
+            f"Rows of {', '.join(compared)} still pass through this process once, to see whether they have changed;"
+            " declare change: {watermark: ..} or {sql: ..} to leave them where they are."
+        )
+    return lines
+
+
+def _problem(engine: str, source: str, schema: Schema) -> tuple[str, str] | None:
+    """Return what is wrong and what to do, None if the engine can count these rows, as far as a spec tells."""
+    if engine not in ENGINES:
+        return f"there is no engine {engine!r}", did_you_mean(engine, ENGINES)
+    if engine != "source":
+        return None
+    if not source.startswith(("postgresql", "${")):
+        return "engine source counts in PostgreSQL, and the source is none", "choose engine duckdb or memory"
+    numbered = [table.name for table in schema.tables if table.row_id and not table.public]
+    if numbered:
+        found = f"engine source cannot number the rows of {', '.join(numbered)} (row_id: generated)"
+        return found, "choose engine duckdb or memory"
+    return None

@@ -1,0 +1,76 @@
+"""Rows that are in memory, for engines that read a source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import adbc_driver_postgresql.dbapi as adbc
+import pyarrow as pa
+
+from privbench_core.backends.sqlalchemy.read import DatabaseSource
+from privbench_core.engines.duckdb import DuckDBDatabase
+from privbench_core.engines.postgres import PostgresDatabase
+from privbench_core.engines.sql.engine import SqlEngine
+from privbench_core.schema.change import VersionQuery, Watermark
+from privbench_core.schema.columns import ColumnType
+from privbench_core.schema.tables import Table
+from tests.helpers.databases import SECRET, Database
+
+
+@dataclass(frozen=True)
+class RowsInMemory:
+    """A source of canonical rows."""
+
+    rows: Mapping[str, pa.Table]
+
+    def tables(self) -> list[str]:
+        return sorted(self.rows)
+
+    def read(self, table: Table) -> pa.Table:
+        return self.rows[table.name]
+
+    def batches(self, table: Table) -> Iterator[pa.Table]:
+        """Small parts, so that there are several."""
+        rows = self.rows[table.name]
+        yield from (rows.slice(start, 7) for start in range(0, max(rows.num_rows, 1), 7))
+
+    def fingerprint(self, table: Table) -> str:
+        raise NotImplementedError
+
+    def version(self, table: Table, change: Watermark | VersionQuery) -> str:
+        raise NotImplementedError
+
+    def stored(self, tables: Sequence[Table]) -> dict[str, str]:
+        raise NotImplementedError
+
+
+def opened(database: Database, place: Path | str) -> SqlEngine:
+    """The rows of a database in DuckDB (in a folder), or those in PostgreSQL (at a URL), not yet checked."""
+    if isinstance(place, Path):
+        engine = SqlEngine(database.schema, DuckDBDatabase(RowsInMemory(database.tables), place), SECRET)
+    else:
+        engine = SqlEngine(database.schema, PostgresDatabase(DatabaseSource(place)), SECRET)
+    engine.load(database.public)
+    return engine
+
+
+def in_postgres(database: Database, url: str) -> None:
+    """Make the tables of a database in an empty PostgreSQL."""
+    with adbc.connect(url) as connection, connection.cursor() as cursor:
+        for name, rows in database.tables.items():
+            cursor.adbc_ingest(name, rows, mode="replace")
+            for column in database.schema.table(name).columns:
+                if column.type is ColumnType.UUID:
+                    cursor.execute(f'ALTER TABLE "{name}" ALTER "{column.name}" TYPE uuid USING "{column.name}"::uuid')
+        connection.commit()
+
+
+def engine_of(database: Database, place: Path | str) -> SqlEngine:
+    """The same with the rows of a database, checked and kept; the caller closes it."""
+    if isinstance(place, str):
+        in_postgres(database, place)
+    engine = opened(database, place)
+    engine.keep({})
+    return engine

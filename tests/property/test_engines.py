@@ -1,0 +1,371 @@
+"""All engines find the same rows, codes, weights and counts as the one in memory, on random schemas and values."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pytest
+
+from privbench_core.backends.fingerprint import fingerprint_rows
+from privbench_core.backends.integrity import check_rows
+from privbench_core.columns.binning import Binning
+from privbench_core.columns.categorical import categorical_codec
+from privbench_core.columns.codec import Codec
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.equal_width import equal_width_codec
+from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.columns.log_scale import LogScaleCodec
+from privbench_core.columns.opaque import opaque_codec
+from privbench_core.columns.step_classes import StepCodec
+from privbench_core.columns.surrogates import uuid_codec
+from privbench_core.columns.variable_width import VariableWidthCodec
+from privbench_core.engines.keyed_order import order_key
+from privbench_core.engines.postgres import PostgresDatabase
+from privbench_core.errors import SourceError
+from privbench_core.privacy.budget import Budget
+from privbench_core.privacy.views import Own, ParentRow, UnitRows, ViewSpec, build_references, build_values, build_view
+from privbench_core.schema.columns import Column, ColumnType, Range
+from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
+from privbench_core.schema.tables import Schema, Table
+from tests.helpers import networks
+from tests.helpers.databases import SECRET, Database, database_from, forum, shop, till, town
+from tests.helpers.engines import engine_of, in_postgres, opened
+from tests.helpers.networks import network, random_view
+from tests.helpers.noise import RecordingNoise, SeededNoise
+from tests.helpers.plans import Trace, computing_steps, plan_with, run_step
+from tests.helpers.postgres import new_database
+
+_NUMBERS = Discretizer(equal_width_codec(Column("n", ColumnType.INTEGER), 0, 11))
+ENGINES = ["duckdb", "source"]
+
+
+@pytest.fixture(params=ENGINES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str | Path]:
+    """Where an engine makes its tables: a folder for DuckDB, the URL of an empty PostgreSQL for the source."""
+    if request.param == "duckdb":
+        yield tmp_path / "rows"
+    else:
+        yield new_database(request.getfixturevalue("postgres"), f"engines_{uuid4().hex}")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_engines_agree_on_random_schemas_and_views(
+    seed: int, place: str | Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(networks, "SmallNumbers", lambda: _NUMBERS)
+    rng = np.random.default_rng([seed, 19])
+    database = network(rng)
+    private = database.private()
+    with closing(engine_of(database, place)) as engine:
+        for _ in range(6):
+            spec = random_view(rng, database.schema)
+            one, other = build_view(private, spec), build_view(engine, spec)
+            names = list(spec.features)
+            asked = [
+                *(tuple(names[:width]) for width in range(4)),
+                *((name,) for name in names[1:]),
+                tuple(names[:-3:-1]),
+            ]
+            other.data.prepare(asked)
+            for columns in asked:
+                np.testing.assert_array_equal(one.counts(columns), other.counts(columns), str((spec, columns)))
+            for what in ("stability", "unit", "touched", "rows"):
+                assert getattr(one, what) == getattr(other, what)
+            engine.end_step()
+        for key in (key for table in database.schema.tables for key in table.foreign_keys):
+            sums = [build_references(each, key, 2).data.reference_sums() for each in (private, engine)]
+            assert sorted(filter(None, sums[0].totals.tolist())) == sorted(filter(None, sums[1].totals.tolist()))
+            assert sums[0].none == sums[1].none
+
+
+TEXTS = ["red", "Red", "RED", "rèd", "re\u0301d", " red", "", "'; DROP TABLE t; --", 'a"b', "back\\slash", "tab\t"]
+TEXTS += ["new\nline"]
+TEXTS += ["日本", "😀", "ß", "ss", "İ", "\u200b", "%", "$1", "{}", "Ω", "z", "Z", "_", "-", "a b", "ab"]
+FLOATS = [0.0, -0.0, 0.1, 0.30000000000000004, 1e-320, -1e300, 1e300, float("inf"), -float("inf"), float("nan")]
+FLOATS += [2.5, 3.5, -2.5]
+FLOATS += [0.015, 0.025, 9.99, 1e15 + 0.5, 2.0**53, np.nextafter(10.0, 11.0), 10.0, 5e-324]
+INTEGERS = [0, 1, -1, 7, 100, 101, -(2**63), 2**63 - 1, 2**31, -5, 49, 50, 51]
+DECIMALS = [Decimal(number).scaleb(-2) for number in (0, 1, -1, 5, 50, 99, 100, -100, 10**9, -(10**9), 12345, 25)]
+LONG = [Decimal(number) for number in (0, 2**63, -(2**63) - 1, 2**63 - 1, 10**30, -(10**30), 1000)]
+MOMENTS = [dt.datetime(1970, 1, 1), dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999)]
+MOMENTS += [dt.datetime(2020, 2, 29, 12, 30, 0, 1), dt.datetime(1969, 12, 31, 23, 59, 59, 999999)]
+MOMENTS += [dt.datetime(2021, 1, 1)]
+SPANS = [dt.timedelta(0), dt.timedelta(days=40, seconds=1), -dt.timedelta(days=1), dt.timedelta(microseconds=7)]
+
+
+def _column(kind: ColumnType, **more: Any) -> Column:
+    return Column("v", kind, nullable=True, **more)
+
+
+def _cases() -> dict[str, tuple[Column, list[Any], list[Codec]]]:
+    """By name: a column, values, and codecs that look at them in different ways."""
+    i, f, d = _column(ColumnType.INTEGER), _column(ColumnType.FLOAT), _column(ColumnType.DECIMAL, precision=12, scale=2)
+    long, text = _column(ColumnType.DECIMAL, precision=38, scale=0), _column(ColumnType.TEXT, max_length=9)
+    category, day = _column(ColumnType.CATEGORY), _column(ColumnType.DATE)
+    stamp, zoned, span = (_column(k) for k in (ColumnType.TIMESTAMP, ColumnType.TIMESTAMPTZ, ColumnType.INTERVAL))
+    data, ident = _column(ColumnType.BYTES, max_length=3), _column(ColumnType.UUID)
+    grid = equal_width_codec(f, -10.0, 10.0, 7).grid
+    uneven = VariableWidthCodec(grid, True, (-1.0, 0.0, 5e-324, 0.1, 2.5), 10.0)
+    stepped = equal_width_codec(stamp, "2000-01-01T00:00:00", "2030-01-01T00:00:00", 50, step="P1D")
+    return {
+        "integers": (
+            i,
+            INTEGERS,
+            [
+                equal_width_codec(i, 0, 100, 3),
+                equal_width_codec(i, -5, 60, step=7),
+                LogScaleCodec.of(i),
+                categorical_codec(i, (7, 0, -1, 100)),
+                equal_width_codec(i, -(2**63), 2**63 - 1, 9),
+            ],
+        ),
+        "floats": (
+            f,
+            FLOATS,
+            [
+                equal_width_codec(f, -10.0, 10.0, 7),
+                equal_width_codec(f, 0.0, 10.0, 40, step=0.01),
+                LogScaleCodec.of(f),
+                categorical_codec(f, (0.0, 0.1, 2.5)),
+                uneven,
+            ],
+        ),
+        "decimals": (
+            d,
+            DECIMALS,
+            [
+                equal_width_codec(d, "0", "100", 9),
+                equal_width_codec(d, "-1", "100", step="0.25"),
+                LogScaleCodec.of(d),
+                categorical_codec(d, ("0.01", "1", "-1.00")),
+                StepCodec.of(d),
+            ],
+        ),
+        "long decimals": (
+            long,
+            LONG,
+            [equal_width_codec(long, 0, 2**62, 5), LogScaleCodec.of(long), categorical_codec(long, (0, 1000))],
+        ),
+        "categories": (
+            category,
+            TEXTS,
+            [
+                categorical_codec(category, tuple(TEXTS[::2])),
+                categorical_codec(category, ("red",)),
+                categorical_codec(category, ("absent", "a\0b")),
+            ],
+        ),
+        "text": (text, TEXTS, [opaque_codec(text)]),
+        "bytes": (data, [b"", b"\0", b"abc", b"\xff" * 9], [opaque_codec(data)]),
+        "uuids": (ident, ["0b8b7c2e-5e0f-4d8e-9b1a-000000000001"], [uuid_codec(ident)]),
+        "booleans": (_column(ColumnType.BOOLEAN), [True, False], [categorical_codec(_column(ColumnType.BOOLEAN), ())]),
+        "days": (
+            day,
+            [moment.date() for moment in MOMENTS],
+            [
+                equal_width_codec(day, "1990-01-01", "2030-01-01", 5),
+                equal_width_codec(day, "1990-01-01", "2030-01-01", step="P7D"),
+                LogScaleCodec.of(day),
+                categorical_codec(day, ("1970-01-01",)),
+            ],
+        ),
+        "moments": (
+            stamp,
+            MOMENTS,
+            [
+                equal_width_codec(stamp, "1969-01-01T00:00:00", "2020-12-31T00:00:00", 5),
+                stepped,
+                LogScaleCodec.of(stamp),
+                StepCodec.of(stamp),
+            ],
+        ),
+        "zoned moments": (
+            zoned,
+            [moment.replace(tzinfo=dt.UTC) for moment in MOMENTS],
+            [LogScaleCodec.of(zoned), StepCodec.of(zoned)],
+        ),
+        "spans": (span, SPANS, [equal_width_codec(span, "P0D", "P50D", 5), LogScaleCodec.of(span)]),
+    }
+
+
+@pytest.mark.parametrize("name", _cases())
+def test_engines_give_a_value_the_same_code(name: str, place: str | Path) -> None:
+    column, values, codecs = _cases()[name]
+    table = Table("row", (Column("id", ColumnType.INTEGER), column), ("id",))
+    rows: list[tuple[object, ...]] = [(number, value) for number, value in enumerate([*values, None, *values])]
+    database = database_from(Schema("values", (table,), "row"), {"row": rows})
+    private = database.private()
+    with closing(engine_of(database, place)) as engine:
+        for codec in codecs:
+            merged = Binning(tuple(place % 3 for place in range(codec.size)), (1.0,) * codec.size)
+            for discretizer in (Discretizer(codec), Discretizer(codec, merged)):
+                spec = ViewSpec("row", {"v": (Own("v"), discretizer)})
+                one, other = build_view(private, spec), build_view(engine, spec)
+                np.testing.assert_array_equal(one.counts(("v",)), other.counts(("v",)), str(codec))
+        if column.type is ColumnType.CATEGORY:
+            assert engine.texts("row", "v") == private.texts("row", "v")
+            assert list(engine.texts("row", "v")) == list(private.texts("row", "v")), "noise is drawn in this order"
+            named = (*TEXTS[:3], "a\0b")
+            sums = [build_values(each, "row", "v", named, 1).data.reference_sums() for each in (private, engine)]
+            assert sums[0].none == sums[1].none
+            assert sorted(filter(None, sums[0].totals.tolist())) == sorted(sums[1].totals.tolist())
+
+
+@pytest.mark.parametrize("name", ["integers", "decimals", "long decimals", "text", "days", "moments", "zoned moments"])
+def test_engines_keep_the_same_children_whatever_their_keys_are(name: str, place: str | Path) -> None:
+    column, values, _ = _cases()[name]
+    unit = Table("unit", (Column("id", ColumnType.INTEGER),), ("id",))
+    key = Column("k", column.type, precision=column.precision, scale=column.scale)
+    owner = ForeignKey("row", ("up",), "unit", ("id",), max_children=3, owner=True)
+    number = Column("v", ColumnType.INTEGER)
+    row = Table("row", (key, Column("up", ColumnType.INTEGER), number), ("k", "v"), (owner,))
+    rows: list[tuple[object, ...]] = [(value, 0, place) for place, value in enumerate(values)]
+    database = database_from(Schema("keys", (unit, row), "unit"), {"unit": [(0,)], "row": rows})
+    private = database.private()
+    kept = sorted(np.flatnonzero(private.kept("row")).tolist())
+    assert len(kept) == 3
+    numbers = Discretizer(equal_width_codec(number, 0, len(rows) - 1))
+    with closing(engine_of(database, place)) as engine:
+        found = build_view(engine, ViewSpec("row", {"v": (Own("v"), numbers)})).counts(("v",))
+    assert np.flatnonzero(found).tolist() == kept
+
+
+def test_the_fingerprint_does_not_depend_on_the_engine(place: str | Path) -> None:
+    cases = _cases()
+    columns = [
+        Column(f"c{number}", column.type, nullable=True, precision=column.precision, scale=column.scale)
+        for number, (column, _, _) in enumerate(cases.values())
+    ]
+    table = Table("row", (Column("id", ColumnType.TEXT), *columns), ("id",))
+    longest = max(len(values) for _, values, _ in cases.values())
+    rows: list[tuple[object, ...]] = [
+        (f"{TEXTS[number % len(TEXTS)]}{number}", *(values[number % len(values)] for _, values, _ in cases.values()))
+        for number in range(longest)
+    ]
+    rows.append(("none", *[None] * len(columns)))
+    database = database_from(Schema("values", (table,), "row"), {"row": rows})
+    if isinstance(place, str):
+        in_postgres(database, place)
+    with closing(opened(database, place)) as engine:
+        assert engine.fingerprint(table) == fingerprint_rows(table, database.tables["row"])
+
+
+def _breaking() -> Database:
+    """Rows that break what their schema declares, in all ways."""
+    unit = Table("unit", (Column("id", ColumnType.INTEGER), Column("x", ColumnType.FLOAT, Range(0, 1))), ("id",))
+    owner = ForeignKey("row", ("up",), "unit", ("id",), max_children=3, owner=True)
+    i = ColumnType.INTEGER
+    row = Table(
+        "row", (Column("id", i), Column("up", i), Column("w", i, nullable=True)), ("id",), (owner,), unique=(("w",),)
+    )
+    of_row: list[tuple[object, ...]] = [(0, 0, 1), (1, 7, 1), (2, 8, None), (None, 0, None)]
+    of_unit: list[tuple[object, ...]] = [(0, 0.5), (0, float("nan")), (1, None)]
+    return database_from(Schema("broken", (unit, row), "unit"), {"unit": of_unit, "row": of_row})
+
+
+def test_engines_refuse_the_same_rows_in_the_same_words(place: str | Path) -> None:
+    database = _breaking()
+    with pytest.raises(SourceError) as expected:
+        check_rows(database.schema, database.tables, {})
+    if isinstance(place, str):
+        in_postgres(database, place)
+    with closing(opened(database, place)) as engine, pytest.raises(SourceError) as found:
+        engine.keep({})
+    for said in (str, lambda error: error.private_detail):
+        assert sorted(said(found.value).splitlines()) == sorted(said(expected.value).splitlines())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_engines_drop_the_same_orphans_and_what_depends_on_them(seed: int, place: str | Path) -> None:
+    rng = np.random.default_rng(seed)
+    column = Column("id", ColumnType.INTEGER)
+    up, beside = Column("up", ColumnType.INTEGER), Column("beside", ColumnType.INTEGER, nullable=True)
+    above = {"a": "unit", "b": "a"}
+    owners = [ForeignKey(child, ("up",), above[child], ("id",), max_children=9, owner=True) for child in above]
+    removed = OnUnitRemoved.SET_NULL
+    lets_go = ForeignKey("b", ("beside",), "a", ("id",), max_children=9, optional=True, on_unit_removed=removed)
+    tables = (
+        Table("unit", (column,), ("id",)),
+        Table("a", (column, up), ("id",), (owners[0],)),
+        Table("b", (column, up, beside), ("id",), (owners[1], lets_go)),
+    )
+    rows: dict[str, list[tuple[object, ...]]] = {
+        "unit": [(number,) for number in range(5)],
+        "a": [(number, int(rng.integers(8))) for number in range(12)],
+        "b": [(number, int(rng.integers(12)), [None, int(rng.integers(12))][number % 2]) for number in range(30)],
+    }
+    database = database_from(Schema("orphans", tables, "unit"), rows)
+    checked = check_rows(database.schema, database.tables, {"a.up": "drop"})
+    assert checked["b"].num_rows < 30
+    private = Database(database.schema, checked).private()
+    if isinstance(place, str):
+        in_postgres(database, place)
+    with closing(opened(database, place)) as engine:
+        engine.keep({"a.up": "drop"})
+        for name in ("unit", "a", "b"):
+            sizes = Discretizer(FanoutCodec(40))
+            features: dict[str, Any] = {"s": (UnitRows(), sizes)}
+            if name == "b":
+                features["beside"] = (ParentRow(lets_go), _NUMBERS)
+            spec = ViewSpec(name, features)
+            one, other = build_view(private, spec), build_view(engine, spec)
+            np.testing.assert_array_equal(one.counts(tuple(features)), other.counts(tuple(features)))
+
+
+PLANS = {
+    "town, pairwise": (town, Budget(100.0, 1e-6), {}),
+    "shop, pairwise": (shop, Budget(100.0, 1e-6), {}),
+    "forum, splits of rows": (forum, Budget(60.0), {"beta": 12, "alpha": 0.05}),
+    "till, pairwise": (till, Budget(100.0, 1e-6), {}),
+    "shop, linked": (shop, Budget(3000.0, 1e-6), {"tables": "independent"}),
+    "town, groups": (town, Budget(3000.0, 1e-6), {"usefulness": 0.1}),
+    "shop, latents": (shop, Budget(3000.0, 1e-6), {"latents": 2, "usefulness": 0.01, "iterations": 2}),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_whole_plans_get_the_same_numbers_from_every_engine(name: str, place: str | Path) -> None:
+    """Every exact answer that noise is added to, in every step, and with the same noise every released byte."""
+    make, budget, options = PLANS[name]
+    database = make(0)
+    plan = plan_with(database.schema, budget, options)
+    with closing(engine_of(database, place)) as engine:
+        runs = []
+        for chosen in (None, engine):
+            noise, trace = RecordingNoise(SeededNoise(7)), Trace()
+            for step in computing_steps(plan):
+                run_step(step, database, noise, trace, engine=chosen)
+                engine.end_step()
+            runs.append((noise.tape, {key: artifact.to_bytes() for key, artifact in trace.artifacts.items()}))
+    assert len(runs[0][0]) > len(database.schema.private_tables)
+    for one, other in zip(runs[0][0], runs[1][0], strict=True):
+        np.testing.assert_equal(one.exact, other.exact, str(one.head))
+    assert runs[0][1] == runs[1][1]
+
+
+def test_statements_hold_what_is_public_and_one_derived_key(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server may keep the text of statements: no value of a row is in it, nor the secret."""
+    sent: list[str] = []
+    statement, table = PostgresDatabase._statement, PostgresDatabase._table
+    monkeypatch.setattr(PostgresDatabase, "_statement", lambda self, text: sent.append(text) or statement(self, text))
+    monkeypatch.setattr(PostgresDatabase, "_table", lambda self, text: sent.append(text) or table(self, text))
+    database = town(0)
+    plan = plan_with(database.schema, Budget(100.0, 1e-6), {})
+    with closing(engine_of(database, new_database(postgres, "statements"))) as engine:
+        trace = Trace()
+        for step in computing_steps(plan):
+            run_step(step, database, SeededNoise(7), trace, engine=engine)
+    text = "\n".join(sent)
+    assert order_key(SECRET) in text
+    assert SECRET.hex() not in text
+    names = [f"job {number}" for number in range(100)]  # values of single rows, which are never released
+    assert set(names) & set(database.tables["person"].column("job").to_pylist())
+    for private in ("never seen", "y" * 20, *(f"'{name}'" for name in names)):
+        assert private not in text
