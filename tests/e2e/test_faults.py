@@ -36,6 +36,7 @@ from tests.helpers.ledgers import Place, new_place, raw
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 DEPLOYMENT = Path(__file__).parents[1] / "integration" / "test_deploy_postgres.py"
+RANGES = Path(__file__).parents[1] / "unit" / "test_sampling_processes.py"
 NewTown = Callable[..., Town]
 IN_POSTGRESQL_SLOWLY = pytest.mark.parametrize(
     "place", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
@@ -336,10 +337,10 @@ def test_the_ledger_is_another_one(new_town: NewTown, place: Place, tmp_path: Pa
 
 def test_the_page_lists_exactly_these_tests(request: pytest.FixtureRequest) -> None:
     listed = re.findall(r"^\|.*`(test_\w+)` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    here, deployed = (_tests(path) for path in (Path(__file__), DEPLOYMENT))
+    here, deployed, ranges = (_tests(path) for path in (Path(__file__), DEPLOYMENT, RANGES))
     assert len(listed) == len(set(listed))
     assert here - {request.function.__name__} == set(listed) & here
-    assert set(listed) <= here | deployed
+    assert set(listed) <= here | deployed | ranges
 
 
 def _tests(path: Path) -> set[str]:

@@ -9,6 +9,7 @@ from privbench_core.models.lookup import Lookup
 from privbench_core.models.rows import Rows
 from privbench_core.models.spn import Leaf
 from privbench_core.privacy.budget import Budget
+from privbench_core.sampling import ranges
 from privbench_core.sampling.references import Parent
 from privbench_core.sampling.table import draw_root, draw_table
 from privbench_core.schema.columns import Column, ColumnType
@@ -16,11 +17,13 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.privbench import PrivBench
+from privbench_core.synthesizers.steps.sampled import SampledTable
 from privbench_core.validate.derived import fanout_column, integrity_frame, reference_column
 from tests.helpers.planted import (
     category,
     draw_exactly,
     integer,
+    made_exactly,
     owner_key,
     planted_pair,
     rows_of,
@@ -200,6 +203,17 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(build):
     )
     assert first == again
     assert all(first[table.name] != other[table.name] for table in schema.private_tables)
+
+
+@pytest.mark.parametrize(("build", "most"), [(composite, 20), (composite, 3), (junction, 20)])
+def test_composite_keys_and_junctions_hold_over_ranges(build, most, monkeypatch):
+    schema, tables = build()
+    whole = {name: sample.table.num_rows for name, sample in draw_exactly(schema, tables).items()}
+    monkeypatch.setattr(ranges, "MOST_ROWS", most)
+    made = {key[1]: SampledTable(left) for key, left in made_exactly(schema, tables).items() if key[0] == "sample"}
+    assert {name: sum(sampled.rows) for name, sampled in made.items()} == whole
+    assert min(len(made[table.name].rows) for table in schema.private_tables) > 10
+    assert_sound(schema, {name: sampled.whole_rows() for name, sampled in made.items()})
 
 
 def test_children_of_no_parents_are_no_rows():
