@@ -1,24 +1,32 @@
-"""How much of a spec is left to its owner: edits and lines marked "decide" in the draft of each shared database.
+"""The first hour with each shared database: what a draft leaves to its owner, and the time from file to loaded bundle.
 
-The databases are made as empty DuckDB files with the keys that ``keys.json`` lists, because a draft reads no row.
+The databases are made as DuckDB files with the keys that ``keys.json`` lists; without rows for the drafts that are
+counted, because a draft reads none. The hour is timed command by command, each in a process of its own.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import resource
+import subprocess
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import perf_counter
 from typing import Any
 
 import duckdb
 
 from benchmarks.data import data_folder, read_table
-from benchmarks.report import markdown
+from benchmarks.report import Row, machine, markdown
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.draft.draft import reflect
+from privbench_core.errors import PrivbenchError
 from privbench_core.spec.fields import UNDECIDED
 
 DATABASES = ("adult", "chinook", "sakila", "sandag", "stats")
+UNITS = {"adult": "adult"}  # where nothing tells who is protected; all else is filled in as the draft proposes
 # Values to fill in, and lines marked "decide", counted by this module's `count` on the draft before it was changed
 # (commit b368823).
 BEFORE = {"adult": (5, 38), "chinook": (13, 64), "sakila": (21, 78), "sandag": (3, 20), "stats": (10, 38)}
@@ -31,7 +39,8 @@ def run(data: Path | None) -> str:
         SourceError: There is no data folder.
     """
     folder = data_folder(data)
-    rows = []
+    rows: list[Row] = []
+    hours: list[Row] = []
     with TemporaryDirectory() as place:
         for name in DATABASES:
             file = Path(place) / f"{name}.duckdb"
@@ -39,7 +48,79 @@ def run(data: Path | None) -> str:
             edits, decide = count(reflect(str(file)))
             before = dict(zip(("to fill in, before", "lines to decide, before"), BEFORE[name], strict=True))
             rows.append({"database": name, "tables": tables, **before, "to fill in": edits, "lines to decide": decide})
-    return markdown(rows)
+            hours.append({"database": name, **time_hour(folder / name, name, Path(place) / name)})
+    return f"{markdown(rows)}\n\n{machine(1)}\n\n{markdown(hours)}"
+
+
+def time_hour(data: Path, name: str, place: Path) -> dict[str, float]:
+    """Return seconds of each command from a DuckDB file to a loaded bundle, their CPU time, and the bundle's size.
+
+    The owner takes the unit of `UNITS`, the public tables that the draft lists, and 50 rows where it asks for a bound.
+    """
+    place.mkdir()
+    file = place / "source.duckdb"
+    make_empty(data, file)
+    fill(data, file)
+    seconds: dict[str, float] = {}
+    start = _cpu()
+
+    def timed(what: str, *arguments: str) -> None:
+        begun = perf_counter()
+        done = subprocess.run([sys.executable, *arguments], cwd=place, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise PrivbenchError(f"{name}: {what} failed: {done.stderr[-2000:]}")
+        seconds[f"{what} s"] = perf_counter() - begun
+
+    cli = ("-m", "privbench_core")
+    unit = ("--unit", UNITS[name]) if name in UNITS else ()
+    timed("init", *cli, "init", file.name, "-o", "spec.yaml", *unit)
+    spec = place / "spec.yaml"
+    text = spec.read_text(encoding="utf-8")
+    public = re.search(r"everybody may see are public: (\[.*\])", text)
+    text = re.sub(r"(  public:) CHOOSE.*", rf"\1 {public[1] if public else '[]'}", text)
+    spec.write_text(text.replace(f"max_children: {UNDECIDED}", "max_children: 50"), encoding="utf-8")
+    timed("plan", *cli, "plan", spec.name)
+    timed("run", *cli, "run", spec.name, "--epsilon", "3.2", "--out", "bundle", "--accept-noise")
+    timed("publish", *cli, "publish", "bundle", "copy.duckdb")
+    script = "import duckdb; duckdb.connect('../plain.duckdb').execute(open('load.duckdb.sql').read())"
+    timed("load", "-c", f"import os; os.chdir('bundle'); {script}")
+    files = [path for path in (place / "bundle").rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files)
+    copies = sum(path.stat().st_size for path in files if path.name.endswith(".csv.gz"))
+    together = {"together s": sum(seconds.values()), "CPU s": _cpu() - start}
+    return {**seconds, **together, "bundle MB": size / 1e6, "of it CSV MB": copies / 1e6}
+
+
+def fill(folder: Path, file: Path) -> None:
+    """Put the rows of a shared database into tables made by `make_empty`."""
+    with duckdb.connect(str(file)) as connection:
+        waiting = [name for (name,) in connection.execute("SHOW TABLES").fetchall()]
+        while waiting:  # parents before children
+            name = next(n for n in waiting if not {key[0] for key in _own_keys(connection, n)} & {*waiting} - {n})
+            waiting.remove(name)
+            connection.register("given", read_table(folder, name))
+            table = quote_identifier(name)
+            loops = [(quote_identifier(c), quote_identifier(r)) for p, c, r in _own_keys(connection, name) if p == name]
+            ready = [f"({c} IS NULL OR {c} IN (SELECT {r} FROM {table}))" for c, r in loops]
+            insert = f"INSERT OR IGNORE INTO {table} BY NAME SELECT * FROM given WHERE {' AND '.join(ready) or 'true'}"
+            added = connection.execute(insert).fetchone()
+            while loops and added and added[0]:  # rows come after those of the same table that they refer to
+                added = connection.execute(insert).fetchone()
+            connection.unregister("given")
+
+
+def _own_keys(connection: duckdb.DuckDBPyConnection, table: str) -> list[tuple[str, str, str]]:
+    """Return (parent, first column, the parent's first column) of each key of a table."""
+    asked = (
+        "SELECT referenced_table, constraint_column_names[1], referenced_column_names[1] FROM duckdb_constraints()"
+        " WHERE table_name = ? AND constraint_type = 'FOREIGN KEY'"
+    )
+    return connection.execute(asked, [table]).fetchall()
+
+
+def _cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def count(draft: str) -> tuple[int, int]:
