@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.equal_width import equal_width_codec
+from privbench_core.estimate.fitting import shrunk
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.popularity import rank_popularity, row_popularity
@@ -141,7 +142,7 @@ def _to_public(
 
 
 def _shrunk(noisy: Array, sigma: float, total: float, *, optional: bool) -> Array:
-    """Noisy counts of a target, no further from all alike than noise does not explain (James and Stein 1961).
+    """Noisy counts of a target, shrunk towards all alike.
 
     Where the last code means "refers to none", as many rows are taken to refer to some row as to none.
     """
@@ -150,9 +151,7 @@ def _shrunk(noisy: Array, sigma: float, total: float, *, optional: bool) -> Arra
     if optional:
         alike[:-1] /= 2
         alike[-1] = total / 2
-    apart = noisy - alike
-    explained = len(noisy) * sigma**2 / max(float(apart @ apart), sigma**2)
-    return np.asarray(alike + max(0.0, 1 - explained) * apart)
+    return shrunk(noisy, sigma, alike)
 
 
 def _pair_tables(

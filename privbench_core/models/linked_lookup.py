@@ -25,6 +25,7 @@ from privbench_core.models.rows import Rows
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
+Rng = np.random.Generator
 _MOST_KINDS = 1000  # of parents, that popularity is handed out by; chosen by hand, for time
 _EXCHANGES = 40  # rounds of them; chosen by hand: few rows repeat a pair afterwards
 _ROUNDS = 15  # of fitting kinds of parents to their one-way marginals, as in `conditional.draw_column`
@@ -52,19 +53,11 @@ class LinkedLookup(Lookup):
         cross_marginals = [cross.to_dict() for cross in self.cross_marginals]
         return {**super().to_dict(), "cross_marginals": cross_marginals, "optional": self.optional}
 
-    def draw(
-        self,
-        rows: Rows,
-        parents: Mapping[str, Codes],
-        count: int,
-        rng: np.random.Generator,
-        choice: ParentChoice | None = None,
-        drawn: Numbers | None = None,
+    def _drawn(
+        self, rows: Rows, parents: Mapping[str, Codes], choice: ParentChoice, drawn: Numbers | None, rng: Rng
     ) -> Numbers:
-        """See `Lookup.draw`."""
-        if count == 0 or rows.n == 0:
-            return np.full(rows.n, -1, dtype=np.int64)
-        choice = choice or ParentChoice.free(rows.n, count)
+        """See `Lookup._drawn`."""
+        count = len(choice.of_parent)
         parents = self._coded(parents, count)
         kinds = self._kinds(parents, count)
         weights, places = self._places(parents, kinds, rows.n, rng, drawn)
@@ -77,7 +70,7 @@ class LinkedLookup(Lookup):
             preferences.append((np.arange(count), assigned))
         return pick_parents(preferences, assigned >= 0, replace(choice, weights=weights), rng)
 
-    def places(self, parents: Mapping[str, Codes], count: int, n: int, rng: np.random.Generator) -> dict[str, Codes]:
+    def places(self, parents: Mapping[str, Codes], count: int, n: int, rng: Rng) -> dict[str, Codes]:
         """Return codes of what ``n`` rows refer to, whichever row to which, by target; shape (n,) each."""
         parents = self._coded(parents, count)
         return self.referred(parents, self._places(parents, self._kinds(parents, count), n, rng, None)[1])
@@ -90,7 +83,7 @@ class LinkedLookup(Lookup):
         return {name.removeprefix(TARGET): d.encode_numbers(rows) for name, d in self.targets.items()}
 
     def _places(
-        self, parents: Mapping[str, Codes], kinds: Numbers, n: int, rng: np.random.Generator, drawn: Numbers | None
+        self, parents: Mapping[str, Codes], kinds: Numbers, n: int, rng: Rng, drawn: Numbers | None
     ) -> tuple[Array, Numbers]:
         """Return how often each parent is to be referred to, and as many places: row numbers, -1 for none."""
         count, none = len(kinds), round(n * self._none())
@@ -121,7 +114,7 @@ class LinkedLookup(Lookup):
         parents: Mapping[str, Codes],
         kinds: Numbers,
         references: int,
-        rng: np.random.Generator,
+        rng: Rng,
         drawn: Numbers | None,
     ) -> Array:
         """Return how often each parent is to be referred to, relative to the others, shape (parents,)."""
@@ -146,7 +139,7 @@ class LinkedLookup(Lookup):
         return self.popularity.weights(kinds, np.repeat(np.arange(len(room)), numbers), rng)
 
 
-def _differing(assigned: Numbers, kinds: Numbers, rules: Sequence[Distinct], rng: np.random.Generator) -> Numbers:
+def _differing(assigned: Numbers, kinds: Numbers, rules: Sequence[Distinct], rng: Rng) -> Numbers:
     """Return parents that differ where rules say so, as far as exchanges with other rows go: degrees stay.
 
     A row that repeats a pair exchanges its parent with a row whose parent is of the same kind, which changes no

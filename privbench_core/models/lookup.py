@@ -101,11 +101,21 @@ class Lookup:
             drawn: Parents of rows that were drawn before, -1 for none: these are drawn in their place, so that parents
                 stay as popular; None in the first place.
         """
-        if count == 0:
+        if count == 0 or rows.n == 0:
             return np.full(rows.n, -1, dtype=np.int64)
-        choice = choice or ParentChoice.free(rows.n, count)
+        return self._drawn(rows, parents, choice or ParentChoice.free(rows.n, count), drawn, rng)
+
+    def _drawn(
+        self,
+        rows: Rows,
+        parents: Mapping[str, Codes],
+        choice: ParentChoice,
+        drawn: NDArray[np.int64] | None,
+        rng: np.random.Generator,
+    ) -> NDArray[np.int64]:
+        """`draw`, where there are rows and parents."""
         if isinstance(self.popularity, ByRow):
-            return self._draw_position(rows, count, rng, choice, drawn)
+            return self._draw_position(rows, len(choice.of_parent), rng, choice, drawn)
         wanting, preferences = np.ones(rows.n, dtype=bool), list[Level]()
         if _ANY in self.targets:
             wanting = self._draw_target(_ANY, rows, rng) == 0

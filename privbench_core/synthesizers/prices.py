@@ -1,14 +1,55 @@
-"""How a plan shares its budget between tables and keys: by attributes, those of groups weighing more."""
+"""How a plan of groups shares its budget between tables and keys: by attributes, those of groups weighing more."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from privbench_core.privacy.budget import Price
+from privbench_core.errors import UnsupportedBudgetError
+from privbench_core.measure.learned import lists_to_learn
+from privbench_core.privacy.budget import Budget, Price
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.synthesizers.options import GroupOptions
+from privbench_core.synthesizers.steps.assemble import refuse_impossible
 from privbench_core.synthesizers.steps.link import determined
+
+
+@dataclass(frozen=True)
+class GroupBudget:
+    """The budget of a plan of groups.
+
+    Attributes:
+        prices: Of all that is measured.
+        validation: For the fidelity figures.
+        deltas: Table -> δ for learning its lists of values; 0 where it has none.
+    """
+
+    prices: Prices
+    validation: Price
+    deltas: Mapping[str, float]
+
+    @classmethod
+    def of(cls, name: str, schema: Schema, budget: Budget, options: GroupOptions) -> GroupBudget:
+        """Return how a synthesizer of this name shares out a budget.
+
+        Raises:
+            SpecError: Tables that cannot be sampled, or checks that can never hold.
+            UnsupportedBudgetError: Pure privacy.
+        """
+        if budget.delta == 0:
+            raise UnsupportedBudgetError(
+                f"{name}: Gaussian noise has no pure form; run with delta > 0, or take another synthesizer"
+            )
+        refuse_impossible(schema, budget)
+        total = budget.total()
+        spendable = Price(total.measure, total.amount)
+        core = spendable.share(1 - options.validation)
+        learners = [table for table in schema.private_tables if lists_to_learn(table)]
+        deltas = {t.name: total.delta / len(learners) if t in learners else 0.0 for t in schema.private_tables}
+        prices = Prices(schema, core, options.members, options.links, options.profile)
+        return cls(prices, spendable.share(options.validation), deltas)
 
 
 @dataclass(frozen=True)

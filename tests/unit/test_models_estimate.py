@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from privbench_core.estimate.fitting import combine, fit_margins, mutual_information
+from privbench_core.estimate.fitting import combine, fit_margins, mutual_information, shrunk
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.models.draw import draw_grouped
 
@@ -125,3 +125,13 @@ def test_draws_repeat_with_the_seed_and_only_then():
 
 def test_no_rows_give_no_codes():
     assert draw_grouped(np.ones((2, 2)), np.zeros(0, dtype=np.int64), np.random.default_rng(0)).shape == (0,)
+
+
+def test_counts_are_shrunk_to_a_guess_as_far_as_noise_explains_the_difference():
+    rng = np.random.default_rng(0)
+    guess = np.full(50, 100.0)
+    pure_noise = shrunk(guess + rng.normal(0, 30, 50), 30.0, guess)
+    assert np.abs(pure_noise - guess).mean() < 8
+    apart = guess + np.where(np.arange(50) < 25, 90.0, -90.0)
+    kept = shrunk(apart + rng.normal(0, 3, 50), 3.0, guess)
+    assert np.abs(kept - apart).mean() < 5

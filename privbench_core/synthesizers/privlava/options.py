@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from privbench_core.synthesizers.options import FidelityOptions, parsed
+from privbench_core.synthesizers.options import GroupOptions, parsed
 
 
 @dataclass(frozen=True)
-class Options(FidelityOptions):
+class Options(GroupOptions):
     """Public parameters beside the common ones; the names of the paper where it has them.
 
     Attributes:
@@ -23,9 +23,6 @@ class Options(FidelityOptions):
         places: Share, in what links cost beside the former two, of the choice of a column that orders the members of a
             group.
         usefulness: λ: as many latent values as keep the average latent marginal λ-useful.
-        members: Weight of an attribute of an owned table against one of a table without owner, in sharing the budget.
-        links: Weight of an attribute that a foreign key may be tied to, likewise.
-        profile: Share of a table's budget for its profile (one-way marginals, learned domains).
     """
 
     latents: int = 1
@@ -35,9 +32,6 @@ class Options(FidelityOptions):
     observed: float = 0.2
     places: float = 0.05
     usefulness: float = 1.0
-    members: float = 1.5
-    links: float = 0.5
-    profile: float = 0.2
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Options:

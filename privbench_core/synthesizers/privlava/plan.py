@@ -12,17 +12,15 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from privbench_core.errors import UnsupportedBudgetError
 from privbench_core.measure.latent import LatentFit
-from privbench_core.measure.learned import lists_to_learn
 from privbench_core.measure.lookup import LookupFit
-from privbench_core.privacy.budget import Budget, Price, zero
+from privbench_core.privacy.budget import Budget, zero
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import Plan, Step
-from privbench_core.synthesizers.prices import Prices
+from privbench_core.synthesizers.prices import GroupBudget, Prices
 from privbench_core.synthesizers.privlava.options import Options
 from privbench_core.synthesizers.privlava.steps import drawn_step, has_columns, root_step, types_step
-from privbench_core.synthesizers.steps.assemble import refuse_impossible, whole_plan
+from privbench_core.synthesizers.steps.assemble import whole_plan
 from privbench_core.synthesizers.steps.link import lookup_step
 from privbench_core.synthesizers.steps.profile import profile_step
 
@@ -35,27 +33,17 @@ class PrivLava:
     def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
         """See `Synthesizer.plan`."""
         chosen = Options.parse(options)
-        if budget.delta == 0:
-            raise UnsupportedBudgetError(
-                "privlava: Gaussian noise has no pure form; run with delta > 0, or take another synthesizer"
-            )
-        refuse_impossible(schema, budget)
-        total = budget.total()
-        spendable = Price(total.measure, total.amount)
-        core = spendable.share(1 - chosen.validation)
-        prices = Prices(schema, core, chosen.members, chosen.links, chosen.profile)
-        private = schema.private_tables
-        learners = [table for table in private if lists_to_learn(table)]
+        shared = GroupBudget.of(self.name, schema, budget, chosen)
+        prices = shared.prices
         steps: list[Step] = []
-        for table in private:
-            of_delta = total.delta / len(learners) if table in learners else 0.0
+        for table in schema.private_tables:
             whole = not has_columns(schema, table)
             price = prices.table(table) if whole else prices.profile(table)
-            steps.append(profile_step(schema, table, price.with_delta(of_delta)))
+            steps.append(profile_step(schema, table, price.with_delta(shared.deltas[table.name])))
         for table in reversed(schema.sampling_order):
             if not table.public:
                 steps += self._steps(schema, table, prices, chosen)
-        return whole_plan(self.name, schema, budget, steps, spendable.share(chosen.validation))
+        return whole_plan(self.name, schema, budget, steps, shared.validation)
 
     def _steps(self, schema: Schema, table: Table, prices: Prices, options: Options) -> list[Step]:
         """What is measured of a table's keys, and of its rows."""

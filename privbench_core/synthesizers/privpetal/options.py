@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from privbench_core.synthesizers.options import FidelityOptions, parsed
+from privbench_core.synthesizers.options import GroupOptions, parsed
 
 
 @dataclass(frozen=True)
-class Options(FidelityOptions):
+class Options(GroupOptions):
     """Public parameters beside the common ones; the names of the paper where it has them.
 
     Attributes:
@@ -19,9 +19,6 @@ class Options(FidelityOptions):
             other 1); the rest is for normalised permutation marginals (the 8).
         usefulness: λ: a class of group sizes must have so many groups that the average marginal is λ-useful.
         triples: Share of the NPMs' price for marginals over three members (permutation relations of order 3).
-        members: Weight of an attribute of an owned table against one of a table without owner, in sharing the budget.
-        links: Weight of an attribute that a foreign key may be tied to, likewise.
-        profile: Share of an owned table's budget for its profile (one-way marginals, learned domains).
         root_profile: Share of the budget of a table without owner for a first look at its one-way marginals; what its
             joints do not need goes to these too.
     """
@@ -30,9 +27,6 @@ class Options(FidelityOptions):
     margins: float = 0.1
     usefulness: float = 3.0
     triples: float = 0.05
-    members: float = 1.5
-    links: float = 0.5
-    profile: float = 0.2
     root_profile: float = 0.5
 
     @classmethod

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from privbench_core.errors import UnsupportedBudgetError
 from privbench_core.measure.fanout import FanoutFit, fit_sizes
 from privbench_core.measure.groups import GroupFit
-from privbench_core.measure.learned import lists_to_learn
 from privbench_core.measure.lookup import LookupFit
 from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.models.fanout import Fanout
@@ -25,9 +23,9 @@ from privbench_core.schema.identity import key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
-from privbench_core.synthesizers.prices import Prices
+from privbench_core.synthesizers.prices import GroupBudget, Prices
 from privbench_core.synthesizers.privpetal.options import Options
-from privbench_core.synthesizers.steps.assemble import refuse_impossible, whole_plan
+from privbench_core.synthesizers.steps.assemble import whole_plan
 from privbench_core.synthesizers.steps.drawing import fanout_key
 from privbench_core.synthesizers.steps.learn import learn_steps
 from privbench_core.synthesizers.steps.link import link_step, lookup_step
@@ -42,28 +40,20 @@ class PrivPetal:
     def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
         """See `Synthesizer.plan`."""
         chosen = Options.parse(options)
-        if budget.delta == 0:
-            raise UnsupportedBudgetError(
-                "privpetal: Gaussian noise has no pure form; run with delta > 0, or take another synthesizer"
-            )
-        refuse_impossible(schema, budget)
-        total = budget.total()
-        spendable = Price(total.measure, total.amount)
-        core = spendable.share(1 - chosen.validation)
-        prices = Prices(schema, core, chosen.members, chosen.links, chosen.profile)
-        private = schema.private_tables
-        learners = [table for table in private if lists_to_learn(table)]
+        shared = GroupBudget.of(self.name, schema, budget, chosen)
+        prices = shared.prices
         steps: list[Step] = []
-        for table in private:
-            of_delta = total.delta / len(learners) if table in learners else 0.0
+        for table in schema.private_tables:
             if _has_groups(table):
-                steps.append(profile_step(schema, table, prices.profile(table).with_delta(of_delta)))
+                steps.append(profile_step(schema, table, prices.profile(table).with_delta(shared.deltas[table.name])))
             else:
-                steps += _root_steps(schema, table, prices.table(table).with_delta(of_delta), chosen.root_profile)
+                steps += _root_steps(
+                    schema, table, prices.table(table).with_delta(shared.deltas[table.name]), chosen.root_profile
+                )
         for table in schema.sampling_order:
             if not table.public:
                 steps += self._steps(schema, table, prices, chosen)
-        return whole_plan(self.name, schema, budget, steps, spendable.share(chosen.validation))
+        return whole_plan(self.name, schema, budget, steps, shared.validation)
 
     def _steps(self, schema: Schema, table: Table, prices: Prices, options: Options) -> list[Step]:
         """What is measured of a table's keys, and of its groups."""

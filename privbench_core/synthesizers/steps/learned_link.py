@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.estimate.fitting import EMPTY, RAKING_ROUNDS
+from privbench_core.estimate.fitting import EMPTY, RAKING_ROUNDS, shrunk
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.fanout import FanoutFit, fit_sizes
 from privbench_core.measure.linking import Features, LinkingFit, Reference, measure_cross_marginals
@@ -55,6 +55,7 @@ class LinkFit:
     def identity(self) -> Identity:
         """Return all that a release depends on."""
         return {
+            "version": 2,  # marginals of public parents are shrunk
             "degrees": self.degrees,
             "sizes": self.sizes.identity(),
             "references": self.references.identity(),
@@ -185,15 +186,19 @@ def _to_public(
 ) -> LinkedLookup:
     """Return how often public parents are referred to, by row and by their attributes, which are known better."""
     names = tuple(column.name for column in table.attributes)
-    popularity, _ = row_popularity(session, key, child.size, order_of_alike(rows, names), price.share(1 - _MARGINS))
+    popularity, none = row_popularity(session, key, child.size, order_of_alike(rows, names), price.share(1 - _MARGINS))
     targets = public_targets(table, rows, optional=key.optional)
     features: Features = {name: (ParentRow(key), discretizer) for name, discretizer in targets.items()}
     view = session.view(ViewSpec(key.child, dict(features), (child.size.rows_per_unit,)), "lookup")
     noisy = view.measure("targets", [Marginal((name,)) for name in targets], price.share(_MARGINS))
     total = child.one_way.total
-    marginals = {name: onto_simplex(found, total) / total for name, found in zip(targets, noisy.values, strict=True)}
     codes = {name: discretizer.encode_numbers(np.arange(rows.num_rows)) for name, discretizer in targets.items()}
-    counts = popularity.counts
+    counts, marginals = popularity.counts, {}
+    for name, found in zip(targets, noisy.values, strict=True):
+        told = np.bincount(codes[name], counts, len(found)).astype(np.float64)  # what the rows' own popularity says
+        told[-1] += none if key.optional else 0.0
+        told *= total / max(float(told.sum()), EMPTY)
+        marginals[name] = onto_simplex(shrunk(found, noisy.sigma, told), total) / total
     for _ in range(RAKING_ROUNDS):
         for name, marginal in marginals.items():
             current = np.bincount(codes[name], counts, len(marginal))
