@@ -25,7 +25,8 @@ class Options(FidelityOptions):
         usefulness: λ: as many latent values as keep the average latent marginal λ-useful.
         members: Weight of an attribute of an owned table against one of a table without owner, in sharing the budget.
         links: Weight of an attribute that a foreign key may be tied to, likewise.
-        profile: Share of a table's budget for its profile (one-way marginals, learned domains).
+        profile: Share of what a table's attributes get for its profile (one-way marginals, learned domains), which also
+            gets what stands for its rows: as much as one attribute, or half of the table's budget.
     """
 
     latents: int = 1
@@ -37,7 +38,7 @@ class Options(FidelityOptions):
     usefulness: float = 1.0
     members: float = 1.5
     links: float = 0.5
-    profile: float = 0.2
+    profile: float = 0.1
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Options:

@@ -21,7 +21,8 @@ class Options(FidelityOptions):
         triples: Share of the NPMs' price for marginals over three members (permutation relations of order 3).
         members: Weight of an attribute of an owned table against one of a table without owner, in sharing the budget.
         links: Weight of an attribute that a foreign key may be tied to, likewise.
-        profile: Share of an owned table's budget for its profile (one-way marginals, learned domains).
+        profile: Share of what an owned table's attributes get for its profile (one-way marginals, learned domains),
+            which also gets what stands for its rows: as much as one attribute, or half of the table's budget.
         root_profile: Share of the budget of a table without owner for a first look at its one-way marginals; what its
             joints do not need goes to these too.
     """
@@ -32,7 +33,7 @@ class Options(FidelityOptions):
     triples: float = 0.05
     members: float = 1.5
     links: float = 0.5
-    profile: float = 0.2
+    profile: float = 0.1
     root_profile: float = 0.5
 
     @classmethod
