@@ -15,6 +15,8 @@ from privbench_core.synthesizers.options import GroupOptions
 from privbench_core.synthesizers.steps.assemble import refuse_impossible
 from privbench_core.synthesizers.steps.link import determined
 
+_MOST_OF_PROFILE = 0.5  # of a table's price: what depends on its owner, or on its children, gets as much; by hand
+
 
 @dataclass(frozen=True)
 class GroupBudget:
@@ -61,7 +63,7 @@ class Prices:
         whole: What there is to share.
         members: Weight of an attribute of an owned table against one of a table without owner.
         links: Weight of an attribute that a foreign key may be tied to, likewise.
-        profiles: Share of an owned table's budget for its profile.
+        profiles: Share of what a table's attributes get for its profile, which has all that stands for its rows.
     """
 
     schema: Schema
@@ -75,12 +77,16 @@ class Prices:
         return self.whole.share(self._table(table) / self._sum)
 
     def profile(self, table: Table) -> Price:
-        """Of that, what is for the one-way marginals and learned domains of an owned table."""
-        return self.table(table).share(self.profiles)
+        """Of that, what is for the number of rows, one-way marginals and learned domains.
+
+        A table counts as one attribute more than it has, for its rows: with few columns these get a larger part, and
+        at most half.
+        """
+        return self.table(table).share(self._profile(table))
 
     def groups(self, table: Table) -> Price:
         """Of that, what is for its groups."""
-        return self.table(table).share(1 - self.profiles)
+        return self.table(table).share(1 - self._profile(table))
 
     def link(self, key: ForeignKey) -> Price:
         """Of sizes of groups, or of pair tables with another parent."""
@@ -91,6 +97,10 @@ class Prices:
         tables = sum(self._table(table) for table in self.schema.private_tables)
         keys = sum(self._key(key) for table in self.schema.private_tables for key in table.foreign_keys)
         return tables + keys
+
+    def _profile(self, table: Table) -> float:
+        attributes = len(table.attributes)
+        return min((1 + self.profiles * attributes) / (1 + attributes), _MOST_OF_PROFILE)
 
     def _table(self, table: Table) -> float:
         return (1.0 if table.owner_key is None else self.members) * (1 + len(table.attributes))
