@@ -63,7 +63,12 @@ def draw_root(total: float, scale: float) -> Rows:
 
 
 def draw_children(
-    fanout: Fanout, parent: Parent, rng: np.random.Generator, table: Table | None = None, scale: float = 1.0
+    fanout: Fanout,
+    parent: Parent,
+    rng: np.random.Generator,
+    table: Table | None = None,
+    scale: float = 1.0,
+    siblings: Mapping[str, tuple[int, Codes]] | None = None,
 ) -> tuple[Rows, Places]:
     """Rows of an owned table with their context (the parent and its attributes, group size), and the parent of each.
 
@@ -75,8 +80,11 @@ def draw_children(
         rng: Sampling only.
         table: The owned table, where its owner key may leave less room than the fanout says.
         scale: Of the number of rows without an owner; the others follow their parents.
+        siblings: `children_column` -> number of codes, and the code of each parent.
     """
     above = Rows(parent.table.num_rows, dict(parent.codes), dict(parent.sizes), parent.weights)
+    for name, (size, codes) in (siblings or {}).items():
+        above.add(name, size, codes)
     pair_tables = [PairMarginal(name, joint.T) for name, joint in fanout.fanout_tables.items()]
     # What each parent's columns say decides who has more children than whom; how many there are is as released.
     codes = draw_column(above, fanout.counts, pair_tables, rng)

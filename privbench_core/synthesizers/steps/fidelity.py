@@ -37,7 +37,14 @@ from privbench_core.schema.identity import column_identity, constraints_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.sample import Sample, draw_sample, first_parents, model_inputs
+from privbench_core.synthesizers.steps.sample import (
+    Sample,
+    draw_sample,
+    drawn_siblings,
+    first_parents,
+    model_inputs,
+    sibling_samples,
+)
 
 Array = NDArray[np.float64]
 _MOST_PAIRS = 300  # compared per table; chosen by hand
@@ -53,6 +60,7 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
     inputs: list[Key] = [
         *model_inputs(schema, table),
         *(("fidelity", name) for name in private),
+        *sibling_samples(schema, table, "fidelity"),
         ("profile", schema.unit),
     ]
 
@@ -61,7 +69,8 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
         above = {name: Sample.from_artifact(context.inputs["fidelity", name]) for name in private}
         above |= {name: Sample(context.public[name], {}, None) for name in parents if schema.table(name).public}
         rng = np.random.default_rng([0, len(table.name)])
-        sample = draw_sample(schema, table, context.inputs, above, min(1.0, _REFERENCE_UNITS / units), rng)
+        beside = drawn_siblings(schema, table, context.inputs, "fidelity")
+        sample = draw_sample(schema, table, context.inputs, above, beside, min(1.0, _REFERENCE_UNITS / units), rng)
         metrics = _metrics(table, price, context, sample, above)
         stored = sample.to_artifact()
         shown = {figure.metric: str(figure) for figure in metrics}

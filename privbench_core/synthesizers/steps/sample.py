@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import group_counts, narrow
 from privbench_core.errors import InternalError
-from privbench_core.models.fanout import Fanout
+from privbench_core.models.fanout import Fanout, children_column
 from privbench_core.models.linked_lookup import lookup_from_dict
 from privbench_core.models.linking import Linked
 from privbench_core.models.profile import Profile
@@ -25,6 +25,7 @@ from privbench_core.models.registry import model_from_dict
 from privbench_core.models.row_count import UNIT_SIZE, size_classes
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Price
+from privbench_core.privacy.relations import stability
 from privbench_core.sampling.constraints import ignored_checks
 from privbench_core.sampling.deferred_keys import complete_table
 from privbench_core.sampling.references import Parent
@@ -35,6 +36,8 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.schema.unit_numbers import unit_numbers
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+
+Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -104,11 +107,43 @@ def first_parents(schema: Schema, table: Table) -> list[str]:
     return sorted({key.parent for key in table.foreign_keys if key.name not in schema.deferred_keys})
 
 
+def siblings_of(schema: Schema, key: ForeignKey) -> tuple[ForeignKey, ...]:
+    """Other owner keys to the parent of an owner key, of tables that are drawn before its child.
+
+    Left out are those whose rows go with other units too, where looking at them would cost more noise.
+    """
+    before = [table.owner_key for table in schema.sampling_order if not table.public]
+    before = before[: before.index(key)]
+    alone = stability(schema, key.parent, key.child)
+    return tuple(
+        other
+        for other in before
+        if other is not None
+        and other.parent == key.parent
+        and stability(schema, key.parent, key.child, other.child) <= alone
+    )
+
+
 def model_inputs(schema: Schema, table: Table) -> list[Key]:
     """The released models that a sample of ``table`` is drawn from."""
     inputs: list[Key] = [("profile", table.name), ("model", table.name)]
+    inputs += [fanout_key(key) for key in _siblings(schema, table)]
     inputs += [fanout_key(key) for key in table.foreign_keys if key.name not in schema.deferred_keys]
     return inputs + [("profile", name) for name in first_parents(schema, table) if not schema.table(name).public]
+
+
+def drawn_siblings(schema: Schema, table: Table, inputs: Mapping[Key, Artifact], stage: str) -> dict[str, Places]:
+    """The parent of each row along the keys of `siblings_of` the owner key, from the samples of a stage."""
+    return {key.name: dict(inputs[stage, key.child].data["parents"])[key.name] for key in _siblings(schema, table)}
+
+
+def sibling_samples(schema: Schema, table: Table, stage: str) -> list[Key]:
+    """The steps whose samples `drawn_siblings` looks at."""
+    return [(stage, key.child) for key in _siblings(schema, table)]
+
+
+def _siblings(schema: Schema, table: Table) -> tuple[ForeignKey, ...]:
+    return () if table.owner_key is None else siblings_of(schema, table.owner_key)
 
 
 def public_step(table: Table, free: Price) -> Step:
@@ -124,13 +159,15 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
     """The step that draws a private table."""
     parents = first_parents(schema, table)
     inputs: list[Key] = [*model_inputs(schema, table), *(("sample", name) for name in parents)]
+    inputs += sibling_samples(schema, table, "sample")
 
     def run(context: StepContext) -> Artifact:
         above = {name: Sample.from_artifact(context.inputs["sample", name]) for name in parents}
+        beside = drawn_siblings(schema, table, context.inputs, "sample")
         rng = context.rng("sample", table.name)
         ignored = ignored_checks(table)
         facts = {"checks not kept while sampling": ", ".join(ignored)} if ignored else {}
-        sample = draw_sample(schema, table, context.inputs, above, context.scale, rng)
+        sample = draw_sample(schema, table, context.inputs, above, beside, context.scale, rng)
         del above  # their rows are not needed beside the bytes
         return sample.to_artifact(**facts)
 
@@ -145,7 +182,7 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
         free,
         run,
         parameters,
-        version="4",
+        version="5",
         depends=("seed", "scale"),
     )
 
@@ -205,6 +242,7 @@ def draw_sample(
     table: Table,
     inputs: Mapping[Key, Artifact],
     above: Mapping[str, Sample],
+    beside: Mapping[str, Places],
     scale: float,
     rng: np.random.Generator,
 ) -> Sample:
@@ -215,6 +253,7 @@ def draw_sample(
         table: The table to draw.
         inputs: Artifacts of `model_inputs`.
         above: Samples of the parents, by table name.
+        beside: What `drawn_siblings` says.
         scale: Of the unit's table; owned tables follow their parents.
         rng: Sampling only.
     """
@@ -230,7 +269,9 @@ def draw_sample(
         rows, owners = draw_root(profile.total, scale), None
     else:
         fanout = Fanout.from_dict(links[owner.name])
-        rows, owners = draw_children(fanout, parents[owner.parent], rng, table, scale)
+        parent = parents[owner.parent]
+        siblings = _numbers_of_children(fanout, beside, parent.table.num_rows, inputs)
+        rows, owners = draw_children(fanout, parent, rng, table, scale, siblings)
         model = model if fanout.cross_marginals is None else Linked(model, fanout.cross_marginals)
     units = _units(schema, table, rows.n, owners, above)
     add_sizes(rows, units, profile)
@@ -246,6 +287,19 @@ def draw_sample(
     units = _units(schema, table, len(places), places, above)
     weights = row_weights(units, profile.size.rows_per_unit)
     return Sample(drawn.table, drawn.parents, weights, drawn.dropped, units, types)
+
+
+def _numbers_of_children(
+    fanout: Fanout, beside: Mapping[str, Places], parents: int, inputs: Mapping[Key, Artifact]
+) -> dict[str, tuple[int, Codes]]:
+    """Coded numbers of the parents' other children that numbers of children follow, by `children_column`."""
+    found = {}
+    for name, places in beside.items():
+        if children_column(name) in fanout.fanout_tables:
+            sizes = Fanout.from_dict(inputs["fanout", name].data["link"]).sizes
+            numbers = np.bincount(places[places >= 0], minlength=parents)
+            found[children_column(name)] = (sizes.size, sizes.encode_numbers(numbers))
+    return found
 
 
 def add_sizes(rows: Rows, units: NDArray[np.int64], profile: Profile) -> None:
