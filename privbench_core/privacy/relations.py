@@ -273,18 +273,16 @@ class PrivateDatabase:
     def _in_unit(self, key: ForeignKey) -> NDArray[np.bool_]:
         """Which rows refer along ``key`` to a row of their own unit, or to none; shape (children,)."""
         parents = self.parent_rows(key)
-        return np.asarray(
-            (parents < 0) | (self._unit_of(key.child) == np.append(self._unit_of(key.parent), -1)[parents])
-        )
+        return np.asarray((parents < 0) | (self.unit_of(key.child) == np.append(self.unit_of(key.parent), -1)[parents]))
 
-    def _unit_of(self, table: str) -> Rows:
+    def unit_of(self, table: str) -> Rows:
         """A number for the unit that each row belongs to, the same in all tables; shape (rows,).
 
         It follows from the rows' owners alone, so it is the same with another unit and without it.
         """
         if table not in self._units:
             key = self.schema.table(table).owner_key
-            owners = None if key is None else (self.parent_rows(key), self._unit_of(key.parent))
+            owners = None if key is None else (self.parent_rows(key), self.unit_of(key.parent))
             self._units[table] = unit_numbers(self.schema, table, self.rows(table), owners)
         return self._units[table]
 

@@ -467,12 +467,25 @@ def _kept_texts(database: PrivateDatabase, table: str, column: str) -> pa.Dictio
     return kept.combine_chunks().cast(pa.string()).dictionary_encode()
 
 
-def distinct_weights(database: PrivateDatabase, table: str, column: str) -> tuple[dict[str, int], CodedView]:
-    """Total weight of every distinct text in a column, and the empty view that carries unit and stability."""
+def distinct_weights(
+    database: PrivateDatabase, table: str, column: str, named: tuple[str, ...]
+) -> tuple[dict[str, int], CodedView]:
+    """Total weight of every distinct text in a column that is not ``named``, and the empty view that has the stability.
+
+    A unit with k such texts in its kept rows weighs 1/√k in each of them, so that the squares of its weights add up to
+    at most 1; how many rows have the text does not matter (``docs/privacy.md``, section 5, mechanism 6).
+    """
     view = build_view(database, ViewSpec(table, {}))
     encoded = _kept_texts(database, table, column)
-    indices = encoded.indices.to_numpy(zero_copy_only=False)
-    present = encoded.is_valid().to_numpy(zero_copy_only=False)
-    weights = np.ones(len(encoded), dtype=np.int64) if view.weights is None else view.weights
-    totals = weighted_sums(indices[present].astype(np.int64), weights[present], len(encoded.dictionary))
-    return dict(zip(encoded.dictionary.to_pylist(), totals.tolist(), strict=True)), view
+    known = pc.is_in(encoded.dictionary, value_set=pa.array(named, pa.string())).to_numpy(zero_copy_only=False)
+    place = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    counted = encoded.is_valid().to_numpy(zero_copy_only=False) & ~np.append(known, True)[place]
+    texts = max(len(encoded.dictionary), 1)
+    units = database.unit_of(table)[database.kept(table)].astype(np.int64)
+    each = np.unique(units[counted] * texts + place[counted])  # a unit and a text
+    number = np.unique(each // texts, return_inverse=True, return_counts=True)
+    of_number = np.array([0] + [math.isqrt(view.unit**2 // k) for k in range(1, int(number[2].max(initial=0)) + 1)])
+    totals = weighted_sums(each % texts, of_number[number[2]][number[1]], texts)
+    present = np.unique(each % texts).tolist()
+    names = encoded.dictionary.to_pylist()
+    return {names[text]: int(totals[text]) for text in present}, view

@@ -215,7 +215,7 @@ WEIGHTS = [
         "weights",
         "a unit is a row's owner, not the owner's owner",
         _RELATIONS,
-        "owners = None if key is None else (self.parent_rows(key), self._unit_of(key.parent))",
+        "owners = None if key is None else (self.parent_rows(key), self.unit_of(key.parent))",
         "owners = None if key is None else (self.parent_rows(key), np.arange(self.rows(key.parent)))",
         (f"{_POPULARITY}::test_no_unit_moves_the_ranks_beyond_the_stability",),
     ),

@@ -60,7 +60,7 @@ def measured_step(
         "stability": stability(schema, table.name),
     }
     key = ("profile", table.name)
-    return Step(key, StepKind.PROFILE, table.name, (), reads, price, run, {**own, **parameters}, version="8")
+    return Step(key, StepKind.PROFILE, table.name, (), reads, price, run, {**own, **parameters}, version="9")
 
 
 def summary_of(table: Table, profile: Profile, cells: Cells) -> dict[str, Any]:
