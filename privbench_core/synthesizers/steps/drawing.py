@@ -112,7 +112,8 @@ class TableModels:
         codes, sizes = dict(parent.codes), dict(parent.sizes)
         for key, children in beside.items():
             if key.name in self.siblings:
-                numbers = np.bincount(children.owners_along(key, owners, number), minlength=parent.table.num_rows)
+                places = children.owners_along(key, owners, number)
+                numbers = np.bincount(places[places >= 0], minlength=parent.table.num_rows)
                 name, coder = children_column(key.name), self.siblings[key.name]
                 codes[name], sizes[name] = coder.encode_numbers(numbers), coder.size
         return replace(parent, codes=codes, sizes=sizes)

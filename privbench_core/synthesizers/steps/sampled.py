@@ -154,11 +154,11 @@ class SampledTable:
             if number is None or above == number or not self.digests:
                 places = dict(self._stored(part).data["parents"])[key.name]
                 found.append(np.where(places < 0, -1, places + ends[above]))
-        places: NDArray[np.int64] = np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+        whole: NDArray[np.int64] = np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
         if number is None:
-            return places
-        here = (places >= ends[number]) & (places < ends[number + 1])
-        return places[here] - ends[number]
+            return whole
+        start, stop = (int(end) for end in ends[number : number + 2])
+        return whole[(whole >= start) & (whole < stop)] - start
 
     def _stored(self, number: int) -> Artifact:
         if not self.digests:
