@@ -112,7 +112,7 @@ def plan(
 
 
 @app.command()
-def run(  # noqa: PLR0913, PLR0917 - one for each option
+def run(
     spec: SpecFile,
     epsilon: Annotated[float, typer.Option(help="ε this run may spend.", show_default=False)],
     out: Annotated[Path, typer.Option(help="Folder of the bundle; replaced if it holds one.", show_default=False)],

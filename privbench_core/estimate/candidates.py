@@ -18,6 +18,7 @@ Pair = tuple[str, str]
 # Chosen by hand on the benchmark data sets; see `Candidates.of` and `noisy_cells`.
 _STRENGTH_EXPONENT = 3.0  # a coarsening loses (1 - strength)^-exponent times what it loses of a weak dependence
 _MAX_STRENGTH = 0.99  # keeps that finite
+_INTERVALS = 2  # of two codes there are no neighbours to merge
 _RANK = 1.5  # typical rank of a joint minus the product of its marginals
 
 
@@ -29,11 +30,13 @@ class PairTable:
         pair: The columns.
         coarsenings: How their codes are merged.
         cells: Number of cells whose noise remains in the estimate; see `noisy_cells`.
+        ordered: How many leading codes of each column are intervals, in order; 0 for lists.
     """
 
     pair: Pair
     coarsenings: tuple[Coarsening, Coarsening]
     cells: float
+    ordered: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,14 @@ class Candidates:
         useful: Reduction of error before noise, in rows, shape (pairs, ways), a way being a coarsening of each column;
             0 where a column has fewer coarsenings.
         cells: `noisy_cells` of each way, shape (pairs, ways).
+        ordered: Column -> number of its leading codes that are intervals, in order; columns it lacks are lists.
     """
 
     pairs: Sequence[Pair]
     coarsenings: Mapping[str, Sequence[Coarsening]]
     useful: Array
     cells: Array
+    ordered: Mapping[str, int]
 
     @classmethod
     def of(
@@ -60,7 +65,10 @@ class Candidates:
         """Return all ways to measure ``pairs``.
 
         A coarsening loses more of a strong dependence: if a column almost determines another, groups of codes carry
-        little of the information of single codes.
+        little of the information of single codes. Not so where both have an order: queries ask for ranges, and those
+        that cut through a group of neighbours get wrong at most what this group holds (dates of posts and of their
+        authors, in 32 bins of either: 12 groups take away .48 of the distance, 24 take away .68; the model says .44
+        and .69).
 
         Args:
             pairs: Pairs of columns that have more than one code each.
@@ -81,16 +89,19 @@ class Candidates:
         cells = noisy_cells(number[first][:, :, None], number[second][:, None, :])
         largest = np.array([_largest_score(clean[name]) for name in names])
         strength = np.clip(scores / np.maximum(np.minimum(largest[first], largest[second]), 1.0), 0.0, _MAX_STRENGTH)
-        amplified = ((1 - strength) ** -_STRENGTH_EXPONENT)[:, None]
+        neighbours = np.array([min(ordered.get(a, 0), ordered.get(b, 0)) > _INTERVALS for a, b in pairs], dtype=bool)
+        amplified = np.where(neighbours, 1.0, (1 - strength) ** -_STRENGTH_EXPONENT)[:, None]
         kept = [np.maximum(1 - amplified * lost[side], 0.0) for side in (first, second)]
         useful = scores[:, None, None] * kept[0][:, :, None] * kept[1][:, None, :]
-        return cls(pairs, ways, useful.reshape(shape), cells.reshape(shape))
+        return cls(pairs, ways, useful.reshape(shape), cells.reshape(shape), ordered)
 
     def table(self, pair: int, way: int) -> PairTable:
         """Return one way to measure one pair, by their indices."""
         most = round(self.cells.shape[1] ** 0.5)
         (a, b), (one, other) = self.pairs[pair], divmod(way, most)
-        return PairTable((a, b), (self.coarsenings[a][one], self.coarsenings[b][other]), float(self.cells[pair, way]))
+        merged = self.coarsenings[a][one], self.coarsenings[b][other]
+        ordered = self.ordered.get(a, 0), self.ordered.get(b, 0)
+        return PairTable((a, b), merged, float(self.cells[pair, way]), ordered)
 
 
 def noisy_cells(rows: Array, columns: Array) -> Array:

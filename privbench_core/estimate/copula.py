@@ -22,8 +22,9 @@ from privbench_core.estimate.mixture import Estimate, least_risk
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Pair = tuple[str, str]
-_LARGEST = 0.985  # correlation: the grids below resolve all up to it
-_ANGLES = np.linspace(-np.arcsin(_LARGEST), np.arcsin(_LARGEST), 129)  # odd: 0 is one of them
+LARGEST = 0.985
+"""Correlation: the grids below resolve all up to it."""
+_ANGLES = np.linspace(-np.arcsin(LARGEST), np.arcsin(LARGEST), 129)  # odd: 0 is one of them
 _FACTOR = np.linspace(-6.0, 6.0, 121)  # values of a common normal factor, and their weights
 _WEIGHTS = np.exp(-(_FACTOR**2) / 2) / np.exp(-(_FACTOR**2) / 2).sum()
 _FILLS = 5  # of the diagonal by that of the denoised matrix; changes are small from there on
@@ -139,15 +140,27 @@ class Copula:
         return {pair: self._joint(*pair, strength[pair]) for pair in strongest if abs(strength[pair]) > _FAINT}
 
     def _joint(self, first: str, second: str, correlation: float) -> Array:
-        total = max(float(self.clean[first].sum()), _TINY)
-        joint = np.outer(self.clean[first], self.clean[second]) / total
-        rows, columns = self.cuts[first].ordered, self.cuts[second].ordered
-        part = joint[:rows, :columns]
-        load = np.sqrt(abs(correlation))
-        one = _given_factor(self.clean[first][:rows], load)
-        other = _given_factor(self.clean[second][:columns], load * np.sign(correlation))
-        joint[:rows, :columns] = part.sum() * (one * _WEIGHTS) @ other.T
-        return joint
+        ordered = self.cuts[first].ordered, self.cuts[second].ordered
+        return joint_by_copula(self.clean[first], self.clean[second], *ordered, correlation)
+
+
+def joint_by_copula(first: Array, second: Array, rows: int, columns: int, correlation: float) -> Array:
+    """Return counts of two columns with their own marginals, by a Gaussian copula of their ordered codes.
+
+    Args:
+        first: Clean counts of the first column.
+        second: Clean counts of the second column, with the same total.
+        rows: How many leading codes of the first are intervals, in order; the others are independent of the second.
+        columns: The same of the second.
+        correlation: Of the normal variables, at most `LARGEST` in size.
+    """
+    joint = np.outer(first, second) / max(float(first.sum()), _TINY)
+    part = joint[:rows, :columns]
+    load = np.sqrt(abs(correlation))
+    one = _given_factor(first[:rows], load)
+    other = _given_factor(second[:columns], load * np.sign(correlation))
+    joint[:rows, :columns] = part.sum() * (one * _WEIGHTS) @ other.T
+    return joint
 
 
 def _halves(counts: Array, cut: Cut) -> tuple[float, float]:

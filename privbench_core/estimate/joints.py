@@ -20,6 +20,7 @@ from privbench_core.estimate.fitting import fit_margins
 from privbench_core.estimate.implied_pairs import JointGraph, Pair
 from privbench_core.estimate.merge import merge_codes
 from privbench_core.estimate.mixture import Estimate, least_risk
+from privbench_core.estimate.nearest_copula import nearest_copula
 from privbench_core.estimate.simplex import onto_simplex
 
 Array = NDArray[np.float64]
@@ -40,11 +41,13 @@ class NoisyTable:
         counts: Shape (size of the first, size of the second), or of their numbers of groups.
         sigma: Standard deviation of the noise of a cell.
         groups: Group of each code of both columns, where groups were counted.
+        ordered: How many leading codes of each column are intervals, in order; 0 for lists.
     """
 
     counts: Array
     sigma: float
     groups: tuple[NDArray[np.int64], ...] = ()
+    ordered: tuple[int, int] = (0, 0)
 
 
 def estimated_joints(
@@ -60,7 +63,11 @@ def estimated_joints(
         clean: Clean counts of all columns, with one total.
         known: Joints of pairs by a copula, which hold where a pair was not measured.
     """
-    copula = known or {}
+    copula = dict(known or {})
+    for (a, b), table in tables.items():
+        if (a, b) not in copula:
+            near = nearest_copula(table.counts, table.sigma, table.groups, (clean[a], clean[b]), table.ordered)
+            copula |= {} if near is None else {(a, b): near}
     bases = {pair: [copula[pair]] if pair in copula else [] for pair in tables}
     separate = {(a, b): _joint_of_codes(table, clean[a], clean[b], bases[a, b]) for (a, b), table in tables.items()}
     graph = JointGraph(separate, clean)

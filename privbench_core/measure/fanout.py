@@ -3,7 +3,7 @@
 PrivBench's Algorithm 6 releases one noisy count per key value, which is mostly noise and forgets which parent it
 belongs to. Here two small sets of joints are released instead, over rows of both tables:
 
-- (number of children, attribute of the parent), over parents;
+- (number of children, attribute of the parent or its number of children of another kind), over parents;
 - (attribute of the parent or group size, attribute of the child), over children.
 
 Numbers of children are fitted to the released number of rows of the child's table.
@@ -27,7 +27,7 @@ from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.row_count import counted_for_sizes
 from privbench_core.measure.scores import highest_noise
-from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout, parent_column
+from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout, children_column, parent_column
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount, class_coder, powers_up_to
@@ -43,7 +43,10 @@ from privbench_core.schema.identity import Identity
 
 Array = NDArray[np.float64]
 Features = Mapping[str, tuple[Feature, Discretizer]]
+Siblings = Mapping[ForeignKey, Fanout]
+"""Other owner keys to the same parent -> their released links."""
 _OWNER = "#owner"
+_NOTHING = 1e-300
 _BANDS = 0.5  # of the price for numbers of children: by class of them, the rest is for each number
 
 
@@ -80,7 +83,14 @@ class FanoutFit:
 
 
 def fit_fanout(
-    session: PrivateSession, key: ForeignKey, parent: Profile, child: Profile, model: Node, price: Price, fit: FanoutFit
+    session: PrivateSession,
+    key: ForeignKey,
+    parent: Profile,
+    child: Profile,
+    model: Node,
+    price: Price,
+    fit: FanoutFit,
+    siblings: Siblings | None = None,
 ) -> Fanout:
     """Measure the link along an ownership key, for at most ``price``.
 
@@ -95,8 +105,9 @@ def fit_fanout(
         model: The child's model: the parts of a root sum node are tied to the context too.
         price: Of everything here.
         fit: How to spend it.
+        siblings: As in `fit_sizes`.
     """
-    sizes = fit_sizes(session, key, parent, child.size, price.share(fit.count_share), fit)
+    sizes = fit_sizes(session, key, parent, child.size, price.share(fit.count_share), fit, siblings)
     context = link_context(key, parent, child, sizes.sizes)
     own: Features = {name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()}
     rest = price.share(1 - fit.count_share)
@@ -108,9 +119,18 @@ def fit_fanout(
 
 
 def fit_sizes(
-    session: PrivateSession, key: ForeignKey, parent: Profile, children: RowCount, price: Price, fit: FanoutFit
+    session: PrivateSession,
+    key: ForeignKey,
+    parent: Profile,
+    children: RowCount,
+    price: Price,
+    fit: FanoutFit,
+    siblings: Siblings | None = None,
 ) -> Fanout:
     """Measure how many children parents have, and nothing else of the link, for at most ``price``.
+
+    Who has many children of one kind has many of another: a join of two children with their parent has the sum of the
+    products of both numbers as its size, which says nothing of either alone.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
@@ -122,6 +142,7 @@ def fit_sizes(
         children: The released size of the owned table, which numbers of children are fitted to.
         price: Of everything here.
         fit: How to spend it.
+        siblings: What else parents own, which is drawn before.
     """
     ownerless = 0.0
     if key.optional:
@@ -130,7 +151,7 @@ def fit_sizes(
         ownerless = max(0.0, float(found.values[0][1]))
         price = price.share(1 - fit.owner_share)
     owned = replace(children, rows=max(0.0, children.rows - ownerless))
-    counts, fanout_tables = _counts(session, key, parent, owned, ownerless, price, fit)
+    counts, fanout_tables = _counts(session, key, parent, owned, ownerless, price, fit, siblings or {})
     sizes = Discretizer(counts.codec, counts.binning)
     return Fanout(sizes, counts.counts / max(counts.groups, 1e-300), fanout_tables, {}, owned.rows, ownerless)
 
@@ -143,12 +164,17 @@ def _counts(
     ownerless: float,
     price: Price,
     fit: FanoutFit,
+    siblings: Siblings,
 ) -> tuple[SizeCounts, dict[str, Array]]:
-    """The number of children of each parent, and which of the parent's attributes it depends on."""
+    """The number of children of each parent, and what of the parent it depends on."""
+    columns: dict[str, tuple[Feature, Discretizer]] = {
+        name: (Own(name), discretizer) for name, discretizer in parent.discretizers.items()
+    }
+    columns |= {children_column(other.name): (OwnFanout(other), link.sizes) for other, link in siblings.items()}
     codec, full = FanoutCodec(key.max_children or 1), parent.size.rows_per_unit
     # Where a parent is a unit and its children are its rows, their numbers are known by class.
     by_class = children.units if parent.size.units is None else None
-    share = fit.size_share * (1.0 if by_class is None else 1 - _BANDS) if parent.discretizers else 1.0
+    share = fit.size_share * (1.0 if by_class is None else 1 - _BANDS) if columns else 1.0
     sigma = parent.one_way.total_sigma if parent.one_way.counts else parent.size.sigma
     groups, most = NoisySum(parent.one_way.total, sigma), full
     classes = (0, *powers_up_to(codec.bound))
@@ -172,20 +198,16 @@ def _counts(
     cells = session.view(ViewSpec(key.parent, {OWN_FANOUT: (OwnFanout(key), Discretizer(codec))}, (most,)), "fanout")
     measured = cells.measure("children, closer", [Marginal((OWN_FANOUT,))], for_cells)
     counts = refine_bands(bands, measured.values[0], measured.sigma, groups, rows)
-    if not parent.discretizers or counts.groups <= 0:
+    if not columns or counts.groups <= 0:
         return counts, {}
-    sizes = Discretizer(codec, counts.binning)
-    features: dict[str, tuple[Feature, Discretizer]] = {
-        name: (Own(name), discretizer) for name, discretizer in parent.discretizers.items()
-    }
-    view = session.view(
-        ViewSpec(key.parent, {**features, OWN_FANOUT: (OwnFanout(key), sizes)}, (full,)), "fanout by parent"
-    )
-    pairs, ordered = (
-        [(name, OWN_FANOUT) for name in parent.discretizers],
-        ordered_codes({**parent.discretizers, OWN_FANOUT: sizes}),
-    )
-    clean = {**parent.one_way.clean(), OWN_FANOUT: counts.counts * (parent.one_way.total / counts.groups)}
+    features = {**columns, OWN_FANOUT: (OwnFanout(key), Discretizer(codec, counts.binning))}
+    view = session.view(ViewSpec(key.parent, features, (full,)), "fanout by parent")
+    pairs = [(name, OWN_FANOUT) for name in columns]
+    ordered = ordered_codes({name: discretizer for name, (_, discretizer) in features.items()})
+    total = parent.one_way.total
+    clean = {**parent.one_way.clean(), OWN_FANOUT: counts.counts * (total / counts.groups)}
+    for other, link in siblings.items():
+        clean[children_column(other.name)] = link.counts * (total / max(float(link.counts.sum()), _NOTHING))
     joints = fit.pairs.fit_pairs(view, clean, pairs, price.share(1 - share), ordered)
     return counts, {name: joint for (name, _), joint in joints.items()}
 

@@ -47,6 +47,7 @@ _RANGE = 0.43  # of what counting a column's values costs: 0.3 of all, where all
 _LIST = 2.2
 _STEP_SHARE = 0.2  # for the step, where a type has steps; the rest finds the range
 _UNNAMED_SHARE = 0.25  # for the values that are not named; the rest names values
+_FIRST_NAMES = 0.3  # of that, for a first list; units then count for their other values alone (Swanberg et al. 2023)
 _LENGTHS_SHARE = 0.3  # of that, for their lengths and the rows that have them; the rest for how often each occurs
 _RARER = 100  # times less often than a spike does noise alone make a stretch of the grid significant
 _WINDOWS = (1, 2, 4, 8)  # cells of the grid that are looked at together
@@ -217,9 +218,12 @@ def _learn_list(
     session: PrivateSession, table: Table, column: Column, size: RowCount | None, price: Price
 ) -> tuple[Codec, str]:
     """A codec for a category column: the values that may be named, and made-up ones for the others."""
-    naming = price.share(1 - _UNNAMED_SHARE).with_delta(price.delta)
-    found = session.discover(table.name, column.name, naming)
-    names = tuple(sorted(found.counts, key=lambda value: (-found.counts[value], value)))
+    naming = price.share(1 - _UNNAMED_SHARE)
+    names: tuple[str, ...] = ()
+    for share, of_delta in ((_FIRST_NAMES, 0.5), (1 - _FIRST_NAMES, 0.5)):
+        part = naming.share(share).with_delta(price.delta * of_delta)
+        found = session.discover(table.name, column.name, part, names)
+        names += tuple(sorted(found.counts, key=lambda value: (-found.counts[value], value)))
     codec = CategoricalCodec(qualified(column, table.name), column.type, names, column.nullable)
     made = _measure_unnamed(session, table, column, codec, size, Price(price.measure, price.amount * _UNNAMED_SHARE))
     if made is not None or names:

@@ -275,7 +275,7 @@ class PairwiseFit:
             a, b = table.pair
             groups = (table.coarsenings[0].groups, table.coarsenings[1].groups)
             noisy = curator.measure(f"{a} x {b}", [Marginal((a, b), groups)], price.share(share))
-            measured[a, b] = NoisyTable(noisy.values[0], noisy.sigma, groups)
+            measured[a, b] = NoisyTable(noisy.values[0], noisy.sigma, groups, table.ordered)
         return measured
 
 

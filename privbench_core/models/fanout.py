@@ -28,7 +28,7 @@ class Fanout:
     Attributes:
         sizes: Coder of the numbers of children.
         counts: Probabilities of the number of children, shape (codes of ``sizes``,).
-        fanout_tables: Parent's column -> joint (parent's column, number of children).
+        fanout_tables: Parent's column -> joint (parent's column, number of children); `children_column` is one as well.
         pair_tables: (context column, child's column) -> joint; context is "parent.<column>", `OWNER_FANOUT`, `PLACE`.
         owned: Number of children that have an owner.
         ownerless: Number of children whose owner key is NULL; each is a unit of its own.
@@ -96,6 +96,11 @@ class Fanout:
         across = stored.get("cross_marginals")
         linked = None if across is None else tuple(map(CrossMarginal.from_dict, across))
         return cls(sizes, stored["counts"], tables, pair_tables, owned, ownerless, linked, places)
+
+
+def children_column(key: str) -> str:
+    """How the number of a parent's children along another owner key is called among the parent's columns."""
+    return f"{OWN_FANOUT} along {key}"
 
 
 def parent_column(name: str) -> str:

@@ -96,7 +96,13 @@ def measured_to_dict(measured: Measured) -> dict[str, Any]:
         return {"parts": parts, "rule": None if measured.rule is None else rule_to_dict(measured.rule)}
     one_way = measured.one_way
     tables = [
-        {"columns": list(names), "counts": table.counts, "sigma": table.sigma, "groups": list(table.groups)}
+        {
+            "columns": list(names),
+            "counts": table.counts,
+            "sigma": table.sigma,
+            "groups": list(table.groups),
+            "ordered": list(table.ordered),
+        }
         for names, table in [*measured.tables.items(), *measured.triples.items()]
     ]
     signs = measured.signs and {
@@ -122,7 +128,7 @@ def measured_from_dict(stored: Mapping[str, Any]) -> Measured:
     triples: dict[Triple, NoisyTable] = {}
     for table in stored["tables"]:
         first, second, *third = table["columns"]
-        noisy = NoisyTable(table["counts"], table["sigma"], tuple(table["groups"]))
+        noisy = NoisyTable(table["counts"], table["sigma"], tuple(table["groups"]), tuple(table.get("ordered", (0, 0))))
         if third:
             triples[first, second, third[0]] = noisy
         else:

@@ -15,6 +15,7 @@ Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 _SWAPS = 4  # of degrees, per kind, in the end
 _SPREADS = tuple(quarter / 4 for quarter in range(17))  # of the logarithms of popularity
+_FITS = 12  # of degrees to ranks and to groups in turn; chosen by hand, changes are small from there on
 _LEAST = 1e-6  # above zero
 
 
@@ -102,8 +103,9 @@ class ByRank:
     def weights_inside(self, of_parent: Numbers, of_row: Numbers, rng: np.random.Generator) -> Array:
         """Return the relative frequency of each parent, if rows choose among the parents of their own group.
 
-        The number of rows of a group is given, so degrees cannot be assigned. Within groups weights are log-normal, of
-        the spread with which degrees come closest to the released ones.
+        The number of rows of a group is given, so degrees cannot be handed out. Within groups weights are log-normal at
+        first, of the spread with which degrees come closest to the released ones. Then each parent gets the released
+        degree of its rank, and groups are scaled to their rows again, in turn, as in iterative proportional fitting.
 
         Args:
             of_parent: Group of each parent, -1 for one that is never chosen.
@@ -123,8 +125,20 @@ class ByRank:
         def misfit(spread: float) -> float:
             return float(np.abs(np.sort(np.floor(rows[group] * shares(spread) + rounding))[::-1] - wanted).sum())
 
+        def misfit_of(expected: Array) -> float:
+            return float(np.abs(np.sort(np.floor(expected + rounding))[::-1] - wanted).sum())
+
+        best = rows[group] * shares(min(_SPREADS, key=misfit))
+        found = best
+        for _ in range(_FITS):
+            ranked = np.empty(len(possible))
+            ranked[np.argsort(-(found + _LEAST * rounding))] = wanted
+            mixed = (found + ranked) / 2
+            held = np.bincount(group, mixed)
+            found = mixed * np.divide(rows, held, out=np.zeros(len(held)), where=held > 0)[group]
+            best = min(best, found, key=misfit_of)
         result = np.zeros(len(of_parent))
-        result[possible] = shares(min(_SPREADS, key=misfit))
+        result[possible] = best
         return result
 
     def to_dict(self) -> dict[str, Any]:

@@ -141,10 +141,12 @@ def admit_key(schema: Schema, key: ForeignKey) -> ForeignKey:
     return found
 
 
-def admit_discovery(schema: Schema, table: str, column: str) -> None:
-    """Refuse any column that is not a category, or is part of a key."""
+def admit_discovery(schema: Schema, table: str, column: str, named: tuple[str, ...]) -> None:
+    """Refuse any column that is not a category, or is part of a key, and released names that are not plain texts."""
     if _attribute(schema, table, column).type is not ColumnType.CATEGORY:
         raise InternalError(f"{table}.{column}: a list of values is learned for category columns only")
+    if type(named) is not tuple or any(type(name) is not str for name in named):
+        raise InternalError(f"{table}.{column}: the named values are a tuple of texts")
 
 
 def _attribute(schema: Schema, table: str, name: str) -> Column:

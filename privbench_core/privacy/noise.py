@@ -77,8 +77,8 @@ def noise_std(sensitivity: Sensitivity, price: Price) -> float:
 def threshold(sensitivity: Sensitivity, price: Price, touched: int) -> float:
     """Return the count from which a key may be released; fails with probability at most ``price.delta``.
 
-    A key that only one unit holds has a count of at most the L2 sensitivity; each of the ``touched`` keys
-    of a unit may exceed the threshold with probability δ/touched. The discrete Gaussian is sub-Gaussian:
+    A key that only one unit holds has a count of at most the L2 sensitivity, which bounds L∞; each of the ``touched``
+    keys of a unit may exceed the threshold with probability δ/touched. The discrete Gaussian is sub-Gaussian:
     P[X ≥ t] ≤ exp(-t²/2σ²).
     """
     if price.measure is Measure.PURE or price.delta <= 0:

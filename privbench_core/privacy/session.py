@@ -75,16 +75,14 @@ class PrivateSession:
         Raises:
             InternalError: A column of a key or of another type, or names that are not a tuple of texts.
         """
-        admit_discovery(self._engine.schema, table, column)
-        if type(named) is not tuple or any(type(name) is not str for name in named):
-            raise InternalError(f"{table}.{column}: the named values are a tuple of texts")
+        admit_discovery(self._engine.schema, table, column, named)
         view = build_values(self._engine, table, column, named, most)
         return Curator(view, self._filter, self._noise, f"{self._label}/values of {column}")
 
-    def discover(self, table: str, column: str, price: Price) -> Discovered:
-        """Return the values of a column above a stability threshold, with noisy counts of the units that have them.
+    def discover(self, table: str, column: str, price: Price, named: tuple[str, ...] = ()) -> Discovered:
+        """Return the values of a column above a stability threshold that are not ``named`` yet, with noisy counts.
 
-        A unit with k different values counts 1/√k for each.
+        A unit counts 1/√k for each of its k values, so that rare values of units with many are heard too.
 
         Formal guarantee: satisfies δ-approximate ρ-zCDP (discrete Gaussian noise and a stability threshold), for adding
         or removing one unit; ``docs/privacy.md``, section 5, mechanism 6.
@@ -93,19 +91,21 @@ class PrivateSession:
             table: Private table.
             column: Category column whose list of values is learned; not part of a key.
             price: Must carry a δ; charged before any row is read.
+            named: Values that were released before: units count for their other ones alone.
 
         Raises:
-            InternalError: A column of a key or of another type; nothing was charged.
+            InternalError: A column of a key or of another type, or names that are not a tuple of texts; nothing was
+                charged.
             UnsupportedBudgetError: No δ: a list of values cannot be learned under pure ε-DP this way.
         """
         site = f"{self._label}/discover {column}"
         admit_price(site, price)
-        admit_discovery(self._engine.schema, table, column)
+        admit_discovery(self._engine.schema, table, column, named)
         if price.delta <= 0:
             message = f"{table}.{column}: learning a list of values needs delta > 0; declare domain: {{values: [...]}}"
             raise UnsupportedBudgetError(message)
         self._filter.charge(site, price)
-        exact, view = distinct_weights(self._engine, table, column)
+        exact, view = distinct_weights(self._engine, table, column, named)
         sensitivity = Sensitivity(view.stability * math.sqrt(view.touched), float(view.stability))
         kept = self._noise.keep(site, exact, sensitivity, price, view.touched)
         sigma = noise_std(sensitivity, price) / view.unit

@@ -465,18 +465,17 @@ def build_values(engine: Engine, table: str, column: str, named: tuple[str, ...]
     return replace(view, data=engine.values(table, column, named, most))
 
 
-def distinct_weights(engine: Engine, table: str, column: str) -> tuple[dict[str, int], CodedView]:
-    """Weight of every distinct text in a column, and the empty view that carries unit and stability.
+def distinct_weights(
+    engine: Engine, table: str, column: str, named: tuple[str, ...]
+) -> tuple[dict[str, int], CodedView]:
+    """Total weight of every distinct text in a column that is not ``named``, and the empty view that has the stability.
 
-    A unit of k distinct texts weighs 1/√k on each of them, so its L2 norm is at most 1; how many rows have a text, and
-    what other units hold, does not matter (``docs/privacy.md``, section 5, mechanism 6).
+    A unit with k such texts in its kept rows weighs 1/√k in each of them, so that the squares of its weights add up to
+    at most 1; how many rows have the text does not matter (``docs/privacy.md``, section 5, mechanism 6).
     """
     view = build_view(engine, ViewSpec(table, {}))
-
-    def weight(texts: int) -> int:
-        each = int(view.unit / math.sqrt(texts))
-        return each - (each**2 * texts > view.unit**2)  # whatever the square root was rounded to
-
-    units = engine.texts(table, column)
-    exact = {text: sum(number * weight(k) for k, number in by_k.items()) for text, by_k in units.items()}
+    units = engine.texts(table, column, named)
+    exact = {
+        text: sum(number * math.isqrt(view.unit**2 // k) for k, number in by_k.items()) for text, by_k in units.items()
+    }
     return exact, view

@@ -26,7 +26,7 @@ from privbench_core.synthesizers.options import FidelityOptions, parsed
 from privbench_core.synthesizers.steps.assemble import refuse_impossible, whole_plan
 from privbench_core.synthesizers.steps.learn import learn_steps
 from privbench_core.synthesizers.steps.learned_link import LinkFit, completes_junction, reference_step
-from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
+from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step, released_siblings
 
 Learn = Callable[[Table, Price], list[Step]]
 """(table, price) -> the steps that learn the attributes of a private table."""
@@ -102,7 +102,7 @@ def network_plan(name: str, schema: Schema, budget: Budget, options: LinkOptions
     total = budget.total()
     spendable = Price(total.measure, total.amount)
     private = schema.private_tables
-    keys = [key for table in private for key in table.foreign_keys]
+    keys = [key for table in schema.sampling_order if not table.public for key in table.foreign_keys]
     links = {key: _link_size(schema, key) for key in keys}
     tables = {table.name: len(table.attributes) + 1 for table in private}
     gamma = options.gamma if keys else 1.0
@@ -139,14 +139,16 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
     def run(context: StepContext) -> Artifact:
         own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
         model = node_from_dict(context.inputs["model", key.child].data["model"])
-        fanout = fit_fanout(context.opened(), key, above, own, model, price, FanoutFit())
+        fanout = fit_fanout(
+            context.opened(), key, above, own, model, price, FanoutFit(), released_siblings(schema, key, context)
+        )
         summary = {
             "attributes that depend on the number of children": len(fanout.fanout_tables),
             "pair_tables": len(fanout.pair_tables),
         }
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 
-    return link_step(schema, key, price, run, FanoutFit(), (("model", key.child),))
+    return link_step(schema, key, price, run, FanoutFit(), (("model", key.child),), beside=True)
 
 
 def _link_size(schema: Schema, key: ForeignKey) -> int:

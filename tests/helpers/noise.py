@@ -132,7 +132,7 @@ class ReplayNoise:
             raise Violation(f"{site}: {len(lonely)} keys come or go with one unit, declared at most {touched}")
         bar = threshold(sensitivity, price, touched)
         top = max((exact.get(key, 0) + call.exact.get(key, 0) for key in lonely), default=0)
-        self._check(site, "count of a key of one unit", top, sensitivity.l1)
+        self._check(site, "count of a key of one unit", top, sensitivity.l2)
         if top >= bar:
             raise Violation(f"{site}: a key of one unit is named without any noise")
         union = sorted(exact.keys() | call.exact.keys())

@@ -34,7 +34,7 @@ from privbench_core.spec.load import dump_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, StepContext, StepKind
-from privbench_core.synthesizers.steps.sampled import Sample
+from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 from tests.helpers.plans import plan_with
 
 Codes = NDArray[np.int32]
@@ -199,7 +199,7 @@ def place_of(
 
 def samples_of(result: RunResult) -> dict[str, pa.Table]:
     """The synthetic tables of a run."""
-    made = {key[1]: release.artifact.table for key, release in result.releases.items() if key[0] == "sample"}
+    made = {k[1]: SampledTable(left.artifact).whole_rows() for k, left in result.releases.items() if k[0] == "sample"}
     return {name: table for name, table in made.items() if table is not None}
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from privbench_core.privacy.queries import ParentCounts, RankSums
 from privbench_core.privacy.relations import WEIGHT_SCALE
-from privbench_core.privacy.views import build_references, build_values
+from privbench_core.privacy.views import build_references, build_values, distinct_weights
 from tests.helpers.databases import Database, adversaries, forum, shop, town
 from tests.helpers.key_graphs import diamond, mixed, without
 from tests.property.test_privacy_references import blog, staff
@@ -128,3 +128,38 @@ def test_named_values_and_null_are_in_no_rank() -> None:
     assert 0 < answers.sum() <= sum(job not in {None, *named} for job in jobs) * WEIGHT_SCALE
     everything = RankSums(ends).evaluate(build_values(database.private(), "person", "job", (), 1))
     assert everything.sum() > answers.sum()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(("make", "table", "column"), CATEGORIES)
+def test_no_unit_moves_the_weights_of_values_beyond_the_stability(
+    make: Callable[[int], Database], table: str, column: str, seed: int
+) -> None:
+    database = make(seed)
+    found = database.tables[table].column(column).drop_null().unique().to_pylist()
+    shifts = []
+    for unit in adversaries(database, seed, 5):
+        for named in ((), tuple(sorted(found)[:2])):
+            (one, view), (other, _) = (
+                distinct_weights(d.private(), table, column, named) for d in (database, database.without(unit))
+            )
+            apart = np.array([one.get(text, 0) - other.get(text, 0) for text in one.keys() | other.keys()], dtype=float)
+            alone = [one.get(text, 0) + other.get(text, 0) for text in one.keys() ^ other.keys()]
+            assert max(alone, default=0) <= view.stability
+            assert len(alone) <= view.touched
+            shifts.append(float(np.sqrt((apart**2).sum())) / view.stability)
+    assert max(shifts) <= 1
+    assert max(shifts) > 0.1
+
+
+def test_a_unit_is_heard_in_each_of_its_values_that_no_list_names() -> None:
+    database = shop(0)
+    exact, view = distinct_weights(database.private(), "item", "colour", ())
+    first = max(exact, key=lambda name: exact[name])
+    later, _ = distinct_weights(database.private(), "item", "colour", (first,))
+    assert later.keys() == exact.keys() - {first}
+    assert all(later[name] >= exact[name] for name in later)
+    assert sum(later.values()) > sum(exact[name] for name in later)
+    alone, _ = distinct_weights(database.private(), "item", "colour", tuple(sorted(exact)[1:]))
+    (units,) = (weight / view.unit for weight in alone.values())
+    assert units == round(units), "a unit with one value counts 1 in it"

@@ -399,3 +399,13 @@ def test_lists_of_values_are_learned_of_categories_only() -> None:
     with pytest.raises(InternalError, match="category columns only"):
         session.discover("household", "rooms", replace(PRICE, delta=1e-4))
     assert labels == []
+
+
+def test_named_values_are_plain_texts() -> None:
+    session, labels = session_on(town(0))
+    for named in (["red"], ("red", 1), (type("MyText", (str,), {})("red"),)):
+        with pytest.raises(InternalError, match="tuple of texts"):
+            session.discover("person", "job", replace(PRICE, delta=1e-4), named)  # type: ignore[arg-type]
+        with pytest.raises(InternalError, match="tuple of texts"):
+            session.unnamed("person", "job", named, 1)  # type: ignore[arg-type]
+    assert labels == []

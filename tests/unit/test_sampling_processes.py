@@ -42,7 +42,7 @@ def made() -> Iterator[dict[Key, Artifact]]:
 def drawing_of(made: dict[Key, Artifact], table: str, folder: Path, scale: float = 1.0) -> RangeDrawing:
     models = TableModels.of(SCHEMA, SCHEMA.table(table), made, scale)
     above = {} if table == "parent" else {"parent": SampledTable(made["sample", "parent"])}
-    drawing = RangeDrawing.plan(models, 0, above, PartFiles(folder))
+    drawing = RangeDrawing.plan(models, 0, above, {}, PartFiles(folder))
     assert drawing is not None
     return drawing
 
@@ -171,3 +171,18 @@ def test_what_work_raises_is_raised_and_the_next_work_is_done():
         list(side_by_side(_dies, range(4), 2))
     assert list(side_by_side(abs, [-3, 2, -1], 2)) == [3, 2, 1]
     assert pa.cpu_count() > 0
+
+
+def test_owners_along_a_key_are_the_same_by_range_and_in_one_piece(made):
+    key = SCHEMA.table("child").owner_key
+    assert key is not None
+    owners, child = SampledTable(made["sample", "parent"]), SampledTable(made["sample", "child"])
+    whole = child.owners_along(key, owners.rows)
+    ids = owners.whole_rows().column("id").to_numpy()
+    assert ids[whole].tolist() == child.whole_rows().column("parent_id").to_pylist()
+    begin = 0
+    for number, rows in enumerate(owners.rows):
+        inside = whole[(whole >= begin) & (whole < begin + rows)] - begin
+        assert child.owners_along(key, owners.rows, number).tolist() == inside.tolist()
+        begin += rows
+    assert begin == len(ids)

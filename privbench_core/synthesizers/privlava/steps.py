@@ -93,7 +93,7 @@ def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Pr
     reads = deciding_tables(schema, key.child, key.parent, *below(schema, key.child))
     moves = [stability(schema, name, *below(schema, name)) for name in (key.child, key.parent)]
     parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
-    return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters)
+    return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters, version="2")
 
 
 def drawn_step(schema: Schema, table: Table, free: Price) -> Step:
@@ -110,7 +110,7 @@ def drawn_step(schema: Schema, table: Table, free: Price) -> Step:
             return _model(columns, Leaf(columns.one_way.total, {}))
         return _model(columns, measured_from_dict(context.inputs[fanout_key(key)].data["measured"]).fit())
 
-    return Step(("model", table.name), StepKind.MODEL, table.name, inputs, (), free, run)
+    return Step(("model", table.name), StepKind.MODEL, table.name, inputs, (), free, run, version="2")
 
 
 def root_step(schema: Schema, table: Table, price: Price) -> Step:
@@ -127,7 +127,7 @@ def root_step(schema: Schema, table: Table, price: Price) -> Step:
     moves = stability(schema, table.name, *below(schema, table.name))
     parameters = {**PairwiseSPN({}).identity(), "stability": moves}
     inputs = column_inputs(schema, table.name)
-    return Step(("model", table.name), StepKind.MODEL, table.name, inputs, reads, price, run, parameters)
+    return Step(("model", table.name), StepKind.MODEL, table.name, inputs, reads, price, run, parameters, version="2")
 
 
 def _model(columns: Columns, node: Node) -> Artifact:

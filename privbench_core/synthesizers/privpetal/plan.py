@@ -28,7 +28,7 @@ from privbench_core.synthesizers.privpetal.options import Options
 from privbench_core.synthesizers.steps.assemble import whole_plan
 from privbench_core.synthesizers.steps.drawing import fanout_key
 from privbench_core.synthesizers.steps.learn import learn_steps
-from privbench_core.synthesizers.steps.link import link_step, lookup_step
+from privbench_core.synthesizers.steps.link import link_step, lookup_step, released_siblings
 from privbench_core.synthesizers.steps.profile import profile_step
 
 
@@ -86,11 +86,13 @@ def sizes_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
 
     def run(context: StepContext) -> Artifact:
         own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
-        fanout = fit_sizes(context.opened(), key, above, own.size, price, FanoutFit())
+        fanout = fit_sizes(
+            context.opened(), key, above, own.size, price, FanoutFit(), released_siblings(schema, key, context)
+        )
         summary = {"attributes that depend on the number of children": len(fanout.fanout_tables)}
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 
-    return link_step(schema, key, price, run, FanoutFit())
+    return link_step(schema, key, price, run, FanoutFit(), beside=True)
 
 
 def groups_step(schema: Schema, key: ForeignKey, price: Price, fit: GroupFit) -> Step:

@@ -132,7 +132,7 @@ class Independent:
             return Artifact({"model": node_to_dict(MeasuredLeaf(released.one_way).fit()), "summary": {}})
 
         free = zero(price.measure)
-        model = Step(("model", table.name), StepKind.MODEL, table.name, (profile,), (), free, run)
+        model = Step(("model", table.name), StepKind.MODEL, table.name, (profile,), (), free, run, version="2")
         return [profile_step(schema, table, price), model]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
+from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.systematic import group_counts, narrow
 from privbench_core.errors import InternalError
-from privbench_core.models.fanout import Fanout
+from privbench_core.models.fanout import Fanout, children_column
 from privbench_core.models.linked_lookup import lookup_from_dict
 from privbench_core.models.linking import Linked
 from privbench_core.models.lookup import Lookup
@@ -22,7 +23,7 @@ from privbench_core.models.row_count import UNIT_SIZE, size_classes
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.ranges import can_be_cut, cuts_between_units, equal_shares, range_count, weighted_shares
 from privbench_core.sampling.references import Parent
-from privbench_core.sampling.table import children_of, draw_children, draw_root, draw_table, numbers_of_children
+from privbench_core.sampling.table import children_of, draw_root, draw_table, numbers_of_children
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.schema.unit_numbers import unit_numbers
@@ -51,6 +52,7 @@ class TableModels:
         model: Of its rows.
         latents: Latent attribute -> number of its codes.
         fanout: Link to its owner, None for the unit's table.
+        siblings: Codes of numbers of children along other owner keys that the link looks at.
         lookups: Other links by key name, without deferred keys.
         above: Profiles of private parents, by table name.
     """
@@ -62,6 +64,7 @@ class TableModels:
     model: Model
     latents: Mapping[str, int]
     fanout: Fanout | None
+    siblings: Mapping[str, Discretizer]
     lookups: Mapping[str, Lookup]
     above: Mapping[str, Profile]
 
@@ -82,6 +85,11 @@ class TableModels:
             model if fanout is None or fanout.cross_marginals is None else Linked(model, fanout.cross_marginals),
             dict(stored.get("latents", [])),
             fanout,
+            {
+                name: Fanout.from_dict(inputs[kind, name].data["link"]).sizes
+                for kind, name, *_ in inputs
+                if kind == "fanout" and fanout is not None and children_column(name) in fanout.fanout_tables
+            },
             {key.name: lookup_from_dict(links[key.name]).at_scale(scale) for key in keys if not key.owner},
             {name: Profile.from_dict(inputs["profile", name].data["profile"]) for name in sorted(private)},
         )
@@ -89,6 +97,26 @@ class TableModels:
     def parent(self, name: str, sample: Sample) -> Parent:
         """A synthetic parent, with its attributes coded as its children's context."""
         return as_parent(sample, self.above.get(name))
+
+    def above_with(
+        self,
+        parent: Parent,
+        beside: Mapping[ForeignKey, SampledTable],
+        owners: Sequence[int],
+        number: int | None = None,
+    ) -> Parent:
+        """Owners with the numbers of their other children, as further columns, where the link looks at them.
+
+        ``owners`` and ``number`` as in `SampledTable.owners_along`.
+        """
+        codes, sizes = dict(parent.codes), dict(parent.sizes)
+        for key, children in beside.items():
+            if key.name in self.siblings:
+                places = children.owners_along(key, owners, number)
+                numbers = np.bincount(places[places >= 0], minlength=parent.table.num_rows)
+                name, coder = children_column(key.name), self.siblings[key.name]
+                codes[name], sizes[name] = coder.encode_numbers(numbers), coder.size
+        return replace(parent, codes=codes, sizes=sizes)
 
     def draw(
         self,
@@ -146,19 +174,28 @@ class TableModels:
         return unit_numbers(self.schema, self.table.name, rows, (owners, units), first)
 
 
-def draw_sample(models: TableModels, above: Mapping[str, Sample], rng: np.random.Generator) -> Sample:
+def draw_sample(
+    models: TableModels,
+    above: Mapping[str, SampledTable],
+    beside: Mapping[ForeignKey, SampledTable],
+    rng: np.random.Generator,
+) -> Sample:
     """Draw a private table in one piece.
 
     Args:
         models: Released.
-        above: Samples of the parents, by table name.
+        above: Parents, by table name.
+        beside: Children of the same owners, by their key.
         rng: Sampling only.
     """
-    parents = {name: models.parent(name, sample) for name, sample in above.items()}
+    parents = {name: models.parent(name, sampled.whole()) for name, sampled in above.items()}
     owner, fanout = models.table.owner_key, models.fanout
     if owner is None or fanout is None:
         return models.draw(draw_root(models.profile.total, models.scale), None, parents, rng)
-    rows, owners = draw_children(fanout, parents[owner.parent], rng, models.table, models.scale)
+    told = models.above_with(parents[owner.parent], beside, above[owner.parent].rows)
+    numbers = numbers_of_children(fanout, told, round(fanout.owned * models.scale), rng, models.table)
+    ownerless = round(fanout.ownerless * models.scale)
+    rows, owners = children_of(fanout, parents[owner.parent], numbers, ownerless, rng, models.table)
     return models.draw(rows, owners, parents, rng)
 
 
@@ -193,6 +230,7 @@ class RangeDrawing:
         models: Released.
         seed: Of the run.
         above: Tables that rows refer to, by name.
+        beside: Children of the same owners, by their key.
         parts: Where finished ranges are kept.
         pieces: The ranges.
         total: Rows planned in all of them.
@@ -201,6 +239,7 @@ class RangeDrawing:
     models: TableModels
     seed: int
     above: Mapping[str, SampledTable]
+    beside: Mapping[ForeignKey, SampledTable]
     parts: PartFiles
     pieces: tuple[Piece, ...]
     total: int
@@ -208,7 +247,12 @@ class RangeDrawing:
 
     @classmethod
     def plan(
-        cls, models: TableModels, seed: int, above: Mapping[str, SampledTable], parts: PartFiles
+        cls,
+        models: TableModels,
+        seed: int,
+        above: Mapping[str, SampledTable],
+        beside: Mapping[ForeignKey, SampledTable],
+        parts: PartFiles,
     ) -> RangeDrawing | None:
         """Cut the table into ranges, by released numbers and finished rows; None if it is to be drawn in one piece."""
         table, fanout, scale = models.table, models.fanout, models.scale
@@ -233,13 +277,13 @@ class RangeDrawing:
                     first, rows = ends[j] + alone[number], ends[j + 1] - ends[j]
                     pieces.append(Piece(number, first, rows, j, place, count, ownerless))
             total = ends[-1] + alone[-1]
-        return cls(models, seed, above, parts, tuple(pieces), total) if len(pieces) > 1 else None
+        return cls(models, seed, above, beside, parts, tuple(pieces), total) if len(pieces) > 1 else None
 
     def __call__(self, number: int) -> Listed:
         """Draw a range and store it; one that an earlier run has finished is left as it is."""
         found = self.parts.finished(number)
         if found is None:
-            drawn = replace(self._drawn(self.pieces[number]), parents={}).to_artifact()
+            drawn = self._drawn(self.pieces[number]).to_artifact()
             found = self.parts.put(number, drawn), drawn
         digest, part = found
         return Listed(digest, part.data["summary"]["rows"], self.pieces[number].owners, part.data["dropped"])
@@ -259,7 +303,9 @@ class RangeDrawing:
         start, stop = cuts[piece.place : piece.place + 2]
         parents[owner.parent] = here = above.slice(start, stop)
         rows, owners = children_of(models.fanout, here, children[start:stop], piece.ownerless, rng, models.table)
-        return models.draw(rows, owners, parents, rng, (piece.first + int(children[:start].sum()), self.total))
+        drawn = models.draw(rows, owners, parents, rng, (piece.first + int(children[:start].sum()), self.total))
+        places = drawn.parents[owner.name]
+        return replace(drawn, parents={owner.name: np.where(places < 0, -1, places + start)})
 
     def _children(self, piece: Piece) -> tuple[Parent, Numbers]:
         """The owners of a piece, and how many children each has: the same for all pieces of these owners."""
@@ -271,7 +317,8 @@ class RangeDrawing:
             above = models.parent(owner.parent, self.above[owner.parent].part(piece.owners))
             rng = sampling_rng(self.seed, "children", models.table.name, str(piece.owners))
             stratum = piece.owners, len(self.above[owner.parent].rows)
-            numbers = numbers_of_children(models.fanout, above, piece.rows, rng, models.table, stratum)
+            told = models.above_with(above, self.beside, self.above[owner.parent].rows, piece.owners)
+            numbers = numbers_of_children(models.fanout, told, piece.rows, rng, models.table, stratum)
             self._owners[piece.owners] = above, numbers
         return self._owners[piece.owners]
 

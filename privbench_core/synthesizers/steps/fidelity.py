@@ -38,8 +38,8 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.steps.drawing import TableModels, draw_sample
-from privbench_core.synthesizers.steps.sample import first_parents, model_inputs
-from privbench_core.synthesizers.steps.sampled import Sample
+from privbench_core.synthesizers.steps.sample import drawn_siblings, first_parents, model_inputs, sibling_samples
+from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 Array = NDArray[np.float64]
 _MOST_PAIRS = 300  # compared per table; chosen by hand
@@ -55,6 +55,7 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
     inputs: list[Key] = [
         *model_inputs(schema, table),
         *(("fidelity", name) for name in private),
+        *sibling_samples(schema, table, "fidelity"),
         ("profile", schema.unit),
     ]
 
@@ -64,7 +65,9 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
         above |= {name: Sample(context.public[name], {}, None) for name in parents if schema.table(name).public}
         rng = np.random.default_rng([0, len(table.name)])
         models = TableModels.of(schema, table, context.inputs, min(1.0, _REFERENCE_UNITS / units))
-        sample = draw_sample(models, above, rng)
+        sampled = {name: SampledTable(context.inputs["fidelity", name]) for name in private}
+        sampled |= {name: SampledTable(above[name].to_artifact()) for name in parents if name not in sampled}
+        sample = draw_sample(models, sampled, drawn_siblings(schema, table, context.inputs, "fidelity"), rng)
         metrics = _metrics(table, price, context, sample, above)
         stored = sample.to_artifact()
         shown = {figure.metric: str(figure) for figure in metrics}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.measure.lookup import LookupFit, fit_lookup
 from privbench_core.measure.popularity import order_of_alike
+from privbench_core.models.fanout import Fanout
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.relations import deciding_tables, reference_moves, stability
@@ -20,6 +21,7 @@ from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.steps.drawing import fanout_key
+from privbench_core.synthesizers.steps.sample import siblings_of
 
 
 class Spending(Protocol):
@@ -38,6 +40,8 @@ def link_step(
     fit: Spending,
     inputs: tuple[Key, ...] = (),
     looked_at: tuple[str, ...] = (),
+    *,
+    beside: bool = False,
 ) -> Step:
     """A step that measures the link along a foreign key.
 
@@ -49,14 +53,24 @@ def link_step(
         fit: How it spends the price: part of the release's identity.
         inputs: Of the work, beside the profiles.
         looked_at: Private tables whose rows the work looks at, beside those of the key.
+        beside: Whether the work looks at the numbers of children along `siblings_of` the key, too.
     """
     child, parent = schema.table(key.child), schema.table(key.parent)
     profiles: list[Key] = [("profile", table.name) for table in (child, parent) if not table.public]
+    siblings = siblings_of(schema, key) if beside else ()
+    inputs = (*inputs, *map(fanout_key, siblings))
+    looked_at = (*looked_at, *(other.child for other in siblings))
     reads = deciding_tables(schema, child.name, *([] if parent.public else [parent.name]), *looked_at)
     moves = [stability(schema, child.name), reference_moves(schema, key)]
     parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
-    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version="6")
+    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version="7")
+
+
+def released_siblings(schema: Schema, key: ForeignKey, context: StepContext) -> dict[ForeignKey, Fanout]:
+    """The released links along `siblings_of` an owner key."""
+    others = siblings_of(schema, key)
+    return {other: Fanout.from_dict(context.inputs[fanout_key(other)].data["link"]) for other in others}
 
 
 def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LookupFit) -> Step:

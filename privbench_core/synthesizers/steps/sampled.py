@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.errors import InternalError
+from privbench_core.schema.constraints import ForeignKey
 from privbench_core.synthesizers.artifact import Artifact
 
 
@@ -121,7 +122,7 @@ class SampledTable:
         return tuple(owners for _, _, owners in self.artifact.data.get("parts", ())) or (0,)
 
     def part(self, number: int) -> Sample:
-        """Read one range; raises as `PartFiles.get`. Its ``parents`` are not stored."""
+        """Read one range; raises as `PartFiles.get`. Its ``parents`` are rows of the owners' range, and of no other."""
         return Sample.from_artifact(self._stored(number))
 
     def part_rows(self, number: int) -> pa.Table:
@@ -138,6 +139,26 @@ class SampledTable:
     def whole_rows(self) -> pa.Table:
         """Read the rows of all ranges."""
         return pa.concat_tables([self.part_rows(number) for number in range(len(self.rows))])
+
+    def owners_along(self, key: ForeignKey, owners: Sequence[int], number: int | None = None) -> NDArray[np.int64]:
+        """The owner of each row along an owner key, as a row number, -1 for none.
+
+        Args:
+            key: The key.
+            owners: Rows of each range of the owners' table.
+            number: Of a range of owners: its rows alone, and theirs alone among the children; None for all.
+        """
+        ends = np.append(0, np.cumsum(owners))
+        found = []
+        for part, above in enumerate(self.owners):
+            if number is None or above == number or not self.digests:
+                places = dict(self._stored(part).data["parents"])[key.name]
+                found.append(np.where(places < 0, -1, places + ends[above]))
+        whole: NDArray[np.int64] = np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+        if number is None:
+            return whole
+        start, stop = (int(end) for end in ends[number : number + 2])
+        return whole[(whole >= start) & (whole < stop)] - start
 
     def _stored(self, number: int) -> Artifact:
         if not self.digests:

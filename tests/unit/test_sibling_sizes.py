@@ -1,0 +1,88 @@
+"""Numbers of children of two kinds: who has many of one has many of the other, though no column of theirs says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.models.fanout import children_column
+from privbench_core.sampling import ranges
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.synthesizers.steps.sample import siblings_of
+from tests.helpers.heavy_tails import zipf_sizes
+from tests.helpers.noise import SeededNoise
+from tests.helpers.planted import integer, owner_key, place_of, rows_of, samples_of
+
+USERS = 3000
+POST, BADGE = (owner_key(name, "user_id", "user", 60) for name in ("post", "badge"))
+
+
+def site(seed: int = 0) -> tuple[Schema, dict[str, pa.Table]]:
+    """Users without columns; their badges are as many as their posts, more or less."""
+    rng = np.random.default_rng(seed)
+    posts = zipf_sizes(rng, USERS, most=60, power=1.8, none=0.3)
+    badges = rng.binomial(posts, 0.8)
+    user = Table("user", (integer("id"),), ("id",))
+    owned = {
+        key.child: Table(key.child, (integer("id"), integer("user_id"), integer("x", 0, 3)), ("id",), (key,))
+        for key in (POST, BADGE)
+    }
+    tables = {"user": rows_of(user, id=np.arange(USERS))}
+    for name, sizes in (("post", posts), ("badge", badges)):
+        owners = np.repeat(np.arange(USERS), sizes)
+        tables[name] = rows_of(
+            owned[name], id=np.arange(len(owners)), user_id=owners, x=rng.integers(0, 4, len(owners))
+        )
+    return Schema("site", (user, *owned.values()), "user"), tables
+
+
+def joined(tables: dict[str, pa.Table]) -> int:
+    """Rows of posts and badges joined by their user."""
+    ids = tables["user"]["id"].to_numpy()
+    order = np.argsort(ids)
+    numbers = [
+        np.bincount(order[np.searchsorted(ids[order], tables[name]["user_id"].to_numpy())], minlength=len(ids))
+        for name in ("post", "badge")
+    ]
+    return int(numbers[0] @ numbers[1])
+
+
+@pytest.mark.parametrize(("synthesizer", "most"), [("privbench", 1 << 20), ("privpetal", 1 << 20), ("privbench", 1000)])
+def test_a_join_of_two_children_is_as_large_as_in_the_source(
+    tmp_path: Path, synthesizer: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranges, "MOST_ROWS", most)
+    schema, tables = site()
+    place = place_of(tmp_path / "place", schema, tables, delta=1e-9, synthesizer=synthesizer, options={})
+    made = samples_of(place.run_with(SeededNoise(0), 100.0))
+    independent = tables["post"].num_rows * tables["badge"].num_rows / USERS
+    assert joined(tables) > 3 * independent
+    assert joined(made) == pytest.approx(joined(tables), rel=0.15)
+
+
+def test_siblings_are_drawn_before_and_have_the_same_owner() -> None:
+    schema, _ = site()
+    assert siblings_of(schema, POST) == ()
+    assert siblings_of(schema, BADGE) == (POST,)
+    assert POST.name in children_column(POST.name)
+
+
+def test_a_sibling_whose_rows_go_with_other_units_is_not_looked_at() -> None:
+    schema, _ = site()
+    best = ForeignKey("post", ("best",), "badge", ("id",), 5)
+    post, badge = schema.table("post"), schema.table("badge")
+    other = Table("post", (*post.columns, integer("best")), ("id",), (POST, best))
+    mixed = Schema("site", (schema.table("user"), badge, other), "user")
+    assert siblings_of(mixed, POST) == (BADGE,), "badges go with their own units alone"
+    likes = ForeignKey("badge", ("liked",), "post", ("id",), 5)
+    liked = Table("badge", (*badge.columns, integer("liked")), ("id",), (BADGE, likes))
+    third = owner_key("vote", "user_id", "user", 9)
+    vote = Table("vote", (integer("id"), integer("user_id")), ("id",), (third,))
+    crossed = Schema("site", (schema.table("user"), post, liked, vote), "user")
+    found = siblings_of(crossed, third) + siblings_of(crossed, BADGE)
+    assert BADGE not in found
+    assert POST in found
