@@ -7,7 +7,7 @@ what is made for the run are temporary tables of this connection, which no other
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import adbc_driver_postgresql.dbapi as adbc  # type: ignore[import-untyped]
@@ -148,11 +148,9 @@ class PostgresDatabase:
 
     def close(self) -> None:
         """See `Database.close`: temporary tables end with the transaction that made them."""
-        try:
-            self._connection.rollback()
-            self._connection.close()
-        except adbc.Error:  # the server is gone, and with it all that was made
-            return
+        for end in (self._connection.rollback, self._connection.close):
+            with suppress(adbc.Error):  # the server is gone, and with it all that was made
+                end()
 
     def _refuse_long_decimals(self, table: Table) -> None:
         """Refuse decimals with more digits than declared, as reading them does."""

@@ -14,6 +14,7 @@ import pytest
 from privbench_core.backends.folder.read import FolderSource
 from privbench_core.engines import duckdb as duckdb_engine
 from privbench_core.engines.duckdb import DuckDBDatabase
+from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import Workspace, open_ledger
@@ -118,6 +119,28 @@ def _full(create: Any) -> Any:
         create(self, name, query, kind)
 
     return made
+
+
+def test_a_server_that_goes_away_in_the_middle_of_a_count(
+    postgres: str, town: Town, town_spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = new_database(postgres, "goes_away")
+    there = _there(town_spec, town, url)
+    create = PostgresDatabase.create
+
+    def ended(self: PostgresDatabase, name: str, query: Any, kind: str = "TABLE") -> None:
+        if "view" in name:
+            process = self._table("SELECT pg_backend_pid() AS process").column(0)[0].as_py()
+            execute(postgres, f"SELECT pg_terminate_backend({process})")
+        create(self, name, query, kind)
+
+    monkeypatch.setattr(PostgresDatabase, "create", ended)
+    with pytest.raises(SourceError, match="the server stopped answering, or refused"):
+        run_spec(there, EPSILON, out=tmp_path / "bundle")
+    assert _spent(there) == ["reserved"]
+    assert not (tmp_path / "bundle").exists()
+    monkeypatch.undo()
+    assert run_spec(there, EPSILON, out=tmp_path / "bundle").paid > 0
 
 
 def test_a_killed_run_leaves_rows_to_nobody(counted: Spec, town_spec: Path, tmp_path: Path) -> None:

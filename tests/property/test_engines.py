@@ -330,7 +330,9 @@ PLANS = {
 }
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "shop, pairwise" else pytest.mark.slow) for name in PLANS]
+)
 def test_whole_plans_get_the_same_numbers_from_every_engine(name: str, place: str | Path) -> None:
     """Every exact answer that noise is added to, in every step, and with the same noise every released byte."""
     make, budget, options = PLANS[name]
