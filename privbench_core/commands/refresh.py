@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from privbench_core.commands.interrupted import telling_the_cost
 from privbench_core.commands.lifetime import reading_ledger
 from privbench_core.commands.plan import subject
 from privbench_core.commands.progress import progress_bar
@@ -11,6 +12,7 @@ from privbench_core.commands.run import tell_warnings
 from privbench_core.commands.status import observe_source, price_in_words
 from privbench_core.commands.terminal import say, show
 from privbench_core.errors import SpecError
+from privbench_core.pipeline.account_status import lifetime_share
 from privbench_core.pipeline.observe import observe
 from privbench_core.pipeline.places import bundle_folder, database_folder, epsilon_name
 from privbench_core.pipeline.refresh import refresh_release
@@ -56,11 +58,12 @@ def _refresh(workspace: Workspace, plans: dict[str, Plan], chosen: str | None) -
     spec = workspace.spec
     observed = observe(workspace, [table.name for table in spec.schema.tables])
     for state in _choose(spec, staleness(spec, plans, observed), chosen):
-        with progress_bar() as progress:
+        with telling_the_cost(workspace), progress_bar() as progress:
             made = refresh_release(workspace, state, progress)
         paid = [step.release.paid for step in made.values() if step.release.paid is not None]
         total = sum(paid[1:], start=paid[0]) if paid else None
-        cost = f"paid {total}" if total else "nothing was paid: all of it was bought before"
+        share = f"{lifetime_share(workspace.ledger.lifetime, paid):.2%} of the lifetime budget"
+        cost = f"paid {share} ({total})" if total else "nothing was paid: all of it was bought before"
         say(f"ε={state.epsilon}: {cost}. Bundle: {bundle_folder(spec, state.epsilon)}")
         tell_warnings([w for step in made.values() for w in step.release.artifact.data.get("warnings", ())])
     with reading_ledger(spec) as ledger:

@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from privbench_core.commands.interrupted import telling_the_cost
 from privbench_core.commands.lifetime import cohort_as_data, refreshes_as_data
 from privbench_core.commands.plan import budget_in_words, unit_in_words
 from privbench_core.commands.progress import progress_bar
@@ -19,8 +20,7 @@ from privbench_core.errors import NoiseOnlyError, PublishError, SpecError
 from privbench_core.pipeline.account_status import WARNING, AccountStatus, lifetime_share, standing
 from privbench_core.pipeline.run import RunResult, plans_for, run_spec
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.privacy.budget import Budget, Price, zero
-from privbench_core.privacy.ledger.ledger import Entry
+from privbench_core.privacy.budget import Price, zero
 from privbench_core.publishing.bundle import is_bundle, read_bundle, refuse_foreign_bundle
 from privbench_core.spec.engine import with_engine
 from privbench_core.spec.load import load_spec
@@ -113,9 +113,8 @@ def run_with_progress(spec: Spec, options: Options) -> Outcome:
     """Run the plan, with a progress bar on a terminal."""
     _check_room(options.out, spec.schema.name)
     workspace = Workspace(spec)
-    before = workspace.ledger.count()
     try:
-        with progress_bar() as progress:
+        with telling_the_cost(workspace), progress_bar() as progress:
             result = run_spec(
                 spec,
                 options.epsilon,
@@ -130,22 +129,8 @@ def run_with_progress(spec: Spec, options: Options) -> Outcome:
             )
         rows = {name: int(facts["rows"]) for name, facts in read_bundle(options.out).manifest["tables"].items()}
         return Outcome(result, standing(spec, workspace.ledger, plans_for(spec).values()), rows)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(_interrupted(workspace.ledger.entries()[before:], spec)) from None
     finally:
         workspace.close()
-
-
-def _interrupted(entries: Sequence[Entry], spec: Spec) -> str:
-    """Return what was paid by a run that its owner stopped: steps that ended are kept, the one that ran is lost."""
-    life = Budget(spec.lifetime_epsilon, spec.lifetime_delta)
-    prices = {state: [e.price for e in entries if e.state == state] for state in ("released", "reserved")}
-    kept, lost = (lifetime_share(life, prices[state]) for state in ("released", "reserved"))
-    steps = ", ".join(entry.step for entry in entries if entry.state == "reserved")
-    begun = f"{steps} had begun and counts as spent without a result ({lost:.2%})" if steps else ""
-    paid = f"{len(prices['released'])} steps of this run ({kept:.2%} of the lifetime budget)" if kept else ""
-    told = "; ".join(filter(None, (paid, begun)))
-    return "stopped; releases so far are kept" + (f": {told}" if told else "")
 
 
 def _check_room(out: Path, database: str) -> None:

@@ -154,7 +154,7 @@ def test_an_interrupted_run_resumes_without_paying_twice(demo: tuple[Path, str])
     process.send_signal(signal.SIGINT)
     _, complaint = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert complaint.startswith("privbench: stopped; releases so far are kept: 1 steps of this run (0.")
+    assert complaint.startswith("privbench: stopped; releases so far are kept: 1 step of this run (0.")
     assert not (folder.parent / "resumed").exists()
     resumed = json_of(*arguments)
     assert resumed["cost"]["reused"] > 0

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from privbench_core.cli import app
+from privbench_core.commands import refresh
 from privbench_core.commands import run as command
 from privbench_core.pipeline.source_state import source_state
 from privbench_core.spec.load import load_spec
@@ -71,8 +72,28 @@ def test_a_stopped_run_says_what_it_cost(town_spec: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(command, "run_spec", stopped)
     result = call("run", town_spec, "--epsilon", 0.8, "--out", town_spec.parent / "bundle")
     assert result.exit_code == 1
-    said = r"privbench: stopped; releases so far are kept: 1 steps of this run \(0\.\d+% of the lifetime budget\);"
+    said = r"privbench: stopped; releases so far are kept: 1 step of this run \(0\.\d+% of the lifetime budget\);"
     assert re.match(said + r" profile/person had begun and counts as spent without a result \(0\.\d+%\)", result.stderr)
+
+
+def test_a_stopped_refresh_says_what_it_cost(town_spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(workspace, state, _):
+        step = next(step for step in state.plan.steps if step.reads)
+        workspace.ledger.reserve(step.table, "/".join(step.key), "epsilon=0.8", step.price)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(refresh, "refresh_release", stopped)
+    result = call("refresh", town_spec, "--epsilon", 0.8)
+    assert result.exit_code == 1
+    assert re.search(
+        r"kept: profile/household had begun and counts as spent without a result \(0\.\d+%\)", result.stderr
+    )
+    monkeypatch.setattr(refresh, "refresh_release", interrupted)
+    assert "this run had paid for nothing" in call("refresh", town_spec, "--epsilon", 0.8).stderr
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
 
 
 def test_the_interview_asks_at_most_five_questions_and_writes_a_spec_that_loads(town_spec: Path) -> None:
