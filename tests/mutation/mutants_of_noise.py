@@ -402,8 +402,8 @@ SENSITIVITY = [
         "sensitivity",
         "every row of a large unit counts in full among the values that are not named",
         "engines/memory/database.py",
-        "return replace(rows, references=References(referred, None))",
-        "return replace(rows, weights=None, references=References(referred, None))",
+        "return replace(rows, references=References(_unnamed(encoded, named), None))",
+        "return replace(rows, weights=None, references=References(_unnamed(encoded, named), None))",
         ("tests/property/test_privacy_popularity.py::test_no_unit_moves_the_ranks_of_values_beyond_the_stability",),
     ),
     Mutant(
@@ -411,8 +411,8 @@ SENSITIVITY = [
         "sensitivity",
         "a unit counts 1 for each of its values",
         "privacy/views.py",
-        "[math.isqrt(view.unit**2 // k) for k in",
-        "[view.unit for k in",
+        "number * math.isqrt(view.unit**2 // k) for k",
+        "number * view.unit for k",
         ("tests/property/test_privacy_popularity.py::test_no_unit_moves_the_weights_of_values_beyond_the_stability",),
     ),
     Mutant(

@@ -223,21 +223,12 @@ WEIGHTS = [
         (f"{_SAME_UNIT}::test_the_weight_of_texts_moves_no_more_in_l2_than_the_stability_says",),
     ),
     Mutant(
-        "texts-weigh-in-full",
-        "weights",
-        "a unit of k texts weighs 1 on each of them",
-        _VIEWS,
-        "each = int(view.unit / math.sqrt(texts))",
-        "each = int(view.unit)",
-        (f"{_SAME_UNIT}::test_the_weight_of_texts_moves_no_more_in_l2_than_the_stability_says",),
-    ),
-    Mutant(
         "texts-of-a-row",
         "weights",
         "each row weighs on its text as if it were a unit of its own",
         _CODED,
-        "_, units = np.unique(self.unit_of(table)[self.kept(table)][present], return_inverse=True)",
-        "units = np.flatnonzero(present)",
+        "_, units = np.unique(self.unit_of(table)[self.kept(table)][counted], return_inverse=True)",
+        "units = np.flatnonzero(counted)",
         (f"{_SAME_UNIT}::test_the_weight_of_texts_moves_no_more_in_l2_than_the_stability_says",),
     ),
     Mutant(

@@ -161,28 +161,12 @@ def test_the_weight_of_texts_moves_no_more_in_l2_than_the_stability_says(
     for smaller, _ in neighbours(database):
         private, left = database.private(), smaller.private()
         for t in database.schema.tables:
-            (one, view), (other, _) = (distinct_weights(rows, t.name, "word") for rows in (private, left))
+            (one, view), (other, _) = (distinct_weights(rows, t.name, "word", ()) for rows in (private, left))
             shifts = np.array([one.get(word, 0) - other.get(word, 0) for word in one.keys() | other.keys()])
             assert np.sqrt((shifts.astype(float) ** 2).sum()) <= view.stability
             alone = [(one | other)[word] for word in one.keys() ^ other.keys()]
             assert max(alone, default=0) <= view.stability
             assert len(alone) <= view.touched
-
-
-def test_a_unit_weighs_the_same_on_each_of_its_texts_however_often() -> None:
-    rows = table("row", key("row", "user_id", "user", 9, owner=True))
-    word = Column("word", ColumnType.CATEGORY, Learn(), nullable=True)
-    schema = Schema("d", (table("user"), replace(rows, columns=(*rows.columns, word))), "user")
-    tables = {
-        "user": pa.table({"id": [0, 1]}),
-        "row": pa.table(
-            {"id": range(8), "user_id": [0] * 6 + [1] * 2, "word": ["x", "x", "x", "y", "z", None, "x", "x"]}
-        ),
-    }
-    exact, view = distinct_weights(Database(schema, tables).private(), "row", "word")
-    each = view.unit / np.sqrt(3)
-    found = {text: weight / each for text, weight in exact.items()}
-    assert found == pytest.approx({"x": 1 + np.sqrt(3), "y": 1, "z": 1}, rel=1e-5)
 
 
 def with_words(database: Database, seed: int) -> Database:
