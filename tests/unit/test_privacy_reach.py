@@ -94,7 +94,7 @@ def test_dropped_rows_do_not_name_values() -> None:
     private = PrivateDatabase(
         Schema("d", (UNIT, row), "unit"), {"unit": pa.table({"id": integers([1])}), "row": rows}, SECRET
     )
-    exact, view = distinct_weights(private, "row", "word")
+    exact, view = distinct_weights(private, "row", "word", ())
     assert len(exact) == view.touched == 2
 
 
