@@ -105,10 +105,10 @@ def run_engines(rows: Sequence[float] = ENGINE_ROWS, *, progress: Callable[[str]
                 call_in_child("benchmarks.scale:write_star", sizes)
                 call_in_child("benchmarks.scale:load_star", {"folder": folder, "url": server.url})
                 for engine in ENGINES:
-                    progress(f"scale: about {casts:,.0f} rows, engine {engine}")
                     source = server.url if engine == "source" else folder
                     where = {"folder": folder, "source": source, "engine": engine}
                     (wall, cores), peak = call_in_child("benchmarks.scale:count", where)
+                    progress(f"engines: about {casts:,.0f} rows, engine {engine}: {wall:.0f} s, {peak:,.0f} MB")
                     figures = {"s": wall, "CPU s of the client": cores, "peak MB of the client": peak}
                     found.append({"children": f"{casts:,.0f}", "engine": engine, **figures})
     return f"{machine(1)}\n\n{markdown(found)}"

@@ -289,7 +289,7 @@ def test_an_overlapping_key_stays_inside_its_owner_and_follows_attributes(exact:
     items = [r for r in keys_of(made["item"], ("seller", "no", "piece", "size")) if r[2] is not None]
     choosing = [r for r in items if len(set(sizes[r[:2]].values())) == 2]
     assert np.mean([sizes[r[:2]][r[2]] == r[3] for r in choosing]) > 0.9
-    assert len(choosing) > 30
+    assert len(choosing) > 20  # enough to tell .9 from the .5 of chance
     assert len(items) > 0.6 * (source["item"].num_rows - source["item"].column("piece").null_count)
 
 
