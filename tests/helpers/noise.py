@@ -37,7 +37,8 @@ class SeededNoise:
 
     def add(self, site: str, exact: Counts, sensitivity: Sensitivity, price: Price) -> Counts:
         draw = self._rng.laplace if price.measure is Measure.PURE else self._rng.normal
-        return exact + np.rint(draw(0.0, noise_scale(sensitivity, price), np.shape(exact))).astype(np.int64)
+        noise = np.rint(draw(0.0, noise_scale(sensitivity, price), np.shape(exact)))
+        return exact + np.clip(noise, -(1 << 62), 1 << 62).astype(np.int64)
 
     def choose(self, site: str, scores: Counts, sensitivity: int, price: Price) -> int:
         epsilon = price.amount if price.measure is Measure.PURE else math.sqrt(8 * price.amount)

@@ -355,7 +355,7 @@ def test_a_full_disk_leaves_no_partial_bundle_and_the_old_one_as_it_was(name, tm
         raise OSError(errno.ENOSPC, "No space left on device")
 
     message = "could not be written: No space left on device; nothing was changed"
-    monkeypatch.setattr(bundle, "_write_table", full)
+    monkeypatch.setattr(bundle, "_write_parquet", full)
     with pytest.raises(PublishError, match=message):
         here.run(EPSILON)
     assert {path.name for path in here.folder.iterdir()} == {"rows", "spec.yaml", "state"}
@@ -363,7 +363,7 @@ def test_a_full_disk_leaves_no_partial_bundle_and_the_old_one_as_it_was(name, tm
     spent = here.spent
     here.run(EPSILON)
     before = contents(here.out)
-    monkeypatch.setattr(bundle, "_write_table", full)
+    monkeypatch.setattr(bundle, "_write_parquet", full)
     with pytest.raises(PublishError, match=message):
         here.run(EPSILON, seed=9)
     assert contents(here.out) == before

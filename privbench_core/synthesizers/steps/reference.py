@@ -6,7 +6,7 @@ They come from released models and a fixed seed, so another seed or scale of a r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -66,7 +66,8 @@ class References:
         sizes = {name: discretizer.size for name, discretizer in above.discretizers.items()}
         codes = {name: parents.codes[name] for name in sizes}
         parent = Parent(pa.table({"row": np.arange(parents.n)}), codes, sizes, None)
-        rows, owners = draw_children(fanout, parent, self.rng, None, scale)
+        known = {name: joint for name, joint in fanout.fanout_tables.items() if name in codes}  # not of siblings
+        rows, owners = draw_children(replace(fanout, fanout_tables=known), parent, self.rng, None, scale)
         if key.parent == self.schema.unit:  # else it is not known here which owners are of one unit
             alone = parents.n + np.arange(len(owners))
             add_sizes(rows, np.where(owners < 0, alone, owners), profile)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from privbench_core.models.linked_lookup import lookup_from_dict
@@ -26,6 +27,8 @@ from privbench_core.synthesizers.steps.drawing import RangeDrawing, TableModels,
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 from privbench_core.workers import side_by_side
 
+_SIBLINGS = 4  # so that the work grows with the number of tables, not with its square; chosen by hand
+
 
 def sampled_key(schema: Schema, table: Table) -> Key:
     """Key of the step that has the table's finished rows: the second pass, where it has deferred keys."""
@@ -43,20 +46,21 @@ def first_parents(schema: Schema, table: Table) -> list[str]:
 
 
 def siblings_of(schema: Schema, key: ForeignKey) -> tuple[ForeignKey, ...]:
-    """Other owner keys to the parent of an owner key, of tables that are drawn before its child.
+    """Other owner keys to the parent of an owner key, of the last `_SIBLINGS` tables that are drawn before its child.
 
     Left out are those whose rows go with other units too, where looking at them would cost more noise.
     """
     before = [table.owner_key for table in schema.sampling_order if not table.public]
     before = before[: before.index(key)]
     alone = stability(schema, key.parent, key.child)
-    return tuple(
+    found = (
         other
-        for other in before
+        for other in reversed(before)
         if other is not None
         and other.parent == key.parent
         and stability(schema, key.parent, key.child, other.child) <= alone
     )
+    return tuple(islice(found, _SIBLINGS))
 
 
 def drawn_siblings(
