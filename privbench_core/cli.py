@@ -7,6 +7,7 @@ they run, so that ``--help`` does not pay for Arrow, DuckDB and the rest.
 from __future__ import annotations
 
 import sys
+import warnings
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
@@ -243,4 +244,5 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ε and ρ shows a question mark, not a failure
+    warnings.simplefilter("ignore", RuntimeWarning)  # of arithmetic on private rows: whether there is one tells of them
     app()

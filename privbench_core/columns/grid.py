@@ -145,7 +145,8 @@ class Grid:
         dtype = np.float64 if self.logical.continuous else np.int64
         numbers = array.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype, copy=False)
         if self.spacing is not None:
-            steps = np.rint((np.where(null, 0.0, numbers) - self.start) / self.spacing)
+            with np.errstate(over="ignore"):  # a warning would tell of a value; it is clipped
+                steps = np.rint((np.where(null, 0.0, numbers) - self.start) / self.spacing)
             return np.clip(steps, -MOST_STEPS, MOST_STEPS).astype(np.int64), null
         # Adding zero makes -0.0 the same value as 0.0 for lists of values too.
         return (np.where(null, 0.0, numbers) + 0.0 if self.continuous else self._in_steps(numbers)), null

@@ -15,7 +15,7 @@ from privbench_core.backends.registry import open_source
 from privbench_core.errors import PublishError
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import LinkedTables, link_tables
-from privbench_core.publishing.bundle import Bundle, is_bundle, read_bundle
+from privbench_core.publishing.bundle import Bundle, is_bundle, parts_of, read_bundle
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
@@ -116,7 +116,8 @@ def read_bundle_and_source(spec: Spec, folder: Path) -> BundleAndSource:
     source = open_source(spec)
     rows = check_rows(spec.schema, {t.name: source.read(t) for t in spec.schema.tables}, spec.orphans)
     summary = summarize_bundle(folder.resolve().name, bundle.manifest)
-    copies = {entry.get("csv") for entry in bundle.manifest["tables"].values()}  # the tables once more
+    # The tables once more.
+    copies = {part.get("csv") for entry in bundle.manifest["tables"].values() for part in parts_of(entry)}
     texts = [name for name in bundle.manifest["files"] if name not in copies]
     documents = {name: (bundle.path / name).read_text(encoding="utf-8") for name in texts}
     return BundleAndSource(summary, DatabasePair(spec.schema, rows, synthetic), documents)
@@ -149,8 +150,8 @@ def _same_schema(schema: Schema, bundle: Bundle) -> None:
         for column in table.columns:
             if column.name not in types:
                 found.append(f"{table.name}.{column.name} is missing")
-            elif types[column.name] != column.type:
-                there, here = types[column.name], column.type
+            elif types[column.name] != (here := str(column.logical)):
+                there = types[column.name]
                 found.append(f"{table.name}.{column.name} is {there} there and {here} in the spec")
     if found:
         more = f" (and {len(found) - _MAX_NAMED} more)" if len(found) > _MAX_NAMED else ""

@@ -431,3 +431,11 @@ def test_columns_without_a_domain_have_no_codec():
         codec_for(Column("id", T.INTEGER))
     with pytest.raises(InternalError, match="no number line"):
         LogScaleCodec.of(Column("s", T.CATEGORY, Learn()))
+
+
+def test_a_huge_value_of_a_float_with_steps_is_outside_and_nothing_warns_of_it(recwarn: pytest.WarningsRecorder):
+    codec = codec_for(Column("x", T.FLOAT, Range(-2.0, 2.0, step=0.5)))
+    inside, beyond = codec.encode(chunks([0.5, 1e308])).tolist()
+    assert inside not in codec.outside
+    assert beyond in codec.outside
+    assert not recwarn.list

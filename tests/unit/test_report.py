@@ -6,11 +6,13 @@ import html
 import json
 import re
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from privbench_core.errors import PublishError, SourceError
@@ -312,6 +314,25 @@ def test_a_report_is_written_beside_a_bundle_and_not_inside(town: Town, town_spe
     assert (tmp_path / "report").stat().st_mode & 0o077 == 0
     with pytest.raises(PublishError, match="inside the bundle"):
         write_report(found, bundle / "report")
+
+
+def test_a_column_whose_type_has_parameters_is_the_same_in_a_bundle(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1, 2], "price": pa.array([Decimal("1.50"), None], pa.decimal128(10, 2))})
+    (tmp_path / "rows").mkdir()
+    pq.write_table(rows, tmp_path / "rows" / "item.parquet")
+    place = tmp_path / "spec.yaml"
+    place.write_text(
+        "database: shop\nsource: rows\n"
+        "privacy: {unit: item, delta: 0, epsilons: [1], lifetime: {epsilon: 9, delta: 0}}\n"
+        "tables:\n  item:\n    primary_key: id\n    columns:\n      id: integer\n"
+        "      price: {type: decimal, precision: 10, scale: 2, domain: {min: 0, max: 9}, nullable: true}\n",
+        encoding="utf-8",
+    )
+    spec = load_spec(place)
+    bundle = write_bundle(tmp_path / "bundle", spec.schema, {"item": rows}, {})
+    found = read_bundle_and_source(spec, bundle)
+    assert found.pair.synthetic["item"].to_pylist() == rows.to_pylist()
+    assert set(found.documents) == {"README.md", "schema.sql", "load.sql", "load.duckdb.sql"}
 
 
 def test_a_bundle_of_another_schema_or_damaged_is_one_clear_error(town: Town, town_spec: Path, tmp_path: Path) -> None:
