@@ -121,7 +121,9 @@ def tell_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCoun
         row = [table.name, f"{most:,}"]
         for plan in plans:
             noise = noises[table.name, plan.budget.epsilon]
-            row += [_uncertain(noise.rows, noise.most, released.get(table.name)), f"{noise.cell:,.0f}"]
+            size = released.get(table.name)
+            counted = 1 if size is None else size.rows_per_unit
+            row += [_uncertain(noise.rows, noise.most, size), f"{noise.cell * counted:,.0f}"]
         rows.append(row)
     heads = [head for plan in plans for head in (f">± rows, ε={plan.budget.epsilon:g}", ">± a cell")]
     show("What the noise means, in rows (19 of 20 times)", ["table", ">rows per unit, at most", *heads], rows)

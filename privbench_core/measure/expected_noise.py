@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from privbench_core.measure.learned import learning_shares
+from privbench_core.measure.learned import expected_codes, learning_shares
 from privbench_core.measure.row_count import noise_of_rows
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.noise import Sensitivity, noise_std
@@ -44,5 +44,8 @@ def expected_noise(schema: Schema, table: str, price: Price) -> ExpectedNoise:
     moved, each = stability(schema, table), max(1, len(columns))
     all_columns = Sensitivity(each * moved, math.sqrt(each) * moved)
     cell = noise_std(all_columns, price.share(1 - learning) if learning else price)
-    rows = noise_of_rows(schema, table, price)
-    return ExpectedNoise(_DEVIATIONS * rows, _DEVIATIONS * cell, schema.max_rows_per_unit(table))
+    most, codes = schema.max_rows_per_unit(table), expected_codes(schema.table(table))
+    # Without a measured number of rows it is that of the columns' totals: a column of k codes has k times the variance.
+    of_totals = cell / math.sqrt(sum(1 / size for size in codes)) if codes else cell
+    rows = noise_of_rows(schema, table, price) if most > 1 else of_totals
+    return ExpectedNoise(_DEVIATIONS * rows, _DEVIATIONS * cell, most)

@@ -80,6 +80,8 @@ def fit_lookup(
         name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()
     }
     if isinstance(parent, np.ndarray):
+        if not len(parent):  # a public fact: no row can refer to any, and there is nothing to measure
+            return Lookup({}, {}, {}, None)
         return _to_public(session, key, child, own, parent, price, fit)
     features: dict[str, tuple[Feature, Discretizer]] = {}
     if parent:
@@ -121,7 +123,7 @@ def _to_public(
     """`fit_lookup` along a key to a public table: its positions are the targets."""
     parents, one_way = len(place), child.one_way
     column = Column(_POSITION, ColumnType.INTEGER)
-    discretizer = Discretizer(equal_width_codec(column, 0, max(parents - 1, 0), min(max(parents, 1), _MAX_POSITIONS)))
+    discretizer = Discretizer(equal_width_codec(column, 0, parents - 1, min(parents, _MAX_POSITIONS)))
     share = fit.popularity_share + (1 - fit.popularity_share) * fit.margin_share if own else 1.0
     popularity, none = row_popularity(session, key, child.size, place, price.share(share))
     marginal = np.bincount(discretizer.encode_numbers(np.arange(parents)), popularity.counts, discretizer.size).astype(

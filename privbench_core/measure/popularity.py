@@ -66,20 +66,21 @@ def row_popularity(
         session: Open for the step.
         key: Refers to a public table.
         size: Released, of the table that has the key.
-        place: Of each of its rows in an order in which neighbours are likely to be as popular, see `order_of_alike`.
+        place: Of each of its rows, at least one, in an order in which neighbours are likely to be as popular, see
+            `order_of_alike`.
         price: Of everything here.
     """
-    view, scale = _counted(session, key, size, price, max(len(place), 1))
+    view, scale = _counted(session, key, size, price, len(place))
     parents, groups = len(place), min(len(place), _MOST_GROUPS)
     noise = view.sigma([Marginal(())], price.share(_GROUPS_SHARE)) * scale
     groups = max(1, min(groups, int(size.rows / (_CLEAR * noise))))
-    group_of = place * groups // max(parents, 1)
+    group_of = place * groups // parents
     coarse = view.measure("groups of parents", [ParentCounts(group_of)], price.share(_GROUPS_SHARE))
     fine = view.measure("parents", [ParentCounts(np.arange(parents))], price.share(1 - _RANKS_SHARE - _GROUPS_SHARE))
     weight = fine.sigma**2 / (fine.sigma**2 + coarse.sigma**2)
     none = max(0.0, float(weight * coarse.values[0][-1] + (1 - weight) * fine.values[0][-1]) * scale)
     references = max(1.0, size.rows - none if key.optional else size.rows)
-    ends = rank_ends(max(parents, 1))
+    ends = rank_ends(parents)
     noisy = view.measure("ranks", [RankSums(tuple(ends.tolist()))], price.share(_RANKS_SHARE))
     ranked = rank_sums(noisy.values[0] * scale, ends, noisy.sigma * scale, references, parents)
     sizes = np.diff(ends, prepend=0).astype(np.float64)

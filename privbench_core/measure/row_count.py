@@ -198,7 +198,7 @@ def _classes(fit: SizeCounts, bound: int) -> tuple[int, ...]:
 
 
 def noise_of_rows(schema: Schema, table: str, price: Price) -> float:
-    """± rows of a table (one standard deviation), from its plan alone: no row is read.
+    """± rows of a table whose units may have several (one standard deviation), from its plan alone: no row is read.
 
     It is the noise of the number of rows if all that is measured of the table costs ``price``, the number of rows gets
     the least share of it, and each unit has one row. T times as much where units have up to T rows: T is chosen from
@@ -206,5 +206,4 @@ def noise_of_rows(schema: Schema, table: str, price: Price) -> float:
     """
     own = 1.0  # weight that leaves with the unit
     others = (stability(schema, table) - own) / 2  # weight that changes beside it
-    share = _SHARES[0] if schema.max_rows_per_unit(table) > 1 else 1.0
-    return noise_std(Sensitivity(own + 2 * others, float(np.hypot(own + others, others))), price.share(share))
+    return noise_std(Sensitivity(own + 2 * others, float(np.hypot(own + others, others))), price.share(_SHARES[0]))

@@ -51,7 +51,7 @@ class AccountStatus:
         zcdp = self.price.measure is Measure.ZCDP
         detail = f"; ε={self.epsilon:.4g} at δ={self.balance.lifetime.delta:.2g}" if zcdp else ""
         cost = f"A refresh of {several} costs {share:.1%} of the lifetime budget ({self.price}{detail})"
-        so_far = f"; there were {self.refresh}" if self.refresh else ""
+        so_far = f" Begun so far: {self.refresh:,}." if self.refresh else ""
         if self.refusal is not None:
             return [f"{cost}.", f"{WARNING} the next refresh will be refused: {self.refusal}"]
         if self.left == 1:
@@ -59,7 +59,7 @@ class AccountStatus:
                 f"{cost}.",
                 f"{WARNING} the next refresh (number {self.refresh + 1}) is the last that is affordable.",
             ]
-        return [f"{cost}. {self.left:,} more are affordable, as of now{so_far}."]
+        return [f"{cost}. {self.left:,} more such refreshes can be paid for.{so_far}"]
 
     def others_in_words(self) -> list[str]:
         """What other cohorts have spent, and what it means; nothing if there are none."""

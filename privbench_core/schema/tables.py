@@ -195,7 +195,13 @@ class Schema:
         names: set[str] = set()
         waiting = sorted(self.tables, key=lambda t: not t.public)
         while waiting:
-            ready = [t for t in waiting if all(k.parent in names or k.name in deferred for k in t.foreign_keys)]
+            ready = [
+                t
+                for t in waiting
+                if all(
+                    k.parent in names or k.name in deferred or (t.public and k.parent == t.name) for k in t.foreign_keys
+                )
+            ]
             if not ready and waiting[0].public:
                 ready = waiting[:1]
             if not ready:

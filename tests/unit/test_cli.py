@@ -568,7 +568,7 @@ def test_plan_and_ledger_say_what_a_refresh_costs_and_how_many_are_left(shop: Pa
     text = call("plan", shop).stdout
     assert "Refresh policy: ε=1.2 for each of 2 refreshes" in text
     assert re.search(r"A refresh of all 2 ε costs [\d.]+% of the lifetime budget \(ρ=", text)
-    assert "2 more are affordable, as of now." in text
+    assert "2 more such refreshes can be paid for." in text
     assert not (shop.parent / ".privbench").exists()
     for epsilon in (0.5, 1):
         bundle_of(shop, "--epsilon", epsilon)

@@ -161,6 +161,19 @@ def test_what_duckdb_cannot_hold_is_told() -> None:
             connection.execute("INSERT INTO staff (id, boss, doc) VALUES (2, 2, '{}')")
 
 
+def test_duckdb_keeps_the_key_to_a_public_table_that_refers_to_itself() -> None:
+    number = Column("id", ColumnType.INTEGER)
+    to_chief = ForeignKey("chief", ("boss",), "chief", ("id",), optional=True)
+    to_area = ForeignKey("area", ("id",), "chief", ("id",))
+    area = Table("area", (number,), ("id",), (to_area,), public=True)
+    boss = Column("boss", ColumnType.INTEGER, nullable=True)
+    chief = Table("chief", (number, boss), ("id",), (to_chief,), public=True)
+    unit = Table("unit", (number,), ("id",))
+    translated = duckdb_schema(Schema("s", (area, chief, unit), "unit"))
+    assert [line.split(":")[0] for line in translated.left_out] == ["chief.boss"]
+    assert 'REFERENCES "chief"' in translated.tables["area"] or "REFERENCES chief" in translated.tables["area"]
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from privbench_core.estimate.biadjacency import ClassTarget, relaxed_links
@@ -15,6 +16,8 @@ from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
 from privbench_core.models.spn import Leaf
 from privbench_core.privacy.budget import Budget, Measure, Price
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.tables import Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.relational.plan import Relational
@@ -24,6 +27,7 @@ from tests.helpers.databases import club, forum, shop
 from tests.helpers.heavy_tails import many_to_many
 from tests.helpers.noise import SeededNoise
 from tests.helpers.plans import Trace, computing_steps, run_step
+from tests.helpers.planted import integer, rows_of
 
 JOINT = np.array([[0.4, 0.1], [0.1, 0.4]])
 
@@ -145,6 +149,16 @@ def test_public_rows_are_coded_by_position_and_none_has_a_code_of_its_own():
     level = targets["target.level"]
     assert level.encode_numbers(np.arange(150)).tolist() == course["level"].to_pylist()
     assert level.encode_numbers(np.array([-1])).tolist() == [level.size - 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [(ColumnType.BOOLEAN, [True, None, False, True, None]), (ColumnType.TEXT, ["b", None, "a", "b", None])],
+)
+def test_null_of_a_public_parent_is_a_value_of_its_own(kind: ColumnType, values: list[object]):
+    table = Table("place", (integer("id"), Column("open", kind, nullable=True)), ("id",), public=True)
+    targets = public_targets(table, rows_of(table, id=np.arange(5), open=pa.array(values)), optional=False)
+    assert targets["target.open"].encode_numbers(np.arange(5)).tolist() == [1, 2, 0, 1, 2]
 
 
 def test_degrees_and_pairs_of_a_junction_are_kept():

@@ -56,11 +56,11 @@ def _by_position(code_of: NDArray[np.int64], *, optional: bool, ordered: bool) -
 def _codes(values: pa.ChunkedArray) -> NDArray[np.int64]:
     """Return a code for each row, in the order of the values; neighbours share one where there are too many."""
     series = values.to_pandas()
-    try:
-        ranks = np.unique(series.to_numpy(), return_inverse=True)[1]
-    except TypeError:  # NULLs among texts
-        ranks = np.unique(series.astype(str).to_numpy(), return_inverse=True)[1]
-    return _dense(ranks.astype(np.int64))
+    present = series.notna().to_numpy()
+    values_of, found = np.unique(series[present].to_numpy(), return_inverse=True)
+    ranks = np.full(len(series), len(values_of), dtype=np.int64)  # NULL is a value of its own, the last
+    ranks[present] = found
+    return _dense(ranks)
 
 
 def _dense(ranks: NDArray[np.int64]) -> NDArray[np.int64]:
