@@ -80,6 +80,8 @@ class PostgresDatabase:
         """Fix what the run sees, and refuse a server that would compute something else."""
         self._statement("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         self._statement("SET TimeZone = 'UTC'")  # for moments that are read as text
+        self._statement("SET LOCAL standard_conforming_strings = on")  # else \' ends no text
+        self._statement("SET LOCAL idle_in_transaction_session_timeout = 0")  # between steps nothing is asked
         asked = "SELECT current_setting('server_version_num')::int8 AS v, current_setting('server_encoding') AS e"
         found = self._table(asked).to_pylist()[0]
         if found["v"] < _OLDEST or found["e"] != "UTF8":

@@ -40,7 +40,7 @@ from tests.helpers.engines import engine_of, in_postgres, opened
 from tests.helpers.networks import network, random_view
 from tests.helpers.noise import RecordingNoise, SeededNoise
 from tests.helpers.plans import Trace, computing_steps, plan_with, run_step
-from tests.helpers.postgres import new_database
+from tests.helpers.postgres import execute, new_database
 
 _NUMBERS = Discretizer(equal_width_codec(Column("n", ColumnType.INTEGER), 0, 11))
 ENGINES = ["duckdb", "source"]
@@ -371,3 +371,20 @@ def test_statements_hold_what_is_public_and_one_derived_key(postgres: str, monke
     assert set(names) & set(database.tables["person"].column("job").to_pylist())
     for private in ("never seen", "y" * 20, *(f"'{name}'" for name in names)):
         assert private not in text
+
+
+def test_no_setting_of_the_server_turns_a_value_into_sql(postgres: str) -> None:
+    """A server with standard_conforming_strings off reads a backslash before a quote as part of the text."""
+    column = _column(ColumnType.CATEGORY)
+    table = Table("row", (Column("id", ColumnType.INTEGER), column), ("id",))
+    codes = ")) AS pairs) AS counted GROUP BY key, held UNION ALL SELECT 'other', 1::bigint, 99::bigint --"
+    database = database_from(Schema("s", (table,), "row"), {"row": [(0, "a"), (1, "\\"), (2, codes)]})
+    url = new_database(postgres, "escapes")
+    execute(url, "ALTER DATABASE escapes SET standard_conforming_strings = off")
+    execute(url, "ALTER DATABASE escapes SET idle_in_transaction_session_timeout = '1h'")
+    with closing(engine_of(database, url)) as engine:
+        assert engine.texts("row", "v", ("\\", codes)) == {"a": {1: 1}}
+        view = ViewSpec("row", {"v": (Own("v"), Discretizer(categorical_codec(column, ("\\", codes))))})
+        assert build_view(engine, view).counts(("v",)).tolist() == [1, 1, 1, 0]
+        idle = engine._database._table("SELECT current_setting('idle_in_transaction_session_timeout') AS idle")
+        assert idle.column(0).to_pylist() == ["0"]
