@@ -37,6 +37,7 @@ class DuckDBDatabase:
     """
 
     dialect = "duckdb"
+    zeros = True
 
     def __init__(self, source: Source, folder: Path) -> None:
         self._source = source

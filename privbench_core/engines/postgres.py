@@ -63,6 +63,7 @@ class PostgresDatabase:
     """
 
     dialect = "postgres"
+    zeros = False
 
     def __init__(self, source: DatabaseSource) -> None:
         self._source = source

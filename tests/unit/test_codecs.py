@@ -431,3 +431,9 @@ def test_columns_without_a_domain_have_no_codec():
         codec_for(Column("id", T.INTEGER))
     with pytest.raises(InternalError, match="no number line"):
         LogScaleCodec.of(Column("s", T.CATEGORY, Learn()))
+
+
+def test_a_described_list_holds_a_value_once():
+    described = codec_for(Column("x", T.CATEGORY, Values(("a", "b")))).to_dict()
+    with pytest.raises(InternalError, match="x: a list that holds a value twice"):
+        codec_from_dict({**described, "values": ["a", "a"]})
