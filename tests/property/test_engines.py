@@ -410,3 +410,21 @@ def test_texts_with_the_character_0_are_found_where_a_source_holds_them(
             sums = [build_values(each, "row", "v", values, 1).data.reference_sums() for each in (private, engine)]
             assert sorted(filter(None, sums[0].totals.tolist())) == sorted(sums[1].totals.tolist())
             assert sums[0].none == sums[1].none
+
+
+@pytest.mark.parametrize("values", [(0.0, -0.0), (0.0, 1.0)])
+def test_zeros_of_both_signs_are_one_value_to_every_engine(values: tuple[float, ...], place: str | Path) -> None:
+    table = Table("row", (Column("id", ColumnType.INTEGER), _column(ColumnType.FLOAT)), ("id",), unique=(("v",),))
+    database = database_from(Schema("s", (table,), "row"), {"row": list(enumerate(values))})
+    found: list[str] = []
+    for check in (
+        lambda: check_rows(database.schema, database.tables, {}),
+        lambda: engine_of(database, place).close(),
+    ):
+        try:
+            check()
+            found.append("")
+        except SourceError as error:
+            found.append(str(error))
+    assert found[0] == found[1]
+    assert ("duplicate values" in found[0]) == (values[1] == 0.0)
