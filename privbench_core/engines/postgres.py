@@ -48,6 +48,7 @@ _FORMS: dict[ColumnType, tuple[tuple[type[Any], ...], str]] = {
     ColumnType.UUID: ((sa.Uuid,), "CAST(x AS TEXT)"),
     ColumnType.JSON: ((sa.JSON,), "CAST(x AS TEXT)"),
 }
+_CANCELED = "57014"  # by a user, or by a timeout of the server
 _FULL = {"53100", "53400"}  # no room on the disk; beyond temp_file_limit
 _FORBIDDEN = {"42501", "25006"}  # no right; a server that is only read
 
@@ -192,6 +193,8 @@ class PostgresDatabase:
             yield
         except (adbc.Error, pa.ArrowException, OSError) as error:
             state = str(getattr(error, "sqlstate", None) or "")
+            if state == _CANCELED and "due to user request" in str(error):  # Ctrl-C, which the driver passes on
+                raise KeyboardInterrupt from None
             if state in _FULL:
                 todo = "the server has no room for temporary tables; make room, or run with --engine duckdb"
             elif state in _FORBIDDEN:
