@@ -50,7 +50,8 @@ _FORMS: dict[ColumnType, tuple[tuple[type[Any], ...], str]] = {
 }
 _CANCELED = "57014"  # by a user, or by a timeout of the server
 _FULL = {"53100", "53400"}  # no room on the disk; beyond temp_file_limit
-_FORBIDDEN = {"42501", "25006"}  # no right; a server that is only read
+_FORBIDDEN = "42501"  # no right
+_READ_ONLY = "25006"
 
 
 class PostgresDatabase:
@@ -197,7 +198,9 @@ class PostgresDatabase:
                 raise KeyboardInterrupt from None
             if state in _FULL:
                 todo = "the server has no room for temporary tables; make room, or run with --engine duckdb"
-            elif state in _FORBIDDEN:
+            elif state == _READ_ONLY:
+                todo = "the server, or the login, is read-only; allow writing there, or run with --engine duckdb"
+            elif state == _FORBIDDEN:
                 todo = "the login may not make temporary tables there; grant TEMPORARY, or run with --engine duckdb"
             else:
                 todo = f"the server stopped answering, or refused ({state or type(error).__name__}); run again"
