@@ -161,10 +161,19 @@ def _distinct(rows: pa.Table) -> int:
     """How many different rows there are; none has a NULL in it."""
     numbers = _numbers(rows)
     if numbers is None:
+        rows = _zeros_alike(rows)
         return int(rows.group_by(rows.column_names).aggregate([]).num_rows)
     if not (numbers[1:] > numbers[:-1]).all():  # keys are often in order already
         numbers.sort()
     return int((numbers[1:] != numbers[:-1]).sum()) + min(1, len(numbers))
+
+
+def _zeros_alike(rows: pa.Table) -> pa.Table:
+    """Return the rows with 0.0 for -0.0: they are equal, as in SQL, and grouping would tell them apart."""
+    for index, column in enumerate(rows.schema):
+        if pa.types.is_floating(column.type):
+            rows = rows.set_column(index, column, pc.add(rows.column(index), pa.scalar(0.0, column.type)))
+    return rows
 
 
 def _numbers(rows: pa.Table) -> NDArray[np.int64] | None:

@@ -14,7 +14,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.equal_width import with_nulls
 from privbench_core.columns.grid import Grid, qualified
 from privbench_core.columns.made_up import MadeUp
-from privbench_core.errors import SourceError, SpecError
+from privbench_core.errors import InternalError, SourceError, SpecError
 from privbench_core.schema.columns import Column, ColumnType, Scalar
 
 
@@ -38,6 +38,10 @@ class CategoricalCodec:
     precision: int | None = None
     scale: int | None = None
     made: MadeUp | None = None
+
+    def __post_init__(self) -> None:
+        if len(set(self.values)) < len(self.values):
+            raise InternalError(f"{self.where}: a list that holds a value twice")
 
     @property
     def ordered(self) -> int:

@@ -34,7 +34,7 @@ def _database(spec: Spec, source: Source, folder: Path) -> Database:
     from privbench_core.backends.sqlalchemy.read import DatabaseSource
 
     if not isinstance(source, DatabaseSource) or not source.is_postgres:
-        raise SourceError("engine source: counts in PostgreSQL, and the source is none; run with --engine duckdb")
+        raise SourceError("engine source: counts in PostgreSQL, and this source is not one; run with --engine duckdb")
     from privbench_core.engines.postgres import PostgresDatabase
 
     return PostgresDatabase(source)

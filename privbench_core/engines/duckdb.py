@@ -37,6 +37,7 @@ class DuckDBDatabase:
     """
 
     dialect = "duckdb"
+    zeros = True
 
     def __init__(self, source: Source, folder: Path) -> None:
         self._source = source
@@ -115,6 +116,10 @@ class DuckDBDatabase:
         """Replace DuckDB's errors, which may quote values, by one that says what to do."""
         try:
             yield
+        except RuntimeError as error:  # how DuckDB tells of Ctrl-C
+            if str(error) == "Query interrupted":
+                raise KeyboardInterrupt from None
+            raise
         except (duckdb.IOException, duckdb.OutOfMemoryException, OSError):
             found = f"there is no room for temporary files in {self._folder.parent}, or they cannot be written"
             raise SourceError(

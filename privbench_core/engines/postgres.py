@@ -48,8 +48,10 @@ _FORMS: dict[ColumnType, tuple[tuple[type[Any], ...], str]] = {
     ColumnType.UUID: ((sa.Uuid,), "CAST(x AS TEXT)"),
     ColumnType.JSON: ((sa.JSON,), "CAST(x AS TEXT)"),
 }
+_CANCELED = "57014"  # by a user, or by a timeout of the server
 _FULL = {"53100", "53400"}  # no room on the disk; beyond temp_file_limit
-_FORBIDDEN = {"42501", "25006"}  # no right; a server that is only read
+_FORBIDDEN = "42501"  # no right
+_READ_ONLY = "25006"
 
 
 class PostgresDatabase:
@@ -63,6 +65,7 @@ class PostgresDatabase:
     """
 
     dialect = "postgres"
+    zeros = False
 
     def __init__(self, source: DatabaseSource) -> None:
         self._source = source
@@ -80,6 +83,8 @@ class PostgresDatabase:
         """Fix what the run sees, and refuse a server that would compute something else."""
         self._statement("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         self._statement("SET TimeZone = 'UTC'")  # for moments that are read as text
+        self._statement("SET LOCAL standard_conforming_strings = on")  # else \' ends no text
+        self._statement("SET LOCAL idle_in_transaction_session_timeout = 0")  # between steps nothing is asked
         asked = "SELECT current_setting('server_version_num')::int8 AS v, current_setting('server_encoding') AS e"
         found = self._table(asked).to_pylist()[0]
         if found["v"] < _OLDEST or found["e"] != "UTF8":
@@ -189,9 +194,13 @@ class PostgresDatabase:
             yield
         except (adbc.Error, pa.ArrowException, OSError) as error:
             state = str(getattr(error, "sqlstate", None) or "")
+            if state == _CANCELED and "due to user request" in str(error):  # Ctrl-C, which the driver passes on
+                raise KeyboardInterrupt from None
             if state in _FULL:
                 todo = "the server has no room for temporary tables; make room, or run with --engine duckdb"
-            elif state in _FORBIDDEN:
+            elif state == _READ_ONLY:
+                todo = "the server, or the login, is read-only; allow writing there, or run with --engine duckdb"
+            elif state == _FORBIDDEN:
                 todo = "the login may not make temporary tables there; grant TEMPORARY, or run with --engine duckdb"
             else:
                 todo = f"the server stopped answering, or refused ({state or type(error).__name__}); run again"

@@ -58,7 +58,7 @@ def _problem(engine: str, source: str, schema: Schema) -> tuple[str, str] | None
     if engine != "source":
         return None
     if not source.startswith(("postgresql", "${")):
-        return "engine source counts in PostgreSQL, and the source is none", "choose engine duckdb or memory"
+        return "engine source counts in PostgreSQL, and this source is not one", "choose engine duckdb or memory"
     numbered = [table.name for table in schema.tables if table.row_id and not table.public]
     if numbered:
         found = f"engine source cannot number the rows of {', '.join(numbered)} (row_id: generated)"

@@ -6,12 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from privbench_core.backends.folder.read import FolderSource
+from privbench_core.backends.sqlalchemy.read import DatabaseSource
 from privbench_core.engines import duckdb as duckdb_engine
 from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.postgres import PostgresDatabase
@@ -174,4 +176,24 @@ def test_errors_of_engines_quote_no_value(counted: Spec, tmp_path: Path) -> None
     with pytest.raises(SourceError) as caught, database._told():
         database._connection.execute("SELECT CAST('a secret' AS INTEGER)")
     assert "secret" not in str(caught.value)
+    database.close()
+
+
+def test_ctrl_c_while_duckdb_counts_is_ctrl_c(counted: Spec, tmp_path: Path) -> None:
+    database = DuckDBDatabase(FolderSource(Path(counted.source)), tmp_path / "rows")
+    with pytest.raises(KeyboardInterrupt), database._told():
+        raise RuntimeError("Query interrupted")  # DuckDB's own words
+    database.close()
+
+
+@pytest.mark.parametrize(("stop", "raised"), [("cancel", KeyboardInterrupt), ("timeout", SourceError)])
+def test_ctrl_c_while_postgres_counts_is_ctrl_c(postgres: str, stop: str, raised: type[BaseException]) -> None:
+    database = PostgresDatabase(DatabaseSource(postgres))
+    process = database._table("SELECT pg_backend_pid() AS process").column(0)[0].as_py()
+    if stop == "timeout":
+        database._statement("SET LOCAL statement_timeout = '50ms'")
+    else:
+        threading.Timer(0.5, execute, (postgres, f"SELECT pg_cancel_backend({process})")).start()
+    with pytest.raises(raised):
+        database._table("SELECT CAST(pg_sleep(5) AS TEXT) AS slept")
     database.close()

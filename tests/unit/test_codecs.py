@@ -439,3 +439,9 @@ def test_a_huge_value_of_a_float_with_steps_is_outside_and_nothing_warns_of_it(r
     assert inside not in codec.outside
     assert beyond in codec.outside
     assert not recwarn.list
+
+
+def test_a_described_list_holds_a_value_once():
+    described = codec_for(Column("x", T.CATEGORY, Values(("a", "b")))).to_dict()
+    with pytest.raises(InternalError, match="x: a list that holds a value twice"):
+        codec_from_dict({**described, "values": ["a", "a"]})

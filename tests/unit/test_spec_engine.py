@@ -27,7 +27,10 @@ def test_an_engine_is_read_and_written(town_spec: Path) -> None:
     ("engine", "expected"),
     [
         ("duck", "spec: there is no engine 'duck'; did you mean 'duckdb'?"),
-        ("source", "spec: engine source counts in PostgreSQL, and the source is none; choose engine duckdb or memory"),
+        (
+            "source",
+            "spec: engine source counts in PostgreSQL, and this source is not one; choose engine duckdb or memory",
+        ),
     ],
 )
 def test_what_cannot_count_these_rows_is_refused(town_spec: Path, engine: str, expected: str) -> None:

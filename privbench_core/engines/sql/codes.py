@@ -33,18 +33,19 @@ _HALVES = 2**52  # beyond, floats have no halves
 _LARGEST = 1e307  # a float whose sum with another one of its size is still one
 
 
-def code_of(value: Expr, discretizer: Discretizer, labels: Sequence[int] | None = None) -> Expr:
+def code_of(value: Expr, discretizer: Discretizer, labels: Sequence[int] | None = None, *, zeros: bool = False) -> Expr:
     """Return the code of a stored value as an expression.
 
     Args:
         value: A column of stored values, or an integer that never was one.
         discretizer: From values to codes.
         labels: Numbers to return in place of the codes, of shape (size,).
+        zeros: Whether texts of the database may hold the character 0, see `Database.zeros`.
     """
     binning, codec = discretizer.binning, discretizer.codec
     codes = range(codec.size) if binning is None else binning.code_of
     meant = [int(code if labels is None else labels[code]) for code in codes]
-    found = _of_present(value, codec, meant)
+    found = _of_present(value, codec, meant, zeros=zeros)
     if codec.null is None:
         return found
     return exp.case().when(_is_null(value, codec), number(meant[codec.null])).else_(found)
@@ -57,8 +58,13 @@ def number(value: float) -> Expr:
 
 
 def text(value: str) -> Expr:
-    """Return a text as an expression."""
-    return exp.Literal.string(value)
+    """Return a text as an expression; no statement may hold the character 0 itself."""
+    first, *rest = value.split("\0")
+    found: Expr = exp.Literal.string(first)
+    for part in rest:
+        zero = exp.Anonymous(this="chr", expressions=[number(0)])
+        found = exp.DPipe(this=exp.DPipe(this=found, expression=zero), expression=exp.Literal.string(part))
+    return exp.Paren(this=found) if rest else found
 
 
 def real(value: float) -> Expr:
@@ -84,12 +90,12 @@ def _is_null(value: Expr, codec: Codec) -> Expr:
     return is_null(value)
 
 
-def _of_present(value: Expr, codec: Codec, meant: Sequence[int]) -> Expr:
+def _of_present(value: Expr, codec: Codec, meant: Sequence[int], *, zeros: bool) -> Expr:
     """Return the number that is meant by the cell of a value that is not NULL."""
     if isinstance(codec, OrderedCodec):
         return _interval(value, codec, meant)
     if isinstance(codec, CategoricalCodec):
-        return _listed_value(value, codec, meant)
+        return _listed_value(value, codec, meant, zeros=zeros)
     if isinstance(codec, FanoutCodec):
         return _search(value, codec.starts[1:].tolist(), meant, number)
     if isinstance(codec, SurrogateCodec):
@@ -150,13 +156,13 @@ def _first_rounded_to(step: int) -> float:
     return half if step % 2 == 0 else float(np.nextafter(half, np.inf))
 
 
-def _listed_value(value: Expr, codec: CategoricalCodec, meant: Sequence[int]) -> Expr:
+def _listed_value(value: Expr, codec: CategoricalCodec, meant: Sequence[int], *, zeros: bool) -> Expr:
     if codec.type.logical.fixed_values:
         return exp.case().when(value.copy(), number(meant[1])).else_(number(meant[0]))
     other = meant[len(codec.values)]
     write: Callable[[Any], Expr] = real if codec.type is ColumnType.FLOAT else number if codec.type.ordered else text
-    # No database holds the character 0 in a text that also PostgreSQL holds.
-    listed = sorted((key, meant[place]) for place, key in enumerate(codec.values) if "\0" not in str(key))
+    keys = [(key, meant[place]) for place, key in enumerate(codec.values)]
+    listed = sorted(pair for pair in keys if zeros or "\0" not in str(pair[0]))
 
     def found(part: Sequence[tuple[Any, int]]) -> Expr:
         if len(part) == 1:

@@ -16,9 +16,11 @@ class Database(Protocol):
 
     Attributes:
         dialect: Its name in sqlglot.
+        zeros: Whether its texts may hold the character 0.
     """
 
     dialect: str
+    zeros: bool
 
     def load(self, table: Table, name: str) -> None:
         """Make the table ``name`` of a private table's rows: column ``n``, a number for each row, and ``c0``, ``c1``..

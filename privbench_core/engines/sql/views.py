@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from sqlglot import exp
@@ -94,7 +94,7 @@ class Views:
         found = exp.select().from_(exp.to_table(self._names.kept(table), alias="r"))
         value: Expr = column(self._names.column(table, name), "r")
         if named:
-            value = exp.case().when(_among(value.copy(), named), exp.Null()).else_(value)
+            value = exp.case().when(self._among(value.copy(), named), exp.Null()).else_(value)
         owned = self._schema.ownership_path(table)
         return self._sums(found, value, weight((most,)) if owned else number(1))
 
@@ -104,7 +104,7 @@ class Views:
         pairs = exp.select(column("u", "r"), exp.alias_(value, "key")).distinct()
         pairs = pairs.from_(exp.to_table(self._names.kept(table), alias="r")).where(exp.Not(this=is_null(value.copy())))
         if named:
-            pairs = pairs.where(exp.Not(this=_among(value.copy(), named)))
+            pairs = pairs.where(exp.Not(this=self._among(value.copy(), named)))
         held = exp.Window(this=count(), partition_by=[column("u")])
         counted = exp.select("key", exp.alias_(held, "held")).from_(pairs.subquery("pairs"))
         found = exp.select("key", "held", exp.alias_(count(), "number")).from_(counted.subquery("counted"))
@@ -125,12 +125,12 @@ class Views:
     ) -> tuple[exp.Select, Expr]:
         """Return the query with what a column looks at joined to it, and the code as an expression."""
         if isinstance(feature, Own | CoMember):
-            return found, code_of(column(self._names.column(table, feature.column), "r"), discretizer)
+            return found, self._code(column(self._names.column(table, feature.column), "r"), discretizer)
         if isinstance(feature, UnitRows | OwnerFanout):
-            return found, code_of(column("s" if isinstance(feature, UnitRows) else "g", "r"), discretizer)
+            return found, self._code(column("s" if isinstance(feature, UnitRows) else "g", "r"), discretizer)
         if isinstance(feature, OwnFanout):
             found, size = self._children(found, feature.key, joined)
-            return found, code_of(size, discretizer)
+            return found, self._code(size, discretizer)
         if isinstance(feature, MemberPlace):
             return found, self._place(table, feature)
         if isinstance(feature, OwnType):
@@ -144,9 +144,9 @@ class Views:
         if isinstance(feature, ParentRow):
             public = self._schema.table(feature.key.parent).public
             there = column("n", parent) if public else number(0)
-            return found, code_of(exp.Paren(this=exp.case().when(none, number(-1)).else_(there)), discretizer)
+            return found, self._code(exp.Paren(this=exp.case().when(none, number(-1)).else_(there)), discretizer)
         value = column(self._names.column(feature.key.parent, feature.column), parent)
-        return found, exp.case().when(none, number(discretizer.size)).else_(code_of(value, discretizer))
+        return found, exp.case().when(none, number(discretizer.size)).else_(self._code(value, discretizer))
 
     def _join(self, found: exp.Select, key: ForeignKey, joined: dict[ForeignKey, str]) -> tuple[exp.Select, str]:
         """Return the query with the rows that a key refers to, and their alias; see `Relations.kept_parent_rows`."""
@@ -184,7 +184,7 @@ class Views:
         here, key = self._schema.table(table), feature.key
         value = column(self._names.column(table, feature.column), "r")
         # Scores are told apart by their order alone.
-        score = code_of(value, feature.coder, np.unique(feature.order, return_inverse=True)[1].tolist())
+        score = self._code(value, feature.coder, np.unique(feature.order, return_inverse=True)[1].tolist())
         start = text(order_key(self._secret))
         order = self._database.digest(
             exp.DPipe(this=start, expression=key_text(self._names, self._database, here, "r"))
@@ -205,7 +205,10 @@ class Views:
             )
         return exp.Add(this=starts.else_(number(0)), expression=size)
 
+    def _code(self, value: Expr, discretizer: Discretizer, labels: Sequence[int] | None = None) -> Expr:
+        return code_of(value, discretizer, labels, zeros=self._database.zeros)
 
-def _among(value: Expr, named: tuple[str, ...]) -> Expr:
-    """Return the condition that a text is one of some; none of an engine's holds a zero character."""
-    return exp.In(this=value, expressions=[text(each) for each in named if "\0" not in each])
+    def _among(self, value: Expr, named: tuple[str, ...]) -> Expr:
+        """Return the condition that a text is one of some."""
+        listed = [text(each) for each in named if self._database.zeros or "\0" not in each]
+        return exp.In(this=value, expressions=listed) if listed else exp.false()
