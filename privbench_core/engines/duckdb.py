@@ -13,10 +13,11 @@ import pyarrow as pa
 from sqlglot import exp
 
 from privbench_core.backends.base import Source
+from privbench_core.engines.left_over import lock_of
 from privbench_core.engines.sql.engine import numbered
 from privbench_core.engines.stored import stored_type
 from privbench_core.errors import SourceError
-from privbench_core.locks import exclusive, is_locked
+from privbench_core.locks import exclusive
 from privbench_core.schema.tables import Table
 
 _MEMORY = "1GB"  # of the target of 1.5 GB for a run over 36 million rows; what does not fit goes to the temporary file
@@ -30,7 +31,7 @@ class DuckDBDatabase:
 
     Args:
         source: Where the private rows are; they are read once.
-        folder: Where to make it. What killed runs have left there is deleted.
+        folder: Where to make it.
 
     Raises:
         SourceError: Nothing can be written there.
@@ -45,8 +46,7 @@ class DuckDBDatabase:
         self._open = ExitStack()
         with self._told():
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._open.enter_context(exclusive(_lock(self._folder), "temporary rows"))  # before there are any
-            _sweep(folder)
+            self._open.enter_context(exclusive(lock_of(self._folder), "temporary rows"))  # before there are any
             self._folder.mkdir(mode=0o700)
             self._connection = duckdb.connect(str(self._folder / "rows.duckdb"))
             self._connection.execute(f"SET memory_limit = '{_MEMORY}'")
@@ -128,16 +128,3 @@ class DuckDBDatabase:
         except duckdb.Error as error:
             kind = type(error).__name__
             raise SourceError(f"engine duckdb: counting failed ({kind}); run again with --engine memory") from None
-
-
-def _lock(folder: Path) -> Path:
-    """The lock of a folder of rows: held as long as its run."""
-    return folder.with_suffix(".lock")
-
-
-def _sweep(parent: Path) -> None:
-    """Delete the rows of runs that were killed."""
-    for folder in parent.iterdir():
-        if folder.is_dir() and not is_locked(_lock(folder)):
-            shutil.rmtree(folder, ignore_errors=True)
-            _lock(folder).unlink(missing_ok=True)

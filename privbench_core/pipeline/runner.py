@@ -19,6 +19,7 @@ from privbench_core.backends.fingerprint import fingerprint_rows
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
 from privbench_core.engines.choice import open_engine
+from privbench_core.engines.left_over import sweep
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.errors import BudgetExhaustedError, ReleaseError
@@ -116,6 +117,8 @@ class Snapshot:
         self._schema = workspace.spec.schema
         self._source = open_source(workspace.spec)
         self._rows: dict[str, pa.Table] = {}
+        self._folder = workspace.folder / "rows"
+        sweep(self._folder)
         self.fingerprints: dict[str, str] = {}
 
     def fingerprint(self, table: str) -> str:
@@ -150,7 +153,7 @@ class Snapshot:
         spec = self._workspace.spec
         for table in spec.changes:
             self.fingerprint(table)  # before the rows: what changes in between is seen as a change the next time
-        engine = open_engine(spec, self._source, self._workspace.secret, self._workspace.folder / "rows")
+        engine = open_engine(spec, self._source, self._workspace.secret, self._folder)
         try:
             engine.load(self.public)
         except BaseException:

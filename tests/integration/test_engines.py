@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,8 +155,9 @@ def test_a_killed_run_leaves_rows_to_nobody(counted: Spec, town_spec: Path, tmp_
     folder = next(path for path in counted.state.rglob("rows") if path.is_dir())
     left = [path for path in folder.iterdir() if path.is_dir()]
     assert [path.stat().st_mode & 0o777 for path in left] == [0o700]
-    assert run_spec(counted, EPSILON, out=tmp_path / "bundle").paid > 0
-    assert _left(counted) == []
+    in_memory = replace(counted, engine="memory")
+    assert run_spec(in_memory, EPSILON, out=tmp_path / "bundle").paid > 0
+    assert _left(counted) == [], "the next run deletes them, whatever its engine"
 
 
 def test_two_runs_do_not_delete_each_others_rows(counted: Spec) -> None:

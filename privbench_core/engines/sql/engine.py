@@ -107,7 +107,7 @@ class SqlEngine:
         return SummedRows(self, self._views.references(key, most), self._public_rows[key.parent] if public else None)
 
     def values(self, table: str, column: str, named: tuple[str, ...], most: int) -> SummedRows:
-        """See `Engine.values`: no text is fetched."""
+        """See `Engine.values`: of the texts, which are fetched with their sums, only the sums are kept."""
         return SummedRows(self, self._views.values(table, column, named, most), None)
 
     def texts(self, table: str, column: str, named: tuple[str, ...]) -> dict[str, dict[int, int]]:
