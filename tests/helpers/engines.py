@@ -72,5 +72,9 @@ def engine_of(database: Database, place: Path | str) -> SqlEngine:
     if isinstance(place, str):
         in_postgres(database, place)
     engine = opened(database, place)
-    engine.keep({})
+    try:
+        engine.keep({})
+    except BaseException:
+        engine.close()
+        raise
     return engine

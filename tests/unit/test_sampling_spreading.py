@@ -52,11 +52,13 @@ def off(cells, codes, first: str, second: str) -> float:
 
 @pytest.mark.parametrize(("first", "second"), [("x", "y"), ("x", "z"), ("y", "z")])
 def test_cells_are_beside_each_other_as_their_shares_say(first, second):
-    codes = drawn(6_000)
-    rng = np.random.default_rng(2)
-    by_chance = {name: discretizer.cells(codes[name], rng) for name, discretizer in CODERS.items()}
-    evenly = allocate_within_bins(codes, CODERS, rng)
-    assert off(evenly, codes, first, second) < 0.7 * off(by_chance, codes, first, second)
+    codes, ratios = drawn(6_000), []
+    for seed in range(5):  # of two merged columns a ratio is .70 on average, more or less by seed and processor
+        rng = np.random.default_rng(seed)
+        by_chance = {name: discretizer.cells(codes[name], rng) for name, discretizer in CODERS.items()}
+        evenly = allocate_within_bins(codes, CODERS, rng)
+        ratios.append(off(evenly, codes, first, second) / off(by_chance, codes, first, second))
+    assert np.mean(ratios) < 0.75
 
 
 def test_cells_keep_their_codes_and_their_shares():
