@@ -282,6 +282,45 @@ def club(seed: int, units: int = 40) -> Database:
     return database_from(Schema("club", (course, member, enrolment), "member"), rows)
 
 
+def site(seed: int, units: int = 50, *, cascades: bool = False) -> Database:
+    """Users with three kinds of rows, as many of one as of the others; comments refer to posts of other users.
+
+    One user has more of each than is kept, one has none.
+
+    Args:
+        seed: Of the rows.
+        units: Users.
+        cascades: Whether a comment goes with the post that it is on.
+    """
+    rng = np.random.default_rng(seed)
+    goes = OnUnitRemoved.CASCADE if cascades else OnUnitRemoved.SET_NULL
+    user = Table("user", (Column("id", INTEGER), Column("age", INTEGER, Range(0, 100, cells=4))), ("id",))
+    owned = {
+        name: Table(
+            name,
+            (Column("id", INTEGER), Column("user_id", INTEGER), Column("score", INTEGER, Range(0, 3))),
+            ("id",),
+            (_owner(name, "user_id", "user", 4),),
+        )
+        for name in ("post", "badge", "comment")
+    }
+    on = ForeignKey("comment", ("post_id",), "post", ("id",), 2, optional=True, on_unit_removed=goes)
+    comment = owned["comment"]
+    columns = (*comment.columns, Column("post_id", INTEGER, nullable=True))
+    owned["comment"] = replace(comment, columns=columns, foreign_keys=(*comment.foreign_keys, on))
+    numbers = [9, 0, *rng.integers(0, 6, units - 2).tolist()]
+    owners = [u for u, number in enumerate(numbers) for _ in range(number)]
+    scored: list[Row] = [(i, u, int(rng.integers(4))) for i, u in enumerate(owners)]
+    posts = rng.permutation(np.repeat(np.arange(len(owners)), 2))
+    rows: dict[str, list[Row]] = {
+        "user": [(u, int(rng.integers(100))) for u in range(units)],
+        "post": scored,
+        "badge": scored,
+        "comment": [(*row, int(posts[i]) if rng.random() < 0.7 else None) for i, row in enumerate(scored)],
+    }
+    return database_from(Schema("site", (user, *owned.values()), "user"), rows)
+
+
 def till(seed: int, units: int = 60) -> Database:
     """Wide ranges, declared and learned, in which many rows share a value; one unit has it most often, one never."""
     rng = np.random.default_rng(seed)

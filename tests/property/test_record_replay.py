@@ -27,7 +27,7 @@ from privbench_core.schema.constraints import OnUnitRemoved
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privbench import PrivBench
-from tests.helpers.databases import Database, adversaries, club, forum, shop, till, town
+from tests.helpers.databases import Database, adversaries, club, forum, shop, site, till, town
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise, Violation
 from tests.helpers.plans import EagerSPN, Trace, computing_steps, plan_with, run_step
 
@@ -63,6 +63,10 @@ CASES = {
     "club, junction": (club, PLENTY, SPLITTING),
     "club, junction, pure": (club, Budget(3000.0), SPLITTING),
     "club, linked": (club, PLENTY, LINKED),
+    "site, pairwise, zCDP": (site, PLENTY, SPLITTING),
+    "site, pairwise, pure": (site, Budget(3000.0), SPLITTING),
+    "site, cascading, zCDP": (partial(site, cascades=True), PLENTY, SPLITTING),
+    "site, groups": (site, PLENTY, GROUPS),
     "town, groups": (town, PLENTY, GROUPS),
     "town, linked": (town, PLENTY, LINKED),
     "town, linked, pure": (partial(town, learned=False), Budget(3000.0), LINKED),
@@ -310,8 +314,18 @@ def test_the_plans_tested_do_measure_signs(case: str) -> None:
     assert any(site.endswith("/signs") for site in sites)
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case.startswith("site")])
+def test_the_plans_tested_do_look_at_numbers_of_siblings(case: str) -> None:
+    """Numbers of children of one kind are measured beside those of another; with cascading keys, of fewer."""
+    make, budget, options = CASES[case]
+    database = make(0)
+    recorded, _, _ = record(plan_of(database, budget, options), database, 0)
+    sites = [call.head[1] for call in recorded.tape]
+    assert any("fanout by parent/" in site and "#children along" in site for site in sites)
+
+
 def test_truncation_is_active_in_the_databases_tested() -> None:
-    for database in (town(0), shop(0), forum(0), till(0)):
+    for database in (town(0), shop(0), forum(0), till(0), site(0)):
         private = database.private()
         kept = [private.kept(table.name).all() for table in database.schema.private_tables]
         assert not all(kept), database.schema.name
