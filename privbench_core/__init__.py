@@ -56,9 +56,10 @@ if TYPE_CHECKING:
     from privbench_core.pipeline.run import RunResult
     from privbench_core.privacy.budget import Budget, Measure, Price
     from privbench_core.privacy.curator import Curator, Measurement
+    from privbench_core.privacy.features import CoMember, OfParent, Own, OwnerFanout, OwnFanout, ParentRow
     from privbench_core.privacy.queries import Distances, Marginal
     from privbench_core.privacy.session import Discovered, PrivateSession
-    from privbench_core.privacy.views import CoMember, OfParent, Own, OwnerFanout, OwnFanout, ParentRow, ViewSpec
+    from privbench_core.privacy.views import ViewSpec
     from privbench_core.publishing.bundle import Bundle, read_bundle
     from privbench_core.schema.columns import Column
     from privbench_core.schema.constraints import ForeignKey
@@ -127,7 +128,7 @@ _HOMES = {
     "Artifact": "synthesizers.artifact",
     "Budget": "privacy.budget",
     "Bundle": "publishing.bundle",
-    "CoMember": "privacy.views",
+    "CoMember": "privacy.features",
     "Column": "schema.columns",
     "Curator": "privacy.curator",
     "Discovered": "privacy.session",
@@ -138,11 +139,11 @@ _HOMES = {
     "Marginal": "privacy.queries",
     "Measure": "privacy.budget",
     "Measurement": "privacy.curator",
-    "OfParent": "privacy.views",
-    "Own": "privacy.views",
-    "OwnFanout": "privacy.views",
-    "OwnerFanout": "privacy.views",
-    "ParentRow": "privacy.views",
+    "OfParent": "privacy.features",
+    "Own": "privacy.features",
+    "OwnFanout": "privacy.features",
+    "OwnerFanout": "privacy.features",
+    "ParentRow": "privacy.features",
     "Plan": "synthesizers.contract",
     "Price": "privacy.budget",
     "PrivateSession": "privacy.session",

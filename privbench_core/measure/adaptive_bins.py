@@ -26,9 +26,10 @@ from privbench_core.estimate.segmentation import segment_sums, segments
 from privbench_core.measure.scores import highest_noise
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.features import Own
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import Own, ViewSpec
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Table
 
 Array = NDArray[np.float64]

@@ -19,9 +19,10 @@ from privbench_core.measure.row_count import distance_by_noise
 from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder, counts_up_to
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.features import Feature, Own, UnitRows
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import Feature, Own, UnitRows, ViewSpec
+from privbench_core.privacy.views import ViewSpec
 
 Array = NDArray[np.float64]
 _DOUBT = 1.0  # of what larger units move distributions: what is not known of it

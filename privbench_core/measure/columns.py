@@ -10,7 +10,7 @@ from privbench_core.columns.equal_width import equal_width_codec
 from privbench_core.models.latent import Latents
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
-from privbench_core.privacy.views import Feature, GroupTypes, Own, OwnType
+from privbench_core.privacy.features import Feature, GroupTypes, Own, OwnType
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 

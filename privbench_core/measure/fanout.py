@@ -35,9 +35,10 @@ from privbench_core.models.size_counts import ExpectedSizes, NoisySum, SizeCount
 from privbench_core.models.spn import REGION, Node, Sum
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.features import Feature, OfParent, Own, OwnerFanout, OwnFanout, ParentRow
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import Feature, OfParent, Own, OwnerFanout, OwnFanout, ParentRow, ViewSpec
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
 

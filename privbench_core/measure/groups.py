@@ -31,10 +31,11 @@ from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.features import CoMember, Feature, OfParent, Own, OwnerFanout
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.split_rules import ByValue
-from privbench_core.privacy.views import CoMember, Feature, OfParent, Own, OwnerFanout, ViewSpec
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
 

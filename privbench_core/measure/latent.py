@@ -23,9 +23,10 @@ from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
+from privbench_core.privacy.features import OwnerType
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import OwnerType, ViewSpec
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
 

@@ -32,9 +32,10 @@ from privbench_core.estimate.segmentation import SIGNIFICANT
 from privbench_core.measure.scores import highest_noise
 from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Price
+from privbench_core.privacy.features import Feature, Own
 from privbench_core.privacy.queries import Marginal, RankSums
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import Feature, Own, ViewSpec
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.tables import Table
 

@@ -30,9 +30,10 @@ from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.features import Feature, OfParent, feature_size
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import Feature, OfParent, ViewSpec, feature_size
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.identity import Identity
 
 Array = NDArray[np.float64]

@@ -20,9 +20,10 @@ from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.features import Feature, OfParent, Own, ParentRow
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import Feature, OfParent, Own, ParentRow, ViewSpec
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity

@@ -1,8 +1,8 @@
 """Iterations of noisy expectation-maximisation (PrivLava, sections 4.2 and 4.6, Algorithm 1).
 
 The E-step is a view: each group has the type that is most likely under the parameters released so far, from its own
-rows (`privacy.views.GroupTypes`). The M-step measures marginals with the types as columns, and fits the next parameters
-to them at no cost.
+rows (`privacy.features.GroupTypes`). The M-step measures marginals with the types as columns, and fits the next
+parameters to them at no cost.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from privbench_core.models.latent import LatentModel, Latents, latent_names
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
+from privbench_core.privacy.features import Feature, GroupTypes, OwnerType, OwnFanout, OwnType
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import Feature, GroupTypes, OwnerType, OwnFanout, OwnType, ViewSpec
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 
 Array = NDArray[np.float64]

@@ -20,9 +20,10 @@ from privbench_core.columns.places import place_count, sizes_and_ranks
 from privbench_core.models.fanout import PLACE, Fanout
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
+from privbench_core.privacy.features import Feature, MemberPlace, Own
 from privbench_core.privacy.queries import Distances
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import Feature, MemberPlace, Own, ViewSpec
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 

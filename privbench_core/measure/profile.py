@@ -23,9 +23,10 @@ from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Price
+from privbench_core.privacy.features import Own
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import Own, ViewSpec
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Table
 
 Array = NDArray[np.float64]

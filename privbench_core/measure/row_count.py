@@ -22,11 +22,12 @@ from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder, co
 from privbench_core.models.size_counts import ExpectedSizes, NoisySum, SizeCounts, estimate_bands
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.features import UnitRows
 from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.relations import stability
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import UnitRows, ViewSpec
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Schema
 
 Array = NDArray[np.float64]

@@ -22,9 +22,10 @@ from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.features import Own
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import Own, ViewSpec
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Table
 
 _ROWS_SHARE = 0.01  # of the price of a table under pure privacy, for the number of its rows

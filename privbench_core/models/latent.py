@@ -34,7 +34,8 @@ class Latents:
     Attributes:
         names: Their names.
         one_way: How many parents have each value, 0 for parents without children.
-        size_scores: log p(size, latent values), shape (codes of sizes, combinations), see `privacy.views.GroupTypes`.
+        size_scores: log p(size, latent values), shape (codes of sizes, combinations), see
+            `privacy.features.GroupTypes`.
         scores: Column of the children -> log p(code | latent values), shape (codes, combinations).
     """
 

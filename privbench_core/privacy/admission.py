@@ -19,17 +19,7 @@ from privbench_core.columns.places import place_count
 from privbench_core.columns.registry import is_known
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.queries import (
-    CentreSums,
-    Distances,
-    Marginal,
-    ParentCounts,
-    Query,
-    RankSums,
-    SignProducts,
-)
-from privbench_core.privacy.split_rules import ByValue, Centres, Rule
-from privbench_core.privacy.views import (
+from privbench_core.privacy.features import (
     CoMember,
     Feature,
     GroupTypes,
@@ -42,8 +32,18 @@ from privbench_core.privacy.views import (
     OwnType,
     ParentRow,
     UnitRows,
-    ViewSpec,
 )
+from privbench_core.privacy.queries import (
+    CentreSums,
+    Distances,
+    Marginal,
+    ParentCounts,
+    Query,
+    RankSums,
+    SignProducts,
+)
+from privbench_core.privacy.split_rules import ByValue, Centres, Rule
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema

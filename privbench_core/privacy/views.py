@@ -21,140 +21,27 @@ from privbench_core.columns.contingency import cell_index, contingency
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST, total, weighted_sums
 from privbench_core.errors import InternalError
+from privbench_core.privacy.features import (
+    Along,
+    CoMember,
+    Feature,
+    MemberPlace,
+    OwnerFanout,
+    OwnerType,
+    OwnFanout,
+    OwnType,
+    feature_size,
+)
 from privbench_core.privacy.permutations import MOST_MEMBERS, PERMUTATION_SCALE, Groups, tuple_counts
 from privbench_core.privacy.relations import WEIGHT_SCALE, lost_references, reference_moves, stability
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
-
-
-@dataclass(frozen=True)
-class Own:
-    """A column of the row itself."""
-
-    column: str
-
-
-@dataclass(frozen=True)
-class OfParent:
-    """A column of the row that ``key`` refers to; an optional key adds one code, the last, for "refers to none"."""
-
-    key: ForeignKey
-    column: str
-
-
-@dataclass(frozen=True)
-class ParentRow:
-    """Which row the key refers to: its position in a public table; of a private one, 0 for any row and -1 for none.
-
-    Where a private row stands depends on the rows before it, which another unit may take away.
-    """
-
-    key: ForeignKey
-
-
-@dataclass(frozen=True)
-class OwnerFanout:
-    """Size of the row's group along its owner key (itself included); 1 for a row without an owner."""
-
-    key: ForeignKey
-
-
-@dataclass(frozen=True)
-class OwnFanout:
-    """Number of kept children of the row along an owner key of another table."""
-
-    key: ForeignKey
-
-
-@dataclass(frozen=True, eq=False)
-class GroupTypes:
-    """Released parameters that give each group of children a type: the E-step of PrivLava (section 4.2, Algorithm 1).
-
-    The type of a group is the combination of latent values with the largest sum of scores, the first of equal ones: of
-    the number of its kept children, and of every column of each of them. It is a function of the group and of these
-    parameters alone, in whole numbers, so that no order of summation matters. A parent without kept children has type
-    0; others have latent values from 1.
-
-    Attributes:
-        shape: Number of values of each latent attribute, the 0 of a parent without children included.
-        sizes: Coder of the numbers of children.
-        size_scores: log p(number, latent values), shape (codes of ``sizes``, combinations), 64-bit integers.
-        columns: Of the children: source, discretizer, and log p(code | latent values), shape (codes, combinations).
-    """
-
-    shape: tuple[int, ...]
-    sizes: Discretizer
-    size_scores: NDArray[np.int64]
-    columns: tuple[tuple[Own | OwnType, Discretizer, NDArray[np.int64]], ...]
-
-    @property
-    def combinations(self) -> int:
-        """Number of combinations of latent values that a group with children may have."""
-        return math.prod(size - 1 for size in self.shape)
-
-
-@dataclass(frozen=True)
-class OwnType:
-    """A latent value, by its position, of the row's group of children along an owner key of another table."""
-
-    key: ForeignKey
-    types: GroupTypes
-    latent: int
-
-
-@dataclass(frozen=True)
-class OwnerType:
-    """The same of the row's own group; an optional key adds one code, the last, for a row without an owner."""
-
-    key: ForeignKey
-    types: GroupTypes
-    latent: int
-
-
-@dataclass(frozen=True, eq=False)
-class MemberPlace:
-    """How many kept children of the row's owner stand before it, and how many there are: see `columns.places`.
-
-    Attributes:
-        key: The owner key.
-        column: They stand in an order by this column of theirs; equal ones by a keyed hash of their own keys.
-        coder: Its discretizer.
-        order: Released: those whose code has a smaller number stand before, 64-bit integers of shape (codes,).
-        most: Up to how many members places are distinguished.
-    """
-
-    key: ForeignKey
-    column: str
-    coder: Discretizer
-    order: NDArray[np.int64]
-    most: int
-
-
-@dataclass(frozen=True)
-class UnitRows:
-    """Number of kept rows of the row's unit in the view's table, itself included."""
-
-
-@dataclass(frozen=True)
-class CoMember:
-    """A column of another child of the row's owner, the ``member``-th of an ordered tuple; the row is member 0.
-
-    A view with such a column is one of a *permutation relation* (PrivPetal, section 3.1; `permutations`): a marginal
-    looks at tuples of as many distinct children as it names, where columns of no co-member are of member 0.
-    """
-
-    key: ForeignKey
-    member: int
-    column: str
-
 
 _SMALL = 1 << 10  # rounding shares of up to so many rows to whole weights changes them by a thousandth at most
 _ROWS_PER_UNIT = (
     *range(1, _SMALL),
     *(1 << power for power in range(_SMALL.bit_length() - 1, WEIGHT_SCALE.bit_length())),
 )
-Along = OfParent | ParentRow | OwnerFanout | OwnFanout | CoMember | OwnType | OwnerType | MemberPlace
-Feature = Own | UnitRows | Along
 _OF_GROUPS = (OwnerFanout, OwnerType, MemberPlace)  # of the rows of one owner: along owner keys only
 
 
@@ -383,11 +270,6 @@ class CodedView:
         return self.data.counts(columns)
 
 
-def feature_size(feature: Feature, discretizer: Discretizer) -> int:
-    """Number of codes of a view's column."""
-    return discretizer.size + int(isinstance(feature, OfParent | OwnerType) and feature.key.optional)
-
-
 def build_view(engine: Engine, spec: ViewSpec) -> CodedView:
     """Encode the kept rows of a table as ``spec`` says.
 
@@ -405,12 +287,12 @@ def build_view(engine: Engine, spec: ViewSpec) -> CodedView:
     most = [possible.index(most) if type(most) is int and most in possible else -1 for most in spec.rows_per_unit]
     if not most or most[0] < 0 or most != sorted(set(most)):
         raise InternalError(f"{spec.table}: no view can count {spec.rows_per_unit!r} rows per unit")
-    fellows = [feature for feature in along if isinstance(feature, CoMember)]
+    co_members = [feature for feature in along if isinstance(feature, CoMember)]
     owner = schema.table(spec.table).owner_key
-    if any(co_member.key != owner or not 0 < co_member.member < MOST_MEMBERS for co_member in fellows):
+    if any(co_member.key != owner or not 0 < co_member.member < MOST_MEMBERS for co_member in co_members):
         raise InternalError(f"{spec.table}: co-members along its owner key only, of members 1 to {MOST_MEMBERS - 1}")
     sizes = {name: feature_size(*how) for name, how in spec.features.items()}
-    whole = PERMUTATION_SCALE if fellows else WEIGHT_SCALE if owned else 1
+    whole = PERMUTATION_SCALE if co_members else WEIGHT_SCALE if owned else 1
     looked_along = dict.fromkeys(feature.key for feature in along)
     of_children = (table for feature in along for table in _children_seen(feature))
     here = stability(schema, spec.table, *of_children)

@@ -11,7 +11,7 @@ import numpy as np
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.registry import codec_for
-from privbench_core.privacy.views import (
+from privbench_core.privacy.features import (
     CoMember,
     Feature,
     GroupTypes,
@@ -24,8 +24,8 @@ from privbench_core.privacy.views import (
     OwnType,
     ParentRow,
     UnitRows,
-    ViewSpec,
 )
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table

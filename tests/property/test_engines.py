@@ -30,7 +30,8 @@ from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.errors import SourceError
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.views import Own, ParentRow, UnitRows, ViewSpec, build_references, build_values, build_view
+from privbench_core.privacy.features import Own, ParentRow, UnitRows
+from privbench_core.privacy.views import ViewSpec, build_references, build_values, build_view
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from privbench_core.privacy.features import CoMember
 from privbench_core.privacy.queries import Marginal, Query, RankSums
-from privbench_core.privacy.views import CodedView, CoMember, build_references, build_view
+from privbench_core.privacy.views import CodedView, build_references, build_view
 from privbench_core.spec.rules_of_keys import find_key_problems
 from tests.helpers.key_graphs import without
 from tests.helpers.networks import network, random_view, units_of

@@ -18,12 +18,13 @@ from privbench_core.errors import InternalError
 from privbench_core.privacy import permutations as kernel
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.features import CoMember, OfParent, Own, OwnerFanout
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups, tuple_counts
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.relations import stability
 from privbench_core.privacy.split_rules import ByValue
-from privbench_core.privacy.views import CodedView, CoMember, OfParent, Own, OwnerFanout, ViewSpec, build_view
+from privbench_core.privacy.views import CodedView, ViewSpec, build_view
 from tests.helpers.databases import Database, adversaries, forum, shop, town
 from tests.helpers.noise import SeededNoise
 

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privbench_core.privacy.budget import Budget
+from privbench_core.privacy.features import ParentRow
 from privbench_core.privacy.relations import WEIGHT_SCALE, moved_rows, reference_moves, stability
-from privbench_core.privacy.views import ParentRow, ViewSpec, build_view
+from privbench_core.privacy.views import ViewSpec, build_view
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Synthesizer
 from privbench_core.synthesizers.privbench import PrivBench

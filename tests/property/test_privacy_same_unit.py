@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.errors import InternalError
+from privbench_core.privacy.features import Feature, OwnerFanout, OwnFanout, ParentRow
 from privbench_core.privacy.relations import (
     WEIGHT_SCALE,
     deciding_tables,
@@ -20,15 +21,7 @@ from privbench_core.privacy.relations import (
     reference_moves,
     stability,
 )
-from privbench_core.privacy.views import (
-    Feature,
-    OwnerFanout,
-    OwnFanout,
-    ParentRow,
-    ViewSpec,
-    build_view,
-    distinct_weights,
-)
+from privbench_core.privacy.views import ViewSpec, build_view, distinct_weights
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema

@@ -18,14 +18,7 @@ from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.filter import PrivacyFilter
-from privbench_core.privacy.ledger.ledger import Ledger
-from privbench_core.privacy.noise import Counts
-from privbench_core.privacy.queries import CentreSums, Distances, Marginal, SignProducts
-from privbench_core.privacy.session import PrivateSession, open_session
-from privbench_core.privacy.split_rules import ByValue, Centres
-from privbench_core.privacy.views import (
-    CodedView,
+from privbench_core.privacy.features import (
     CoMember,
     Feature,
     GroupTypes,
@@ -37,8 +30,14 @@ from privbench_core.privacy.views import (
     OwnFanout,
     OwnType,
     ParentRow,
-    ViewSpec,
 )
+from privbench_core.privacy.filter import PrivacyFilter
+from privbench_core.privacy.ledger.ledger import Ledger
+from privbench_core.privacy.noise import Counts
+from privbench_core.privacy.queries import CentreSums, Distances, Marginal, SignProducts
+from privbench_core.privacy.session import PrivateSession, open_session
+from privbench_core.privacy.split_rules import ByValue, Centres
+from privbench_core.privacy.views import CodedView, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

@@ -17,13 +17,14 @@ from privbench_core.columns.equal_width import EqualWidthCodec
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import BudgetExhaustedError, InternalError, UnsupportedBudgetError
 from privbench_core.privacy.budget import Budget, Measure, Price, delta_for, epsilon_for, rho_for
+from privbench_core.privacy.features import Own
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import OpenDPNoise
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.session import PrivateSession, open_session
 from privbench_core.privacy.split_rules import ByValue
-from privbench_core.privacy.views import CodedView, Own, ViewSpec
+from privbench_core.privacy.views import CodedView, ViewSpec
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan, Step, StepKind
 from privbench_core.synthesizers.privbench import PrivBench

@@ -16,8 +16,9 @@ from privbench_core.columns.contingency import contingency
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.privacy.features import OfParent, Own
 from privbench_core.privacy.relations import WEIGHT_SCALE, reference_moves, stability
-from privbench_core.privacy.views import OfParent, Own, ViewSpec, build_view, distinct_weights
+from privbench_core.privacy.views import ViewSpec, build_view, distinct_weights
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table

@@ -15,12 +15,9 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.places import place_codes
 from privbench_core.engines.memory.relations import Relations, Rows
 from privbench_core.errors import InternalError
-from privbench_core.privacy.group_types import best_types
-from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups
-from privbench_core.privacy.views import (
+from privbench_core.privacy.features import (
     CoMember,
     Feature,
-    HeldRows,
     MemberPlace,
     Own,
     OwnerFanout,
@@ -28,11 +25,12 @@ from privbench_core.privacy.views import (
     OwnFanout,
     OwnType,
     ParentRow,
-    References,
     UnitRows,
-    ViewSpec,
     feature_size,
 )
+from privbench_core.privacy.group_types import best_types
+from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups
+from privbench_core.privacy.views import HeldRows, References, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 
 _BLOCK = 1 << 20  # rows encoded at a time

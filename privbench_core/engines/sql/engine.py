@@ -20,19 +20,11 @@ from privbench_core.engines.sql.relations import Names, column, count, keep_rows
 from privbench_core.engines.sql.views import WEIGHT, Views
 from privbench_core.engines.stored import from_stored, to_stored
 from privbench_core.errors import InternalError
+from privbench_core.privacy.features import CoMember, Feature, OwnerType, OwnType, feature_size
 from privbench_core.privacy.group_types import best_types
 from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups
 from privbench_core.privacy.relations import carries
-from privbench_core.privacy.views import (
-    CoMember,
-    Feature,
-    HeldRows,
-    OwnerType,
-    OwnType,
-    ReferenceSums,
-    ViewSpec,
-    feature_size,
-)
+from privbench_core.privacy.views import HeldRows, ReferenceSums, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 
@@ -107,7 +99,7 @@ class SqlEngine:
         return SummedRows(self, self._views.references(key, most), self._public_rows[key.parent] if public else None)
 
     def values(self, table: str, column: str, named: tuple[str, ...], most: int) -> SummedRows:
-        """See `Engine.values`: of the texts, which are fetched with their sums, only the sums are kept."""
+        """See `Engine.values`: no text is fetched."""
         return SummedRows(self, self._views.values(table, column, named, most), None)
 
     def texts(self, table: str, column: str, named: tuple[str, ...]) -> dict[str, dict[int, int]]:

@@ -13,7 +13,7 @@ from privbench_core.engines.sql.codes import Expr, code_of, is_null, number, tex
 from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.relations import Names, both, column, count, equal, key_text, matches, weight
 from privbench_core.errors import InternalError
-from privbench_core.privacy.views import (
+from privbench_core.privacy.features import (
     CoMember,
     Feature,
     MemberPlace,
@@ -24,9 +24,9 @@ from privbench_core.privacy.views import (
     OwnType,
     ParentRow,
     UnitRows,
-    ViewSpec,
     feature_size,
 )
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 
@@ -90,13 +90,18 @@ class Views:
         return self._sums(found, column("n", parent), weight((most,)))
 
     def values(self, table: str, name: str, named: tuple[str, ...], most: int) -> exp.Select:
-        """Return a query for the weight of the rows with each text of a column; NULL for those that are ``named``."""
+        """Return a query for the weight of the rows with each text of a column; NULL for those that are ``named``.
+
+        Which text has which weight is not asked for.
+        """
         found = exp.select().from_(exp.to_table(self._names.kept(table), alias="r"))
         value: Expr = column(self._names.column(table, name), "r")
         if named:
             value = exp.case().when(self._among(value.copy(), named), exp.Null()).else_(value)
         owned = self._schema.ownership_path(table)
-        return self._sums(found, value, weight((most,)) if owned else number(1))
+        summed = self._sums(found, value, weight((most,)) if owned else number(1))
+        some = exp.case().when(is_null(column("key")), exp.Null()).else_(number(0))
+        return exp.select(exp.alias_(some, "key"), "total").from_(summed.subquery("summed"))
 
     def texts(self, table: str, name: str, named: tuple[str, ...]) -> exp.Select:
         """Return a query for the units with each text of a column that is not ``named``, by how many they have."""

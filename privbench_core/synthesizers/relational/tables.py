@@ -16,8 +16,9 @@ from privbench_core.models.profile import Profile
 from privbench_core.models.spn import node_to_dict
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.features import Own
 from privbench_core.privacy.relations import deciding_tables, stability
-from privbench_core.privacy.views import Own, ViewSpec
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind

@@ -28,10 +28,11 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.models.fanout import parent_column
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
+from privbench_core.privacy.features import Feature, OfParent, Own, feature_size
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.relations import deciding_tables
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import Feature, OfParent, Own, ViewSpec, feature_size
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.publishing.figures import FidelityFigure
 from privbench_core.schema.identity import column_identity, constraints_identity, key_identity
 from privbench_core.schema.tables import Schema, Table

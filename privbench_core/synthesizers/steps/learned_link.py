@@ -20,9 +20,10 @@ from privbench_core.models.lookup import TARGET
 from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
+from privbench_core.privacy.features import Feature, OfParent, Own, OwnerFanout, ParentRow
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import Feature, OfParent, Own, OwnerFanout, ParentRow, ViewSpec
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
 from privbench_core.schema.tables import Schema, Table

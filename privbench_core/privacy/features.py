@@ -1,0 +1,146 @@
+"""Columns of views: what of a row, of what it refers to, or of its group a view may show. The list is closed.
+
+Which of them a view of a table may have, and what that does to its stability, is in `views` and `relations`; the proofs
+are in ``docs/privacy.md``, section 4.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.schema.constraints import ForeignKey
+
+
+@dataclass(frozen=True)
+class Own:
+    """A column of the row itself."""
+
+    column: str
+
+
+@dataclass(frozen=True)
+class OfParent:
+    """A column of the row that ``key`` refers to; an optional key adds one code, the last, for "refers to none"."""
+
+    key: ForeignKey
+    column: str
+
+
+@dataclass(frozen=True)
+class ParentRow:
+    """Which row the key refers to: its position in a public table; of a private one, 0 for any row and -1 for none.
+
+    Where a private row stands depends on the rows before it, which another unit may take away.
+    """
+
+    key: ForeignKey
+
+
+@dataclass(frozen=True)
+class OwnerFanout:
+    """Size of the row's group along its owner key (itself included); 1 for a row without an owner."""
+
+    key: ForeignKey
+
+
+@dataclass(frozen=True)
+class OwnFanout:
+    """Number of kept children of the row along an owner key of another table."""
+
+    key: ForeignKey
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTypes:
+    """Released parameters that give each group of children a type: the E-step of PrivLava (section 4.2, Algorithm 1).
+
+    The type of a group is the combination of latent values with the largest sum of scores, the first of equal ones: of
+    the number of its kept children, and of every column of each of them. It is a function of the group and of these
+    parameters alone, in whole numbers, so that no order of summation matters. A parent without kept children has type
+    0; others have latent values from 1.
+
+    Attributes:
+        shape: Number of values of each latent attribute, the 0 of a parent without children included.
+        sizes: Coder of the numbers of children.
+        size_scores: log p(number, latent values), shape (codes of ``sizes``, combinations), 64-bit integers.
+        columns: Of the children: source, discretizer, and log p(code | latent values), shape (codes, combinations).
+    """
+
+    shape: tuple[int, ...]
+    sizes: Discretizer
+    size_scores: NDArray[np.int64]
+    columns: tuple[tuple[Own | OwnType, Discretizer, NDArray[np.int64]], ...]
+
+    @property
+    def combinations(self) -> int:
+        """Number of combinations of latent values that a group with children may have."""
+        return math.prod(size - 1 for size in self.shape)
+
+
+@dataclass(frozen=True)
+class OwnType:
+    """A latent value, by its position, of the row's group of children along an owner key of another table."""
+
+    key: ForeignKey
+    types: GroupTypes
+    latent: int
+
+
+@dataclass(frozen=True)
+class OwnerType:
+    """The same of the row's own group; an optional key adds one code, the last, for a row without an owner."""
+
+    key: ForeignKey
+    types: GroupTypes
+    latent: int
+
+
+@dataclass(frozen=True, eq=False)
+class MemberPlace:
+    """How many kept children of the row's owner stand before it, and how many there are: see `columns.places`.
+
+    Attributes:
+        key: The owner key.
+        column: They stand in an order by this column of theirs; equal ones by a keyed hash of their own keys.
+        coder: Its discretizer.
+        order: Released: those whose code has a smaller number stand before, 64-bit integers of shape (codes,).
+        most: Up to how many members places are distinguished.
+    """
+
+    key: ForeignKey
+    column: str
+    coder: Discretizer
+    order: NDArray[np.int64]
+    most: int
+
+
+@dataclass(frozen=True)
+class UnitRows:
+    """Number of kept rows of the row's unit in the view's table, itself included."""
+
+
+@dataclass(frozen=True)
+class CoMember:
+    """A column of another child of the row's owner, the ``member``-th of an ordered tuple; the row is member 0.
+
+    A view with such a column is one of a *permutation relation* (PrivPetal, section 3.1; `permutations`): a marginal
+    looks at tuples of as many distinct children as it names, where columns of no co-member are of member 0.
+    """
+
+    key: ForeignKey
+    member: int
+    column: str
+
+
+Along = OfParent | ParentRow | OwnerFanout | OwnFanout | CoMember | OwnType | OwnerType | MemberPlace
+Feature = Own | UnitRows | Along
+
+
+def feature_size(feature: Feature, discretizer: Discretizer) -> int:
+    """Number of codes of a view's column."""
+    return discretizer.size + int(isinstance(feature, OfParent | OwnerType) and feature.key.optional)
