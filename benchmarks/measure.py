@@ -138,7 +138,7 @@ def peak_mb() -> float:
 
 
 def reset_peak() -> None:
-    """Let `peak_mb` and `children` begin anew from what this process and its children hold now (Linux)."""
+    """Let `peak_mb` and `children` start again from what this process and its children hold now (Linux)."""
     for process in ("self", *_children()):
         with suppress(OSError):
             Path(f"/proc/{process}/clear_refs").write_text("5", encoding="ascii")

@@ -129,7 +129,7 @@ def load_star(folder: str, url: str) -> None:
 def count(folder: str, source: str, engine: str) -> tuple[float, float]:
     """Seconds, and those of all cores of this process, until the last paid step of a plan has released its numbers.
 
-    Whether a table has changed is told by the number of its rows where the rows are in PostgreSQL, by its content in
+    Whether a table has changed is found by the number of its rows where the rows are in PostgreSQL, by its content in
     files: what an owner of large tables would choose.
     """
     state = Path(folder) / f"state-{engine}"

@@ -89,7 +89,7 @@ def serve() -> None:
     pa.set_cpu_count(1)  # the other processors have work of their own
     asked, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
-    work: Callable[[Any], Any] = repr  # until it is told
+    work: Callable[[Any], Any] = repr  # until it gets some
     while (found := _received(asked)) is not None:
         kind, content = found
         if kind == "work":

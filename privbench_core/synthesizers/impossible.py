@@ -15,7 +15,7 @@ from privbench_core.schema.types.base import OrderedType
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
 
-_TODO = "correct the domain or the check"
+_REMEDY = "correct the domain or the check"
 
 
 def impossible_checks(table: Table) -> Iterator[str]:
@@ -27,7 +27,7 @@ def impossible_checks(table: Table) -> Iterator[str]:
     for check in table.checks:
         reason = next(_reasons(table, check), None)
         if reason is not None:
-            yield f"{table.name}: the check {check.name} can never hold, as {reason}; {_TODO}"
+            yield f"{table.name}: the check {check.name} can never hold, as {reason}; {_REMEDY}"
 
 
 def _reasons(table: Table, check: Check) -> Iterator[str]:

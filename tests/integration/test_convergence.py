@@ -41,8 +41,8 @@ GAPS = {
 """What is still beyond its limit, and by how much: these may fail until they are fixed, all others must not.
 
 Popularity of cards: a payment's card is one of its customer's, so cards are as popular as customers have payments.
-Which account has how many is drawn; the source's own numbers, dealt to its accounts once more, make totals of customers
-that are .013 to .022 apart.
+Which account has how many is drawn; the source's own numbers, assigned to its accounts once more, make totals of
+customers that are .013 to .022 apart.
 """
 
 

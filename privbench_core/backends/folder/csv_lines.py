@@ -13,7 +13,7 @@ from pathlib import Path
 from privbench_core.errors import SourceError
 
 _BYTES = 1 << 22  # of a file at a time, to see whether there is a quote in it; no more than a few values
-_TODO = "write it again, with every quote inside of a value doubled"
+_REMEDY = "write it again, with every quote inside of a value doubled"
 
 
 def refuse_broken_quotes(table: str, path: Path) -> None:
@@ -26,7 +26,7 @@ def refuse_broken_quotes(table: str, path: Path) -> None:
     found = _first_problem(path, fields=False)
     if found is not None:
         what = "a quote is not closed, or stands inside of a quoted value"
-        raise SourceError(f"{table}: {path.name} is not regular CSV, {what}; {_TODO}", private_detail=found)
+        raise SourceError(f"{table}: {path.name} is not regular CSV, {what}; {_REMEDY}", private_detail=found)
 
 
 def irregular(table: str, path: Path) -> SourceError:

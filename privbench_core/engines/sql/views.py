@@ -188,7 +188,7 @@ class Views:
         """Return the place of a row among its siblings, see `columns.places.place_codes`."""
         here, key = self._schema.table(table), feature.key
         value = column(self._names.column(table, feature.column), "r")
-        # Scores are told apart by their order alone.
+        # Only the order of scores matters.
         score = self._code(value, feature.coder, np.unique(feature.order, return_inverse=True)[1].tolist())
         start = text(order_key(self._secret))
         order = self._database.digest(
