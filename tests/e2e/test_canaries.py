@@ -149,7 +149,10 @@ class Aftermath:
     said: bytes
 
 
-@pytest.fixture(scope="module", params=["privbench", "privpetal", "privlava"])
+RUNS = [(name, "memory") for name in ("privbench", "privpetal", "privlava", "relational")] + [("privbench", "duckdb")]
+
+
+@pytest.fixture(scope="module", params=RUNS, ids=" ".join)
 def aftermath(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
     """One full run with production noise and a durable ledger, listened to at the loudest level."""
     folder = tmp_path_factory.mktemp("aviary")
@@ -167,7 +170,8 @@ def aftermath(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     root.setLevel(logging.DEBUG)
     try:
         with _listening(folder / "said") as said:
-            spec = replace(aviary(folder), synthesizer=request.param)
+            synthesizer, engine = request.param
+            spec = replace(aviary(folder), synthesizer=synthesizer, engine=engine)
             result = run_spec(spec, 8.0, out=folder / "bundle")
         yield Aftermath(spec, result.out, scratch, said.read_bytes() + "\n".join(records).encode())
     finally:
@@ -348,12 +352,13 @@ MISHAPS = {
 }
 
 
+@pytest.mark.parametrize("engine", ["memory", "duckdb"])
 @pytest.mark.parametrize("mishap", MISHAPS)
-def test_errors_name_places_and_nothing_private(tmp_path: Path, mishap: str) -> None:
+def test_errors_name_places_and_nothing_private(tmp_path: Path, mishap: str, engine: str) -> None:
     break_it, where = MISHAPS[mishap]
     tables = rows()
     break_it(tables)
-    spec = aviary(tmp_path, tables)
+    spec = replace(aviary(tmp_path, tables), engine=engine)
     with pytest.raises(SourceError, match=where) as refused:
         run_spec(spec, 8.0, out=tmp_path / "bundle")
     _says_nothing_private(refused.value)
