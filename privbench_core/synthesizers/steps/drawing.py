@@ -192,8 +192,8 @@ def draw_sample(
     owner, fanout = models.table.owner_key, models.fanout
     if owner is None or fanout is None:
         return models.draw(draw_root(models.profile.total, models.scale), None, parents, rng)
-    told = models.above_with(parents[owner.parent], beside, above[owner.parent].rows)
-    numbers = numbers_of_children(fanout, told, round(fanout.owned * models.scale), rng, models.table)
+    with_siblings = models.above_with(parents[owner.parent], beside, above[owner.parent].rows)
+    numbers = numbers_of_children(fanout, with_siblings, round(fanout.owned * models.scale), rng, models.table)
     ownerless = round(fanout.ownerless * models.scale)
     rows, owners = children_of(fanout, parents[owner.parent], numbers, ownerless, rng, models.table)
     return models.draw(rows, owners, parents, rng)
@@ -317,8 +317,8 @@ class RangeDrawing:
             above = models.parent(owner.parent, self.above[owner.parent].part(piece.owners))
             rng = sampling_rng(self.seed, "children", models.table.name, str(piece.owners))
             stratum = piece.owners, len(self.above[owner.parent].rows)
-            told = models.above_with(above, self.beside, self.above[owner.parent].rows, piece.owners)
-            numbers = numbers_of_children(models.fanout, told, piece.rows, rng, models.table, stratum)
+            with_siblings = models.above_with(above, self.beside, self.above[owner.parent].rows, piece.owners)
+            numbers = numbers_of_children(models.fanout, with_siblings, piece.rows, rng, models.table, stratum)
             self._owners[piece.owners] = above, numbers
         return self._owners[piece.owners]
 
