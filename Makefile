@@ -18,8 +18,9 @@ demo: $(VENV)/.runtime ## Run the whole pipeline on the example database and say
 	@$(BIN)/privbench demo
 
 .PHONY: test
-test: lint ## Lint, types, layers, then all tests with coverage.
-	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --cov --cov-report=term --durations=20
+test: lint ## Lint, types, layers, then all tests; coverage is that of all but the property tests, which it slows down most.
+	@$(BIN)/python -m pytest --numprocesses=2 --durations=10 tests/property
+	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --ignore=tests/property --cov --cov-report=term --durations=20
 
 .PHONY: slow
 slow: $(VENV)/.dev ## Run the slow tests: bigger audits, two hundred kills.

@@ -121,7 +121,7 @@ def replay(plan: Plan, neighbour: Database, noise: ReplayNoise) -> tuple[Trace, 
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_neighbour_moves_nothing_but_what_noise_covers(case: str, seed: int) -> None:
     make, budget, options = CASES[case]
     database = make(seed)
