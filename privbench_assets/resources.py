@@ -91,7 +91,7 @@ class Session:
     def status(self) -> Status:
         """What is stale as far as the source was observed, what it costs, what is left."""
         observed = {table: seen.fingerprint for table, seen in last_observed(self.spec).items()}
-        return status_of(self.spec, self.workspace.ledger, self.plans, observed)
+        return status_of(self.spec, self.workspace.ledger, self.plans, observed, self.workspace)
 
     def balance(self) -> dict[str, float]:
         """What is spent and left of the lifetime budget, as metadata."""

@@ -245,11 +245,11 @@ def _state_table(spec: Spec, status: Status) -> str:
 
 
 def _pending_table(status: Status) -> str:
-    """What a refresh would make at each ε, and what it costs at most."""
+    """What a refresh would make at each ε, and what of it is still to be bought."""
     lines = ["| ε | why | steps to make | price at most |", "|---|---|---|---|"]
     for epsilon, state in status.states.items():
         if state.released and state.outdated:
-            price = sum(step.price.amount for step in state.outdated)
+            price = sum(step.price.amount for step in status.unpaid[epsilon])
             symbol = SYMBOL[state.plan.budget.measure]
             lines.append(f"| {epsilon} | {state.why()} | {len(state.outdated)} | {symbol}={price:.4g} |")
     return "\n".join(lines) if lines[2:] else "Nothing is out of date."

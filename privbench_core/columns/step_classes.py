@@ -15,7 +15,8 @@ from privbench_core.errors import InternalError
 from privbench_core.schema.columns import Column
 
 _DIGITS = 1_000_000_000  # largest unit of a decimal, in its last digits
-_TIMES = (1, 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000)  # µs, ms, seconds, minutes, hours, days
+_SECOND = 1_000_000
+_TIMES = (1, 1_000, _SECOND, 60_000_000, 3_600_000_000, 86_400_000_000)  # µs, ms, seconds, minutes, hours, days
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,11 @@ class StepCodec:
         else:
             return None
         return cls(Grid.of(column, table), column.nullable, units)
+
+    @property
+    def usual(self) -> int:
+        """Place of the unit that is taken if nothing is known: the last digit of decimals, seconds of times."""
+        return _TIMES.index(_SECOND) if self.grid.logical.calendar else 0
 
     @property
     def ordered(self) -> int:

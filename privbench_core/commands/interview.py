@@ -1,4 +1,7 @@
-"""``privbench init --interactive``: at most five questions, then the plan, and a run if the owner wants one."""
+"""``privbench init --interactive``: at most five questions, then the plan, and a run if the owner wants one.
+
+Keys off the ownership path add a line each to the second question: their bounds are promises that only an owner can make.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from privbench_core.commands.init import refuse_existing, write_spec
 from privbench_core.commands.plan import Asked, show_plans
 from privbench_core.commands.run import Options, run_and_tell
 from privbench_core.commands.terminal import say
-from privbench_core.draft.draft import Decisions, Survey, survey
+from privbench_core.draft.draft import Decisions, KeyPlace, Survey, survey
+from privbench_core.draft.owners import usual_bound
 from privbench_core.schema.types.numeric import as_number
 from privbench_core.spec.fields import UNDECIDED
 
@@ -39,13 +43,13 @@ def interview(source: str, out: Path | None, sample_dir: Path | None, decisions:
     outside = found.outside(unit)
     if public is None and outside:
         public = _public(found, outside)
+    bounds = {place: _bound(place, usual) for place, usual in found.promises(unit).items()}
     epsilons = _ask("3. How much may a release reveal? ε, less is more private", _listed(decisions.epsilons), _numbers)
     least = max(decisions.lifetime, sum(epsilons))
     (lifetime,) = _ask("4. How much may all releases together, ever? ε", f"{least:g}", _at_least(min(epsilons)))
     bundle = Path(typer.prompt("5. Where to put the benchmark? A folder", default=f"{found.catalogue.name}-benchmark"))
-    write_spec(
-        source, path, sample_dir, replace(decisions, unit=unit, public=public, epsilons=epsilons, lifetime=lifetime)
-    )
+    decided = replace(decisions, unit=unit, public=public, epsilons=epsilons, lifetime=lifetime, bounds=bounds)
+    write_spec(source, path, sample_dir, decided)
     lines = path.read_text(encoding="utf-8").splitlines()
     if any(UNDECIDED in line.partition(" # ")[0] for line in lines if not line.startswith("#")):
         return  # `write_spec` has listed what is left
@@ -80,6 +84,21 @@ def _public(found: Survey, outside: Sequence[str]) -> tuple[str, ...]:
         if not unknown:
             return names
         say(f"Not among them: {', '.join(unknown)}")
+
+
+def _bound(place: KeyPlace, usual: int | None) -> int:
+    """Ask for the bound of a key that nothing enforces."""
+    table, columns, parent = place
+    rows = f"a row of {parent}" if parent != table else "one of them"
+    question = f"   At most how many rows of {table} refer to {rows} by {', '.join(columns)}? Your promise, not enforced"
+    (bound,) = _ask(question, str(usual or usual_bound(table)), _whole)
+    return int(bound)
+
+
+def _whole(answer: str) -> tuple[float, ...]:
+    """Read one whole number above 0."""
+    numbers = _numbers(answer)
+    return numbers if len(numbers) == 1 and numbers[0].is_integer() else ()
 
 
 def _ask(question: str, preset: str, read: Callable[[str], tuple[float, ...]]) -> tuple[float, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from privbench_core.commands.interrupted import telling_the_cost
@@ -9,7 +10,7 @@ from privbench_core.commands.lifetime import reading_ledger
 from privbench_core.commands.plan import subject
 from privbench_core.commands.progress import progress_bar
 from privbench_core.commands.run import tell_warnings
-from privbench_core.commands.status import observe_source, price_in_words
+from privbench_core.commands.status import looked_at, price_in_words
 from privbench_core.commands.terminal import say, show
 from privbench_core.errors import SpecError
 from privbench_core.pipeline.account_status import lifetime_share
@@ -18,7 +19,7 @@ from privbench_core.pipeline.places import bundle_folder, database_folder, epsil
 from privbench_core.pipeline.refresh import refresh_release
 from privbench_core.pipeline.run import plans_for
 from privbench_core.pipeline.staleness import ReleaseState, staleness
-from privbench_core.pipeline.status import status_of
+from privbench_core.pipeline.status import status_of, unpaid_steps
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
@@ -42,10 +43,10 @@ def refresh_stale(path: Path, epsilon: float | None, *, dry_run: bool, accept_no
         )
     never_run = not database_folder(spec).exists()
     if dry_run or (never_run and chosen is None):
-        observed, broken = observe_source(spec)
-        for error in broken.values():
-            raise error
-        _choose(spec, staleness(spec, plans, observed), chosen)
+        with looked_at(spec) as (there, observed, broken):
+            for error in broken.values():
+                raise error
+            _choose(spec, there, plans, observed, chosen)
         return
     workspace = Workspace(spec)
     try:
@@ -57,7 +58,7 @@ def refresh_stale(path: Path, epsilon: float | None, *, dry_run: bool, accept_no
 def _refresh(workspace: Workspace, plans: dict[str, Plan], chosen: str | None) -> None:
     spec = workspace.spec
     observed = observe(workspace, [table.name for table in spec.schema.tables])
-    for state in _choose(spec, staleness(spec, plans, observed), chosen):
+    for state in _choose(spec, workspace, plans, observed, chosen):
         with telling_the_cost(workspace), progress_bar() as progress:
             made = refresh_release(workspace, state, progress)
         paid = [step.release.paid for step in made.values() if step.release.paid is not None]
@@ -67,11 +68,18 @@ def _refresh(workspace: Workspace, plans: dict[str, Plan], chosen: str | None) -
         say(f"ε={state.epsilon}: {cost}. Bundle: {bundle_folder(spec, state.epsilon)}")
         tell_warnings([w for step in made.values() for w in step.release.artifact.data.get("warnings", ())])
     with reading_ledger(spec) as ledger:
-        say(f"{spec.schema.name}: {status_of(spec, ledger, plans, observed).headline()}", style="bold")
+        say(f"{spec.schema.name}: {status_of(spec, ledger, plans, observed, workspace).headline()}", style="bold")
 
 
-def _choose(spec: Spec, states: dict[str, ReleaseState], chosen: str | None) -> list[ReleaseState]:
+def _choose(
+    spec: Spec,
+    workspace: Workspace | None,
+    plans: Mapping[str, Plan],
+    observed: Mapping[str, str],
+    chosen: str | None,
+) -> list[ReleaseState]:
     """The states to refresh; prints what will be made at each."""
+    states = staleness(spec, plans, observed)
     if chosen is None and not any(state.released for state in states.values()):
         say(f"{spec.schema.name}: nothing was released yet. A first release is your decision: give --epsilon.")
         return []
@@ -79,11 +87,12 @@ def _choose(spec: Spec, states: dict[str, ReleaseState], chosen: str | None) -> 
     stale = [state for state in found if state.outdated]
     for state in stale:
         why = {stale.step.key: stale.in_words() for stale in state.stale}
+        unpaid = unpaid_steps(workspace, state, observed)
         rows = [
-            [str(step.kind), subject(step), why.get(step.key, "follows"), price_in_words(state.plan, [step])]
+            [str(step.kind), subject(step), why.get(step.key, "follows"), price_in_words(state.plan, [step], unpaid)]
             for step in state.outdated
         ]
-        footer = ["at most", "", "", price_in_words(state.plan, state.outdated)]
+        footer = ["at most", "", "", price_in_words(state.plan, state.outdated, unpaid)]
         show(
             f"{spec.schema.name} at ε={state.epsilon}", ["stage", "table or key", "why", ">price"], rows, footer=footer
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +27,31 @@ def show_status(path: Path, *, as_json: bool) -> None:
     """Look at the source, and print the state of every ε."""
     spec = load_spec(path)
     plans = plans_for(spec)
-    observed, broken = observe_source(spec)
-    with reading_ledger(spec) as ledger:
-        status = status_of(spec, ledger, plans, observed)
+    with looked_at(spec) as (workspace, observed, broken), reading_ledger(spec) as ledger:
+        status = status_of(spec, ledger, plans, observed, workspace)
     if as_json:
         print_json(_as_data(spec, status, broken))
         return
     say(f"{spec.schema.name}: {status.headline()}", style="bold")
-    rows = [_row(spec, state) for state in status.states.values()]
+    rows = [_row(spec, state, status.unpaid[state.epsilon]) for state in status.states.values()]
     show("Releases", [">ε", "state", "why", ">steps to make", ">price at most", "bundle"], rows)
     for table, error in broken.items():
         say(f"{table} could not be looked at: {error}")
     tell_refreshes(spec, status.account)
 
 
-def observe_source(spec: Spec) -> tuple[dict[str, str], dict[str, SourceError]]:
-    """Fingerprints of the source as it is now, and what could not be read; nothing if there was never a run."""
+@contextmanager
+def looked_at(spec: Spec) -> Iterator[tuple[Workspace | None, dict[str, str], dict[str, SourceError]]]:
+    """The workspace, fingerprints of the source as it is now, and what could not be read.
+
+    There is no workspace, and nothing is looked at, if there was never a run.
+    """
     if not database_folder(spec).exists():
-        return {}, {}
+        yield None, {}, {}
+        return
     workspace = Workspace(spec)
     try:
-        return observe_each(workspace, [table.name for table in spec.schema.tables])
+        yield workspace, *observe_each(workspace, [table.name for table in spec.schema.tables])
     finally:
         workspace.close()
 
@@ -58,13 +63,16 @@ def state_in_words(state: ReleaseState) -> str:
     return "up to date" if state.up_to_date else "stale"
 
 
-def price_in_words(plan: Plan, steps: Iterable[Step]) -> str:
-    """What some steps cost at most; "free" if they look at no private row."""
-    total = sum((step.price for step in steps), start=zero(plan.budget.measure))
-    return str(total) if total.amount else "free"
+def price_in_words(plan: Plan, steps: Iterable[Step], unpaid: Collection[Step]) -> str:
+    """What is still to be bought of some steps, at most; "free" if they look at no private row."""
+    steps = tuple(steps)
+    total = sum((step.price for step in steps if step in unpaid), start=zero(plan.budget.measure))
+    if total.amount:
+        return str(total)
+    return "bought before" if any(step.reads for step in steps) else "free"
 
 
-def _row(spec: Spec, state: ReleaseState) -> list[str]:
+def _row(spec: Spec, state: ReleaseState, unpaid: Collection[Step]) -> list[str]:
     steps = state.outdated
     bundle = bundle_folder(spec, state.epsilon)
     return [
@@ -72,7 +80,7 @@ def _row(spec: Spec, state: ReleaseState) -> list[str]:
         state_in_words(state),
         state.why() if state.released else "",
         str(len(steps)) if steps else "",
-        price_in_words(state.plan, steps) if steps else "",
+        price_in_words(state.plan, steps, unpaid) if steps else "",
         str(bundle) if bundle.exists() else "",
     ]
 
@@ -82,7 +90,7 @@ def _as_data(spec: Spec, status: Status, broken: Mapping[str, SourceError]) -> d
     return {
         "database": spec.schema.name,
         "headline": status.headline(),
-        "releases": [_state_as_data(spec, state) for state in status.states.values()],
+        "releases": [_state_as_data(spec, state, status.unpaid[state.epsilon]) for state in status.states.values()],
         "unreadable": {table: str(error) for table, error in broken.items()},
         "pending": _cost_as_data(status.pending),
         "outdated": _cost_as_data(status.outdated),
@@ -96,7 +104,7 @@ def _as_data(spec: Spec, status: Status, broken: Mapping[str, SourceError]) -> d
     }
 
 
-def _state_as_data(spec: Spec, state: ReleaseState) -> dict[str, Any]:
+def _state_as_data(spec: Spec, state: ReleaseState, unpaid: Collection[Step]) -> dict[str, Any]:
     bundle = bundle_folder(spec, state.epsilon)
     pending = {step.key for step in state.pending}
     return {
@@ -110,11 +118,16 @@ def _state_as_data(spec: Spec, state: ReleaseState) -> dict[str, Any]:
                 "why": stale.in_words(),
                 "pending": stale.step.key in pending,
                 "blocked": stale.blocked or None,
-                "price": {"amount": stale.step.price.amount, "delta": stale.step.price.delta},
+                "price": _price_as_data(stale.step if stale.step in unpaid else None),
             }
             for stale in state.stale
         ],
     }
+
+
+def _price_as_data(step: Step | None) -> dict[str, float]:
+    """What a step costs; nothing if it was bought before."""
+    return {"amount": 0.0, "delta": 0.0} if step is None else {"amount": step.price.amount, "delta": step.price.delta}
 
 
 def _cost_as_data(cost: Cost) -> dict[str, Any]:

@@ -7,8 +7,8 @@ refuses, and is listed at the top of the draft.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from privbench_core.backends.catalogue import Catalogue
@@ -16,9 +16,9 @@ from privbench_core.backends.registry import read_catalogue
 from privbench_core.draft.columns import one_line
 from privbench_core.draft.identifying import describes_persons
 from privbench_core.draft.keys import propose_keys
-from privbench_core.draft.owners import propose_roles
+from privbench_core.draft.owners import Roles, propose_roles
 from privbench_core.draft.samples import Samples, read_samples
-from privbench_core.draft.tables import draft_table
+from privbench_core.draft.tables import draft_table, usable_keys
 from privbench_core.draft.unit import dependants, guess_unit, repeated_persons
 from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.spec.fields import UNDECIDED
@@ -36,6 +36,10 @@ _INTRODUCTION = """\
 """
 
 
+KeyPlace = tuple[str, tuple[str, ...], str]
+"""A key by its table, columns and parent."""
+
+
 @dataclass(frozen=True)
 class Decisions:
     """What an owner says before the draft is written; None leaves a line to the draft.
@@ -45,12 +49,14 @@ class Decisions:
         public: The tables that everybody may see.
         epsilons: One release for each.
         lifetime: The most that all releases together may ever spend.
+        bounds: The most rows per parent row along keys where that is the owner's promise alone, see `Survey.promises`.
     """
 
     unit: str | None = None
     public: tuple[str, ...] | None = None
     epsilons: Sequence[float] = EPSILONS
     lifetime: float = LIFETIME
+    bounds: Mapping[KeyPlace, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,17 @@ class Survey:
         """Return the tables that no key connects with the unit: they can only be public."""
         inside = dependants(self.catalogue, unit) | {unit}
         return tuple(t.name for t in self.catalogue.tables if not t.unreadable and t.name not in inside)
+
+    def promises(self, unit: str) -> dict[KeyPlace, int | None]:
+        """Return the keys whose bound nothing enforces, so that the owner has to promise it, with a usual bound."""
+        roles = propose_roles(self.catalogue, unit)
+        usable = {
+            (table.name, key.columns, key.parent)
+            for table in self.catalogue.tables
+            if not table.unreadable
+            for key in usable_keys(table, self.catalogue)[0]
+        }
+        return {place: role.bound for place, role in roles.items() if role.undecided and place in usable}
 
     def personal(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return those of some tables that seem to describe persons."""
@@ -131,7 +148,7 @@ def reflect(
     if catalogue.enums:
         lines += ["enums:", *(f"  {flow_yaml(e.name)}: {flow_yaml(list(e.values))}" for e in catalogue.enums), ""]
     lines.append("tables:")
-    roles = propose_roles(catalogue, unit) if unit else None
+    roles = _with_bounds(propose_roles(catalogue, unit), decided.bounds) if unit else None
     public = set(found.outside(unit)) if unit else set[str]()
     for table in catalogue.tables:
         if table.unreadable:
@@ -145,6 +162,12 @@ def reflect(
     lines = lines if lines[-1] else lines[:-1]
     looked = "was read but those of the public example data" if sample_dir else "was read"
     return _with_list(_INTRODUCTION.format(looked=looked).splitlines(), lines)
+
+
+def _with_bounds(roles: Roles, bounds: Mapping[KeyPlace, int]) -> Roles:
+    """Return the roles with the owner's promises in place of what was undecided."""
+    promised = {place: replace(roles[place], undecided=False, bound=bound) for place, bound in bounds.items()}
+    return {**roles, **promised}
 
 
 def _written(source: str) -> str:

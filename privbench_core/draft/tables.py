@@ -37,7 +37,7 @@ def draft_table(
         public: Whether its rows can only be published as they are, so that its columns need no domain.
     """
     kept = {column.name for column in table.columns if column.type is not None}
-    keys, implied, notes = _foreign_keys(table, catalogue, kept)
+    keys, implied, notes = usable_keys(table, catalogue)
     generated, more = _generated(table, kept)
     yield f"  {flow_yaml(table.name)}:"
     for note in (*table.notes, *notes, *more):
@@ -94,10 +94,9 @@ def _likely_key(table: FoundTable) -> tuple[str, ...]:
     return tuple(found) if len(found) == 1 else ()
 
 
-def _foreign_keys(
-    table: FoundTable, catalogue: Catalogue, kept: set[str]
-) -> tuple[list[FoundKey], list[FoundKey], list[str]]:
+def usable_keys(table: FoundTable, catalogue: Catalogue) -> tuple[list[FoundKey], list[FoundKey], list[str]]:
     """Return the keys that a spec can declare, those that they imply, and notes about the others."""
+    kept = {column.name for column in table.columns if column.type is not None}
     usable = {
         other.name: {column.name for column in other.columns if column.type is not None}
         for other in catalogue.tables
@@ -160,6 +159,8 @@ def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None) -> Iterato
     fields |= {name: True for name in ("owner", "same_unit") if getattr(role, name)}
     remark = " # enforced: rows beyond it are ignored" if role.owner and role.bound is not None else ""
     remark = " # enforced: rows that leave the unit are ignored" if role.same_unit else remark
+    if not (role.undecided or role.owner) and role.bound is not None:
+        remark = " # promised: nothing enforces it"
     yield f"      - {_key_fields(table, key, fields)}{remark}"
 
 

@@ -9,6 +9,7 @@ such values are made up. Where noise hides a range, a plausible one is assumed, 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +20,7 @@ from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.equal_width import DEFAULT_CELLS, equal_width_codec
-from privbench_core.columns.grid import qualified
+from privbench_core.columns.grid import Grid, qualified
 from privbench_core.columns.log_scale import LogScaleCodec
 from privbench_core.columns.made_up import MadeUp
 from privbench_core.columns.opaque import OpaqueCodec, length_limit
@@ -46,6 +47,7 @@ _RANGE = 0.43  # of what counting a column's values costs: 0.3 of all, where all
 # a value lost three times rarer than it is miscounted, errors balance at (7.6 / 0.8 / 3)^(2/3). On Adult, baseball
 # players, sakila and chinook 1.5 to 2.5 were alike, and 0.43 was worse.
 _LIST = 2.2
+_STEP_TOLD = 1.65  # standard deviations: a unit is then wrong for about one column in twenty
 _STEP_SHARE = 0.2  # for the step, where a type has steps; the rest finds the range
 _UNNAMED_SHARE = 0.25  # for the values that are not named; the rest names values
 _FIRST_NAMES = 0.3  # of that, for a first list; units then count for their other values alone (Swanberg et al. 2023)
@@ -135,18 +137,19 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
     view = session.view(ViewSpec(table.name, features), f"range of {column.name}")
     noisy = view.measure("grid", [Marginal((column.name,))], price.share(1 - _STEP_SHARE) if classes else price)
     counts = noisy.values[0][: grid.ordered]
+    seen = _seen(counts, noisy.sigma, price)
     step = 1
     if classes is not None:
         features = {column.name: (Own(column.name), Discretizer(classes))}
         of_steps = session.view(ViewSpec(table.name, features), f"step of {column.name}")
         found = of_steps.measure("multiples", [Marginal((column.name,))], price.share(_STEP_SHARE))
-        step = _step(found.values[0][: len(classes.units)], found.sigma, classes.units, price)
-    seen = _seen(counts, noisy.sigma, price)
+        rows = float(np.where(seen, counts, 0.0).sum())
+        step = _step(found.values[0][: len(classes.units)], found.sigma, classes, rows, price)
     if seen.any():
         return learned_codec(grid, np.where(seen, np.maximum(counts, 0.0), 0.0), step), ""
     low, high = plausible_bounds(column)
     assumed = equal_width_codec(column, low, high, table=table.name)
-    open_ended = VariableWidthCodec(assumed.grid, column.nullable, tuple(assumed.starts.tolist()), assumed.last, True)
+    open_ended = _in_steps(assumed.grid, column.nullable, assumed.starts.tolist(), assumed.last, step)
     return open_ended, f"noise hid its range, so {low} to {high} is assumed, by its name and type; declare a domain"
 
 
@@ -167,14 +170,28 @@ def _seen(counts: Array, sigma: float, price: Price) -> NDArray[np.bool_]:
     return seen
 
 
-def _step(counts: Array, sigma: float, units: tuple[int, ...], price: Price) -> int:
-    """The coarsest unit below which noise explains all counts; 1 if it explains those of all units."""
-    if counts.sum() <= SIGNIFICANT * sigma * math.sqrt(len(counts)):
-        return 1
+def _step(counts: Array, sigma: float, classes: StepCodec, rows: float, price: Price) -> int:
+    """The coarsest unit below which noise explains all counts, as far as noise can tell; else the usual one.
+
+    Rows that are no multiples of a unit are most rows, if there are any: a second is a whole minute in one of sixty.
+    So if noise is well below a third of all rows, such rows are told from none; where it is not, nothing coarser than
+    `StepCodec.usual` is taken for learned.
+
+    Args:
+        counts: Rows by the coarsest unit that divides them, shape (units,).
+        sigma: Of their noise.
+        classes: The units.
+        rows: About how many rows there are, by another release; 0 if noise hides them.
+        price: Of the release.
+    """
     finer = np.append(0.0, np.cumsum(counts)[:-1])
-    bars = [highest_noise(price.measure, sigma * math.sqrt(number), len(units)) for number in range(len(units))]
-    hidden = finer <= np.maximum(bars, 0.0)
-    return units[int(np.flatnonzero(np.cumprod(hidden))[-1])]
+    sigmas = sigma * np.sqrt(np.arange(len(counts)))
+    bars = np.array([highest_noise(price.measure, deviation, len(counts)) for deviation in sigmas])
+    bars = np.minimum(bars, np.maximum(rows / 3, _STEP_TOLD * sigmas))
+    told = _STEP_TOLD * sigmas <= rows / 3
+    coarser = np.arange(len(counts)) > classes.usual
+    possible = (finer <= bars) & (told | ~coarser)
+    return classes.units[int(np.flatnonzero(np.cumprod(possible))[-1])]
 
 
 def learned_codec(grid: LogScaleCodec, rows: Array, step: int = 1) -> VariableWidthCodec:
@@ -209,10 +226,17 @@ def learned_codec(grid: LogScaleCodec, rows: Array, step: int = 1) -> VariableWi
     if grid.grid.continuous:
         zero = grid.starts[last].item() <= 0 <= end
         return VariableWidthCodec(grid.grid, grid.nullable, tuple(sorted(set(cuts))), 0.0 if zero else end, True)
+    return _in_steps(grid.grid, grid.nullable, cuts, end, step)
+
+
+def _in_steps(grid: Grid, nullable: bool, cuts: Sequence[float], end: float, step: int) -> VariableWidthCodec:
+    """An open-ended codec with cells that begin at ``cuts``, or at the next whole step."""
+    if step == 1:
+        return VariableWidthCodec(grid, nullable, tuple(cuts), end, True)
     starts = sorted({-(-int(start) // step) for start in cuts})
     final = max(int(end) // step, starts[0])
     kept = tuple(start for start in starts if start <= final)
-    return VariableWidthCodec(replace(grid.grid, step=step), grid.nullable, kept, final, True)
+    return VariableWidthCodec(replace(grid, step=step), nullable, kept, final, True)
 
 
 def _learn_list(

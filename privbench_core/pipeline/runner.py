@@ -191,6 +191,22 @@ class Snapshot:
         return self._rows[table]
 
 
+class Observed(Snapshot):
+    """The source as it was last looked at: fingerprints, and no rows.
+
+    Args:
+        workspace: Of the run.
+        fingerprints: By table; one that was never looked at has none, and nothing made from it is found.
+    """
+
+    def __init__(self, workspace: Workspace, fingerprints: Mapping[str, str]) -> None:
+        self.fingerprints = dict(fingerprints)
+
+    def fingerprint(self, table: str) -> str:
+        """What was seen, "" if nothing was."""
+        return self.fingerprints.get(table, "")
+
+
 class GivenRows(Snapshot):
     """Rows in memory in place of the source's, for a rehearsal.
 

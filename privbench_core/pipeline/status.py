@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from privbench_core.pipeline.account_status import AccountStatus, affordable, lifetime_share, standing
 from privbench_core.pipeline.manifest import step_name
 from privbench_core.pipeline.run import run_name
+from privbench_core.pipeline.runner import Observed, Run, Runner
 from privbench_core.pipeline.staleness import ReleaseState, staleness
+from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.ledger.refresh_limits import Purchase
@@ -18,7 +20,7 @@ from privbench_core.synthesizers.contract import Plan, Step
 
 @dataclass(frozen=True)
 class Cost:
-    """What some steps cost at most: what was bought before is not paid for again.
+    """What some steps that are still to be bought cost.
 
     Attributes:
         prices: By run and step.
@@ -47,23 +49,27 @@ class Status:
 
     Attributes:
         states: Of every ε.
+        unpaid: The outdated steps of every ε that are still to be bought, see `unpaid_steps`.
         account: Of the cohort.
         pending: What follows from changes, at all ε.
         outdated: That, and what follows from edits of the spec or the code.
-        whole: A refresh of all ε.
+        first: What is still to be bought for a release at every ε.
+        whole: A refresh of all ε after a change of everything.
     """
 
     states: Mapping[str, ReleaseState]
+    unpaid: Mapping[str, tuple[Step, ...]]
     account: AccountStatus
     pending: Cost
     outdated: Cost
+    first: Cost
     whole: Cost
 
     def headline(self) -> str:
         """What to know first, in one line."""
         released = {epsilon: state for epsilon, state in self.states.items() if state.released}
         if not released:
-            return f"nothing released yet; a release at all ε {self.whole.in_words()}"
+            return f"nothing released yet; a release at all ε {self.first.in_words()}"
         stale = {epsilon: state.why() for epsilon, state in released.items() if not state.up_to_date}
         if not stale:
             return f"up to date at {', '.join(released)}; a refresh of all ε {self.whole.in_words()}"
@@ -75,7 +81,9 @@ class Status:
         return f"stale {said}; refreshing {cost.in_words()}"
 
 
-def status_of(spec: Spec, ledger: Ledger, plans: Mapping[str, Plan], observed: Mapping[str, str]) -> Status:
+def status_of(
+    spec: Spec, ledger: Ledger, plans: Mapping[str, Plan], observed: Mapping[str, str], workspace: Workspace | None
+) -> Status:
     """The status of a spec's benchmark.
 
     Args:
@@ -83,16 +91,42 @@ def status_of(spec: Spec, ledger: Ledger, plans: Mapping[str, Plan], observed: M
         ledger: Of the database.
         plans: The plan of each ε, by name.
         observed: Fingerprint of each table of the source when it was last looked at.
+        workspace: Holds what was bought; None if there was never a run.
     """
     states = staleness(spec, plans, observed)
+    unpaid = {epsilon: unpaid_steps(workspace, state, observed) for epsilon, state in states.items()}
     released = [state for state in states.values() if state.released]
     return Status(
         states,
+        unpaid,
         standing(spec, ledger, plans.values()),
-        cost_of(spec, ledger, {s.epsilon: (s.plan, s.pending) for s in released}),
-        cost_of(spec, ledger, {s.epsilon: (s.plan, s.outdated) for s in released}),
+        cost_of(spec, ledger, {s.epsilon: (s.plan, [p for p in s.pending if p in unpaid[s.epsilon]]) for s in released}),
+        cost_of(spec, ledger, {s.epsilon: (s.plan, unpaid[s.epsilon]) for s in released}),
+        cost_of(spec, ledger, {epsilon: (state.plan, unpaid[epsilon]) for epsilon, state in states.items()}),
         cost_of(spec, ledger, {epsilon: (plan, plan.steps) for epsilon, plan in plans.items()}),
     )
+
+
+def unpaid_steps(
+    workspace: Workspace | None, state: ReleaseState, observed: Mapping[str, str]
+) -> tuple[Step, ...]:
+    """The outdated steps of one ε that a refresh has still to buy: not those that any run has bought from these inputs.
+
+    `staleness` says what is to be made again, as far as *this front end's* manifests go; whether it is paid for again
+    is decided by the store of releases alone, as when it runs. So a bundle that ``privbench run`` wrote elsewhere is
+    not a release of the state folder, but what it bought costs nothing here.
+
+    Args:
+        workspace: Holds what was bought; None if there was never a run.
+        state: Of the ε.
+        observed: Fingerprint of each table of the source when it was last looked at.
+    """
+    if workspace is None:
+        return tuple(step for step in state.outdated if step.reads)
+    steps = {step.key for step in state.outdated}
+    others = {key: manifest.digest for key, manifest in state.made.items() if key not in steps}
+    run = Run(run_name(state.plan.budget.epsilon))
+    return Runner(workspace, state.plan, run, snapshot=Observed(workspace, observed)).unpaid(steps, others)
 
 
 def cost_of(spec: Spec, ledger: Ledger, steps: Mapping[str, tuple[Plan, Iterable[Step]]]) -> Cost:

@@ -577,6 +577,33 @@ def test_plan_and_ledger_say_what_a_refresh_costs_and_how_many_are_left(shop: Pa
         assert "Warning: the next refresh (number 2) is the last that is affordable." in call(*command).stdout
 
 
+def test_status_and_refresh_price_only_what_is_still_to_be_bought(shop: Path) -> None:
+    def pending() -> tuple[float, dict[str, float]]:
+        told = data_of("status", shop)
+        prices = {"/".join(s["step"]): s["price"]["amount"] for s in told["releases"][1]["stale"]}
+        return sum(prices.values()), {step: price for step, price in prices.items() if price}
+
+    assert "a release at all ε costs" in data_of("status", shop)["headline"]
+    whole, _ = pending()
+    assert whole == pytest.approx(data_of("plan", shop)["plans"][1]["total"]["amount"])
+    bundle_of(shop)  # a run of its own, at ε=1: it leaves no bundle in the state folder, but its steps are bought
+    assert pending() == (0, {})
+    shown = call("refresh", shop, "--epsilon", 1, "--dry-run").stdout
+    assert "bought before" in shown
+    assert "ρ=" not in shown
+    assert "nothing was paid: all of it was bought before" in call("refresh", shop, "--epsilon", 1).stdout
+    grown(shop, 30)
+    price, steps = pending()
+    assert 0 < price <= whole
+    assert "profile/customer" in steps
+    told = data_of("status", shop)
+    assert told["outdated"]["share_of_lifetime"] > 0
+    assert call("refresh", shop).exit_code == 0
+    after = data_of("status", shop)
+    assert after["outdated"]["share_of_lifetime"] == 0
+    assert after["lifetime"]["left"] < told["lifetime"]["left"]
+
+
 def test_the_refresh_after_the_last_is_refused_before_anything_is_looked_at(shop: Path) -> None:
     declare(shop, "refresh: {epsilon: 1.2, times: 1}")
     bundle_of(shop)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import duckdb
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -112,3 +113,25 @@ def test_the_interview_asks_at_most_five_questions_and_writes_a_spec_that_loads(
     assert spec.schema.table("zone").public
     assert spec.schema.table("person").owner_key is not None
     assert call("init", town_spec.parent).exit_code == 2
+
+
+def test_the_interview_asks_for_bounds_that_only_the_owner_can_promise_and_offers_to_run(tmp_path: Path) -> None:
+    source, out = tmp_path / "office.duckdb", tmp_path / "spec.yaml"
+    with duckdb.connect(str(source)) as database:
+        database.execute(
+            "create table employee(id integer primary key, boss integer references employee(id), team varchar);"
+            "create table memo(id integer primary key, author integer not null references employee(id),"
+            " reader integer references employee(id))"
+        )
+    answers = "employee\nmany\n7\n0\n\n0.8\n5\nthere\nn\n"
+    result = call("init", source, "--interactive", "-o", out, answers=answers)
+    assert result.exit_code == 0, result.output
+    assert "rows of employee refer to one of them by boss" in result.stdout
+    assert "rows of memo refer to a row of employee by reader" in result.stdout
+    assert result.stdout.count("Write numbers above 0") == 2
+    assert "Run it now at ε=0.8?" in result.stdout
+    spec = load_spec(out)
+    assert [key.max_children for key in spec.schema.table("employee").foreign_keys] == [7]
+    bounds = {key.columns: key.max_children for key in spec.schema.table("memo").foreign_keys}
+    assert bounds == {("author",): 50, ("reader",): 50}
+    assert "nothing enforces it" in out.read_text(encoding="utf-8")

@@ -231,3 +231,15 @@ def test_a_step_is_learned_where_the_scale_allows_it():
     assert len(set(found)) == pytest.approx(400, abs=40)
     times = [dt.datetime(2020, 1, 1) + dt.timedelta(days=int(x)) for x in rng.integers(0, 300, 8000)]
     assert {value.time() for value in sampled(Column("at", ColumnType.TIMESTAMP, Learn()), times, 2.0)} == {dt.time(0)}
+
+
+@pytest.mark.parametrize(("rows", "epsilon"), [(60, 0.05), (60, 1.0), (3000, 0.1), (3000, 2.0)])
+def test_times_whose_step_noise_hides_come_in_whole_seconds_and_never_in_whole_days(rows: int, epsilon: float):
+    """Whole minutes in the source: minutes where that can be told, seconds otherwise, parts of them never."""
+    rng = np.random.default_rng(6)
+    times = [dt.datetime(2020, 1, 1) + dt.timedelta(minutes=int(x)) for x in rng.integers(0, 400_000, rows)]
+    found = [sampled(Column("at", ColumnType.TIMESTAMP, Learn()), times, epsilon, seed) for seed in range(3)]
+    assert not any(value.microsecond for values in found for value in values)
+    assert all(len({value.time() for value in values}) > 10 for values in found if len(values) > 20)
+    if rows * epsilon > 1000:
+        assert not any(value.second for values in found for value in values)

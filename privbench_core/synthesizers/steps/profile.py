@@ -60,10 +60,10 @@ def measured_step(
         "stability": stability(schema, table.name),
     }
     key = ("profile", table.name)
-    # Since 10 another hash chooses the children beyond τ, numbers of rows have another prior, units weigh on texts by
-    # how many they have, and domains to learn get other shares: nothing else changed since 8.
+    # Since 8 another hash chooses the children beyond τ, and numbers of rows have another prior (10); where domains are
+    # learned, units weigh on texts by how many they have, shares are others (10), and so is the choice of a step (11).
     learns = any(isinstance(column.domain, Learn) for column in table.attributes)
-    version = "10" if learns or table.owner_key else "8"
+    version = "11" if learns else "10" if table.owner_key else "8"
     return Step(key, StepKind.PROFILE, table.name, (), reads, price, run, {**own, **parameters}, version=version)
 
 
