@@ -33,7 +33,7 @@ Delta = Annotated[float | None, typer.Option(help="Instead of the spec's δ.", s
 Engine = Annotated[
     str | None,
     typer.Option(
-        metavar="memory|duckdb|source",
+        metavar="memory|duckdb|source|spark",
         help="Where rows are counted, instead of the spec's.",
         show_default=False,
     ),

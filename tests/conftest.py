@@ -17,6 +17,7 @@ from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.ledgers import Place, new_place
+from tests.helpers.sail import Sail
 
 # The machine is shared: how long one example takes says nothing about the code.
 settings.register_profile("privbench", deadline=None)
@@ -153,6 +154,13 @@ def town_spec(town: Town, tmp_path: Path) -> Path:
 def postgres() -> Iterator[str]:
     """URL of a PostgreSQL database of the session; tests make schemas of their own in it."""
     with temporary_postgres({"fsync": "off"}) as server:  # no test cuts the power
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def sail(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a Spark Connect of the session."""
+    with Sail(tmp_path_factory.mktemp("sail")) as server:
         yield server.url
 
 

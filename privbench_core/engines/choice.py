@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from privbench_core.backends.base import Source
+from privbench_core.backends.row_ids import NumberedSource
 from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.errors import SourceError
+from privbench_core.spec.location import expand
 from privbench_core.spec.model import Spec
 
 
@@ -31,10 +33,22 @@ def _database(spec: Spec, source: Source, folder: Path) -> Database:
         from privbench_core.engines.duckdb import DuckDBDatabase
 
         return DuckDBDatabase(source, folder)
+    plain = source.source if isinstance(source, NumberedSource) else source  # only public tables are numbered here
+    if spec.engine == "spark":
+        from privbench_core.backends.folder.read import FolderSource
+
+        if not isinstance(plain, FolderSource):
+            found = "counts in folders of Parquet files, and this source is none"
+            raise SourceError(f"engine spark: {found}; run with --engine duckdb")
+        try:
+            from privbench_core.engines.spark import SparkDatabase
+        except ImportError:
+            raise SourceError("engine spark: PySpark is not installed; run: pip install 'privbench[spark]'") from None
+        return SparkDatabase(plain, expand(spec.cluster or "", "cluster"))
     from privbench_core.backends.sqlalchemy.read import DatabaseSource
 
-    if not isinstance(source, DatabaseSource) or not source.is_postgres:
+    if not isinstance(plain, DatabaseSource) or not plain.is_postgres:
         raise SourceError("engine source: counts in PostgreSQL, and this source is not one; run with --engine duckdb")
     from privbench_core.engines.postgres import PostgresDatabase
 
-    return PostgresDatabase(source)
+    return PostgresDatabase(plain)

@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.schema.change import Content
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.fields import Node
+from privbench_core.spec.location import is_url
 from privbench_core.spec.model import DEFAULT_ENGINE, Spec
 
 ENGINES = {
     "memory": "all rows are read into this process",
     "duckdb": "private rows are copied into a temporary file of this machine and counted there, in little memory",
     "source": "private rows are counted in the source's own PostgreSQL, in temporary tables; counts travel, not rows",
+    "spark": "private rows are copied to a Spark cluster's own executors and counted there; counts travel, not rows",
 }
+_CLUSTER = re.compile(r"sc://.|\$\{\w+\}")
 
 
-def parse_engine(node: Node, source: str | None, schema: Schema) -> str:
-    """Return the engine that a spec names; what is wrong with it goes to the problems of ``node``."""
+def parse_engine(node: Node, source: str | None, schema: Schema) -> tuple[str, str | None]:
+    """Return the engine and the cluster that a spec names; what is wrong with them goes to the problems of ``node``."""
+    cluster = node.fields.get("cluster")
+    if cluster is not None and not (isinstance(cluster, str) and _CLUSTER.match(cluster)):
+        # The text is not repeated: it may hold a token.
+        node.problems.lines.append("cluster: not a URL of Spark Connect; write sc://host:port, or ${VARIABLE}")
+        return DEFAULT_ENGINE, None
     if not node.has("engine"):
-        return DEFAULT_ENGINE
+        return DEFAULT_ENGINE, cluster
     engine = node.name("engine", f"write one of {', '.join(ENGINES)}") or DEFAULT_ENGINE
-    problem = _problem(engine, source or "", schema)
+    problem = _problem(engine, source or "", cluster, schema)
     if problem:
         node.problems.add("spec", *problem)
-    return engine
+    return engine, cluster
 
 
 def with_engine(spec: Spec, engine: str | None) -> Spec:
     """Return the spec with another engine, if one is named; SpecError if it cannot count this spec's rows."""
     if engine is None:
         return spec
-    problem = _problem(engine, spec.source, spec.schema)
+    problem = _problem(engine, spec.source, spec.cluster, spec.schema)
     if problem:
         raise SpecError("--engine: " + "; ".join(problem))
     return replace(spec, engine=engine)
@@ -43,24 +52,31 @@ def engine_in_words(spec: Spec) -> list[str]:
     lines = [f"Engine: {spec.engine}; {ENGINES[spec.engine]}."]
     private = [table.name for table in spec.schema.private_tables]
     compared = [name for name in private if isinstance(spec.changes.get(name, Content()), Content)]
-    if spec.engine == "source" and compared:
+    if spec.engine in {"source", "spark"} and compared:
+        todo = " declare change: {watermark: ..} or {sql: ..} to leave them where they are."
         lines.append(
-            f"Rows of {', '.join(compared)} still pass through this process once, to see whether they have changed;"
-            " declare change: {watermark: ..} or {sql: ..} to leave them where they are."
+            f"Rows of {', '.join(compared)} still pass through this process once, to see whether they have changed"
+            + (f";{todo}" if spec.engine == "source" else ".")  # files have neither
         )
     return lines
 
 
-def _problem(engine: str, source: str, schema: Schema) -> tuple[str, str] | None:
+def _problem(engine: str, source: str, cluster: str | None, schema: Schema) -> tuple[str, str] | None:
     """Return what is wrong and what to do, None if the engine can count these rows, as far as a spec tells."""
     if engine not in ENGINES:
         return f"there is no engine {engine!r}", did_you_mean(engine, ENGINES)
-    if engine != "source":
+    if engine == "spark":
+        if cluster is None:
+            return "engine spark needs a cluster", "add cluster: sc://host:port, the URL of its Spark Connect"
+        if is_url(source):
+            found = "engine spark counts in folders of Parquet files, and this source is none"
+            return found, "choose engine duckdb, source or memory"
+    elif engine != "source":
         return None
-    if not source.startswith(("postgresql", "${")):
+    elif not source.startswith(("postgresql", "${")):
         return "engine source counts in PostgreSQL, and this source is not one", "choose engine duckdb or memory"
     numbered = [table.name for table in schema.tables if table.row_id and not table.public]
     if numbered:
-        found = f"engine source cannot number the rows of {', '.join(numbered)} (row_id: generated)"
+        found = f"engine {engine} cannot number the rows of {', '.join(numbered)} (row_id: generated)"
         return found, "choose engine duckdb or memory"
     return None

@@ -70,6 +70,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
         "owners",
         "state",
         "engine",
+        "cluster",
         "workload",
         "enums",
         "tables",
@@ -97,7 +98,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
     delta = budget["delta"] if budget else 1.0
     if public is not None:  # else no rule on keys makes sense yet
         node.problems.lines += find_problems(schema, delta=delta, broken=frozenset(node.problems.broken))
-    engine = parse_engine(node, source, schema)
+    engine, cluster = parse_engine(node, source, schema)
     if source is None or state is None or budget is None:
         return None
     folder = path.parent
@@ -105,7 +106,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
         schema, resolve(source, folder), path, **budget, synthesizer=synthesizer, options=options,
         state=Path(resolve(state, folder)), orphans=parsed.orphans, schedule=schedule, observe=observe,
         workload=workload, changes=parsed.changes, ledger=ledger,
-        owners=owners, fidelity=fidelity, engine=engine,
+        owners=owners, fidelity=fidelity, engine=engine, cluster=cluster,
     )  # fmt: skip
 
 
@@ -195,6 +196,8 @@ def dump_spec(spec: Spec) -> str:
     content["state"] = relative(str(spec.state), folder)
     if spec.engine != DEFAULT_ENGINE:
         content["engine"] = spec.engine
+    if spec.cluster:
+        content["cluster"] = spec.cluster
     if spec.workload:
         content["workload"] = {"file": relative(str(spec.workload), folder), "public": True}
     if spec.schema.enums:

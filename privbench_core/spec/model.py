@@ -45,6 +45,7 @@ class Spec:
         ledger: URL of the PostgreSQL database that holds the ledger, as written; None for a file in ``state``.
         fidelity: How the published fidelity figures are judged.
         engine: Where private rows are counted, see `spec.engine`; releases do not depend on it.
+        cluster: URL of the Spark Connect of the cluster that ``engine: spark`` counts in, as written; or None.
     """
 
     schema: Schema
@@ -68,6 +69,7 @@ class Spec:
     ledger: str | None = field(default=None, repr=False)  # may hold a password
     fidelity: FidelityPolicy = field(default_factory=FidelityPolicy)
     engine: str = DEFAULT_ENGINE
+    cluster: str | None = field(default=None, repr=False)  # may hold a token
 
     @property
     def accepting_noise(self) -> Spec:

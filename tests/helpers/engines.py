@@ -8,7 +8,9 @@ from pathlib import Path
 
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from privbench_core.backends.folder.read import FolderSource
 from privbench_core.backends.sqlalchemy.read import DatabaseSource
 from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.postgres import PostgresDatabase
@@ -46,14 +48,41 @@ class RowsInMemory:
         raise NotImplementedError
 
 
-def opened(database: Database, place: Path | str) -> SqlEngine:
-    """The rows of a database in DuckDB (in a folder), or those in PostgreSQL (at a URL), not yet checked."""
-    if isinstance(place, Path):
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster, and a folder that it reads."""
+
+    url: str
+    folder: Path
+
+
+Place = Path | str | Cluster
+
+
+def opened(database: Database, place: Place) -> SqlEngine:
+    """The rows of a database in DuckDB (in a folder) or Spark, or those in PostgreSQL (at a URL), not yet checked."""
+    if isinstance(place, Cluster):
+        from privbench_core.engines.spark import SparkDatabase
+
+        in_files(database, place.folder)
+        engine = SqlEngine(database.schema, SparkDatabase(FolderSource(place.folder), place.url), SECRET)
+    elif isinstance(place, Path):
         engine = SqlEngine(database.schema, DuckDBDatabase(RowsInMemory(database.tables), place), SECRET)
     else:
         engine = SqlEngine(database.schema, PostgresDatabase(DatabaseSource(place)), SECRET)
-    engine.load(database.public)
+    try:
+        engine.load(database.public)
+    except BaseException:
+        engine.close()
+        raise
     return engine
+
+
+def in_files(database: Database, folder: Path) -> None:
+    """Write the tables of a database as Parquet files."""
+    folder.mkdir(exist_ok=True)
+    for name, rows in database.tables.items():
+        pq.write_table(rows, folder / f"{name}.parquet")
 
 
 def in_postgres(database: Database, url: str) -> None:
@@ -67,7 +96,7 @@ def in_postgres(database: Database, url: str) -> None:
         connection.commit()
 
 
-def engine_of(database: Database, place: Path | str) -> SqlEngine:
+def engine_of(database: Database, place: Place) -> SqlEngine:
     """The same with the rows of a database, checked and kept; the caller closes it."""
     if isinstance(place, str):
         in_postgres(database, place)

@@ -37,29 +37,37 @@ from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers import networks
 from tests.helpers.databases import SECRET, Database, database_from, forum, shop, till, town
-from tests.helpers.engines import engine_of, in_postgres, opened
+from tests.helpers.engines import Cluster, Place, engine_of, in_postgres, opened
 from tests.helpers.networks import network, random_view
 from tests.helpers.noise import RecordingNoise, SeededNoise
 from tests.helpers.plans import Trace, computing_steps, plan_with, run_step
 from tests.helpers.postgres import execute, new_database
 
 _NUMBERS = Discretizer(equal_width_codec(Column("n", ColumnType.INTEGER), 0, 11))
-ENGINES = ["duckdb", "source"]
+ENGINES = ["duckdb", "source", "spark"]
 
 
 @pytest.fixture(params=ENGINES)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str | Path]:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Where an engine makes its tables: a folder for DuckDB, the URL of an empty PostgreSQL for the source."""
     if request.param == "duckdb":
         yield tmp_path / "rows"
+    elif request.param == "spark":
+        yield Cluster(request.getfixturevalue("sail"), tmp_path / "files")
     else:
         yield new_database(request.getfixturevalue("postgres"), f"engines_{uuid4().hex}")
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_engines_agree_on_random_schemas_and_views(
-    seed: int, place: str | Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+# In a server of Spark a statement takes tens of milliseconds, however few the rows: most of its cases are slow tests.
+_NETWORKS = [
+    pytest.param(engine, seed, marks=[pytest.mark.slow] if engine == "spark" and seed > 1 else [])
+    for engine in ENGINES
+    for seed in range(8)
+]
+
+
+@pytest.mark.parametrize(("place", "seed"), _NETWORKS, indirect=["place"])
+def test_engines_agree_on_random_schemas_and_views(seed: int, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(networks, "SmallNumbers", lambda: _NUMBERS)
     rng = np.random.default_rng([seed, 19])
     database = network(rng)
@@ -196,8 +204,16 @@ def _cases() -> dict[str, tuple[Column, list[Any], list[Codec]]]:
     }
 
 
-@pytest.mark.parametrize("name", _cases())
-def test_engines_give_a_value_the_same_code(name: str, place: str | Path) -> None:
+_CODES = [
+    pytest.param(engine, name, marks=[pytest.mark.slow] if engine == "spark" and name in {"days", "moments"} else [])
+    for engine in ENGINES
+    for name in _cases()
+    if (engine, name) != ("spark", "spans")  # which are refused
+]
+
+
+@pytest.mark.parametrize(("place", "name"), _CODES, indirect=["place"])
+def test_engines_give_a_value_the_same_code(name: str, place: Place) -> None:
     column, values, codecs = _cases()[name]
     table = Table("row", (Column("id", ColumnType.INTEGER), column), ("id",))
     rows: list[tuple[object, ...]] = [(number, value) for number, value in enumerate([*values, None, *values])]
@@ -219,7 +235,7 @@ def test_engines_give_a_value_the_same_code(name: str, place: str | Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["integers", "decimals", "long decimals", "text", "days", "moments", "zoned moments"])
-def test_engines_keep_the_same_children_whatever_their_keys_are(name: str, place: str | Path) -> None:
+def test_engines_keep_the_same_children_whatever_their_keys_are(name: str, place: Place) -> None:
     column, values, _ = _cases()[name]
     unit = Table("unit", (Column("id", ColumnType.INTEGER),), ("id",))
     key = Column("k", column.type, precision=column.precision, scale=column.scale)
@@ -237,8 +253,10 @@ def test_engines_keep_the_same_children_whatever_their_keys_are(name: str, place
     assert np.flatnonzero(found).tolist() == kept
 
 
-def test_the_fingerprint_does_not_depend_on_the_engine(place: str | Path) -> None:
+def test_the_fingerprint_does_not_depend_on_the_engine(place: Place) -> None:
     cases = _cases()
+    if isinstance(place, Cluster):
+        del cases["spans"]
     columns = [
         Column(f"c{number}", column.type, nullable=True, precision=column.precision, scale=column.scale)
         for number, (column, _, _) in enumerate(cases.values())
@@ -270,7 +288,7 @@ def _breaking() -> Database:
     return database_from(Schema("broken", (unit, row), "unit"), {"unit": of_unit, "row": of_row})
 
 
-def test_engines_refuse_the_same_rows_in_the_same_words(place: str | Path) -> None:
+def test_engines_refuse_the_same_rows_in_the_same_words(place: Place) -> None:
     database = _breaking()
     with pytest.raises(SourceError) as expected:
         check_rows(database.schema, database.tables, {})
@@ -283,7 +301,7 @@ def test_engines_refuse_the_same_rows_in_the_same_words(place: str | Path) -> No
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_engines_drop_the_same_orphans_and_what_depends_on_them(seed: int, place: str | Path) -> None:
+def test_engines_drop_the_same_orphans_and_what_depends_on_them(seed: int, place: Place) -> None:
     rng = np.random.default_rng(seed)
     column = Column("id", ColumnType.INTEGER)
     up, beside = Column("up", ColumnType.INTEGER), Column("beside", ColumnType.INTEGER, nullable=True)
@@ -333,7 +351,7 @@ PLANS = {
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name == "shop, pairwise" else pytest.mark.slow) for name in PLANS]
 )
-def test_whole_plans_get_the_same_numbers_from_every_engine(name: str, place: str | Path) -> None:
+def test_whole_plans_get_the_same_numbers_from_every_engine(name: str, place: Place) -> None:
     """Every exact answer that noise is added to, in every step, and with the same noise every released byte."""
     make, budget, options = PLANS[name]
     database = make(0)
@@ -414,7 +432,7 @@ def test_texts_with_the_character_0_are_found_where_a_source_holds_them(
 
 
 @pytest.mark.parametrize("values", [(0.0, -0.0), (0.0, 1.0)])
-def test_zeros_of_both_signs_are_one_value_to_every_engine(values: tuple[float, ...], place: str | Path) -> None:
+def test_zeros_of_both_signs_are_one_value_to_every_engine(values: tuple[float, ...], place: Place) -> None:
     table = Table("row", (Column("id", ColumnType.INTEGER), _column(ColumnType.FLOAT)), ("id",), unique=(("v",),))
     database = database_from(Schema("s", (table,), "row"), {"row": list(enumerate(values))})
     found: list[str] = []

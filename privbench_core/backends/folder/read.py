@@ -52,6 +52,15 @@ class FolderSource:
         stored = _csv_batches if path.suffix.lower() == ".csv" else _parquet_batches
         return canonical_parts(table, stored(table, path))
 
+    def parquet_file(self, table: Table) -> Path:
+        """Return the Parquet file of a table; SourceError if it is a CSV file."""
+        path = self._path(table)
+        if path.suffix.lower() != ".parquet":
+            raise SourceError(
+                f"{table.name}: engine spark reads Parquet files, and {path.name} is none; run with --engine duckdb"
+            )
+        return path
+
     def _path(self, table: Table) -> Path:
         """Return the one file of a table."""
         check_table(table.name, self.tables())

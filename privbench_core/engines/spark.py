@@ -1,0 +1,323 @@
+"""Spark: rows are counted by a cluster, through Spark Connect, and counts travel.
+
+One session serves a run. What is read of a table is copied once (`localCheckpoint`: blocks on the cluster's own
+executors, which are not computed a second time), so a run sees one state of each table, and a lost copy is an error
+instead of other rows. Copies belong to the session: nobody else sees them, and they go with it.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+
+from privbench_core.backends.base import check_columns
+from privbench_core.backends.folder.read import FolderSource
+from privbench_core.errors import InternalError, SourceError
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.tables import Table
+
+with warnings.catch_warnings():  # of pandas 3, which nothing here hands to it
+    warnings.simplefilter("ignore", FutureWarning)
+    import grpc
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame
+    from pyspark.sql import types as spark
+    from pyspark.sql.connect import logging as spark_logging
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+    from pyspark.sql.connect.session import SparkSession
+
+_OLDEST = 4  # major version of Spark: the first that keeps copies for a session through Spark Connect
+_RETRIES = 6  # of a call that a cluster does not answer: 50 ms, then 4 times longer each, is about 70 s
+_PINNED = {
+    "spark.sql.ansi.enabled": "true",  # what does not fit is an error, not NULL
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.variable.substitute": "false",  # else ${..} in a text is replaced
+    "spark.sql.ansi.enforceReservedKeywords": "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.session.collation.default": "UTF8_BINARY",
+    "spark.sql.parquet.binaryAsString": "false",
+    "spark.sql.parquet.int96AsTimestamp": "true",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",  # days as they are stored
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.legacy.parquet.nanosAsLong": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",  # a file that cannot be read is no table without its rows
+    "spark.sql.files.ignoreMissingFiles": "false",
+}
+# What a server must compute, whatever its settings are: each of these is true.
+_COMPUTED = """SELECT
+    sha2(CAST(X'C3A4' AS STRING), 256) = '33e6d73fee82904c8d7afb78de1154d1e8dc2a0edb08120e63df5b9385c2d9cc'
+    AND LENGTH(CAST(X'F09F9880' AS STRING)) = 1 AND LENGTH(chr(0)) = 1
+    AND 'Z' < 'a' AND 'z' < CAST(X'C3A4' AS STRING) AND 'a' <> 'A' AND 'a' <> 'a '
+    AND CAST('nan' AS DOUBLE) = CAST('nan' AS DOUBLE) AND CAST('nan' AS DOUBLE) > CAST('inf' AS DOUBLE)
+    AND CAST('-0.0' AS DOUBLE) = CAST('0.0' AS DOUBLE) AND CAST('5e-324' AS DOUBLE) > CAST('0.0' AS DOUBLE)
+    AND CAST(CAST('0' AS DECIMAL(20, 10)) AS STRING) = '0.0000000000'
+    AND unix_micros(CAST(TIMESTAMP_NTZ'1969-12-31 23:59:59.999999' AS TIMESTAMP)) = -1
+    AND unix_date(DATE'0001-01-01') = -719162 AS alike"""
+_PLAIN = re.compile(r"[A-Za-z0-9_ .:+-]*")  # texts that need no quoting in any dialect
+_GLOB = re.compile(r"([\\{}\[\]*?])")
+_INTEGERS = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
+_FLOATS = (spark.FloatType, spark.DoubleType)
+_TIMES = (spark.TimestampType, spark.TimestampNTZType)
+_TEXTS = (spark.StringType,)
+_MOMENT = "unix_micros(CAST(x AS TIMESTAMP))"
+_UUID = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
+_DIGITS = "^-?[0-9]+([.][0-9]{{0,{scale}}}0*)?$"
+_NOT_UTF8 = "NOT is_valid_utf8(x)"
+# By the declared type of a column x: the types of the source that it is read from here, its stored value
+# (`engines.stored`), and which values do not fit; `backends` reads the same values of them, and refuses the same ones.
+_FORMS: dict[ColumnType, tuple[tuple[type[Any], ...], str, str | None]] = {
+    ColumnType.INTEGER: (_INTEGERS, "CAST(x AS BIGINT)", None),
+    ColumnType.FLOAT: (_FLOATS, "CAST(x AS DOUBLE)", None),
+    ColumnType.BOOLEAN: ((spark.BooleanType,), "x", None),
+    ColumnType.DATE: ((spark.DateType,), "CAST(unix_date(x) AS BIGINT)", None),
+    ColumnType.TIMESTAMP: (_TIMES, _MOMENT, None),
+    ColumnType.TIMESTAMPTZ: (_TIMES, _MOMENT, None),
+    ColumnType.CATEGORY: (_TEXTS, "x", _NOT_UTF8),
+    ColumnType.TEXT: (_TEXTS, "x", _NOT_UTF8),
+    ColumnType.JSON: (_TEXTS, "x", _NOT_UTF8),
+    ColumnType.UUID: (_TEXTS, "x", f"NOT x RLIKE '{_UUID}'"),
+    ColumnType.BYTES: ((spark.BinaryType,), "x", None),
+    ColumnType.DECIMAL: (
+        (*_INTEGERS, spark.DecimalType),
+        "CAST(REPLACE(CAST(CAST(x AS DECIMAL({precision}, {scale})) AS STRING), '.', '') AS DECIMAL(38, 0))",
+        # More digits before the point than declared, or another one than 0 behind the last one that is declared.
+        "TRY_CAST(x AS DECIMAL({precision}, {scale})) IS NULL OR NOT CAST(x AS STRING) RLIKE '" + _DIGITS + "'",
+    ),
+}
+
+
+class SparkDatabase:
+    """Temporary views of one session of a cluster.
+
+    Args:
+        source: A folder of Parquet files, which the cluster reads by the same path.
+        url: Of the cluster: ``sc://host:port``, with its parameters; variables already expanded.
+
+    Raises:
+        SourceError: The cluster cannot be reached, or would compute something else.
+    """
+
+    dialect = "spark"
+    zeros = True
+
+    def __init__(self, source: FolderSource, url: str) -> None:
+        self._source = source
+        self._copies: dict[str, DataFrame] = {}
+        spark_logging.logger.disabled = True  # the errors that it logs quote values
+        with self._told():
+            try:
+                self._session = SparkSession(connection=url)
+            except ValueError:  # PySpark's message repeats the URL, which may hold a token
+                raise SourceError("cluster: not a URL of Spark Connect; write sc://host:port") from None
+            self._session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        """Fix what statements mean, and refuse a server that would compute something else."""
+        with self._told():
+            if int(self._session.version.partition(".")[0]) < _OLDEST:
+                found = f"needs Spark {_OLDEST} or later; the cluster has {self._session.version}"
+                raise SourceError(f"engine spark: {found}; run with --engine duckdb")
+            for setting, value in _PINNED.items():
+                self._session.conf.set(setting, value)
+            alike = self._session.sql(_COMPUTED).toArrow().column(0)[0].as_py()
+        if not alike:
+            found = "the cluster compares or converts values in another way than Apache Spark"
+            raise SourceError(f"engine spark: {found}; run with --engine duckdb")
+
+    def load(self, table: Table, name: str) -> None:
+        """See `Database.load`: a copy on the cluster, of the columns as they are stored there."""
+        path = self._source.parquet_file(table)
+        with self._told():
+            rows = self._session.read.parquet("file://" + _GLOB.sub(r"\\\1", str(path)))
+            found = {field.name: field.dataType for field in rows.schema.fields}
+        check_columns(table, found)
+        problems = [
+            f"{table.name}.{column.name}: {column.logical} is not read from {found[column.name].simpleString()}"
+            " by engine spark; run with --engine duckdb"
+            for column in table.columns
+            if not _readable(column, found[column.name])
+        ]
+        if problems:
+            raise SourceError("\n".join(problems))
+        held, seen = f"{name}_held", f"{name}_seen"
+        with self._told():
+            rows.createOrReplaceTempView(seen)
+        copied = [exp.alias_(exp.column(_named(column)), f"c{place}") for place, column in enumerate(table.columns)]
+        numbers = exp.alias_(exp.Anonymous(this="monotonically_increasing_id"), "n")
+        self.create(held, exp.select(numbers, *copied).from_(seen))
+        self.run(exp.Drop(tables=[exp.to_table(seen)], kind="VIEW"))
+        self._refuse_unfit(table, held)
+        stored = [exp.alias_(_form(column, place), f"c{place}") for place, column in enumerate(table.columns)]
+        self.create(name, exp.select("n", *stored).from_(held), "VIEW")
+
+    def insert(self, name: str, rows: pa.Table) -> None:
+        """See `Database.insert`."""
+        some = rows if rows.num_rows else pa.table([pa.nulls(1, kind) for kind in rows.schema.types], rows.column_names)
+        with self._told():  # PySpark takes no table without rows
+            self._keep(name, self._session.createDataFrame(some).limit(rows.num_rows))
+
+    def run(self, statement: exp.Expr) -> None:
+        """See `Database.run`: rows of a view are neither deleted nor changed, but left out of a new copy."""
+        if isinstance(statement, exp.Drop):
+            self._drop(statement.args["tables"][0].name)
+            return
+        if not isinstance(statement, exp.Delete | exp.Update):
+            raise InternalError(f"no such statement with Spark: {statement.key}")
+        name = statement.this.name
+        touched = statement.args["where"].this.args["query"].this  # as `checks` asks: n IN (..)
+        hits = exp.select(exp.column("n"), exp.alias_(exp.Literal.number(1), "hit")).from_(touched.subquery("touched"))
+        same = exp.EQ(this=exp.column("n", "g"), expression=exp.column("n", "r"))
+        rows = exp.select().from_(exp.to_table(name, alias="r")).join(hits.subquery("g"), on=same, join_type="left")
+        missed = exp.Is(this=exp.column("hit", "g"), expression=exp.Null())
+        if isinstance(statement, exp.Delete):
+            self.create(name, rows.select("r.*").where(missed))
+            return
+        with self._told():
+            columns = self._session.table(name).columns
+        emptied = {each.this.name for each in statement.expressions}
+        for column in columns:
+            value: exp.Expr = exp.column(column, "r")
+            if column in emptied:
+                value = exp.case().when(missed.copy(), value).else_(exp.Null())
+            rows = rows.select(exp.alias_(value, column))
+        self.create(name, rows)
+
+    def create(self, name: str, query: exp.Query, kind: str = "TABLE") -> None:
+        """See `Database.create`: a table is a copy, a view is its query."""
+        with self._told():
+            rows = self._session.sql(self._text(query))
+            if kind == "TABLE":
+                self._keep(name, rows)
+            else:
+                rows.createOrReplaceTempView(name)
+
+    def fetch(self, query: exp.Query) -> pa.Table:
+        """See `Database.fetch`."""
+        with self._told():
+            return self._session.sql(self._text(query)).toArrow()
+
+    def batches(self, query: exp.Query, rows: int) -> Iterator[pa.RecordBatch]:
+        """See `Database.batches`: the cluster decides how many rows come together."""
+        with self._told():
+            found: Any = self._session.sql(self._text(query))
+            client, plan = self._session.client, found._plan
+            # What `toLocalIterator` takes its rows from, which would make a Python object of each.
+            for part in client.to_table_as_iterator(plan.to_proto(client), plan.observations):
+                if isinstance(part, pa.Table):
+                    yield from part.to_batches()
+
+    def digest(self, text: exp.Expr) -> exp.Expr:
+        """See `Database.digest`: hexadecimal digits are in the order of the bytes."""
+        return exp.Anonymous(this="sha2", expressions=[text, exp.Literal.number(256)])
+
+    def hexadecimal(self, value: exp.Expr) -> exp.Expr:
+        """See `Database.hexadecimal`."""
+        return exp.Lower(this=exp.Anonymous(this="hex", expressions=[value]))
+
+    def close(self) -> None:
+        """See `Database.close`: copies and views end with the session."""
+        self._copies.clear()
+        with suppress(PySparkException, grpc.RpcError):  # the cluster is gone, and with it all that was made
+            self._session.stop()
+
+    def _keep(self, name: str, rows: DataFrame) -> None:
+        """Copy rows to the cluster's executors, under a name."""
+        SparkSession._active_session.session = self._session  # PySpark looks for the copy in this thread's session
+        copy = rows.localCheckpoint(eager=True)
+        copy.createOrReplaceTempView(name)
+        self._copies[name] = copy
+
+    def _drop(self, name: str) -> None:
+        with self._told():
+            self._session.catalog.dropTempView(name)
+        self._copies.pop(name, None)
+        if f"{name}_held" in self._copies:
+            self._drop(f"{name}_held")
+
+    def _refuse_unfit(self, table: Table, held: str) -> None:
+        """Refuse values that are not of the declared types, as reading them does."""
+        asked = [(place, column) for place, column in enumerate(table.columns) if _FORMS[column.type][2]]
+        if not asked:
+            return
+        unfit = [exp.alias_(_unfit(column, place), f"p{place}") for place, column in asked]
+        found = self.fetch(exp.select(*unfit).from_(held)).to_pylist()[0]
+        problems = [
+            f"{table.name}.{column.name}: not every value is of type {column.logical}, as engine spark reads it;"
+            " declare another type, fix the source, or run with --engine duckdb"
+            for place, column in asked
+            if found[f"p{place}"]
+        ]
+        if problems:
+            raise SourceError("\n".join(problems))
+
+    def _text(self, query: exp.Query) -> str:
+        """Return a statement; no text in it needs quoting, whatever the settings of the server are."""
+        return query.transform(_quoted).sql(self.dialect)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Replace Spark's errors, which quote values and plans, by one that says what to do."""
+        try:
+            yield
+        except (PySparkException, grpc.RpcError, pa.ArrowException, OSError) as error:
+            found = str(error)
+            kind = (isinstance(error, PySparkException) and error.getCondition()) or type(error).__name__
+            if "No space left on device" in found:
+                todo = "the cluster has no room for temporary copies; make room, or run with --engine duckdb"
+            elif "PATH_NOT_FOUND" in kind or "FAILED_READ_FILE" in kind or "FileNotFound" in found:
+                todo = "the cluster cannot read the files; give it the same folder, or run with --engine duckdb"
+            elif "UNAVAILABLE" in found or isinstance(error, grpc.RpcError):
+                todo = "it cannot be reached, or stopped answering; check the URL and the cluster, and run again"
+            else:
+                todo = f"it refused, or lost what it had copied ({kind}); run again, or with --engine duckdb"
+            raise SourceError(f"engine spark: counting in the cluster failed: {todo}") from None
+
+
+def _readable(column: Column, stored: spark.DataType) -> bool:
+    """Return whether a column's values are read from such a type here; texts only if they compare by their bytes."""
+    kinds = _FORMS[column.type][0] if column.type in _FORMS else ()
+    return type(stored) in kinds and (not isinstance(stored, spark.StringType) or stored == spark.StringType())
+
+
+def _form(column: Column, place: int) -> exp.Expr:
+    """Return the stored value of a column as an expression."""
+    return _parsed(_FORMS[column.type][1], column, place)
+
+
+def _unfit(column: Column, place: int) -> exp.Expr:
+    """Return whether some value of a column does not fit."""
+    return _parsed(f"COALESCE(BOOL_OR(x IS NOT NULL AND ({_FORMS[column.type][2]})), FALSE)", column, place)
+
+
+def _parsed(form: str, column: Column, place: int) -> exp.Expr:
+    """Return a form, with the copy of a column for x."""
+    copied = exp.column(f"c{place}")
+    text = form.format(precision=column.precision or 38, scale=column.scale or 0) if "{p" in form else form
+    tree = sqlglot.parse_one(text, dialect="spark")
+    return tree.transform(lambda node: copied.copy() if isinstance(node, exp.Column) and node.name == "x" else node)
+
+
+def _named(column: Column) -> exp.Identifier:
+    return exp.to_identifier(column.name, quoted=True)
+
+
+def _quoted(node: exp.Expr) -> exp.Expr:
+    """Return a text that needs quoting as its bytes."""
+    if not isinstance(node, exp.Literal) or not node.is_string or _PLAIN.fullmatch(node.this):
+        return node
+    return exp.cast(exp.HexString(this=node.this.encode().hex()), exp.DataType.Type.TEXT)
