@@ -27,6 +27,7 @@ from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.privlava.plan import PrivLava
 from privbench_core.synthesizers.privpetal.plan import PrivPetal
 from privbench_core.synthesizers.privspn import PrivSPN
+from privbench_core.synthesizers.relational.plan import Relational
 from tests.helpers.databases import Database, database_from
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise
 from tests.helpers.plans import Trace, computing_steps, run_step
@@ -48,6 +49,7 @@ SYNTHESIZERS: Mapping[str, tuple[Callable[[], Synthesizer], Mapping[str, Any]]] 
     "privspn": (PrivSPN, {}),
     "privpetal": (PrivPetal, {}),
     "privlava": (PrivLava, {}),
+    "relational": (Relational, {}),
 }
 BUDGETS = {"zCDP": Budget(3.2, 1e-9), "pure": Budget(3.2)}
 

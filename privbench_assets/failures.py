@@ -16,10 +16,25 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from dagster._core.errors import DagsterUserCodeProcessError
+from dagster_shared.error import SerializableErrorInfo
 
 from privbench_core.errors import InternalError, PrivbenchError, ReleaseError
 from privbench_core.pipeline.places import errors_folder
 from privbench_core.spec.model import Spec
+
+
+class RefusalError(DagsterUserCodeProcessError, dg.Failure):
+    """A failure that Dagster shows as its description and metadata, with no stack trace below.
+
+    Dagster adds the stack of any exception that a step raises, except where it came, as text, from another process.
+    The stack would show how Dagster calls this package, never where an error was: that is in the owner's file.
+    """
+
+    def __init__(self, description: str, metadata: Mapping[str, Any]) -> None:
+        shown = SerializableErrorInfo(message=f"{description}\n", stack=[], cls_name=type(self).__name__)
+        given: dict[str, Any] = {"user_code_process_error_infos": [shown]}  # the class has no type information
+        super().__init__(description, metadata, False, **given)  # type: ignore[no-untyped-call]
 
 
 @contextmanager
@@ -32,7 +47,7 @@ def nothing_private(spec: Spec, where: str, about: Callable[[], Mapping[str, Any
         about: Metadata of the failure, asked for when there is one.
 
     Raises:
-        Failure: Its description is what may be said; its metadata has the kind of the error.
+        RefusalError: Its description is what may be said; its metadata has the kind of the error.
     """
     try:
         yield
@@ -41,7 +56,7 @@ def nothing_private(spec: Spec, where: str, about: Callable[[], Mapping[str, Any
     except Exception as error:  # noqa: BLE001 - no message of another library may pass
         public = public_error(spec, where, error)
         metadata = {"error": type(public).__name__, **about()}
-        raise dg.Failure(str(public), metadata, allow_retries=False) from None
+        raise RefusalError(str(public), metadata) from None
 
 
 def public_error(spec: Spec, where: str, error: Exception) -> PrivbenchError:

@@ -83,7 +83,7 @@ def refuse_broken(spec: Spec, broken: Mapping[str, SourceError]) -> None:
     """
     if broken:
         lines = [str(public_error(spec, f"{spec.schema.name}/source", error)) for error in broken.values()]
-        raise SourceError("\n".join([f"{', '.join(broken)}: could not be observed; the other tables were", *lines]))
+        raise SourceError(f"{', '.join(broken)}: could not be observed, the other tables were; {'; '.join(lines)}")
 
 
 def first_looks(spec: Spec, plan: Plan) -> dict[Key, tuple[str, ...]]:

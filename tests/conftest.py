@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
@@ -22,6 +22,10 @@ from tests.helpers.sail import Sail
 # The machine is shared: how long one example takes says nothing about the code.
 settings.register_profile("privbench", deadline=None)
 settings.load_profile("privbench")
+# For seeded bugs, of which only whether they are found is asked.
+settings.register_profile(
+    "no-shrinking", deadline=None, database=None, report_multiple_bugs=False, phases=(Phase.explicit, Phase.generate)
+)
 
 MAX_PERSONS = 4
 REGIONS = ("east", "north", "west")

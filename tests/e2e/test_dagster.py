@@ -102,7 +102,7 @@ def test_a_backfill_over_epsilon_makes_both_bundles_and_pays_for_both(big_town: 
             graphql(port, LAUNCH, {"asked": asked})["launchPartitionBackfill"]["__typename"] == "LaunchBackfillSuccess"
         )
         wait_for(
-            "the end of the backfill", lambda: instance.get_backfills()[0].status is not BulkActionStatus.REQUESTED, 300
+            "the end of the backfill", lambda: instance.get_backfills()[0].status is not BulkActionStatus.REQUESTED
         )
         assert instance.get_backfills()[0].status is BulkActionStatus.COMPLETED_SUCCESS
         runs = [run.tags.get("dagster/partition", "") for run in instance.get_runs()]
@@ -151,14 +151,14 @@ def test_a_daemon_catches_up_with_what_it_did_not_see(big_town: Path, tmp_path: 
     assert started.returncode == 0, started.stderr[-3000:]
     log = tmp_path / "daemon.log"
     with running(environment, log, "dagster._daemon", "run", *workspace) as daemon:
-        wait_for("the refresh of what changed before", lambda: published() == wanted, 300)
+        wait_for("the refresh of what changed before", lambda: published() == wanted)
         daemon.kill()
     wanted = change()
     with (
         running(environment, log, "dagster._daemon", "run", *workspace),
         dg.DagsterInstance.from_config(str(home)) as instance,
     ):
-        wait_for("the refresh of what changed meanwhile", lambda: published() == wanted, 300)
+        wait_for("the refresh of what changed meanwhile", lambda: published() == wanted)
         asked = instance.get_runs(dg.RunsFilter(tags={"privbench/database": "town"}))
         assert len({run.tags["dagster/run_key"] for run in asked}) == len(asked) == 2
 
@@ -182,7 +182,7 @@ def test_a_tick_of_the_schedule_refreshes_every_epsilon_and_the_next_one_pays_no
         running(environment, tmp_path / "daemon.log", "dagster._daemon", "run", *workspace),
         dg.DagsterInstance.from_config(str(home)) as instance,
     ):
-        wait_for("the runs of two ticks", lambda: len(instance.get_runs(done)) >= 2 * len(spec.epsilons), 400)
+        wait_for("the runs of two ticks", lambda: len(instance.get_runs(done)) >= 2 * len(spec.epsilons))
         runs = instance.get_runs(dg.RunsFilter(tags=by_schedule))
     ticks = {run.tags["dagster/run_key"].partition(" ")[0] for run in runs}
     assert len(ticks) >= 2

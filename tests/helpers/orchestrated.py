@@ -11,6 +11,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
+from dagster._core.execution.plan.objects import StepFailureData
 
 from privbench_assets.build import build_defs
 from privbench_assets.keys import step_key
@@ -157,6 +158,14 @@ def versions(result: dg.ExecuteInProcessResult) -> dict[str, str]:
     """Data versions of what a run materialised, by step."""
     events = [e.step_materialization_data.materialization for e in result.all_events if e.is_step_materialization]
     return {step_of(m.asset_key): (m.tags or {})["dagster/data_version"] for m in events}
+
+
+def failure_of(operated: Orchestrated, result: dg.ExecuteInProcessResult) -> StepFailureData:
+    """The failure of the only step that failed, as it is kept and shown."""
+    kept = [log.dagster_event for log in operated.instance.all_logs(result.run_id)]
+    failed = [event.step_failure_data for event in kept if event is not None and event.is_step_failure]
+    (ours,) = [failure for failure in failed if failure.user_failure_data]  # others were not executed because of it
+    return ours
 
 
 def errors(result: dg.ExecuteInProcessResult) -> str:

@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+# Two runs of a backfill took nearly 300 seconds where ten other programs shared two processors.
+_PATIENCE = 1200.0
+
 
 @contextmanager
 def running(environment: Mapping[str, str], log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -46,7 +49,7 @@ def graphql(port: int, query: str, variables: Mapping[str, Any]) -> Any:
         return json.load(answer)["data"]
 
 
-def wait_for(what: str, happened: Callable[[], Any], seconds: float = 120) -> Any:
+def wait_for(what: str, happened: Callable[[], Any], seconds: float = _PATIENCE) -> Any:
     """What ``happened`` returns once it is true."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -19,7 +19,7 @@ from privbench_core.privacy.noise import OpenDPNoise
 from privbench_core.privacy.views import CodedView
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privpetal.plan import PrivPetal
-from tests.helpers.databases import Database, adversaries, forum, shop, town
+from tests.helpers.databases import Database, adversaries, forum, shop, site, town
 from tests.helpers.plans import Trace, computing_steps, plan_with, run_step
 
 pytest.importorskip("dp_recorder", reason="pip install --no-deps --requirement tests/auditor.txt")
@@ -41,12 +41,17 @@ def _privlava(database: Database) -> Plan:
     return plan_with(database.schema, Budget(3000.0, 1e-6), {"latents": 1, "usefulness": 0.01})
 
 
+def _relational(budget: Budget, tables: str) -> Callable[[Database], Plan]:
+    return lambda database: plan_with(database.schema, budget, {"tables": tables})
+
+
 HISTOGRAM: Mapping[str, Any] = {"beta": 12, "alpha": 0.05}
 CASES: dict[str, Case] = {
     "privbench, Gaussian": (partial(town, 0), _privbench(ZCDP)),
     "privbench, Laplace": (partial(town, 0, learned=False), _privbench(PURE)),
-    "privbench, histograms, Gaussian": (partial(town, 0), _privbench(ZCDP, **HISTOGRAM)),
-    "privbench, histograms, Laplace": (partial(shop, 0, learned=False), _privbench(PURE, **HISTOGRAM)),
+    "privbench, numbers of siblings": (partial(site, 0), _privbench(ZCDP)),
+    "privspn, Gaussian": (partial(town, 0), _privbench(ZCDP, **HISTOGRAM)),
+    "privspn, Laplace": (partial(shop, 0, learned=False), _privbench(PURE, **HISTOGRAM)),
     "privbench, a public table": (partial(shop, 0), _privbench(ZCDP)),
     "privbench, several parents": (partial(forum, 0), _privbench(ZCDP)),
     "privlava": (partial(town, 0), _privlava),
@@ -54,6 +59,10 @@ CASES: dict[str, Case] = {
     "privpetal": (partial(town, 0), _privpetal),
     "privpetal, a public table": (partial(shop, 0), _privpetal),
     "privpetal, several parents": (partial(forum, 0), _privpetal),
+    "relational, Gaussian": (partial(shop, 0), _relational(ZCDP, "independent")),
+    "relational, Laplace": (partial(shop, 0, learned=False), _relational(PURE, "independent")),
+    "relational, pairwise tables, several parents": (partial(forum, 0), _relational(ZCDP, "pairwise")),
+    "relational, sum-product tables": (partial(town, 0), _relational(ZCDP, "privspn")),
 }
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation.mutant import PROJECT, Mutant, copy_of_the_project, first_failure, write_module
+from tests.mutation.mutant import PROJECT, Mutant, copy_of_the_project, write_module
 from tests.mutation.table import MUTANTS, PAGE, page
+from tests.mutation.warm import Warm, warm
 
 TESTS = sorted({test for mutant in MUTANTS for test in mutant.tests})
 
@@ -38,25 +39,37 @@ def test_the_page_is_up_to_date() -> None:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project without a bug, where all the named tests pass: a test that always fails finds nothing."""
-    folder = copy_of_the_project(tmp_path_factory.mktemp("mutation") / "project")
-    assert first_failure(folder, tuple(TESTS)) is None
-    return folder
+    """The project without a bug; every process that runs a part of these tests has one of its own."""
+    return copy_of_the_project(tmp_path_factory.mktemp("mutation") / "project")
+
+
+@pytest.fixture(scope="module")
+def runner(copy: Path) -> Iterator[Warm]:
+    """Runs tests in the copy."""
+    with warm(copy) as process:
+        yield process
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", sorted({test.partition("::")[0] for test in TESTS}))
+def test_all_pass_without_a_bug(runner: Warm, file: str) -> None:
+    """A test that always fails finds nothing."""
+    assert runner.first_failure([test for test in TESTS if test.startswith(f"{file}::")]) is None
 
 
 @pytest.fixture
-def mutated(copy: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """The copy with one bug in it."""
+def mutant(copy: Path, request: pytest.FixtureRequest) -> Iterator[Mutant]:
+    """A bug, in the copy meanwhile."""
     mutant: Mutant = request.param
     target = copy / mutant.path
     original = target.read_text(encoding="utf-8")
     write_module(target, mutant.applied(original))
-    yield copy
+    yield mutant
     write_module(target, original)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mutated", "mutant"), [pytest.param(m, m, id=m.name) for m in MUTANTS], indirect=["mutated"])
-def test_every_bug_is_found(mutated: Path, mutant: Mutant) -> None:
-    found = first_failure(mutated, mutant.tests)
+@pytest.mark.parametrize("mutant", [pytest.param(m, id=m.name) for m in MUTANTS], indirect=True)
+def test_every_bug_is_found(runner: Warm, mutant: Mutant) -> None:
+    found = runner.first_failure(mutant.tests)
     assert found, f"{mutant.bug} (privbench_core/{mutant.file}) is not noticed by {', '.join(mutant.tests)}"

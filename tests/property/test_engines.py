@@ -253,6 +253,33 @@ def test_engines_keep_the_same_children_whatever_their_keys_are(name: str, place
     assert np.flatnonzero(found).tolist() == kept
 
 
+def test_a_unit_counts_once_for_a_text_however_many_rows_have_it(place: Place) -> None:
+    unit = Table("unit", (Column("id", ColumnType.INTEGER),), ("id",))
+    owner = ForeignKey("row", ("up",), "unit", ("id",), max_children=4, owner=True)
+    row = Table(
+        "row",
+        (Column("id", ColumnType.INTEGER), Column("up", ColumnType.INTEGER), _column(ColumnType.CATEGORY)),
+        ("id",),
+        (owner,),
+    )
+    held = [["a", "a", "a"], ["a", "b", None], ["b", "c", "c"], []]
+    of_row = [(up, text) for up, texts in enumerate(held) for text in texts]
+    rows: dict[str, list[tuple[object, ...]]] = {
+        "unit": [(number,) for number in range(len(held))],
+        "row": [(number, *values) for number, values in enumerate(of_row)],
+    }
+    database = database_from(Schema("texts", (unit, row), "unit"), rows)
+    by_number_of_texts = {"a": {1: 1, 2: 1}, "b": {2: 2}, "c": {2: 1}}
+    private = database.private()
+    with closing(engine_of(database, place)) as engine:
+        for each in (private, engine):
+            assert each.texts("row", "v", ()) == by_number_of_texts
+            assert each.texts("row", "v", ("a",)) == {"b": {1: 1, 2: 1}, "c": {2: 1}}
+        sums = [build_values(each, "row", "v", ("b",), 1).data.reference_sums() for each in (private, engine)]
+        assert sums[0].none == sums[1].none > 0
+        assert sorted(filter(None, sums[0].totals.tolist())) == sorted(sums[1].totals.tolist())
+
+
 def test_the_fingerprint_does_not_depend_on_the_engine(place: Place) -> None:
     cases = _cases()
     if isinstance(place, Cluster):

@@ -14,7 +14,7 @@ from privbench_assets.status import BUDGET, DATABASE, age_in_words
 from privbench_core.pipeline.observe import last_observed
 from privbench_core.pipeline.places import database_folder
 from privbench_core.privacy.budget import Budget
-from tests.helpers.orchestrated import Orchestrated, errors, shown
+from tests.helpers.orchestrated import Orchestrated, errors, failure_of, shown
 
 AGE = re.compile(r", \d+ (min|h|d) old \([\d-]{10} [\d:]{5}\)$")
 
@@ -125,8 +125,21 @@ def test_the_status_is_reported_after_a_failure(operated: Orchestrated) -> None:
     assert operated.refresh("0.8").success
     operated.fake.broken[("model", "person")] = ValueError("x")
     operated.change("person")
-    assert not operated.refresh("0.8").success
+    refused = operated.refresh("0.8")
+    assert not refused.success
+    one_line_and_metadata(operated, refused)
     assert headline(operated).startswith("stale at 0.8: person changed; refreshing costs ")
+
+
+def one_line_and_metadata(operated: Orchestrated, result: dg.ExecuteInProcessResult) -> None:
+    """What the interface shows of the one step that failed: no stack trace, no cause."""
+    failure = failure_of(operated, result)
+    said, error = failure.user_failure_data, failure.error
+    assert said is not None
+    assert error is not None
+    assert {"error", "lifetime ε spent", "lifetime ε left"} <= set(said.metadata)
+    assert (error.message, list(error.stack), error.cause, error.context) == (f"{said.description}\n", [], None, None)
+    assert str(said.description).count("\n") == 0
 
 
 def test_a_broken_table_does_not_stand_in_the_way_of_the_others(operated: Orchestrated) -> None:
@@ -136,7 +149,8 @@ def test_a_broken_table_does_not_stand_in_the_way_of_the_others(operated: Orches
     job = operated.defs.resolve_job_def("town_observe")
     result = job.execute_in_process(instance=operated.instance, raise_on_error=False)
     assert not result.success
-    assert "SourceError: household: could not be observed; the other tables were" in errors(result)
+    assert "SourceError: household: could not be observed, the other tables were; household: " in errors(result)
+    one_line_and_metadata(operated, result)
     assert headline(operated).startswith("stale at 0.8: person changed; ")
 
 
