@@ -23,8 +23,8 @@ from privbench_core.errors import InternalError, SourceError
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
 
-with warnings.catch_warnings():  # of pandas 3, which nothing here hands to it
-    warnings.simplefilter("ignore", FutureWarning)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", FutureWarning)  # of pandas 3, which PySpark gets nothing of here
     import grpc
     from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame
@@ -273,7 +273,9 @@ class SparkDatabase:
     def _told(self) -> Iterator[None]:
         """Replace Spark's errors, which quote values and plans, by one that says what to do."""
         try:
-            yield
+            with warnings.catch_warnings():  # its warnings repeat what is said here, and what servers write
+                warnings.simplefilter("ignore")
+                yield
         except (PySparkException, grpc.RpcError, pa.ArrowException, OSError) as error:
             found = str(error)
             kind = (isinstance(error, PySparkException) and error.getCondition()) or type(error).__name__
