@@ -100,7 +100,8 @@ def test_a_run_sees_one_state_of_files_that_are_written_again(sail: str, tmp_pat
         assert build_view(engine, view).counts(("v",)).tolist() == [2, 1, 0, 0]
 
 
-def test_a_cluster_that_is_not_there(patient: None, town_spec: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("patient")
+def test_a_cluster_that_is_not_there(town_spec: Path, tmp_path: Path) -> None:
     counted = _counted(town_spec, "sc://127.0.0.1:1/;token=hunter2")
     with pytest.raises(SourceError, match="it cannot be reached, or stopped answering") as refused:
         run_spec(counted, EPSILON, out=tmp_path / "bundle")
@@ -109,14 +110,16 @@ def test_a_cluster_that_is_not_there(patient: None, town_spec: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("url", ["sc://", "sc://host:port:hunter2", "sc://host/hunter2"])
-def test_a_url_that_is_none_is_not_repeated(patient: None, town_spec: Path, tmp_path: Path, url: str) -> None:
+@pytest.mark.usefixtures("patient")
+def test_a_url_that_is_none_is_not_repeated(town_spec: Path, tmp_path: Path, url: str) -> None:
     with pytest.raises(SourceError, match="not a URL of Spark Connect; write sc://host:port") as refused:
         run_spec(_counted(town_spec, url), EPSILON, out=tmp_path / "bundle")
     assert "hunter2" not in str(refused.value)
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_cluster_that_goes_away_in_the_middle_of_a_count(
-    patient: None, server: Sail, town_spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Sail, town_spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from privbench_core.engines.spark import SparkDatabase
 
@@ -149,11 +152,11 @@ def test_errors_of_a_cluster_quote_no_value(sail: str, tmp_path: Path, capfd: py
 
     with closing(SparkDatabase(FolderSource(tmp_path), sail)) as database:
         for statement in ("SELECT CAST('a secret' AS INT) AS n", "SELECT secret FROM nothing", "secret"):
-            with pytest.raises(
-                SourceError, match=r"engine spark: counting in the cluster failed: it refused"
-            ) as caught:
-                with database._told():
-                    database._session.sql(statement).toArrow()
+            with (
+                pytest.raises(SourceError, match="counting in the cluster failed: it refused") as caught,
+                database._told(),
+            ):
+                database._session.sql(statement).toArrow()
             assert "secret" not in str(caught.value)
             assert caught.value.__suppress_context__
     said = capfd.readouterr()
