@@ -84,6 +84,9 @@ class PostgresDatabase:
         self._statement("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         self._statement("SET TimeZone = 'UTC'")  # for moments that are read as text
         self._statement("SET LOCAL standard_conforming_strings = on")  # else \' ends no text
+        # A search path may put temporary tables last, where a table of the owner's with such a name would hide them.
+        path = "concat_ws(', ', 'pg_temp', nullif(current_setting('search_path'), ''))"
+        self._statement(f"SELECT set_config('search_path', {path}, true)")
         self._statement("SET LOCAL idle_in_transaction_session_timeout = 0")  # between steps nothing is asked
         asked = "SELECT current_setting('server_version_num')::int8 AS v, current_setting('server_encoding') AS e"
         found = self._table(asked).to_pylist()[0]

@@ -23,8 +23,8 @@ from privbench_core.errors import InternalError, SourceError
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
 
-with warnings.catch_warnings():  # of pandas 3, which nothing here hands to it
-    warnings.simplefilter("ignore", FutureWarning)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", FutureWarning)  # of pandas 3, which PySpark gets nothing of here
     import grpc
     from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame
@@ -34,7 +34,7 @@ with warnings.catch_warnings():  # of pandas 3, which nothing here hands to it
     from pyspark.sql.connect.session import SparkSession
 
 _OLDEST = 4  # major version of Spark: the first that keeps copies for a session through Spark Connect
-_RETRIES = 6  # of a call that a cluster does not answer: 50 ms, then 4 times longer each, is about 70 s
+_RETRIES = 5  # of a call that a cluster does not answer: 50 ms, then 4 times longer each, is 17 s
 _PINNED = {
     "spark.sql.ansi.enabled": "true",  # what does not fit is an error, not NULL
     "spark.sql.session.timeZone": "UTC",
@@ -267,13 +267,15 @@ class SparkDatabase:
 
     def _text(self, query: exp.Query) -> str:
         """Return a statement; no text in it needs quoting, whatever the settings of the server are."""
-        return query.transform(_quoted).sql(self.dialect)
+        return query.transform(_spelled).sql(self.dialect)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
         """Replace Spark's errors, which quote values and plans, by one that says what to do."""
         try:
-            yield
+            with warnings.catch_warnings():  # its warnings repeat what is said here, and what servers write
+                warnings.simplefilter("ignore")
+                yield
         except (PySparkException, grpc.RpcError, pa.ArrowException, OSError) as error:
             found = str(error)
             kind = (isinstance(error, PySparkException) and error.getCondition()) or type(error).__name__
@@ -316,8 +318,10 @@ def _named(column: Column) -> exp.Identifier:
     return exp.to_identifier(column.name, quoted=True)
 
 
-def _quoted(node: exp.Expr) -> exp.Expr:
-    """Return a text that needs quoting as its bytes."""
+def _spelled(node: exp.Expr) -> exp.Expr:
+    """Return a text that needs quoting as its bytes, and an element of a list by a function that all servers have."""
+    if isinstance(node, exp.Bracket):
+        return exp.Anonymous(this="get", expressions=[node.this, *node.expressions])
     if not isinstance(node, exp.Literal) or not node.is_string or _PLAIN.fullmatch(node.this):
         return node
     return exp.cast(exp.HexString(this=node.this.encode().hex()), exp.DataType.Type.TEXT)

@@ -42,6 +42,7 @@ from tests.helpers.networks import network, random_view
 from tests.helpers.noise import RecordingNoise, SeededNoise
 from tests.helpers.plans import Trace, computing_steps, plan_with, run_step
 from tests.helpers.postgres import execute, new_database
+from tests.helpers.postgres import rows as rows_of
 
 _NUMBERS = Discretizer(equal_width_codec(Column("n", ColumnType.INTEGER), 0, 11))
 ENGINES = ["duckdb", "source", "spark"]
@@ -416,6 +417,27 @@ def test_statements_hold_what_is_public_and_one_derived_key(postgres: str, monke
     assert set(names) & set(database.tables["person"].column("job").to_pylist())
     for private in ("never seen", "y" * 20, *(f"'{name}'" for name in names)):
         assert private not in text
+
+
+def test_tables_with_the_names_that_engines_choose_are_read_and_stay(place: str | Path) -> None:
+    """Whatever the server's search path says of temporary tables."""
+    columns = (Column("id", ColumnType.INTEGER), Column("v", ColumnType.INTEGER))
+    key = ForeignKey("privbench_read_0", ("v",), "unit", ("id",), max_children=2, owner=True)
+    tables = (Table("unit", columns, ("id",)), Table("privbench_read_0", columns, ("id",), (key,)))
+    rows = {"unit": [(0, 1), (1, 2), (2, 2)], "privbench_read_0": [(0, 0), (1, 0), (2, 0), (3, 1)]}
+    database = database_from(Schema("names", tables, "unit"), rows)
+    if isinstance(place, str):
+        altered = "format('ALTER DATABASE %I SET search_path = public, pg_temp', current_database())"
+        execute(place, f"DO $$ BEGIN EXECUTE {altered}; END $$")
+        execute(place, "CREATE TABLE privbench_linked_1 AS SELECT 5 AS n")
+    private = database.private()
+    with closing(engine_of(database, place)) as engine:
+        for name in rows:
+            view = ViewSpec(name, {"v": (Own("v"), _NUMBERS)})
+            one, other = build_view(private, view), build_view(engine, view)
+            np.testing.assert_array_equal(one.counts(("v",)), other.counts(("v",)))
+    if isinstance(place, str):
+        assert rows_of(place, "SELECT count(*) FROM privbench_linked_1, privbench_read_0") == [(4,)]
 
 
 def test_no_setting_of_the_server_turns_a_value_into_sql(postgres: str) -> None:

@@ -2,13 +2,14 @@
 
 A search compares a value with the first number of each interval, or with the listed values in the order of their
 characters; nothing is computed with floating point but what the codec itself computes, so that a value has the code
-that `Discretizer.encode` gives it.
+that `Discretizer.encode` gives it. Where the bounds of whole numbers lie close together, the code is looked up in a
+list instead: that takes as long for many codes as for two.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,6 +31,8 @@ from privbench_core.schema.types.base import INT64_MAX
 
 Expr = exp.Expr
 _HALVES = 2**52  # beyond, floats have no halves
+_LISTED = 1 << 10  # numbers in a list: longer ones take longer to send and to parse than a search does
+_SEARCHED = 3  # bounds from which on looking up is faster; measured with DuckDB, 12 million rows
 _LARGEST = 1e307  # a float whose sum with another one of its size is still one
 
 
@@ -160,6 +163,11 @@ def _listed_value(value: Expr, codec: CategoricalCodec, meant: Sequence[int], *,
     if codec.type.logical.fixed_values:
         return exp.case().when(value.copy(), number(meant[1])).else_(number(meant[0]))
     other = meant[len(codec.values)]
+    if codec.type.ordered and codec.type is not ColumnType.FLOAT:
+        cells = {int(key): meant[place] for place, key in enumerate(codec.values)}
+        points = sorted({point for key in cells for point in (key, key + 1)})
+        if _in_a_list(points):
+            return _looked_up(value, points, [other, *(cells.get(point, other) for point in points)])
     write: Callable[[Any], Expr] = real if codec.type is ColumnType.FLOAT else number if codec.type.ordered else text
     keys = [(key, meant[place]) for place, key in enumerate(codec.values)]
     listed = sorted(pair for pair in keys if zeros or "\0" not in str(pair[0]))
@@ -179,6 +187,8 @@ def _search(value: Expr, bounds: Sequence[float], cells: Sequence[int], write: C
     """Return the cell of a value: the first below all bounds, the next from the first bound on, and so on."""
     kept = [place for place in range(len(bounds)) if cells[place] != cells[place + 1]]
     firsts, after = [bounds[place] for place in kept], [cells[0], *(cells[place + 1] for place in kept)]
+    if write is number and _in_a_list(firsts):
+        return _looked_up(value, [*map(int, firsts)], after)
 
     def found(low: int, high: int) -> Expr:
         if low == high:
@@ -190,7 +200,25 @@ def _search(value: Expr, bounds: Sequence[float], cells: Sequence[int], write: C
     return found(0, len(after) - 1)
 
 
+def _in_a_list(firsts: Sequence[float]) -> bool:
+    """Whether whole numbers with these bounds are to be looked up in a list."""
+    return len(firsts) > _SEARCHED and firsts[-1] - firsts[0] < _LISTED
+
+
+def _looked_up(value: Expr, firsts: Sequence[int], cells: Sequence[int]) -> Expr:
+    """Return the same for whole numbers, from a list of the cells of all numbers from the first to the last bound."""
+    least, most = firsts[0] - 1, firsts[-1]
+    listed = [number(cells[bisect_right(firsts, point)]) for point in range(least, most + 1)]
+    place = exp.Sub(this=_between(value, least, most), expression=number(least))
+    return exp.Bracket(this=exp.Array(expressions=listed), expressions=[place], offset=0)
+
+
 def _clamped(value: Expr) -> Expr:
     """Return a number as one of 64 bits."""
-    above = exp.Greatest(this=value.copy(), expressions=[number(-INT64_MAX - 1)])
-    return exp.cast(exp.Least(this=above, expressions=[number(INT64_MAX)]), exp.DataType.Type.BIGINT)
+    return _between(value, -INT64_MAX - 1, INT64_MAX)
+
+
+def _between(value: Expr, least: int, most: int) -> Expr:
+    """Return a number that is not NULL, or the nearest one between two of 64 bits."""
+    above = exp.Greatest(this=value.copy(), expressions=[number(least)], ignore_nulls=True)
+    return exp.cast(exp.Least(this=above, expressions=[number(most)], ignore_nulls=True), exp.DataType.Type.BIGINT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 
 _TOGETHER = 32  # marginals counted in one scan; measured: more of them save no time, and each has a hash table
+_SCANS = 4  # of a view that take about as long as one that writes it down; measured with DuckDB, 12 million rows
 
 
 class SqlEngine:
@@ -122,7 +124,7 @@ class SqlEngine:
     def keep_coded(self, query: exp.Select) -> str:
         """Make a table of coded rows, until the step ends, and return its name."""
         self._numbered += 1
-        name = f"privbench_view_{self._numbered}"
+        name = self._names.made("view", self._numbered)
         self._database.create(name, query)
         self._made.append(name)
         return name
@@ -145,7 +147,7 @@ class SqlEngine:
         best = best_types(sizes, (types.sizes.encode_numbers(sizes), types.size_scores), scored)
         latent = np.unravel_index(best, [size - 1 for size in types.shape])[feature.latent] + 1
         self._numbered += 1
-        name = f"privbench_types_{self._numbered}"
+        name = self._names.made("types", self._numbered)
         rows = pa.table({"n": pa.array(parents), "latent": pa.array(latent.astype(np.int64))})
         self._database.insert(name, rows)
         self._made.append(name)
@@ -156,7 +158,7 @@ class SqlEngine:
 
 
 class SqlRows:
-    """The coded rows of a view in a table of the database, which is made when something is first asked of them."""
+    """The coded rows of a view in the database: a query, which becomes a table when it is to be looked at again."""
 
     def __init__(self, engine: SqlEngine, spec: ViewSpec) -> None:
         self._engine = engine
@@ -166,8 +168,8 @@ class SqlRows:
         self._weighted = bool(engine.schema.ownership_path(spec.table))
         self._counted: dict[frozenset[str], tuple[tuple[str, ...], NDArray[np.int64]]] = {}
         self._held: HeldRows | None = None
-        self._table = ""
-        self._called: dict[str, str] = {}
+        self._scans = 0
+        self._table: tuple[str, dict[str, str]] | None = None
 
     def prepare(self, marginals: Sequence[tuple[str, ...]]) -> None:
         """See `CodedRows.prepare`: marginals are counted in few scans."""
@@ -175,6 +177,8 @@ class SqlRows:
             return
         asked = {frozenset(columns): tuple(dict.fromkeys(columns)) for columns in marginals}
         wanted = [columns for group, columns in asked.items() if columns and group not in self._counted]
+        if len(wanted) > _SCANS * _TOGETHER:
+            self._scans = _SCANS
         for start in range(0, len(wanted), _TOGETHER):
             self._count(wanted[start : start + _TOGETHER])
 
@@ -204,21 +208,24 @@ class SqlRows:
         summed = exp.cast(exp.Sum(this=column(WEIGHT)), exp.DataType.Type.BIGINT)
         return self._engine._number(exp.select(exp.alias_(summed, "total")).from_(inner.subquery("coded")))
 
-    def _coded(self) -> str:
-        if not self._table:
-            query, self._called = self._engine._views.coded(self._spec)
-            self._table = self._engine.keep_coded(query)
-        return self._table
+    def _coded(self, names: Sequence[str]) -> tuple[exp.Select, dict[str, str]]:
+        """Return a query for the codes of some columns with the weights, and what it calls each column."""
+        if self._scans < _SCANS:
+            self._scans += 1
+            return self._engine._views.coded(replace(self._spec, features={n: self._spec.features[n] for n in names}))
+        if self._table is None:
+            query, called = self._engine._views.coded(self._spec)
+            self._table = self._engine.keep_coded(query), called
+        return exp.select("*").from_(self._table[0]), self._table[1]
 
     def _count(self, marginals: Sequence[tuple[str, ...]]) -> None:
         """Count some marginals in one scan of the coded rows."""
-        table = self._coded()
         names = list(dict.fromkeys(name for columns in marginals for name in columns))
-        called = {name: column(self._called[name]) for name in names}
+        coded, known = self._coded(names)
+        called = {name: column(known[name]) for name in names}
         summed = exp.Sum(this=column(WEIGHT)) if self._weighted else count()
-        query = exp.select(*called.values(), exp.alias_(exp.cast(summed, exp.DataType.Type.BIGINT), "total")).from_(
-            table
-        )
+        query = exp.select(*called.values(), exp.alias_(exp.cast(summed, exp.DataType.Type.BIGINT), "total"))
+        query = query.from_(coded.subquery("coded"))
         sets = [exp.Tuple(expressions=[called[name].copy() for name in columns]) for columns in marginals]
         if len(marginals) == 1:
             query = query.group_by(*(called[name] for name in marginals[0]))
@@ -226,8 +233,8 @@ class SqlRows:
             query.set("group", exp.Group(grouping_sets=[exp.GroupingSets(expressions=sets)]))
         found = self._engine._database.fetch(query)
         totals = found.column("total").to_numpy()
-        there = {name: found.column(self._called[name]).is_valid().to_numpy() for name in names}
-        codes = {name: found.column(self._called[name]).fill_null(0).to_numpy().astype(np.int64) for name in names}
+        there = {name: found.column(known[name]).is_valid().to_numpy() for name in names}
+        codes = {name: found.column(known[name]).fill_null(0).to_numpy().astype(np.int64) for name in names}
         for columns in marginals:
             # Codes are never NULL: a row of the result is of the marginal over the columns that are there.
             mine = np.ones(len(totals), dtype=bool)
@@ -239,15 +246,15 @@ class SqlRows:
             self._counted[frozenset(columns)] = columns, cells.reshape(shape)
 
     def _fetched(self) -> HeldRows:
-        table = self._coded()
-        found = self._engine._database.fetch(exp.select("*").from_(table)) if self._called or self._weighted else None
-        rows = found.num_rows if found is not None else self._total()
-        weights = found.column(WEIGHT).to_numpy() if found is not None and self._weighted else None
-        codes = {} if found is None else self._codes(found)
-        return HeldRows(codes, self._sizes, weights, rows)
+        if not self._sizes and not self._weighted:
+            return HeldRows({}, self._sizes, None, self._total())
+        query, called = self._coded(list(self._sizes))
+        found = self._engine._database.fetch(query)
+        weights = found.column(WEIGHT).to_numpy() if self._weighted else None
+        return HeldRows(self._codes(found, called), self._sizes, weights, found.num_rows)
 
     def _fetched_groups(self) -> HeldRows:
-        query, self._called = self._engine._views.groups(self._spec)
+        query, called = self._engine._views.groups(self._spec)
         found = self._engine._database.fetch(query)
         owners = found.column("owner")
         alone = owners.is_null().to_numpy()
@@ -258,12 +265,12 @@ class SqlRows:
         rows = found.column("s").to_numpy().astype(np.int64)[order]
         shares = size * (PERMUTATION_SCALE // divisors(rows, self._spec.rows_per_unit))
         groups = Groups(owner[order], size, shares)
-        codes = {name: values[order] for name, values in self._codes(found).items()}
+        codes = {name: values[order] for name, values in self._codes(found, called).items()}
         return HeldRows(codes, self._sizes, groups.weights(1), len(rows), self._members, groups)
 
-    def _codes(self, found: pa.Table) -> dict[str, NDArray[Any]]:
+    def _codes(self, found: pa.Table, called: Mapping[str, str]) -> dict[str, NDArray[Any]]:
         smallest = {name: np.min_scalar_type(max(size - 1, 0)) for name, size in self._sizes.items()}
-        return {name: found.column(self._called[name]).to_numpy().astype(smallest[name]) for name in self._sizes}
+        return {name: found.column(called[name]).to_numpy().astype(smallest[name]) for name in self._sizes}
 
 
 class SummedRows:

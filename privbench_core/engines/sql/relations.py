@@ -29,11 +29,17 @@ from privbench_core.schema.tables import Schema, Table
 
 
 class Names:
-    """What tables and columns are called in the engine's own tables: never by the names of a spec."""
+    """What tables and columns are called in the engine's own tables: never by the names of a spec.
+
+    Nor does a table of the spec, which an engine may read beside them, ever have a name of theirs.
+    """
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._numbers = {table.name: number for number, table in enumerate(schema.tables)}
+        self._start = "privbench"
+        while any(table.name.lower().startswith(self._start) for table in schema.tables):
+            self._start += "_"
         self._columns = {
             (table.name, column.name): f"c{place}"
             for table in schema.tables
@@ -46,16 +52,20 @@ class Names:
 
     def read(self, table: str) -> str:
         """Return the name of the table of all rows."""
-        return f"privbench_read_{self._numbers[table]}"
+        return self.scratch(table, "read")
 
     def kept(self, table: str) -> str:
         """Return the name of the table of kept rows; of a public table, of all."""
         public = self._schema.table(table).public
-        return self.read(table) if public else f"privbench_kept_{self._numbers[table]}"
+        return self.scratch(table, "read" if public else "kept")
 
     def scratch(self, table: str, what: str) -> str:
-        """Return a name for what is deleted soon."""
-        return f"privbench_{what}_{self._numbers[table]}"
+        """Return a name for what is made of a table."""
+        return self.made(what, self._numbers[table])
+
+    def made(self, what: str, number: int) -> str:
+        """Return a name for the ``number``-th table of a kind."""
+        return f"{self._start}_{what}_{number}"
 
     def column(self, table: str, name: str) -> str:
         """Return the name of a column."""
@@ -132,29 +142,30 @@ def keep_rows(schema: Schema, names: Names, database: Database, secret: bytes, t
         database.create(names.kept(table.name), alone)
         _drop(database, names.read(table.name))
         return
-    linked, surplus = names.scratch(table.name, "linked"), names.scratch(table.name, "surplus")
-    database.create(linked, alive)
-    _drop(database, names.read(table.name))
-    owners = names.columns(table.name, owner.columns)
+    linked, numbers, surplus = (names.scratch(table.name, what) for what in ("linked", "numbers", "surplus"))
+    database.create(linked, alive, "VIEW")  # joining again takes less time than writing all rows
+    owners, bound = names.columns(table.name, owner.columns), owner.max_children or 1
+    database.create(numbers, _numbers_of(linked, owners))
     order = database.digest(exp.DPipe(this=text(order_key(secret)), expression=key_text(names, database, table, "l")))
-    database.create(surplus, _surplus(linked, owners, owner.max_children or 1, order))
+    database.create(surplus, _surplus(linked, numbers, owners, bound, order))
     gone = (
         exp.select(number(1)).from_(exp.to_table(surplus, alias="x")).where(equal(column("n", "x"), column("n", "l")))
     )
-    kept = exp.select("l.*").from_(exp.to_table(linked, alias="l")).where(exp.Not(this=exp.Exists(this=gone)))
-    groups = _numbers_of("k", owners)
-    few = len(schema.ownership_path(table.name)) == 1  # the rows of a unit are the children of its row, or one without
-    own = [exp.alias_(exp.func("COALESCE", column("number", "o"), number(1)), name) for name in ("g", "s")]
-    if not few:
-        own[1] = exp.alias_(column("number", "v"), "s")
-    found = exp.select("k.*", *own).with_("k", as_=kept).from_("k")
-    found = found.join(
-        groups.subquery("o"), on=both(*(equal(column(c, "o"), column(c, "k")) for c in owners)), join_type="left"
-    )
-    if not few:
-        found = found.join(_numbers_of("k", ["u"]).subquery("v"), on=equal(column("u", "v"), column("u", "k")))
+    siblings = exp.func("COALESCE", column("number", "o"), number(1))
+    size = exp.Least(this=siblings, expressions=[number(bound)], ignore_nulls=True)
+    same_owner = both(*(equal(column(name, "o"), column(name, "l")) for name in owners))
+    found = exp.select("l.*", exp.alias_(size, "g")).from_(exp.to_table(linked, alias="l"))
+    found = found.join(exp.to_table(numbers, alias="o"), on=same_owner, join_type="left")
+    found = found.where(exp.Not(this=exp.Exists(this=gone)))
+    if len(schema.ownership_path(table.name)) == 1:  # the rows of a unit are the children of its row, or one without
+        found = found.select(exp.alias_(size.copy(), "s"))
+    else:
+        of_unit = _numbers_of("k", ["u"]).subquery("v")
+        found = exp.select("k.*", exp.alias_(column("number", "v"), "s")).with_("k", as_=found).from_("k")
+        found = found.join(of_unit, on=equal(column("u", "v"), column("u", "k")), join_type="left")
     database.create(names.kept(table.name), found)
-    for name in (linked, surplus):
+    _drop(database, linked, "VIEW")
+    for name in (names.read(table.name), numbers, surplus):
         _drop(database, name)
 
 
@@ -183,17 +194,15 @@ def _alive(schema: Schema, names: Names, table: Table) -> exp.Select:
     return found.select(exp.alias_(unit, "u"))
 
 
-def _surplus(linked: str, owners: Sequence[str], bound: int, order: Expr) -> exp.Select:
+def _surplus(linked: str, numbers: str, owners: Sequence[str], bound: int, order: Expr) -> exp.Select:
     """The numbers of the rows beyond ``bound`` per owner in their keyed order; only crowded groups are put in order."""
-    owned = [exp.Not(this=is_null(column(name))) for name in owners]
-    crowded = exp.select(*map(column, owners)).from_(linked).where(*owned).group_by(*map(column, owners))
-    crowded = crowded.having(exp.GT(this=count(), expression=number(bound)))
     place = exp.Window(
         this=exp.RowNumber(), partition_by=[column(name, "l") for name in owners], order=exp.Order(expressions=[order])
     )
     ranked = exp.select(column("n", "l"), exp.alias_(place, "place")).from_(exp.to_table(linked, alias="l"))
     same = both(*(equal(column(name, "f"), column(name, "l")) for name in owners))
-    ranked = ranked.join(crowded.subquery("f"), on=same)
+    crowded = exp.GT(this=column("number", "f"), expression=number(bound))
+    ranked = ranked.join(exp.to_table(numbers, alias="f"), on=same).where(crowded)
     beyond = exp.GT(this=column("place"), expression=number(bound))
     return exp.select("n").from_(ranked.subquery("ranked")).where(beyond)
 
@@ -204,5 +213,5 @@ def _numbers_of(rows: str, columns: Sequence[str]) -> exp.Select:
     return grouped.where(*(exp.Not(this=is_null(column(name))) for name in columns)).group_by(*map(column, columns))
 
 
-def _drop(database: Database, name: str) -> None:
-    database.run(exp.Drop(tables=[exp.to_table(name)], kind="TABLE"))
+def _drop(database: Database, name: str, kind: str = "TABLE") -> None:
+    database.run(exp.Drop(tables=[exp.to_table(name)], kind=kind))

@@ -1,0 +1,275 @@
+"""Runs whose rows a cluster counts: the same releases, one state of the source, and what is said when they fail."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from privbench_core.backends.folder.read import FolderSource
+from privbench_core.columns.categorical import categorical_codec
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.engines.keyed_order import order_key
+from privbench_core.engines.sql.engine import SqlEngine
+from privbench_core.errors import SourceError
+from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.workspace import open_ledger
+from privbench_core.privacy.budget import Budget
+from privbench_core.privacy.features import Own
+from privbench_core.privacy.views import ViewSpec, build_view
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.engine import engine_in_words, with_engine
+from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import Spec
+from tests.helpers.databases import SECRET, database_from, town
+from tests.helpers.engines import Cluster, engine_of, opened
+from tests.helpers.noise import SeededNoise
+from tests.helpers.plans import Trace, computing_steps, plan_with, run_step
+from tests.helpers.sail import Sail
+
+EPSILON = 3.0
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Sail]:
+    """A server that a test may kill."""
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    with Sail(folder) as server:
+        yield server
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is asked again for long of a server that is gone."""
+    pytest.importorskip("pyspark")
+    monkeypatch.setattr("privbench_core.engines.spark._RETRIES", 1)
+
+
+def _counted(town_spec: Path, url: str) -> Spec:
+    return with_engine(replace(load_spec(town_spec), cluster=url), "spark").accepting_noise
+
+
+def _spent(spec: Spec) -> list[str]:
+    ledger = open_ledger(spec)
+    try:
+        return [entry.state for entry in ledger.entries()]
+    finally:
+        ledger.close()
+
+
+def _of_values(column: Column, values: list[Any]) -> Any:
+    table = Table("row", (Column("id", ColumnType.INTEGER), column), ("id",))
+    return database_from(Schema("values", (table,), "row"), {"row": list(enumerate(values))})
+
+
+def test_what_a_cluster_released_no_engine_pays_for_again(server: Sail, town_spec: Path, tmp_path: Path) -> None:
+    counted = _counted(town_spec, server.url)
+    assert "counts travel" in engine_in_words(counted)[0]
+    first = run_spec(counted, EPSILON, out=tmp_path / "one")
+    assert first.paid > 0
+    assert server.copies() == [], "private rows are left behind"
+    assert run_spec(with_engine(counted, "memory"), EPSILON, out=tmp_path / "other").paid == 0
+    bundles = [{p.name: p.read_bytes() for p in (tmp_path / name / "data").iterdir()} for name in ("one", "other")]
+    assert bundles[0] == bundles[1]
+
+
+def test_a_run_sees_one_state_of_files_that_are_written_again(sail: str, tmp_path: Path) -> None:
+    column = Column("v", ColumnType.CATEGORY, nullable=True)
+    database = _of_values(column, ["a", "b", "a"])
+    place = Cluster(sail, tmp_path / "files")
+    view = ViewSpec("row", {"v": (Own("v"), Discretizer(categorical_codec(column, ("a", "b"))))})
+    with closing(opened(database, place)) as engine:
+        changed = pa.table({"id": pa.array([5], pa.int64()), "v": ["b"]})
+        pq.write_table(changed, place.folder / "row.parquet")
+        engine.keep({})
+        (place.folder / "row.parquet").unlink()
+        assert build_view(engine, view).counts(("v",)).tolist() == [2, 1, 0, 0]
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_cluster_that_is_not_there(town_spec: Path, tmp_path: Path) -> None:
+    counted = _counted(town_spec, "sc://127.0.0.1:1/;token=hunter2")
+    with pytest.raises(SourceError, match="it cannot be reached, or stopped answering") as refused:
+        run_spec(counted, EPSILON, out=tmp_path / "bundle")
+    assert "hunter2" not in str(refused.value)
+    assert _spent(counted) == []
+
+
+@pytest.mark.parametrize("url", ["sc://", "sc://host:port:hunter2", "sc://host/hunter2"])
+@pytest.mark.usefixtures("patient")
+def test_a_url_that_is_none_is_not_repeated(town_spec: Path, tmp_path: Path, url: str) -> None:
+    with pytest.raises(SourceError, match="not a URL of Spark Connect; write sc://host:port") as refused:
+        run_spec(_counted(town_spec, url), EPSILON, out=tmp_path / "bundle")
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_cluster_that_goes_away_in_the_middle_of_a_count(
+    server: Sail, town_spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from privbench_core.engines.spark import SparkDatabase
+
+    counted = _counted(town_spec, server.url)
+    began: list[bool] = []
+    coded, fetch = SqlEngine.coded, SparkDatabase.fetch
+    monkeypatch.setattr(SqlEngine, "coded", lambda self, spec: began.append(True) or coded(self, spec))
+    monkeypatch.setattr(SparkDatabase, "fetch", lambda self, query: (began and server.kill(), fetch(self, query))[1])
+    with pytest.raises(SourceError, match="it cannot be reached, or stopped answering"):
+        run_spec(counted, EPSILON, out=tmp_path / "bundle")
+    assert _spent(counted) == ["reserved"]
+    assert not (tmp_path / "bundle").exists()
+    monkeypatch.undo()
+    assert run_spec(with_engine(counted, "memory"), EPSILON, out=tmp_path / "bundle").paid > 0
+
+
+def test_ctrl_c_while_a_cluster_counts_is_ctrl_c(sail: str, tmp_path: Path) -> None:
+    from privbench_core.engines.spark import SparkDatabase
+
+    with closing(SparkDatabase(FolderSource(tmp_path), sail)) as database:
+        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt), database._told():
+            database._session.sql(
+                "SELECT SUM(a.id * b.id % 7) FROM range(10000000) AS a, range(10000000) AS b"
+            ).toArrow()
+
+
+def test_errors_of_a_cluster_quote_no_value(sail: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from privbench_core.engines.spark import SparkDatabase
+
+    with closing(SparkDatabase(FolderSource(tmp_path), sail)) as database:
+        for statement in ("SELECT CAST('a secret' AS INT) AS n", "SELECT secret FROM nothing", "secret"):
+            with (
+                pytest.raises(SourceError, match="counting in the cluster failed: it refused") as caught,
+                database._told(),
+            ):
+                database._session.sql(statement).toArrow()
+            assert "secret" not in str(caught.value)
+            assert caught.value.__suppress_context__
+    said = capfd.readouterr()
+    assert "secret" not in said.out + said.err
+
+
+_TOO_LONG = pa.table({"id": [1], "v": pa.array([Decimal("123.45")], pa.decimal128(12, 2))})
+_TOO_FINE = pa.table({"id": [1], "v": pa.array([Decimal("1.234")], pa.decimal128(12, 3))})
+_DECIMAL = Column("v", ColumnType.DECIMAL, precision=4, scale=2)
+
+
+@pytest.mark.parametrize(
+    ("column", "rows", "said"),
+    [
+        (_DECIMAL, _TOO_LONG, r"row.v: not every value is of type decimal\(4, ?2\)"),
+        (_DECIMAL, _TOO_FINE, r"row.v: not every value is of type decimal\(4, ?2\)"),
+        (
+            Column("v", ColumnType.TEXT),
+            pa.table({"id": [1], "v": pa.array([b"\xff"]).view(pa.string())}),
+            "row.v: not every value is of type text|it refused",  # Sail does not read such files at all
+        ),
+        (
+            Column("v", ColumnType.UUID),
+            pa.table({"id": [1], "v": ["{0B8B7C2E-5E0F-4D8E-9B1A-000000000001}"]}),
+            "row.v: not every value is of type uuid",
+        ),
+        (
+            Column("v", ColumnType.INTERVAL),
+            pa.table({"id": [1], "v": pa.array([dt.timedelta(1)])}),
+            "row.v: interval is not read from .* by engine spark; run with --engine duckdb",
+        ),
+        (
+            Column("v", ColumnType.INTEGER),
+            pa.table({"id": [1], "v": ["7"]}),
+            "row.v: integer is not read from string by engine spark; run with --engine duckdb",
+        ),
+        (Column("v", ColumnType.INTEGER), pa.table({"id": [1]}), "row.v: the source has no such column"),
+    ],
+)
+def test_what_a_cluster_would_read_in_another_way_is_refused(
+    sail: str, tmp_path: Path, column: Column, rows: pa.Table, said: str
+) -> None:
+    from privbench_core.engines.spark import SparkDatabase
+
+    table = Table("row", (Column("id", ColumnType.INTEGER), column), ("id",))
+    pq.write_table(rows, tmp_path / "row.parquet")
+    engine = SqlEngine(Schema("values", (table,), "row"), SparkDatabase(FolderSource(tmp_path), sail), SECRET)
+    with closing(engine), pytest.raises(SourceError, match=said):
+        engine.load({})
+
+
+def test_decimals_that_fit_are_read_from_longer_and_finer_ones(sail: str, tmp_path: Path) -> None:
+    values = [Decimal("99.99"), Decimal("-0.05"), Decimal(0), None]
+    database = _of_values(replace(_DECIMAL, nullable=True), values)
+    wider = database.tables["row"].set_column(1, "v", pa.array(values, pa.decimal128(38, 10)))
+    codes = Discretizer(categorical_codec(replace(_DECIMAL, nullable=True), ("99.99", "-0.05", "0.00")))
+    place = Cluster(sail, tmp_path / "files")
+    with closing(engine_of(replace(database, tables={"row": wider}), place)) as engine:
+        found = build_view(engine, ViewSpec("row", {"v": (Own("v"), codes)})).counts(("v",))
+    assert found.tolist() == [1, 1, 1, 0, 1]
+
+
+def test_no_text_is_read_as_sql_or_as_a_variable(sail: str, tmp_path: Path) -> None:
+    column = Column("v", ColumnType.CATEGORY, nullable=True)
+    texts = [
+        "\\",
+        "'",
+        "\\'",
+        "${spark.app.name}",
+        "${env:HOME}",
+        "\\u0041",
+        "A",
+        "`",
+        "a\nb",
+        "' OR 1 = 1 --",
+        "''",
+        None,
+    ]
+    database = _of_values(column, texts)
+    listed = tuple(text for text in texts if text)
+    view = ViewSpec("row", {"v": (Own("v"), Discretizer(categorical_codec(column, listed)))})
+    with closing(engine_of(database, Cluster(sail, tmp_path / "files"))) as engine:
+        np.testing.assert_array_equal(
+            build_view(engine, view).counts(("v",)), build_view(database.private(), view).counts(("v",))
+        )
+        assert engine.texts("row", "v", listed[1:]) == {"\\": {1: 1}}
+
+
+def test_statements_hold_what_is_public_and_one_derived_key(
+    sail: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster keeps the text of statements: no value of a row is in it, nor the secret."""
+    from privbench_core.engines.spark import SparkDatabase
+
+    sent: list[str] = []
+    written = SparkDatabase._text
+
+    def listened(self: SparkDatabase, query: Any) -> str:
+        sent.append(written(self, query))
+        return sent[-1]
+
+    monkeypatch.setattr(SparkDatabase, "_text", listened)
+    database = town(0)
+    plan = plan_with(database.schema, Budget(100.0, 1e-6), {})
+    with closing(engine_of(database, Cluster(sail, tmp_path / "files"))) as engine:
+        trace = Trace()
+        for step in computing_steps(plan):
+            run_step(step, database, SeededNoise(7), trace, engine=engine)
+    text = "\n".join(sent)
+    assert order_key(SECRET) in text
+    assert SECRET.hex() not in text
+    names = [f"job {number}" for number in range(100)]  # values of single rows, which are never released
+    assert set(names) & set(database.tables["person"].column("job").to_pylist())
+    for private in ("never seen", "y" * 20, *names):
+        assert f"'{private}'" not in text
+        assert private.encode().hex().upper() not in text.upper()
