@@ -16,16 +16,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-import sqlglot
+from sqlglot import exp
 
 from privbench_core.backends.folder.read import FolderSource
 from privbench_core.backends.sqlalchemy.read import DatabaseSource
 from privbench_core.engines import duckdb as duckdb_engine
 from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.postgres import PostgresDatabase
+from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import Workspace, open_ledger
+from privbench_core.privacy.views import ViewSpec, build_view
+from privbench_core.schema.tables import Table
 from privbench_core.spec.engine import engine_in_words, with_engine
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
@@ -154,8 +157,9 @@ def test_rows_that_do_not_fit_where_temporary_files_may_be(tmp_path: Path, monke
     with closing(DuckDBDatabase(FolderSource(tmp_path), tmp_path / "rows")) as database:
         database._execute("SET max_temp_directory_size = '1MB'")
         database.insert("many", pa.table({"v": np.random.default_rng(0).permutation(3_000_000)}))
+        numbers = exp.select("v", "COUNT(*) AS n").from_("many").group_by("v").subquery("numbers")
         with pytest.raises(SourceError, match=r"there is no room for temporary files in .*; make room there"):
-            database.fetch(sqlglot.parse_one("SELECT SUM(n) FROM (SELECT v, COUNT(*) AS n FROM many GROUP BY v)"))
+            database.fetch(exp.select("SUM(n)").from_(numbers))
     assert not any(path.is_dir() for path in (tmp_path / "rows").iterdir())
 
 
@@ -179,6 +183,32 @@ def test_a_server_that_goes_away_in_the_middle_of_a_count(
     assert not (tmp_path / "bundle").exists()
     monkeypatch.undo()
     assert run_spec(there, EPSILON, out=tmp_path / "bundle").paid > 0
+
+
+def test_what_changes_between_two_scans_is_not_seen(
+    postgres: str, town: Town, town_spec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables of the source are views that empty while the run reads them: it sees all of them as they were at first."""
+    url = new_database(postgres, "between_scans")
+    there = _there(town_spec, town, url)
+    execute(url, "CREATE TABLE shown AS SELECT true AS yes")
+    for name in ("household", "person"):
+        execute(url, f"ALTER TABLE {name} RENAME TO {name}_rows")
+        execute(url, f"CREATE VIEW {name} AS SELECT r.* FROM {name}_rows r, shown WHERE yes")
+    load = PostgresDatabase.load
+
+    def loaded(self: PostgresDatabase, table: Table, name: str) -> None:
+        load(self, table, name)
+        execute(url, "UPDATE shown SET yes = false")
+
+    monkeypatch.setattr(PostgresDatabase, "load", loaded)
+    engine = SqlEngine(there.schema, PostgresDatabase(DatabaseSource(url)), b"secret")
+    with closing(engine):
+        engine.load({})
+        engine.keep({})
+        for name, expected in town.tables.items():
+            assert build_view(engine, ViewSpec(name, {})).rows == expected.num_rows
+    assert rows(url, "SELECT count(*) FROM person") == [(0,)]
 
 
 def test_a_killed_run_leaves_rows_to_nobody(counted: Spec, town_spec: Path, tmp_path: Path) -> None:
