@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.equal_width import equal_width_codec
 from privbench_core.columns.log_scale import LogScaleCodec
+from privbench_core.columns.made_up import MadeUp
 from privbench_core.columns.registry import codec_for, codec_from_dict
 from privbench_core.errors import InternalError, ReleaseError, SourceError, SpecError
 from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern, Range, Values
