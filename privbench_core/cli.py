@@ -1,6 +1,7 @@
 """The command line: what each command is called and takes. What it does is in `privbench_core.commands`.
 
-Scripts depend on these names, options and exit codes (0 ok, 1 refused or failed, 2 usage). Commands are imported when
+Scripts depend on these names, options and exit codes (0 ok, 1 refused or failed, 2 usage,
+130 stopped with Ctrl-C). Commands are imported when
 they run, so that ``--help`` does not pay for Arrow, DuckDB and the rest.
 """
 
@@ -14,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from privbench_core.commands.failure import one_clear_line
+from privbench_core.commands.failure import STOPPED, one_clear_line
 from privbench_core.version import __version__
 
 app = typer.Typer(
@@ -81,7 +82,7 @@ def init(
     """Reflect a source into a spec to edit. Looks at its catalogue and at public examples, never at its rows."""
     if out is None and not interactive:
         raise typer.BadParameter("name the spec file to write", param_hint="--out")
-    with one_clear_line():
+    with one_clear_line("no spec was written"):
         from privbench_core.commands.init import write_spec
         from privbench_core.commands.interview import interview
         from privbench_core.draft.draft import Decisions
@@ -135,7 +136,7 @@ def run(
     json: Json = False,
 ) -> None:
     """Run the whole plan and write a bundle. What was released before is not paid for again."""
-    with one_clear_line():
+    with one_clear_line("releases so far are kept"):
         from privbench_core.commands.run import Options, run_and_tell
 
         options = Options(
@@ -161,7 +162,7 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Compare a bundle with its source. The report is internal: it is not differentially private."""
-    with one_clear_line():
+    with one_clear_line("no report was written"):
         from privbench_core.commands.evaluate import report
 
         report(spec, bundle, out, workload, run_time=run_time_url or run_time, as_json=json)
@@ -175,7 +176,7 @@ def publish(
     json: Json = False,
 ) -> None:
     """Load a bundle into a database: create, load, index, analyze; all or nothing."""
-    with one_clear_line():
+    with one_clear_line("the target is unchanged"):
         from privbench_core.commands.publish import load
 
         load(bundle, target, replace=replace, as_json=json)
@@ -222,7 +223,7 @@ def refresh(
     accept_noise: AcceptNoise = False,
 ) -> None:
     """Make what is stale: bundles in the state folder, as Dagster makes them."""
-    with one_clear_line():
+    with one_clear_line("releases so far are kept"):
         from privbench_core.commands.refresh import refresh_stale
 
         refresh_stale(spec, epsilon, dry_run=dry_run, accept_noise=accept_noise)
@@ -233,7 +234,7 @@ def demo(
     folder: Annotated[Path, typer.Option("--dir", help="Where to put the example and its bundle.")] = Path("demo"),
 ) -> None:
     """Run the full pipeline on the bundled example."""
-    with one_clear_line():
+    with one_clear_line("releases so far are kept"):
         from privbench_core.commands.demo import run_demo
 
         run_demo(folder)
@@ -245,4 +246,7 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ε and ρ shows a question mark, not a failure
     warnings.simplefilter("ignore", RuntimeWarning)  # of arithmetic on private rows: whether there is one tells of them
-    app()
+    try:
+        app()
+    except KeyboardInterrupt:  # before a command has begun
+        sys.exit(STOPPED)

@@ -62,7 +62,7 @@ def write_durably(target: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         Path(beside).replace(target)
         sync_entry(target.parent)  # else a power cut may take the name back that others rely on
-    except OSError:
+    except BaseException:  # Ctrl-C among them
         Path(beside).unlink(missing_ok=True)
         raise
 

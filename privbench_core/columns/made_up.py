@@ -42,9 +42,14 @@ class MadeUp:
         """Number of different values."""
         return sum(self.numbers)
 
-    def values(self, named: tuple[str, ...]) -> pa.Array:
-        """Return the values, the most common first: always the same ones, and none of ``named``."""
-        return pa.array(_values(self, named), pa.string())
+    def values(self, named: tuple[str, ...], where: str) -> pa.Array:
+        """Return the values, the most common first: always the same ones of a column, and none of ``named``.
+
+        Args:
+            named: The values that were named.
+            where: The column, as ``table.column``: another one has other values.
+        """
+        return pa.array(_values(self, named, where), pa.string())
 
     def draw(self, n: int, available: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return the places of ``n`` values among the first ``available``, as often as was released.
@@ -67,8 +72,9 @@ class MadeUp:
 
 
 @lru_cache(maxsize=16)
-def _values(made: MadeUp, named: tuple[str, ...]) -> tuple[str, ...]:
-    rng = np.random.default_rng([made.distinct, len(named)])  # fixed: the same values in every block of rows
+def _values(made: MadeUp, named: tuple[str, ...], where: str) -> tuple[str, ...]:
+    # Fixed by what is public, so that the same values are in every block of rows, and no other column has them.
+    rng = np.random.default_rng([made.distinct, len(named), *where.encode()])
     lengths = np.maximum(np.array(made.lengths), 0)
     lengths = lengths if lengths.sum() > 0 else np.ones(len(lengths))
     chosen = np.sort(rng.choice(len(lengths), made.distinct, p=lengths / lengths.sum()))

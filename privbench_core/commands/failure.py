@@ -1,4 +1,4 @@
-"""Report the failure of a command: one clear message on standard error, exit code 1, no traceback.
+"""Report the failure of a command: one clear message on standard error, exit code 1 (130 after Ctrl-C), no traceback.
 
 Only this module prints ``private_detail``, because it prints on the owner's terminal.
 """
@@ -20,9 +20,17 @@ DEBUG = "PRIVBENCH_DEBUG"
 _REPORT = f"this is a bug in privbench: please report it, with the output of {DEBUG}=1 without anything private"
 
 
+STOPPED = 130
+"""Exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
+
+
 @contextmanager
-def one_clear_line() -> Iterator[None]:
-    """Turn any exception inside into a message and exit code 1."""
+def one_clear_line(stopped: str = "") -> Iterator[None]:
+    """Turn any exception inside into a message and exit code 1, Ctrl-C into one and `STOPPED`.
+
+    Args:
+        stopped: What Ctrl-C has left, where the exception does not say.
+    """
     try:
         yield
     except typer.Exit:
@@ -30,8 +38,19 @@ def one_clear_line() -> Iterator[None]:
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get(DEBUG) == "1":
             raise
+        if is_stop(error):
+            after = "\n" if sys.stderr.isatty() else ""  # the terminal has shown ^C
+            told = str(error) if isinstance(error, KeyboardInterrupt) else ""
+            sys.stderr.write(f"{after}privbench: {told or '; '.join(filter(None, ('stopped', stopped)))}\n")
+            raise typer.Exit(STOPPED) from None
         sys.stderr.write(_message(error) + "\n")
         raise typer.Exit(1) from None
+
+
+def is_stop(error: BaseException) -> bool:
+    """Whether the owner has stopped the command: Ctrl-C, also at a question, and as DuckDB tells of it."""
+    in_duckdb = type(error) is RuntimeError and str(error) == "Query interrupted"
+    return isinstance(error, KeyboardInterrupt | typer.Abort) or in_duckdb
 
 
 def _message(error: BaseException) -> str:
@@ -43,8 +62,6 @@ def _message(error: BaseException) -> str:
     if isinstance(error, PrivbenchError):
         detail = f"\nowner only: {error.private_detail}" if error.private_detail else ""
         return f"privbench: {error}{detail}"
-    if isinstance(error, KeyboardInterrupt):
-        return f"privbench: {str(error) or 'stopped; releases so far are kept'}"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"privbench: {where}{error.strerror or type(error).__name__}"

@@ -28,7 +28,12 @@ def write_spec(source: str, out: Path, sample_dir: Path | None = None, decisions
     text = reflect(source, sample_dir=sample_dir, decisions=decisions)
     out.parent.mkdir(parents=True, exist_ok=True)
     with out.open("x", encoding="utf-8") as file:
-        file.write(text)
+        try:
+            file.write(text)
+            file.flush()
+        except BaseException:  # a full disk, Ctrl-C: half a spec is none
+            out.unlink(missing_ok=True)
+            raise
     read = "the catalogue and the public example data" if sample_dir else "the catalogue"
     say(f"Wrote {out}. Read only {read}.")
     for line in _summary(source, text):

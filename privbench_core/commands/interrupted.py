@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from privbench_core.commands.failure import is_stop
 from privbench_core.pipeline.account_status import lifetime_share
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget
@@ -18,7 +19,9 @@ def telling_the_cost(workspace: Workspace) -> Iterator[None]:
     before = workspace.ledger.count()
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if not is_stop(error):
+            raise
         raise KeyboardInterrupt(_in_words(workspace.ledger.entries()[before:], workspace.spec)) from None
 
 

@@ -1,6 +1,7 @@
 """``privbench init --interactive``: at most five questions, then the plan, and a run if the owner wants one.
 
-Keys off the ownership path add a line each to the second question: their bounds are promises that only an owner can make.
+Keys off the ownership path add a line each to the second question: their bounds are promises that only an owner can
+make.
 """
 
 from __future__ import annotations
@@ -90,7 +91,9 @@ def _bound(place: KeyPlace, usual: int | None) -> int:
     """Ask for the bound of a key that nothing enforces."""
     table, columns, parent = place
     rows = f"a row of {parent}" if parent != table else "one of them"
-    question = f"   At most how many rows of {table} refer to {rows} by {', '.join(columns)}? Your promise, not enforced"
+    question = (
+        f"   At most how many rows of {table} refer to {rows} by {', '.join(columns)}? Your promise, not enforced"
+    )
     (bound,) = _ask(question, str(usual or usual_bound(table)), _whole)
     return int(bound)
 

@@ -13,7 +13,7 @@ from privbench_core.commands.lifetime import balance_after, cohort_as_data, refr
 from privbench_core.commands.released import released_rows
 from privbench_core.commands.terminal import finite, print_json, say, show
 from privbench_core.commands.time_and_memory import in_words
-from privbench_core.measure.expected_noise import expected_noise
+from privbench_core.measure.expected_noise import expected_noise, link_noise
 from privbench_core.models.row_count import RowCount
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
 from privbench_core.pipeline.run import plan_for
@@ -129,6 +129,7 @@ def tell_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCoun
     show("What the noise means, in rows (19 of 20 times)", ["table", ">rows per unit, at most", *heads], rows)
     say("± a cell: of one count of a column's values. A value with fewer rows than that is lost in the noise.")
     say("Where a unit has several rows, ± grows with how many of them count; that is chosen from released numbers.")
+    _tell_links(spec, plans, released)
     for plan in plans:
         for name, size in released.items():
             noise = noises[name, plan.budget.epsilon]
@@ -139,6 +140,27 @@ def tell_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCoun
             elif units < noise.cell:
                 found = f"{name} has about {round(units):,} units, and a cell ± {noise.cell:,.0f}"
                 say(f"Columns of {name} will be mostly noise at ε={plan.budget.epsilon:g}: {found}.", "bold")
+
+
+def _tell_links(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCount]) -> None:
+    """Print what the noise means along keys off the ownership path, and which of them will be nothing else."""
+    keys = [key for table in spec.schema.private_tables for key in table.foreign_keys if not key.owner]
+    prices = {(plan.budget.epsilon, step.key): step.price for plan in plans for step in plan.steps if step.reads}
+    noises = {
+        (key.name, plan.budget.epsilon): link_noise(spec.schema, key, price, released.get(key.child))
+        for plan in plans
+        for key in keys
+        if (price := prices.get((plan.budget.epsilon, ("fanout", key.name)))) is not None
+    }
+    if not noises:
+        return
+    names = dict.fromkeys(name for name, _ in noises)
+    rows = [[name, *(f"{noises[name, plan.budget.epsilon].links:,.0f}" for plan in plans)] for name in names]
+    show("Along other keys", ["key", *(f">± links, ε={plan.budget.epsilon:g}" for plan in plans)], rows)
+    say("± links: of one count of references, at best. A key whose table has not many more rows will be all noise.")
+    for (_, epsilon), noise in noises.items():
+        if noise.all_noise:
+            say(f"At ε={epsilon:g}, {noise}. Declare smaller bounds, or same_unit: true where it holds.", "bold")
 
 
 def _uncertain(rows: float, most: int, released: RowCount | None) -> str:

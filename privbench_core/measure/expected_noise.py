@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from privbench_core.estimate.segmentation import SIGNIFICANT
 from privbench_core.measure.learned import expected_codes, learning_shares
 from privbench_core.measure.row_count import noise_of_rows
+from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.noise import Sensitivity, noise_std
-from privbench_core.privacy.relations import stability
+from privbench_core.privacy.relations import reference_moves, stability
+from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 
 _DEVIATIONS = 2  # standard deviations that "±" stands for: 19 of 20 draws are within
+_PARTS = 4  # of the rows with a key: if noise hides even quarters of them, it hides the key, as `Profile.hidden` has it
 
 
 @dataclass(frozen=True)
@@ -49,3 +53,53 @@ def expected_noise(schema: Schema, table: str, price: Price) -> ExpectedNoise:
     of_totals = cell / math.sqrt(sum(1 / size for size in codes)) if codes else cell
     rows = noise_of_rows(schema, table, price) if most > 1 else of_totals
     return ExpectedNoise(_DEVIATIONS * rows, _DEVIATIONS * cell, most)
+
+
+@dataclass(frozen=True)
+class LinkNoise:
+    """What the noise does to a key off the ownership path, at best: if all of its price went into one count of links.
+
+    Attributes:
+        key: The key.
+        links: ± of a count of links, in rows.
+        rows: Released number of rows with the key; None before there is one.
+    """
+
+    key: ForeignKey
+    links: float
+    rows: float | None = None
+
+    @property
+    def all_noise(self) -> bool:
+        """Whether noise hides even a quarter of the links, so that released numbers say nothing of which there are."""
+        part = SIGNIFICANT / _DEVIATIONS * math.sqrt(_PARTS) * self.links
+        return self.rows is not None and self.rows <= part
+
+    def __str__(self) -> str:
+        """Return in words what is known."""
+        key = self.key
+        what = f"links of {key.child} to {key.parent} by {', '.join(key.columns)}"
+        found = "" if self.rows is None else f"about {max(0, round(self.rows)):,} rows, "
+        return f"{what}: all noise at this ε ({found}± {self.links:,.0f})"
+
+
+def link_noise(schema: Schema, key: ForeignKey, price: Price, size: RowCount | None = None) -> LinkNoise:
+    """Return the noise of links along a key, from declared and released numbers alone.
+
+    Args:
+        schema: The database; its keys and bounds count, no row.
+        key: Not on the ownership path.
+        price: Of all that is measured along it.
+        size: Released, of the table that has the key: units of up to so many rows count in full as is best.
+    """
+    own, moves = stability(schema, key.child), reference_moves(schema, key)
+
+    def noise(most: int) -> float:
+        moved = own * most + moves
+        return _DEVIATIONS * noise_std(Sensitivity(moved, moved), price)
+
+    if size is None:
+        return LinkNoise(key, noise(1))
+    scales = [size.rows / max(1.0, float(size.counted(most).sum())) for most in size.classes]
+    best = min(noise(most) * max(1.0, scale) for most, scale in zip(size.classes, scales, strict=True))
+    return LinkNoise(key, best, size.rows)

@@ -1,7 +1,8 @@
 """Choose a synthetic parent for each row, under constraints.
 
 A row may be limited to a group of parents (an overlapping key fixes some of the parent's columns already), and rows may
-need different parents (a unique reference, the pairs of a junction table). Rows ask for the attributes that their
+need different parents (a unique reference, the pairs of a junction table), and no parent gets more rows than its key
+declares. Rows ask for the attributes that their
 parent should have, the most informative first, and get a parent that has as many of them as possible.
 """
 
@@ -50,12 +51,14 @@ class ParentChoice:
         of_parent: Group of each parent, shape (parents,): rows choose inside their group, and group -1 is never chosen.
         distinct: Rules on choices of different rows.
         weights: Relative frequency of each parent, shape (parents,); None for equal ones.
+        room: The most rows that may refer to each parent, shape (parents,); None without a bound.
     """
 
     of_row: Numbers
     of_parent: Numbers
     distinct: tuple[Distinct, ...] = ()
     weights: NDArray[np.float64] | None = None
+    room: Numbers | None = None
 
     @classmethod
     def free(cls, rows: int, parents: int) -> ParentChoice:
@@ -80,6 +83,18 @@ class ParentChoice:
         rules = tuple(Distinct(rule.scope[index], rule.identity) for rule in self.distinct)
         return replace(self, of_row=self.of_row[index], distinct=rules)
 
+    def beside(self, places: Numbers) -> ParentChoice:
+        """Return the same choice with less room: other rows have these parents (row numbers, -1 for none).
+
+        >>> choice = replace(ParentChoice.free(1, 3), room=np.array([2, 2, 2]))
+        >>> choice.beside(np.array([0, 0, 2, -1])).room.tolist()
+        [0, 2, 1]
+        """
+        if self.room is None:
+            return self
+        used = np.bincount(places[places >= 0], minlength=len(self.room))
+        return replace(self, room=np.maximum(self.room - used, 0))
+
 
 def pick_parents(
     preferences: Sequence[Level], wanting: NDArray[np.bool_], choice: ParentChoice, rng: np.random.Generator
@@ -96,10 +111,11 @@ def pick_parents(
     result = np.full(len(wanting), -1, dtype=np.int64)
     taken = [np.zeros(0, dtype=np.int64) for _ in choice.distinct]
     pending = np.flatnonzero(wanting)
+    left = choice
     any_parent = (np.zeros(len(choice.of_parent), dtype=np.int64), np.zeros(len(wanting), dtype=np.int64))
     levels = [any_parent, *preferences]
     for depth in range(len(levels) - 1, -1, -1):
-        index = _CandidateIndex(levels[depth], choice, rng)
+        index = _CandidateIndex(levels[depth], left, rng)
         rounds = 1 if not choice.distinct else _ROUNDS if depth else _LAST_ROUNDS
         for attempt in range(rounds):
             if not len(pending):
@@ -110,15 +126,64 @@ def pick_parents(
                 chosen = index.round_robin(pending, scope, rng)
             else:
                 chosen = index.systematic(pending, scope, rng)
-            given = chosen >= 0
-            given[given] = _accept(pending[given], chosen[given], choice, taken)
-            result[pending[given]] = chosen[given]
-            pending = pending[~given]
+            pending, left = _given(pending, chosen, left, taken, result, rng)
+        pending, left = _where_there_is_room(pending, levels[depth], left, taken, result, rng)
     if _is_one_to_one(choice):
-        _assign_remaining(pending, choice, taken[0], result, rng)
+        _assign_remaining(pending, left, taken[0], result, rng)
     elif choice.distinct:
-        _assign_greedily(pending, choice, taken, result, rng)
+        _assign_greedily(pending, left, taken, result, rng)
     return result
+
+
+def _given(
+    pending: Numbers,
+    chosen: Numbers,
+    choice: ParentChoice,
+    taken: list[Numbers],
+    result: Numbers,
+    rng: np.random.Generator,
+) -> tuple[Numbers, ParentChoice]:
+    """Enter what was chosen into ``result``, as far as no rule is broken and there is room.
+
+    Returns:
+        The rows that still want a parent, and the choice they have.
+    """
+    given = chosen >= 0
+    given[given] = _with_room(chosen[given], choice.room, rng)
+    given[given] = _accept(pending[given], chosen[given], choice, taken)
+    result[pending[given]] = chosen[given]
+    return pending[~given], choice.beside(chosen[given])
+
+
+def _with_room(chosen: Numbers, room: Numbers | None, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Return which of the rows with these parents there is room for: of those with the same parent, random ones."""
+    if room is None or (np.bincount(chosen, minlength=len(room)) <= room).all():
+        return np.ones(len(chosen), dtype=bool)
+    order = np.lexsort((rng.random(len(chosen)), chosen))
+    fits = np.empty(len(chosen), dtype=bool)
+    fits[order] = _ranks(chosen[order]) < room[chosen[order]]
+    return fits
+
+
+def _where_there_is_room(
+    pending: Numbers,
+    level: Level,
+    choice: ParentChoice,
+    taken: list[Numbers],
+    result: Numbers,
+    rng: np.random.Generator,
+) -> tuple[Numbers, ParentChoice]:
+    """Give rows whose parent is full another one of the same preference, by weights at first and by room in the end."""
+    weights = choice.weights
+    for _ in range(_LAST_ROUNDS):
+        if choice.room is None or choice.room.all() or not len(pending):
+            break
+        open_ones = replace(choice, of_parent=np.where(choice.room > 0, choice.of_parent, -1))
+        scope = choice.distinct[0].scope[pending] if choice.distinct else None
+        chosen = _CandidateIndex(level, open_ones, rng).systematic(pending, scope, rng)
+        pending, choice = _given(pending, chosen, choice, taken, result, rng)
+        choice = replace(choice, weights=None if choice.room is None else choice.room.astype(np.float64))
+    return pending, replace(choice, weights=weights)
 
 
 class _CandidateIndex:
@@ -237,6 +302,8 @@ def _assign_remaining(
 ) -> None:
     """Assign unused parents to the pending rows, group by group, if the choice `_is_one_to_one`."""
     used = np.isin(choice.distinct[0].identity, taken)
+    if choice.room is not None:
+        used |= choice.room <= 0
     free = rng.permutation(np.flatnonzero((choice.of_parent >= 0) & ~used))
     rows = rng.permutation(pending[choice.of_row[pending] >= 0])
     free = free[np.argsort(choice.of_parent[free], kind="stable")]
@@ -259,13 +326,18 @@ def _assign_greedily(
     if not possible.any() or int((ends - starts)[possible].sum()) > _MAX_PAIRS:
         return
     used = [set(before.tolist()) for before in taken]
+    room = None if choice.room is None else choice.room.copy()
     for row, start, end in zip(*(numbers[possible].tolist() for numbers in (pending, starts, ends)), strict=True):
         candidates = rng.permutation(by_group[start:end])
         pairs = [rule.pairs(np.full(len(candidates), row), candidates) for rule in choice.distinct]
         for position, parent in enumerate(candidates.tolist()):
             numbers = [int(pair[position]) for pair in pairs]
-            if not any(number in before for number, before in zip(numbers, used, strict=True)):
+            if (room is None or room[parent] > 0) and not any(
+                number in before for number, before in zip(numbers, used, strict=True)
+            ):
                 result[row] = parent
+                if room is not None:
+                    room[parent] -= 1
                 for number, before in zip(numbers, used, strict=True):
                     if number >= 0:
                         before.add(number)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from privbench_core.errors import NoiseOnlyError
 from privbench_core.estimate.segmentation import SIGNIFICANT
+from privbench_core.measure.expected_noise import link_noise
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.privacy.relations import stability
@@ -47,8 +48,11 @@ def only_noise(schema: Schema, step: Step, profiles: Mapping[str, Profile]) -> s
     """Return why a paid step would be noise, None if it may be more.
 
     A profile of an owned table would be if the whole step, spent on one count of all units, could not tell their number
-    from none. What else is measured of a table would be if its own profile is all noise.
+    from none. What else is measured of a table would be if its own profile is all noise, and a key off the ownership
+    path if the released number of rows is too small for its bounds (`LinkNoise`).
     """
+    if step.kind is StepKind.FANOUT and (link := _only_noise_along(schema, step, profiles)):
+        return link
     if step.kind is not StepKind.PROFILE:
         own = profiles.get(step.table)
         return f"{step.table}: all noise ({own.noise_in_words})" if own and own.all_noise else None
@@ -57,3 +61,12 @@ def only_noise(schema: Schema, step: Step, profiles: Mapping[str, Profile]) -> s
     if units is None or units.total > SIGNIFICANT * sigma:
         return None
     return f"{step.table}: all noise (± {2 * sigma:,.0f} for {max(0, round(units.total)):,} units)"
+
+
+def _only_noise_along(schema: Schema, step: Step, profiles: Mapping[str, Profile]) -> str | None:
+    own = profiles.get(step.table)
+    key = next((key for key in schema.table(step.table).foreign_keys if step.key[1] == key.name), None)
+    if own is None or key is None or key.owner:
+        return None
+    noise = link_noise(schema, key, step.price, own.size)
+    return str(noise) if noise.all_noise else None

@@ -100,7 +100,7 @@ def replace_file(path: Path, text: str) -> None:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
         Path(beside).replace(path)
-    except OSError:
+    except BaseException:  # Ctrl-C among them
         Path(beside).unlink(missing_ok=True)
         raise
 

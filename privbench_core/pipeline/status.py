@@ -100,16 +100,16 @@ def status_of(
         states,
         unpaid,
         standing(spec, ledger, plans.values()),
-        cost_of(spec, ledger, {s.epsilon: (s.plan, [p for p in s.pending if p in unpaid[s.epsilon]]) for s in released}),
+        cost_of(
+            spec, ledger, {s.epsilon: (s.plan, [p for p in s.pending if p in unpaid[s.epsilon]]) for s in released}
+        ),
         cost_of(spec, ledger, {s.epsilon: (s.plan, unpaid[s.epsilon]) for s in released}),
         cost_of(spec, ledger, {epsilon: (state.plan, unpaid[epsilon]) for epsilon, state in states.items()}),
         cost_of(spec, ledger, {epsilon: (plan, plan.steps) for epsilon, plan in plans.items()}),
     )
 
 
-def unpaid_steps(
-    workspace: Workspace | None, state: ReleaseState, observed: Mapping[str, str]
-) -> tuple[Step, ...]:
+def unpaid_steps(workspace: Workspace | None, state: ReleaseState, observed: Mapping[str, str]) -> tuple[Step, ...]:
     """The outdated steps of one ε that a refresh has still to buy: not those that any run has bought from these inputs.
 
     `staleness` says what is to be made again, as far as *this front end's* manifests go; whether it is paid for again

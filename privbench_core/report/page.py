@@ -18,6 +18,7 @@ from privbench_core.evaluation.marginals import MarginalDistances
 from privbench_core.evaluation.metric import SEED
 from privbench_core.evaluation.q_error import WorkloadResult
 from privbench_core.evaluation.runtime import RunTimeResult
+from privbench_core.files import write_durably
 from privbench_core.report import plots, tree
 from privbench_core.report.advice import advice_on
 from privbench_core.version import __version__
@@ -37,9 +38,10 @@ def write_report(evaluation: Evaluation, out: Path) -> None:
     """
     refuse_inside_bundle(out)
     out.mkdir(parents=True, exist_ok=True, mode=0o700)
-    text = json.dumps(evaluation.to_dict(), indent=2, ensure_ascii=False)
-    (out / "metrics.json").write_text(text + "\n", encoding="utf-8")
-    (out / "report.html").write_text(render(evaluation), encoding="utf-8")
+    text = json.dumps(evaluation.to_dict(), indent=2, ensure_ascii=False) + "\n"
+    written = {"metrics.json": text, "report.html": render(evaluation)}  # both, before there is one of them
+    for name, content in written.items():
+        write_durably(out / name, content.encode())
 
 
 def render(evaluation: Evaluation) -> str:

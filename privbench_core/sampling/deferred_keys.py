@@ -93,7 +93,8 @@ def _drawn(
         drawn = found.copy()
         found[index] = -1  # stays so after the last round
         if attempt < _ROUNDS - 1:
-            found[index] = lookup.draw(rows.take(index), parent.codes, count, rng, choice.take(index), drawn)
+            some = choice.take(index).beside(found)
+            found[index] = lookup.draw(rows.take(index), parent.codes, count, rng, some, drawn)
     filled = {**columns, **copied_columns(key, found, parent.table, columns)}
     for unique in (table.primary_key, *table.unique):
         if not set(key.columns).isdisjoint(unique) and filled.keys() >= set(unique):

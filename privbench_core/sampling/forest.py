@@ -28,11 +28,15 @@ def without_cycles(places: Places, choice: ParentChoice, rng: np.random.Generato
     cuts = _one_of_each_cycle(places)
     result[cuts] = -1
     roots = _roots(result)
+    room = choice.beside(result).room
     for row in rng.permutation(cuts).tolist():
         fits = (roots != row) & (choice.of_parent == choice.of_row[row])
+        fits = fits if room is None else fits & (room > 0)
         candidates = np.zeros(0) if choice.distinct else np.flatnonzero(fits)
         if len(candidates):
             result[row] = rng.choice(candidates)
+            if room is not None:
+                room[result[row]] -= 1
             roots[roots == row] = roots[result[row]]
     return result
 

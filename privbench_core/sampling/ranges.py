@@ -33,8 +33,8 @@ def can_be_cut(schema: Schema, table: Table) -> bool:
     """Whether each range of a private table's rows can be drawn by itself, given the rows of its owners.
 
     Not where rows of different owners must agree or differ: a unique set or a dependency that does not include the
-    owner key, a reference to another private table (its parents are as popular as released over all rows), a key that
-    is filled in when all rows are there.
+    owner key, a reference to another private table (its parents are as popular as released over all rows, and none more
+    than its key's bound allows), a key that is filled in when all rows are there.
     """
     owner = table.owner_key
     if owner is not None and not can_be_cut(schema, schema.table(owner.parent)):
@@ -48,7 +48,7 @@ def can_be_cut(schema: Schema, table: Table) -> bool:
         return not numbered.isdisjoint(columns) or (inside is not None and inside <= set(columns))
 
     return (
-        all(key.owner or schema.table(key.parent).public for key in table.foreign_keys)
+        all(key.owner or (schema.table(key.parent).public and key.max_children is None) for key in table.foreign_keys)
         and not any(key.name in schema.deferred_keys for key in table.foreign_keys)
         and all(by_range(unique) for unique in (table.primary_key, *table.unique))
         and all(by_range(dependency.determinant) for dependency in table.dependencies)

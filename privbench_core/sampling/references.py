@@ -2,7 +2,8 @@
 
 Keys are resolved one after the other: the owner key, then required keys, those with more columns first, then optional
 ones. A key with columns that are filled already chooses among the parents that agree with these; a key that completes a
-unique set of columns is chosen so that no two rows get the same.
+unique set of columns is chosen so that no two rows get the same. No parent gets more rows than ``max_children`` says: a
+row that finds no room has no parent then.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ def choice_of(
     parent: Parent,
     n: int,
     units: Places | None = None,
+    beside: Places | None = None,
 ) -> ParentChoice:
     """Return the parents that rows of ``table`` may refer to along ``key``, given the columns that are filled already.
 
@@ -90,6 +92,7 @@ def choice_of(
         parent: The referenced rows.
         n: Number of rows.
         units: Number of the privacy unit of each row, for a key that stays within the unit.
+        beside: Parents of the table's other rows, which leave less room; None where these are all.
     """
     referred = dict(zip(key.columns, key.parent_columns, strict=True))
     fixed = [name for name in key.columns if name in columns]
@@ -107,7 +110,9 @@ def choice_of(
         if open_columns and all(name in columns for name in others):
             identity = group_numbers([target.column(referred[name]) for name in open_columns], target.num_rows)
             rules.append(Distinct(group_numbers([columns[name] for name in others], n), identity))
-    choice = ParentChoice(of_row, of_parent, tuple(rules))
+    room = None if key.max_children is None else np.full(target.num_rows, key.max_children)
+    choice = ParentChoice(of_row, of_parent, tuple(rules), room=room)
+    choice = choice if beside is None else choice.beside(beside)
     if not key.same_unit:
         return choice
     if units is None or parent.units is None:
@@ -125,12 +130,13 @@ def draw_reference(
     rng: np.random.Generator,
     units: Places | None = None,
     drawn: Places | None = None,
+    beside: Places | None = None,
 ) -> Places:
     """Draw the parent row of each row along ``key``, -1 for none, shape (n,).
 
-    ``units`` as in `choice_of`, ``drawn`` as in `Lookup.draw`.
+    ``units`` and ``beside`` as in `choice_of`, ``drawn`` as in `Lookup.draw`.
     """
-    choice = choice_of(table, key, columns, parent, rows.n, units)
+    choice = choice_of(table, key, columns, parent, rows.n, units, beside)
     return lookup.draw(rows, parent.codes, parent.table.num_rows, rng, choice, drawn)
 
 

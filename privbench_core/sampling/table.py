@@ -309,7 +309,8 @@ class _TableDraft:
         for key in self.keys:
             parent = self.parents[key.parent]
             lookup, drawn = self.lookups[key.name], before.get(key.name)
-            found = draw_reference(self.table, key, lookup, rows, parent, here, self.rng, units, drawn)
+            beside = None if drawn is None else np.delete(drawn, index)
+            found = draw_reference(self.table, key, lookup, rows, parent, here, self.rng, units, drawn, beside)
             places[key.name] = found
             here |= copied_columns(key, found, parent.table, here)
         return {name: values for name, values in here.items() if name not in filled}, places

@@ -14,12 +14,16 @@ def infer_keys(schema: Schema) -> Schema:
     """Return the schema with the properties of keys that follow from others; `find_key_problems` reports the rest.
 
     A private table without a marked owner key gets the only possible one. A key whose columns are unique in its table
-    has at most one row per parent. References to removed rows follow the source's ``ON DELETE``.
+    has at most one row per parent; a bound says nothing of a public parent. References to removed rows follow the
+    source's ``ON DELETE``.
     """
     candidates = _candidates(schema)
 
     def bounded(table: Table, key: ForeignKey) -> ForeignKey:
-        single = key.max_children is None and _is_unique(table, key) and not schema.table(key.parent).public
+        parent = schema.by_name.get(key.parent)
+        if parent is not None and parent.public:
+            return replace(key, max_children=None)
+        single = key.max_children is None and _is_unique(table, key)
         return replace(key, max_children=1) if single else key
 
     def settled(table: Table) -> Table:

@@ -148,10 +148,9 @@ def combined(results: Sequence[ExpectationResult]) -> ExpectationResult:
 def integrity_suite(table: Table) -> list[Expectation]:
     """Return the expectations on one synthetic table, for the frame of `integrity_frame`.
 
-    They cover types, the lengths that SQL types allow, primary and other unique keys,
-    NOT NULL, forms and declared domains (of private tables),
-    references along every foreign key, references within one privacy unit, and at most ``max_children`` rows per parent
-    along the ownership path.
+    They cover types, the lengths that SQL types allow, primary and other unique keys, NOT NULL, forms and declared
+    domains (of private tables), references along every foreign key, references within one privacy unit, and at most
+    ``max_children`` rows per parent.
     """
     gxe = _expectations()
     suite: list[Expectation] = [_true(gxe, type_column(c)) for c in table.columns]
@@ -165,7 +164,7 @@ def integrity_suite(table: Table) -> list[Expectation]:
         suite += [_short_enough(gxe, c.name, room) for c in table.columns if (room := _sql_length(c)) is not None]
     for key in table.foreign_keys:
         suite.append(_true(gxe, reference_column(key)))
-        if key.owner and key.max_children is not None:
+        if key.max_children is not None:
             suite.append(gxe.ExpectColumnValuesToBeBetween(column=fanout_column(key), max_value=key.max_children))
         if key.same_unit:
             suite.append(_true(gxe, unit_column(key)))

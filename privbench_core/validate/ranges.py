@@ -71,8 +71,7 @@ class _RangeCheck:
 
 def _compared(table: Table) -> list[tuple[str, ...]]:
     """Return the sets of columns by which rows are compared with other rows."""
-    owner = table.owner_key
-    groups = [owner.columns] if owner is not None else []
+    groups = [key.columns for key in table.foreign_keys if key.owner or key.max_children is not None]
     return [table.primary_key, *table.unique, *groups, *(rule.determinant for rule in table.dependencies)]
 
 

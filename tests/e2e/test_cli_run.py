@@ -153,7 +153,7 @@ def test_an_interrupted_run_resumes_without_paying_twice(demo: tuple[Path, str])
     released = wait_for_release(process, ledger)
     process.send_signal(signal.SIGINT)
     _, complaint = process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert complaint.startswith("privbench: stopped; releases so far are kept: 1 step of this run (0.")
     assert not (folder.parent / "resumed").exists()
     resumed = json_of(*arguments)

@@ -19,6 +19,12 @@ from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import place_of, samples_of
 
 EPSILON = 10_000.0
+EPSILONS = {"optional_keys": 9e8}
+"""Where 10,000 is not beyond noise: along a key that lets go noise is up to 1 + 2 N times that of other counts
+(docs/privacy.md, section 4), and N is 600 votes per voter, as the source has them. At large ε noise is one over the
+root of ε, so this is what ε = 10,000 / 1,201² leaves elsewhere. Popularity was .03 to .08 and joints .06 to .14 off,
+which is gone at 9e8 (a lifetime holds 1e9): it was noise, not bias.
+"""
 LIMITS = {"rows": 0.01, "one_way": 0.02, "fanout": 0.02, "group_size": 0.02, "popularity": 0.02}
 JOINTS = {"joined": 0.05, "by_name": 0.05}
 """For models of joint distributions; the others say that they are none (`Plan.joints`)."""
@@ -32,11 +38,7 @@ GAPS = {
     ("privspn", "diamond"): "popularity of cards .017 to .023",
     ("privpetal", "chain"): "hours of orders and regions .055, with one seed of three",
     ("privlava", "chain"): "items and orders .051 to .057, with two seeds of three",
-    ("privbench", "optional_keys"): "noise of the declared bounds: popularity .042, joined .06",
-    ("privpetal", "optional_keys"): "noise of the declared bounds: popularity .027, joined .06",
-    ("privlava", "optional_keys"): "noise of the declared bounds: popularity .045, joined .06",
-    ("privspn", "optional_keys"): "noise of the declared bounds: popularity .036",
-    ("relational", "optional_keys"): "noise of the declared bounds: popularity .08, joined .14",
+    ("relational", "optional_keys"): "joined of editors and posts .075 to .095",
 }
 """What is still beyond its limit, and by how much: these may fail until they are fixed, all others must not.
 
@@ -59,7 +61,7 @@ def shortfalls(
     """Whether the plan is one of joints, and the figures beyond what it is held to."""
     schema, tables = database
     place = place_of(folder / "place", schema, tables, delta=1e-9, synthesizer=name, options=options)
-    result = place.run_with(SeededNoise(seed), EPSILON)
+    result = place.run_with(SeededNoise(seed), EPSILONS.get(schema.name, EPSILON))
     figures: RowFigures = row_figures(schema, tables, samples_of(result))
     limits = LIMITS | (JOINTS if result.plan.joints else {})
     return result.plan.joints, {what: round(value, 3) for what, value in figures.beyond(**limits).items()}

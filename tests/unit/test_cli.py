@@ -324,7 +324,7 @@ def test_any_failure_is_one_line_without_traceback_or_values(
 
     monkeypatch.setattr("privbench_core.commands.run.run_spec", fail)
     result = call("run", shop, "--epsilon", 1, "--out", shop.parent / "bundle")
-    assert result.exit_code == 1
+    assert result.exit_code == (130 if isinstance(error, KeyboardInterrupt) else 1)
     assert expected in result.stderr
     assert result.stderr.count("\n") == 1
     assert "secret-value" not in result.output
@@ -357,7 +357,7 @@ def test_ledger_shows_a_killed_step_as_reserved(shop: Path, monkeypatch: pytest.
 
     with monkeypatch.context() as patched:
         patched.setattr(Artifact, "to_bytes", killed)
-        assert call("run", shop, "--epsilon", 0.5, "--out", shop.parent / "bundle").exit_code == 1
+        assert call("run", shop, "--epsilon", 0.5, "--out", shop.parent / "bundle").exit_code == 130
     assert data_of("ledger", shop)["entries"][0]["state"] == "reserved"
     assert "Reserved: ρ=" in call("ledger", shop).stdout
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -72,7 +72,7 @@ def test_a_stopped_run_says_what_it_cost(town_spec: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(command, "run_spec", stopped)
     result = call("run", town_spec, "--epsilon", 0.8, "--out", town_spec.parent / "bundle")
-    assert result.exit_code == 1
+    assert result.exit_code == 130
     said = r"privbench: stopped; releases so far are kept: 1 step of this run \(0\.\d+% of the lifetime budget\);"
     assert re.match(said + r" profile/person had begun and counts as spent without a result \(0\.\d+%\)", result.stderr)
 
@@ -85,7 +85,7 @@ def test_a_stopped_refresh_says_what_it_cost(town_spec: Path, monkeypatch: pytes
 
     monkeypatch.setattr(refresh, "refresh_release", stopped)
     result = call("refresh", town_spec, "--epsilon", 0.8)
-    assert result.exit_code == 1
+    assert result.exit_code == 130
     assert re.search(
         r"kept: profile/household had begun and counts as spent without a result \(0\.\d+%\)", result.stderr
     )

@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.equal_width import equal_width_codec
 from privbench_core.columns.log_scale import LogScaleCodec
+from privbench_core.columns.made_up import MadeUp
 from privbench_core.columns.registry import codec_for, codec_from_dict
 from privbench_core.errors import InternalError, ReleaseError, SourceError, SpecError
 from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern, Range, Values
@@ -445,3 +447,14 @@ def test_a_described_list_holds_a_value_once():
     described = codec_for(Column("x", T.CATEGORY, Values(("a", "b")))).to_dict()
     with pytest.raises(InternalError, match="x: a list that holds a value twice"):
         codec_from_dict({**described, "values": ["a", "a"]})
+
+
+def test_made_up_values_of_two_columns_are_different_words_and_those_of_one_always_the_same():
+    made = MadeUp((3, 40), (60.0, 40.0), (0.0,) * 6 + (1.0, 1.0, 1.0), 8)
+    cells = np.full(500, 2, np.int32)
+    codecs = {where: CategoricalCodec(where, T.CATEGORY, ("Ann", "Bob"), False, made=made) for where in ("t.a", "u.a")}
+    drawn = {where: set(codec.decode(cells, np.random.default_rng(0)).to_pylist()) for where, codec in codecs.items()}
+    assert all(len(words) > 30 for words in drawn.values())
+    assert not drawn["t.a"] & drawn["u.a"]
+    again = CategoricalCodec.from_dict(codecs["t.a"].to_dict()).decode(cells, np.random.default_rng(9)).to_pylist()
+    assert len(drawn["t.a"] | set(again)) <= 43

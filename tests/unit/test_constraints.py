@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -351,3 +352,49 @@ def test_circles_are_opened_with_few_changes(n: int) -> None:
         assert (forest != places).sum() <= 3 * np.log(n + 2)
         if n == 1000:
             assert ((forest >= 0) == (places >= 0)).all()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_parent_gets_more_rows_than_there_is_room_for_and_none_is_without_one_in_vain(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    parents, groups = int(rng.integers(1, 40)), int(rng.integers(1, 4))
+    of_parent = np.sort(rng.integers(0, groups, parents))
+    room = rng.integers(0, 6, parents)
+    free = np.bincount(of_parent, room, groups).astype(int)
+    n = int(free.sum()) + (5 if seed % 2 else 0)
+    of_row = np.append(np.repeat(np.arange(groups), free), np.zeros(n - free.sum(), int))
+    skewed = (rng.random(parents) ** 8).astype(float)
+    levels = [(rng.integers(0, 3, parents), rng.integers(0, 3, n))]
+    choice = ParentChoice(of_row, of_parent, weights=skewed, room=room)
+    places = pick_parents(levels, np.ones(n, dtype=bool), choice, rng)
+    taken = np.bincount(places[places >= 0], minlength=parents)
+    assert (taken <= room).all()
+    assert taken.sum() == free.sum()  # as many as there is room for: the greatest possible number
+    assert (of_parent[places[places >= 0]] == of_row[places >= 0]).all()
+
+
+def test_a_popular_parent_is_full_before_another_takes_its_rows_and_pairs_still_differ() -> None:
+    rng = np.random.default_rng(1)
+    popular = np.array([1000.0, 1.0, 1.0, 1.0])
+    choice = ParentChoice(*(np.zeros(k, int) for k in (90, 4)), weights=popular, room=np.full(4, 30))
+    taken = np.bincount(pick_parents([], np.ones(90, dtype=bool), choice, rng), minlength=4)
+    assert taken[0] == 30
+    assert taken.sum() == 90
+    pairs = Distinct(np.repeat(np.arange(30), 3), np.arange(4))
+    differing = ParentChoice(*(np.zeros(k, int) for k in (90, 4)), (pairs,), popular, np.full(4, 30))
+    places = pick_parents([], np.ones(90, dtype=bool), differing, rng)
+    given = places >= 0
+    assert given.sum() >= 88
+    assert (np.bincount(places[given], minlength=4) <= 30).all()
+    assert (
+        len(set(zip(np.repeat(np.arange(30), 3)[given].tolist(), places[given].tolist(), strict=True))) == given.sum()
+    )
+
+
+def test_opening_a_cycle_overfills_no_parent() -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        places = np.append(rng.permutation(6), [6, 7])  # every row has one child, itself or another
+        choice = replace(ParentChoice.free(8, 8), room=np.full(8, 1))
+        forest = without_cycles(places, choice, rng)
+        assert (np.bincount(forest[forest >= 0], minlength=8) <= 1).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -12,15 +13,20 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.commands.plan import tell_noise
-from privbench_core.measure.expected_noise import expected_noise
+from privbench_core.measure.expected_noise import expected_noise, link_noise
 from privbench_core.measure.profile import profile_table
+from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount
+from privbench_core.pipeline.outlook import only_noise
 from privbench_core.privacy.budget import Budget
+from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.schema.columns import Column, ColumnType, Values
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.privbench import PrivBench
-from tests.helpers.planted import door_of, integer, owner_key, rows_of
+from tests.helpers.heavy_tails import optional_keys
+from tests.helpers.noise import SeededNoise
+from tests.helpers.planted import door_of, integer, owner_key, place_of, rows_of
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-9])
@@ -58,3 +64,41 @@ def test_a_cell_has_the_noise_of_the_rows_that_count(capsys: pytest.CaptureFixtu
         size = replace(RowCount(1e6, 1.0), rows_per_unit=counted)
         tell_noise(cast(Spec, SimpleNamespace(schema=schema)), [plan], {"t": size})
         assert f"{noise.cell * counted:,.0f}" in capsys.readouterr().out
+
+
+def test_a_key_that_noise_hides_is_said_to_be_all_noise_before_and_after(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Two thousand votes, of which 600 may change with a unit: their voters are noise at ε = 1, and known at 1e6."""
+    schema, tables = optional_keys(users=400)
+    place = place_of(tmp_path / "place", schema, tables, delta=1e-9)
+    hidden = "links of vote to user by voter_id: all noise at this ε (about "
+    for epsilon in (1.0, 1e6):
+        result = place.run_with(SeededNoise(0), epsilon)
+        told = [hidden in text for text in ("\n".join(result.warnings), (place.out / "README.md").read_text("utf-8"))]
+        assert told == [epsilon == 1.0] * 2
+        sizes = {
+            table.name: Profile.from_dict(result.releases["profile", table.name].artifact.data["profile"]).size
+            for table in schema.tables
+        }
+        capsys.readouterr()
+        tell_noise(place.spec, [result.plan], sizes)
+        said = capsys.readouterr().out
+        assert "Along other keys" in said
+        assert (hidden in said) == (epsilon == 1.0)
+    small = place.run_with(SeededNoise(0), 1.0)
+    profiles = {"vote": Profile.from_dict(small.releases["profile", "vote"].artifact.data["profile"])}
+    step = small.plan.step(("fanout", "vote.voter_id"))
+    assert hidden in (only_noise(schema, step, profiles) or "")
+    assert "links of" not in (only_noise(schema, small.plan.step(("fanout", "vote.post_id")), profiles) or "")
+
+
+def test_the_noise_of_a_key_follows_its_bound_and_what_is_known_of_rows() -> None:
+    schema, _ = optional_keys(users=10)
+    voter = schema.table("vote").foreign_keys[1]
+    price = Budget(1.0, 1e-9).total()
+    unknown = link_noise(schema, voter, price)
+    assert not unknown.all_noise
+    assert unknown.links == pytest.approx(2 * noise_std(Sensitivity(1201, 1201), price))
+    large, little = (link_noise(schema, voter, price, RowCount(rows, 1.0)) for rows in (1e7, 1e3))
+    assert (large.all_noise, little.all_noise) == (False, True)

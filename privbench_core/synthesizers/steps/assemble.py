@@ -11,6 +11,7 @@ from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Plan, Step
 from privbench_core.synthesizers.impossible import impossible_checks
 from privbench_core.synthesizers.limits import unsampleable
+from privbench_core.synthesizers.steps.drawing import fanout_key
 from privbench_core.synthesizers.steps.fidelity import fidelity_step
 from privbench_core.synthesizers.steps.publish import publish_step
 from privbench_core.synthesizers.steps.sample import complete_step, deferred_of, public_step, sample_step
@@ -36,7 +37,9 @@ def whole_plan(name: str, schema: Schema, budget: Budget, measuring: Sequence[St
         steps.append(public_step(table, free) if table.public else sample_step(schema, table, free))
     steps += [complete_step(schema, table, free) for table in private if deferred_of(schema, table)]
     steps += [validate_step(schema, table, free) for table in schema.sampling_order]
-    steps.append(publish_step(schema, free))
+    prices = {step.key: step.price for step in steps if step.reads}
+    off_path = [key for table in private for key in table.foreign_keys if not key.owner and fanout_key(key) in prices]
+    steps.append(publish_step(schema, free, {key: prices[fanout_key(key)] for key in off_path}))
     return Plan(name, budget, tuple(steps))
 
 

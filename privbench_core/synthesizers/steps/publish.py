@@ -9,11 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from privbench_core.errors import InternalError, ValidationError
+from privbench_core.measure.expected_noise import link_noise
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.publishing.bundle import RowRanges, read_bundle, write_bundle
 from privbench_core.publishing.figures import FidelityFigure
 from privbench_core.publishing.verdicts import blocking, warnings_of
+from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
@@ -27,10 +29,15 @@ _RULE = (
 )
 
 
-def publish_step(schema: Schema, free: Price) -> Step:
+def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Price]) -> Step:
     """The step that writes the bundle; a workload is re-bound to the synthetic rows.
 
     The executor does not run it after a validate step whose expectations do not hold.
+
+    Args:
+        schema: The database.
+        free: The price.
+        links: What was paid for each key off the ownership path: so little that noise hides it is said.
     """
     inputs: list[Key] = [sampled_key(schema, table) for table in schema.tables]
     inputs += [("validate", table.name) for table in schema.tables]
@@ -41,13 +48,16 @@ def publish_step(schema: Schema, free: Price) -> Step:
             raise InternalError("publish: no folder to write to")
         tables = _Rows(schema, context.inputs)
         validated = {table.name: context.inputs["validate", table.name].data for table in schema.private_tables}
-        if reasons := blocking(validated, context.fidelity):
+        sizes = {name: Profile.from_dict(context.inputs["profile", name].data["profile"]).size for name in validated}
+        noises = [link_noise(schema, key, price, sizes[key.child]) for key, price in links.items()]
+        hidden = [str(noise) for noise in noises if noise.all_noise]
+        if reasons := [*blocking(validated, context.fidelity), *(hidden if context.fidelity.block else ())]:
             raise ValidationError(f"nothing is published, because fidelity blocks: {'; '.join(reasons)}")
         figures = {
             name: [FidelityFigure.from_dict(figure).receipt for figure in data["figures"]]
             for name, data in validated.items()
         }
-        warnings = warnings_of(validated, context.fidelity)
+        warnings = [*warnings_of(validated, context.fidelity), *hidden]
         receipt = {**context.receipt, "fidelity_paid_for": figures, "fidelity_warnings": warnings}
         queries, noted = _workload(context, schema, tables)
         if noted:
@@ -56,7 +66,8 @@ def publish_step(schema: Schema, free: Price) -> Step:
         rows_of = {name: described["rows"] for name, described in read_bundle(path).manifest["tables"].items()}
         return Artifact({"path": str(path), "rows": rows_of, "warnings": warnings, "summary": {"rows": rows_of}})
 
-    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, version="3")
+    parameters = {"links": {key.name: [price.measure.value, price.amount] for key, price in links.items()}}
+    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, parameters, version="4")
 
 
 class _Rows(Mapping[str, pa.Table]):

@@ -128,7 +128,7 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
         free,
         run,
         parameters,
-        version="5",
+        version="6",
         depends=("seed", "scale"),
     )
 
@@ -171,7 +171,7 @@ def complete_step(schema: Schema, table: Table, free: Price) -> Step:
         free,
         run,
         _constraints(schema, table),
-        version="2",
+        version="3",
         depends=("seed", "scale"),
     )
 
