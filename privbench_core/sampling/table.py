@@ -25,12 +25,14 @@ from privbench_core.models.group_model import OWNER
 from privbench_core.models.lookup import Lookup
 from privbench_core.models.parent_choice import repeated
 from privbench_core.models.registry import Model
+from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.attributes import RowLimits, draw_attributes
 from privbench_core.sampling.constraints import RowRule, made_dependent, row_rules
 from privbench_core.sampling.keys import ordinal_within, surrogate_key
 from privbench_core.sampling.references import Parent, copied_columns, draw_reference, lookup_order, room_for_children
 from privbench_core.sampling.row_groups import group_numbers
+from privbench_core.sampling.unit_totals import dealt_to_units
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 
@@ -85,6 +87,7 @@ def numbers_of_children(
     rng: np.random.Generator,
     table: Table | None = None,
     stratum: tuple[int, int] = (0, 1),
+    size: RowCount | None = None,
 ) -> Places:
     """How many children each parent has, ``total`` in all if there is room; shape (parents,).
 
@@ -95,6 +98,7 @@ def numbers_of_children(
         rng: Sampling only.
         table: As in `draw_children`.
         stratum: Which of how many equal ranges of owners these are, see `Fanout.numbers`.
+        size: Released size of the children's table, where a unit may own several of the parents: see `dealt_to_units`.
     """
     above = Rows(parent.table.num_rows, dict(parent.codes), dict(parent.sizes), parent.weights)
     pair_tables = [PairMarginal(name, joint.T) for name, joint in fanout.fanout_tables.items()]
@@ -105,7 +109,13 @@ def numbers_of_children(
     room = np.full(len(numbers), int(numbers.max(initial=0)))
     if table is not None and table.owner_key is not None:
         room = np.minimum(room_for_children(table, parent.table), table.owner_key.max_children or 1)
-    return with_sum(np.minimum(numbers, room), total, room, rng)
+    numbers = with_sum(np.minimum(numbers, room), total, room, rng)
+    if size is None or parent.units is None or not len(numbers):
+        return numbers
+    alike, units = (np.unique(values, return_inverse=True)[1].astype(np.int64) for values in (room, parent.units))
+    for name in fanout.fanout_tables:
+        alike = np.unique(alike * above.sizes[name] + above.codes[name], return_inverse=True)[1].astype(np.int64)
+    return dealt_to_units(numbers, alike, units, size, fanout.ownerless, rng)
 
 
 def children_of(

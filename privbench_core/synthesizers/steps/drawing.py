@@ -19,7 +19,7 @@ from privbench_core.models.linking import Linked
 from privbench_core.models.lookup import Lookup
 from privbench_core.models.profile import Profile
 from privbench_core.models.registry import Model, model_from_dict
-from privbench_core.models.row_count import UNIT_SIZE, size_classes
+from privbench_core.models.row_count import UNIT_SIZE, RowCount, size_classes
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.ranges import can_be_cut, cuts_between_units, equal_shares, range_count, weighted_shares
 from privbench_core.sampling.references import Parent
@@ -93,6 +93,13 @@ class TableModels:
             {key.name: lookup_from_dict(links[key.name]).at_scale(scale) for key in keys if not key.owner},
             {name: Profile.from_dict(inputs["profile", name].data["profile"]) for name in sorted(private)},
         )
+
+    @property
+    def size_of_units(self) -> RowCount | None:
+        """Released size of the table, where a unit may own several of the owners of its rows; else None."""
+        owner = self.table.owner_key
+        several = owner is not None and self.schema.table(owner.parent).owner_key is not None
+        return self.profile.size if several and self.profile.size.units is not None else None
 
     def parent(self, name: str, sample: Sample) -> Parent:
         """A synthetic parent, with its attributes coded as its children's context."""
@@ -193,7 +200,8 @@ def draw_sample(
     if owner is None or fanout is None:
         return models.draw(draw_root(models.profile.total, models.scale), None, parents, rng)
     with_siblings = models.above_with(parents[owner.parent], beside, above[owner.parent].rows)
-    numbers = numbers_of_children(fanout, with_siblings, round(fanout.owned * models.scale), rng, models.table)
+    total = round(fanout.owned * models.scale)
+    numbers = numbers_of_children(fanout, with_siblings, total, rng, models.table, size=models.size_of_units)
     ownerless = round(fanout.ownerless * models.scale)
     rows, owners = children_of(fanout, parents[owner.parent], numbers, ownerless, rng, models.table)
     return models.draw(rows, owners, parents, rng)
@@ -318,7 +326,8 @@ class RangeDrawing:
             rng = sampling_rng(self.seed, "children", models.table.name, str(piece.owners))
             stratum = piece.owners, len(self.above[owner.parent].rows)
             with_siblings = models.above_with(above, self.beside, self.above[owner.parent].rows, piece.owners)
-            numbers = numbers_of_children(models.fanout, with_siblings, piece.rows, rng, models.table, stratum)
+            size = models.size_of_units
+            numbers = numbers_of_children(models.fanout, with_siblings, piece.rows, rng, models.table, stratum, size)
             self._owners[piece.owners] = above, numbers
         return self._owners[piece.owners]
 
