@@ -22,6 +22,7 @@ from benchmarks import (
     ledger,
     orchestration,
     planted,
+    refinement,
     relationships,
     report,
     rows,
@@ -54,6 +55,7 @@ def main() -> int:
         "schemas",
         "stats",
         "relationships",
+        "refinement",
     )
     names += ("rows", "tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness", "attacks")
     names += ("first_hour", "rows_out", "engines")
@@ -69,7 +71,7 @@ def main() -> int:
     )
     parser.add_argument("--scale", type=float, nargs="+", default=[0.1], help="of TPC-H, for speed (default 0.1)")
     parser.add_argument("--rows", type=float, nargs="+", help="of the child table, for rows_out and engines")
-    parser.add_argument("--databases", nargs="+", default=(), help="for rows (default: all of them)")
+    parser.add_argument("--databases", nargs="+", default=(), help="for rows and relationships (default: all)")
     parser.add_argument("--dry", action="store_true", help="print the tables, leave the README as it is")
     given = parser.parse_args()
     chosen = {"seeds": given.seeds, "epsilons": given.epsilon, "deltas": given.delta}
@@ -78,7 +80,7 @@ def main() -> int:
     def runs(usual: Runs) -> Runs:
         return replace(usual, **asked)
 
-    sections: dict[str, Callable[[], str]] = {
+    sections: dict[str, Callable[[], str | None]] = {  # NAME/PART: a table of its own in the section of NAME
         "adult": partial(adult.run, runs(adult.RUNS), given.data, names=given.methods or adult.DEFAULT_METHODS),
         "peers": partial(adult.run_peers, runs(adult.PEER_RUNS), given.data),
         "shapes": partial(shapes.run, runs(shapes.RUNS)),
@@ -91,7 +93,12 @@ def main() -> int:
         "schemas": partial(schemas.run, given.data, scales=given.scale, progress=_tell),
         "stats": partial(stats.run, runs(stats.RUNS), given.data),
         "rows": partial(rows.run, runs(rows.RUNS), given.data, given.databases),
-        "relationships": partial(relationships.run, runs(relationships.RUNS), given.data),
+        **{
+            f"relationships/{name}": partial(relationships.run, name, runs(relationships.RUNS), given.data)
+            for name in relationships.DATABASES
+            if name in (given.databases or relationships.DATABASES)
+        },
+        "refinement": partial(refinement.run, runs(refinement.RUNS), given.data),
         "tpch": partial(tpch.run, runs(tpch.RUNS)),
         "evaluation": partial(evaluation.run, given.data, progress=_tell),
         "orchestration": partial(orchestration.run, progress=_tell),
@@ -106,8 +113,7 @@ def main() -> int:
     }
     try:
         for name, measure in sections.items():
-            if given.which in {None, name}:
-                text = measure()
+            if given.which in {None, name.partition("/")[0]} and (text := measure()) is not None:
                 print(text, flush=True)
                 if not given.dry:
                     report.rewrite(name, text)

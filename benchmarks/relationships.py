@@ -17,10 +17,12 @@ refinement take away a third (average errors of 31.5 and 20.9, AIM tables).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import process_time
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +35,7 @@ from benchmarks import sandag, stats
 from benchmarks.data import data_folder, read_table
 from benchmarks.measure import Runs, call_in_child
 from benchmarks.report import Row, machine, markdown, medians
-from benchmarks.workloads import Case, Tables
+from benchmarks.workloads import Case, Tables, run_pipeline
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import (
     LinkedTables,
@@ -63,56 +65,78 @@ _MOST_SUBSETS = 300  # marginals per join
 _AGES, _REGIONS, _GENRES, _PRICES = 8, 5, 12, 10
 _MOST_LINKS = 200  # of one user
 _SEED = 0
+MOVIELENS_KINDS = tuple(f"g{k}" for k in range(19))  # of films: a film may be of several
 
 Joins = Mapping[str, LinkedTables]
 
 
-def run(runs: Runs = RUNS, data: Path | None = None) -> str:
-    """Measure and return the Markdown text for the README."""
+def run(name: str, runs: Runs = RUNS, data: Path | None = None) -> str | None:
+    """Measure one of `DATABASES` and return the Markdown text for the README, None where the data folder lacks it."""
     rows: list[Row] = []
     with TemporaryDirectory() as place:
-        for name, case in _cases(Path(place), data):
-            true = _joins(case.spec.schema, case.source, encode_tables(case.spec.schema, case.source))
-            exact = {"δ": "-", "ε": "-", "database": name, "method": "true tables, random links"}
-            rows.append({**exact, **_figures(true, _shuffled(true, _SEED))})
-            for delta, epsilon in runs.budgets:
-                for method in _METHODS:
-                    for seed in range(runs.seeds):
-                        runs.progress(f"relationships: {name}, {method}, ε={epsilon:g}, δ={delta:g}, seed {seed}")
-                        rows += _measured(case, name, true, (method, epsilon, delta, seed))
-    return f"{machine(runs.seeds)}\n\n{markdown(medians(rows, ['database', 'δ', 'ε', 'method']))}"
+        case = _CASES[name](data_folder(data), Path(place))
+        if case is None:
+            runs.progress(f"relationships: {name} is left out: {data_folder(data)} has no such data")
+            return None
+        true = _joins(case.spec.schema, case.source, encode_tables(case.spec.schema, case.source))
+        exact = {"δ": "-", "ε": "-", "method": "true tables, random links"}
+        rows.append({**exact, **_figures(true, _shuffled(true, _SEED))})
+        for delta, epsilon in runs.budgets:
+            for method in _METHODS:
+                for seed in range(runs.seeds):
+                    runs.progress(f"relationships: {name}, {method}, ε={epsilon:g}, δ={delta:g}, seed {seed}")
+                    rows += _measured(case, true, (method, epsilon, delta, seed))
+        sizes = ", ".join(f"{rows.num_rows:,} {table}" for table, rows in case.source.items())
+    return f"**{name}**: {sizes}. {machine(runs.seeds)}\n\n{markdown(medians(rows, ['δ', 'ε', 'method']))}"
 
 
-def _cases(place: Path, data: Path | None) -> Iterator[tuple[str, Case]]:
-    yield "junction", Case.of(junction_spec(place / "junction", USERS, ITEMS, LINKS), lambda *_: {})
-    households = load_spec(sandag.SPEC)
-    yield "sandag", Case.of(replace(households, path=place / "sandag.yaml"), lambda *_: {})
-    yield "sakila", Case.of(_sakila_spec(data_folder(data) / "sakila", place / "sakila"), lambda *_: {})
-    movielens = data_folder(data) / "ml-100k"
-    if movielens.is_dir():
-        yield "movielens", Case.of(_movielens_spec(movielens, place / "movielens"), lambda *_: {})
+def _junction(_: Path, place: Path) -> Case:
+    return Case.of(junction_spec(place / "junction", USERS, ITEMS, LINKS), lambda *_: {})
+
+
+def _sandag(_: Path, place: Path) -> Case:
+    return Case.of(replace(load_spec(sandag.SPEC), path=place / "sandag.yaml"), lambda *_: {})
+
+
+def _sakila(data: Path, place: Path) -> Case:
+    return Case.of(_sakila_spec(data / "sakila", place / "sakila"), lambda *_: {})
+
+
+def _movielens(data: Path, place: Path) -> Case | None:
+    source = data / "ml-100k"
+    return Case.of(_movielens_spec(source, place / "movielens"), lambda *_: {}) if source.is_dir() else None
+
+
+def _stats(data: Path, place: Path) -> Case:
     source = place / "stats"
     source.mkdir()
-    stats.prepare(data_folder(data) / "stats", source)
-    yield "stats", Case.of(stats.spec(source, place), lambda *_: {})
+    stats.prepare(data / "stats", source)
+    return Case.of(stats.spec(source, place), lambda *_: {})
 
 
-def _measured(case: Case, name: str, true: Joins, how: tuple[str, float, float, int]) -> Iterator[Row]:
+def _measured(case: Case, true: Joins, how: tuple[str, float, float, int]) -> Iterator[Row]:
     method, epsilon, delta, seed = how
     with TemporaryDirectory() as out:
         arguments = {"spec": str(case.spec.path), "epsilon": epsilon, "delta": delta, "seed": seed, "out": out}
-        seconds, peak = call_in_child("benchmarks.workloads:run_pipeline", {**arguments, "synthesizer": method})
+        target = "benchmarks.relationships:timed_pipeline"
+        (seconds, processor), peak = call_in_child(target, {**arguments, "synthesizer": method})
         bundle = read_bundle(Path(out) / "bundle")
         made = {table.name: bundle.table(table.name) for table in case.spec.schema.tables}
     schema = case.spec.schema
     found = _joins(schema, made, encode_tables(schema, made, case.source))
-    keys: Row = {"δ": f"{delta:g}", "ε": f"{epsilon:g}", "database": name}
-    cost = {"s": seconds, "peak MB": peak}
+    keys: Row = {"δ": f"{delta:g}", "ε": f"{epsilon:g}"}
+    cost = {"s": seconds, "CPU s": processor, "peak MB": peak}
     learned, random = (_figures(true, joins) for joins in (found, _shuffled(found, seed)))
     gained = {f"taken away, {n}-way": 1 - learned[f"{n}-way TVD"] / random[f"{n}-way TVD"] for n in _ORDERS}
     yield {**keys, "method": method, **learned, **gained, **cost}
     if method == _METHODS[0]:
         yield {**keys, "method": "its tables, random links", **random, **cost}
+
+
+def timed_pipeline(**arguments: Any) -> tuple[float, float]:
+    """`run_pipeline`, and the CPU time of the run; returns seconds and CPU seconds."""
+    before = process_time()
+    return run_pipeline(**arguments), process_time() - before
 
 
 def _joins(schema: Schema, tables: Tables, coded: Mapping[str, EncodedTable]) -> Joins:
@@ -144,6 +168,16 @@ def _figures(true: Joins, made: Joins) -> dict[str, float]:
     owners = [size_class_distance(true[n].fanout, made[n].fanout) for n in true if n.startswith("owner ")]
     others = [popularity_distance(true[n], made[n]) for n in true if n.startswith("key ")]
     return {**result, "fanout TVD": float(np.mean(owners)), "popularity": float(np.mean(others or [np.nan]))}
+
+
+_CASES: Mapping[str, Callable[[Path, Path], Case | None]] = {
+    "junction": _junction,
+    "sandag": _sandag,
+    "sakila": _sakila,
+    "movielens": _movielens,
+    "stats": _stats,
+}
+DATABASES = tuple(_CASES)
 
 
 def junction_spec(folder: Path, users: int, items: int, links: int) -> Spec:
@@ -183,10 +217,7 @@ def junction_spec(folder: Path, users: int, items: int, links: int) -> Spec:
             ForeignKey("link", ("item_id",), "item", ("id",)),
         ),
     )
-    folder.mkdir()
-    for name, rows in _junction_rows(users, items, links).items():
-        pq.write_table(rows, folder / f"{name}.parquet")
-    return _spec(Schema("junction", (user, item, link), "user"), folder)
+    return saved_spec(Schema("junction", (user, item, link), "user"), folder, _junction_rows(users, items, links))
 
 
 def _sakila_spec(source: Path, folder: Path) -> Spec:
@@ -220,39 +251,18 @@ def _sakila_spec(source: Path, folder: Path) -> Spec:
         )
         for other, most in ((actor, 20), (genre, 2))
     ]
-    folder.mkdir()
     tables = (film, actor, genre, *between)
-    for table in tables:
-        rows = read_table(source, table.name).select([column.name for column in table.columns])
-        pq.write_table(rows, folder / f"{table.name}.parquet")
-    return _spec(Schema("sakila", tables, "film"), folder)
+    rows = {table.name: read_table(source, table.name) for table in tables}
+    return saved_spec(Schema("sakila", tables, "film"), folder, rows)
 
 
 def _movielens_spec(source: Path, folder: Path) -> Spec:
-    """Users who rate films, which are public, from the files of MovieLens 100K; returns the spec."""
-    whole, category = ColumnType.INTEGER, ColumnType.CATEGORY
-    users = _columns(source / "u.user", ["id", "age", "gender", "occupation", "zip"], "|")
-    films = _columns(source / "u.item", ["id", "title", "released", "video", "url", *_names("g", 19)], "|")
-    rated = _columns(source / "u.data", ["user_id", "film_id", "rating", "at"], "\t")
-    of_film = np.stack([films.column(name).to_numpy() for name in _names("g", 19)], axis=1)
-    years = pc.cast(pc.utf8_slice_codeunits(pc.fill_null(films.column("released"), ""), -4, None), pa.string())
-    year = pa.array([int(text) if text else 1995 for text in years.to_pylist()])
-    tables = {
-        "user": users.select(["id", "age", "gender", "occupation"]),
-        "film": pa.table({"id": films.column("id"), "genre": of_film.argmax(axis=1), "year": year}),
-        "rated": rated.select(["user_id", "film_id", "rating"]),
-    }
-    jobs = Values(tuple(sorted(set(users.column("occupation").to_pylist()))))  # the list of the data's own README
-    user = Table(
-        "user",
-        (
-            Column("id", whole),
-            Column("age", whole, Range(0, 99, 20)),
-            Column("gender", category, Values(("F", "M"))),
-            Column("occupation", category, jobs),
-        ),
-        ("id",),
-    )
+    """Users who rate films, which are public; returns the spec."""
+    whole = ColumnType.INTEGER
+    tables = movielens_tables(source)
+    films = tables["film"]
+    kinds = np.stack([films.column(name).to_numpy() for name in MOVIELENS_KINDS], axis=1)
+    tables["film"] = pa.table({"id": films.column("id"), "genre": kinds.argmax(axis=1), "year": films.column("year")})
     film = Table("film", (Column("id", whole), Column("genre", whole), Column("year", whole)), ("id",), public=True)
     keys = (
         ForeignKey("rated", ("user_id",), "user", ("id",), owner=True, max_children=_MOST_LINKS),
@@ -260,10 +270,34 @@ def _movielens_spec(source: Path, folder: Path) -> Spec:
     )
     columns = (Column("user_id", whole), Column("film_id", whole), Column("rating", whole, Range(1, 5)))
     between = Table("rated", columns, ("user_id", "film_id"), keys)
-    folder.mkdir()
-    for name, rows in tables.items():
-        pq.write_table(rows, folder / f"{name}.parquet")
-    return _spec(Schema("movielens", (user, film, between), "user"), folder)
+    return saved_spec(Schema("movielens", (movielens_user(tables), film, between), "user"), folder, tables)
+
+
+def movielens_tables(source: Path) -> dict[str, pa.Table]:
+    """Users, films with a column for each of `MOVIELENS_KINDS`, and ratings, from the files of MovieLens 100K."""
+    users = _columns(source / "u.user", ["id", "age", "gender", "occupation", "zip"], "|")
+    films = _columns(source / "u.item", ["id", "title", "released", "video", "url", *MOVIELENS_KINDS], "|")
+    rated = _columns(source / "u.data", ["user_id", "film_id", "rating", "at"], "\t")
+    years = pc.cast(pc.utf8_slice_codeunits(pc.fill_null(films.column("released"), ""), -4, None), pa.string())
+    year = pa.array([int(text) if text else 1995 for text in years.to_pylist()])
+    return {
+        "user": users.select(["id", "age", "gender", "occupation"]),
+        "film": films.select(["id", *MOVIELENS_KINDS]).append_column("year", year),
+        "rated": rated.select(["user_id", "film_id", "rating"]),
+    }
+
+
+def movielens_user(tables: Tables) -> Table:
+    """The table of users; the list of occupations is that of the data's own README."""
+    whole, category = ColumnType.INTEGER, ColumnType.CATEGORY
+    jobs = Values(tuple(sorted(set(tables["user"].column("occupation").to_pylist()))))
+    columns = (
+        Column("id", whole),
+        Column("age", whole, Range(0, 99, 20)),
+        Column("gender", category, Values(("F", "M"))),
+        Column("occupation", category, jobs),
+    )
+    return Table("user", columns, ("id",))
 
 
 def _columns(path: Path, names: list[str], delimiter: str) -> pa.Table:
@@ -272,8 +306,12 @@ def _columns(path: Path, names: list[str], delimiter: str) -> pa.Table:
     return csv.read_csv(path, read, parse)
 
 
-def _spec(schema: Schema, folder: Path) -> Spec:
-    """The spec beside a folder of rows."""
+def saved_spec(schema: Schema, folder: Path, tables: Tables) -> Spec:
+    """Write the rows to ``folder``; returns the spec, which is to stand beside it."""
+    folder.mkdir()
+    for table in schema.tables:
+        rows = tables[table.name].select([column.name for column in table.columns])
+        pq.write_table(rows, folder / f"{table.name}.parquet")
     path = folder.with_suffix(".yaml")
     return Spec(schema, str(folder), path, EPSILONS, DELTA, 20.0, 1e-7, state=folder.with_suffix(".state"))
 

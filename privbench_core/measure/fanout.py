@@ -108,9 +108,10 @@ def fit_fanout(
         fit: How to spend it.
         siblings: As in `fit_sizes`.
     """
-    sizes = fit_sizes(session, key, parent, child.size, price.share(fit.count_share), fit, siblings)
-    context = link_context(key, parent, child, sizes.sizes)
     own: Features = {name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()}
+    for_sizes = price.share(fit.count_share) if own else price  # rows of keys alone follow nothing
+    sizes = fit_sizes(session, key, parent, child.size, for_sizes, fit, siblings)
+    context = link_context(key, parent, child, sizes.sizes)
     rest = price.share(1 - fit.count_share)
     if not own or not context:
         return sizes

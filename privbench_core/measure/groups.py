@@ -51,10 +51,10 @@ _POSSIBLE = 0.002  # of what pairs explain is mixed into a triple: no cell is ru
 class GroupFit:
     """How the price of an owned table's groups is spent; see `privpetal.options.Options`."""
 
-    scores: float
-    margins: float
-    usefulness: float
-    triples: float
+    scores: float = 0.1
+    margins: float = 0.1
+    usefulness: float = 3.0
+    triples: float = 0.05
     pairs: PairwiseFit = field(default_factory=lambda: PairwiseFit(max_pairs=1000))
 
     def identity(self) -> Identity:

@@ -1,8 +1,13 @@
 """What is measured along an owner key: sizes of groups, their latent attributes, and how children follow them.
 
-PrivLava's Algorithm 2. The children's pairs of columns come first; then expectation-maximisation finds the types of
-groups (`maximisation`); then children's columns are related to types, owners, sizes and places, where it helps. All
-parts have prices that are fixed before the first one.
+PrivLava's Algorithm 2. Expectation-maximisation finds the types of groups (`maximisation`); then children's columns are
+related to types and to whatever else there is. All parts have prices that are fixed before the first one.
+
+In the paper, children are independent of each other given the type of their group. Two members that share one of many
+values, or are of about the same age, would need as many types as there are such values, and noise leaves few. So where
+children have attributes alone, the joints of two members are measured directly, as in PrivPetal (`groups`), and types
+keep what pairs do not tell. Children with latent attributes of their own, in the middle of a chain, are drawn as in the
+paper. In both cases members may stand in an order by one of their columns (`places`).
 """
 
 from __future__ import annotations
@@ -12,18 +17,22 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from privbench_core.columns.discretizer import Discretizer
 from privbench_core.measure.columns import Columns, types_of, value_coder
 from privbench_core.measure.fanout import FanoutFit, fit_fanout, fit_sizes, link_context, measure_links
+from privbench_core.measure.groups import GroupFit
 from privbench_core.measure.maximisation import Maximisation
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.places import best_places, place_coder
 from privbench_core.models.fanout import PLACE, Fanout, parent_column
+from privbench_core.models.group_model import GroupModel
 from privbench_core.models.latent import Latents
 from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
-from privbench_core.privacy.budget import Price
-from privbench_core.privacy.features import OwnerType
+from privbench_core.models.spn import Leaf
+from privbench_core.privacy.budget import Price, zero
+from privbench_core.privacy.features import Feature, OwnerType
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
@@ -44,9 +53,11 @@ class LatentFit:
         types: Share of expectation-maximisation, the rest is for what children are drawn from.
         groups: Share of an iteration for marginals over groups (sizes; between latent attributes).
         usefulness: λ: values are as many as keep the average marginal λ-useful.
-        observed: Share of pairs of columns within a row.
+        observed: Share, where children have latent attributes of their own, of pairs of columns within a row.
         places: Share, in what is for links, of the choice of a column that members are put in an order by.
+        typed: Share, in what is left, of joints with types and places, where the rest is for joints of members.
         pairs: How noise is weighed.
+        joints: How joints of members are measured.
     """
 
     latents: int
@@ -56,7 +67,9 @@ class LatentFit:
     usefulness: float
     observed: float
     places: float
+    typed: float
     pairs: PairwiseFit = field(default_factory=PairwiseFit)
+    joints: GroupFit = field(default_factory=GroupFit)
 
     def identity(self) -> Identity:
         """Return all that a release depends on."""
@@ -68,7 +81,9 @@ class LatentFit:
             "usefulness": self.usefulness,
             "observed": self.observed,
             "places": self.places,
+            "typed": self.typed,
             "pairs": self.pairs.identity(),
+            "joints": self.joints.identity(),
         }
 
     def link(
@@ -81,13 +96,13 @@ class LatentFit:
         for_sizes: Price,
         for_groups: Price | None,
     ) -> LatentLink:
-        """Measure the groups along an owner key: sizes, pairs of columns within rows, latent attributes.
+        """Measure the groups along an owner key: sizes, latent attributes, and what children are drawn from.
 
-        Where noise would leave fewer than two latent values, what children have in common with their owner is measured
-        directly, as PrivBench does.
+        Where noise would leave fewer than two latent values there are none, and children that have latent attributes
+        themselves are related to their owner directly, as in PrivBench.
 
         Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 11.
+        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7, 8 and 11.
 
         Args:
             session: Open for the step.
@@ -99,9 +114,14 @@ class LatentFit:
             for_groups: Of all else; None where children have no columns.
         """
         spending = FanoutFit(pairs=self.pairs)
-        if for_groups is None:
-            nothing = MeasuredLeaf(OneWay({}, {}, child.total))
-            return LatentLink(fit_sizes(session, key, parent, child.size, for_sizes, spending), nothing, None)
+        if for_groups is None or not children.sources:  # types of children may be hidden by noise
+            nothing, price = (
+                MeasuredLeaf(OneWay({}, {}, child.total)),
+                for_sizes + (for_groups or zero(for_sizes.measure)),
+            )
+            return LatentLink(fit_sizes(session, key, parent, child.size, price, spending), nothing, None)
+        if not children.types:
+            return self._of_attributes(session, key, parent, child, children, for_sizes, for_groups)
         view = session.view(ViewSpec(key.child, children.features, (children.rows_per_unit,)), "rows")
         observed = self.pairs.fit(view, children.one_way, for_groups.share(self.observed), children.ordered)
         rest = for_groups.share(1 - self.observed)
@@ -111,32 +131,82 @@ class LatentFit:
             both = for_sizes + rest
             return LatentLink(fit_fanout(session, key, parent, child, observed.fit(), both, spending), observed, None)
         fanout = fit_sizes(session, key, parent, child.size, for_sizes, spending)
-        em = Maximisation.of(self.latents, self.groups, session, key, parent, children, fanout)
-        model = em.start(values)
-        of_types, of_links = rest.share(self.types), rest.share(1 - self.types)
-        for number in range(self.iterations):
-            marginals = em.measure(model, values, of_types.share(1 / self.iterations), number)
-            model = marginals.model(em.mean_sizes)
-        latents = marginals.latents(em)
-        types = types_of(latents, fanout.sizes, children)
-        coder = value_coder(values + 1)
+        found = self._types(session, key, parent, children, fanout, values, rest.share(self.types))
+        of_links = rest.share(1 - self.types)
         order = best_places(session, key, child, fanout, parent.total, of_links.share(self.places))
         of_links = of_links.share(1 - self.places)
-        context = link_context(key, parent, child, fanout.sizes)
+        context = {**link_context(key, parent, child, fanout.sizes), **found.context}
         if order is not None:
             context[PLACE] = (order, place_coder(order.most))
-        context |= {
-            parent_column(name): (OwnerType(key, types, position), coder) for position, name in enumerate(latents.names)
-        }
         view = session.view(
             ViewSpec(key.child, {**context, **children.features}, (children.rows_per_unit,)), "pair_tables"
         )
         network = observed.fit()
         links = measure_links(view, context, children.features, children.one_way, network, of_links, spending)
-        tables = {**fanout.fanout_tables, **marginals.fanout_tables(em)}
         most = 0 if order is None else order.most
-        fanout = replace(fanout, fanout_tables=tables, pair_tables=links, places=most)
-        return LatentLink(fanout, observed, latents)
+        return LatentLink(replace(found.fanout, pair_tables=links, places=most), observed, found.latents)
+
+    def _of_attributes(
+        self,
+        session: PrivateSession,
+        key: ForeignKey,
+        parent: Profile,
+        child: Profile,
+        children: Columns,
+        for_sizes: Price,
+        price: Price,
+    ) -> LatentLink:
+        """Groups of children with attributes alone: joints of members, and of types and columns; see `link`."""
+        spending = FanoutFit(pairs=self.pairs)
+        fanout = fit_sizes(session, key, parent, child.size, for_sizes, spending)
+        values = self.values(session, key, children, price)
+        if values < 2:  # noqa: PLR2004 - a single type is none
+            return LatentLink(fanout, self.joints.fit(session, key, parent, child, fanout, price), None)
+        of_types, rest = price.share(self.types), price.share(1 - self.types)
+        found = self._types(session, key, parent, children, fanout, values, of_types)
+        order = best_places(session, key, child, fanout, parent.total, rest.share(self.places))
+        rest = rest.share(1 - self.places)
+        context = dict(found.context)
+        if order is not None:
+            context[PLACE] = (order, place_coder(order.most))
+        members = self.joints.fit(session, key, parent, child, fanout, rest.share(1 - self.typed))
+        spec = ViewSpec(key.child, {**context, **children.features}, (children.rows_per_unit,))
+        plain = Leaf(children.one_way.total, {})
+        links = measure_links(
+            session.view(spec, "pair_tables"),
+            context,
+            children.features,
+            children.one_way,
+            plain,
+            rest.share(self.typed),
+            spending,
+        )
+        most = 0 if order is None else order.most
+        return LatentLink(replace(found.fanout, pair_tables=links, places=most), members, found.latents)
+
+    def _types(
+        self,
+        session: PrivateSession,
+        key: ForeignKey,
+        parent: Profile,
+        children: Columns,
+        fanout: Fanout,
+        values: int,
+        price: Price,
+    ) -> _Found:
+        """Expectation-maximisation, for ``price``."""
+        em = Maximisation.of(self.latents, self.groups, session, key, parent, children, fanout)
+        model, part = em.start(values), price.share(self._part)
+        for number in range(self.iterations):
+            model = em.next(model, part, number)
+        typed = em.typed(model, part.share(self.groups), self.iterations)
+        latents = typed.latents(em)
+        types, coder = types_of(latents, fanout.sizes, children), value_coder(values + 1)
+        context: dict[str, tuple[Feature, Discretizer]] = {
+            parent_column(name): (OwnerType(key, types, position), coder) for position, name in enumerate(latents.names)
+        }
+        tables = {**fanout.fanout_tables, **typed.fanout_tables(em)}
+        return _Found(replace(fanout, fanout_tables=tables), latents, context)
 
     def values(self, session: PrivateSession, key: ForeignKey, children: Columns, price: Price) -> int:
         """Number of values of each latent attribute: as many as keep the average marginal λ-useful (section 4.7)."""
@@ -144,9 +214,23 @@ class LatentFit:
         if not codes:
             return 0
         view = session.view(ViewSpec(key.child, {}, (children.rows_per_unit,)), "types")
-        part = price.share(self.types / self.iterations * (1 - self.groups) / (len(codes) * self.latents))
+        part = price.share(self.types * self._part * (1 - self.groups) / (len(codes) * self.latents))
         least = self.usefulness * math.sqrt(2 / math.pi) * view.sigma([Marginal(())], part) * float(np.mean(codes))
         return min(int(MOST_COMBINATIONS ** (1 / self.latents)), int(children.one_way.total / max(least, _NOTHING)))
+
+    @property
+    def _part(self) -> float:
+        """Share of an iteration; groups of the types that the last one leads to are measured once more."""
+        return 1 / (self.iterations + self.groups)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What expectation-maximisation has found: the owner's side of it, and columns of the context of children."""
+
+    fanout: Fanout
+    latents: Latents
+    context: dict[str, tuple[Feature, Discretizer]]
 
 
 @dataclass(frozen=True)
@@ -155,10 +239,10 @@ class LatentLink:
 
     Attributes:
         fanout: How sizes of groups and children follow the latent attributes, or where there are none the owner.
-        observed: What was measured of pairs of columns within the rows of the children.
+        measured: What was measured of pairs of columns within the rows of the children, or of groups of them.
         latents: The latent attributes; None where noise would hide them, or children have no columns.
     """
 
     fanout: Fanout
-    observed: MeasuredLeaf
+    measured: MeasuredLeaf | GroupModel
     latents: Latents | None

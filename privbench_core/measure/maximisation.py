@@ -37,32 +37,20 @@ _NOTHING = 1e-12
 
 
 @dataclass(frozen=True)
-class Marginals:
-    """Marginals of one M-step without their noise, the value 0 of parents without children left out.
+class TypedGroups:
+    """Groups by their types, without noise, the value 0 of parents without children left out.
 
     Attributes:
         sizes: For each latent attribute, (value, size) over groups with children.
         between: All latent attributes over groups with children.
-        columns: Column of the children -> for each latent attribute, (value, code) over rows; the value of rows without
-            an owner, if there may be any, comes last.
         one_way: Noisy numbers of parents by latent value.
-        none: Number of latent values that stand for no owner: 0 or 1.
-        scores: What the types are that these were measured with.
+        scores: What the types are.
     """
 
     sizes: tuple[Array, ...]
     between: Array
-    columns: Mapping[str, tuple[Array, ...]]
     one_way: OneWay
-    none: int
     scores: tuple[NDArray[np.int64], Mapping[str, NDArray[np.int64]]]
-
-    def model(self, mean_sizes: Array) -> LatentModel:
-        """The next parameters."""
-        owned = {
-            name: tuple(joint[: len(joint) - self.none] for joint in joints) for name, joints in self.columns.items()
-        }
-        return LatentModel.fitted(self.sizes, self.between, owned, mean_sizes)
 
     def latents(self, em: Maximisation) -> Latents:
         """The latent attributes."""
@@ -106,12 +94,8 @@ class Maximisation:
     ) -> Maximisation:
         """What all iterations need, from what is released already."""
         clean = {name: counts for name, counts in children.one_way.clean().items() if len(counts) > 1}
-        code_of, shares = fanout.sizes.shares
-        codec = fanout.sizes.codec
-        assert isinstance(codec, FanoutCodec)  # noqa: S101 - numbers of children have a codec of their own
-        means = np.bincount(code_of, shares * codec.means()).astype(np.float64)
         names = latent_names(key.name, latents)
-        return cls(groups, session, key, parent, children, fanout, names, clean, means)
+        return cls(groups, session, key, parent, children, fanout, names, clean, mean_sizes(fanout))
 
     def start(self, values: int) -> LatentModel:
         """Parameters that tell groups apart by random functions of their rows: where all are alike, all types stay so.
@@ -127,39 +111,47 @@ class Maximisation:
         sizes = _tilted(held + _NOTHING, shape, len(held), rng) / values ** len(self.names)
         return LatentModel(sizes, given)
 
-    def measure(self, model: LatentModel, values: int, price: Price, number: int) -> Marginals:
-        """One iteration: the E-step under ``model``, and the marginals of the M-step for ``price``."""
-        size_scores, scores = model.scores()
-        shape = (values + 1,) * len(self.names)
-        columns = tuple((*self.children.sources[name], table) for name, table in scores.items())
-        types = GroupTypes(shape, self.fanout.sizes, size_scores, columns)
-        coder = value_coder(values + 1)
-        of_parents: dict[str, tuple[Feature, Discretizer]] = {OWN_FANOUT: (OwnFanout(self.key), self.fanout.sizes)}
-        of_rows = self.children.features
-        for position, name in enumerate(self.names):
-            of_parents[name] = (OwnType(self.key, types, position), coder)
-            of_rows[name] = (OwnerType(self.key, types, position), coder)
-        label = f"types {number}"
-        counted = (self.parent.size.rows_per_unit,)
-        groups = self.session.view(ViewSpec(self.key.parent, of_parents, counted), label)
-        rows = self.session.view(ViewSpec(self.key.child, of_rows, (self.children.rows_per_unit,)), label)
-        asked = [Marginal((name, OWN_FANOUT)) for name in self.names]
-        several = [Marginal(self.names)] if len(self.names) > 1 else []
-        of_groups = groups.measure("sizes", [*asked, *several], price.share(self.groups))
+    def next(self, model: LatentModel, price: Price, number: int) -> LatentModel:
+        """One iteration: the E-step under ``model``, and the next parameters from marginals that cost ``price``."""
+        found = self.typed(model, price.share(self.groups), number)
+        types, coder = self._types(model)
+        features = self.children.features
+        features |= {name: (OwnerType(self.key, types, k), coder) for k, name in enumerate(self.names)}
+        spec = ViewSpec(self.key.child, features, (self.children.rows_per_unit,))
         pairs = [(name, column) for column in self.clean for name in self.names]
-        of_columns = rows.measure("children", [Marginal(pair) for pair in pairs], price.share(1 - self.groups))
-        noisy = dict(zip(pairs, of_columns.values, strict=True))
-        sizes, between, one_way = self._groups(of_groups.values, of_groups.sigma)
-        none = int(self.key.optional)
+        rows = self.session.view(spec, f"types {number}")
+        measured = rows.measure("children", [Marginal(pair) for pair in pairs], price.share(1 - self.groups))
+        noisy = dict(zip(pairs, measured.values, strict=True))
         margins = [self._margin([noisy[name, column] for column in self.clean]) for name in self.names]
-        found = {
-            column: tuple(
-                estimated_joint(NoisyTable(noisy[name, column][1:], of_columns.sigma), margin, self.clean[column])
+        owned = {}
+        for column in self.clean:
+            joints = (
+                estimated_joint(NoisyTable(noisy[name, column][1:], measured.sigma), margin, self.clean[column])
                 for name, margin in zip(self.names, margins, strict=True)
             )
-            for column in self.clean
-        }
-        return Marginals(sizes, between, found, one_way, none, (size_scores, scores))
+            # The value of rows without an owner, if there may be any, comes last.
+            owned[column] = tuple(joint[: len(joint) - int(self.key.optional)] for joint in joints)
+        return LatentModel.fitted(found.sizes, found.between, owned, self.mean_sizes)
+
+    def typed(self, model: LatentModel, price: Price, number: int) -> TypedGroups:
+        """The E-step under ``model``, and the groups of each type, measured for ``price``."""
+        types, coder = self._types(model)
+        features: dict[str, tuple[Feature, Discretizer]] = {OWN_FANOUT: (OwnFanout(self.key), self.fanout.sizes)}
+        features |= {name: (OwnType(self.key, types, k), coder) for k, name in enumerate(self.names)}
+        counted = (self.parent.size.rows_per_unit,)
+        groups = self.session.view(ViewSpec(self.key.parent, features, counted), f"types {number}")
+        asked = [Marginal((name, OWN_FANOUT)) for name in self.names]
+        several = [Marginal(self.names)] if len(self.names) > 1 else []
+        measured = groups.measure("sizes", [*asked, *several], price)
+        return TypedGroups(*self._groups(measured.values, measured.sigma), model.scores())
+
+    def _types(self, model: LatentModel) -> tuple[GroupTypes, Discretizer]:
+        """The E-step, and the coder of a latent attribute."""
+        size_scores, scores = model.scores()
+        values = model.sizes.shape[1] + 1
+        columns = tuple((*self.children.sources[name], table) for name, table in scores.items())
+        types = GroupTypes((values,) * len(self.names), self.fanout.sizes, size_scores, columns)
+        return types, value_coder(values)
 
     def _margin(self, noisy: list[Array]) -> Array:
         """Rows by latent value, from the tables of all columns: their sums averaged by their variances."""
@@ -192,6 +184,13 @@ class Maximisation:
             return tuple(joints), joints[0].sum(axis=1), one_way
         inside = noisy[-1][tuple(slice(1, None) for _ in range(number))]
         return tuple(joints), onto_simplex(inside, float(held.sum())), one_way
+
+
+def mean_sizes(fanout: Fanout) -> Array:
+    """Mean size of the groups of each code of sizes."""
+    codec, (code_of, shares) = fanout.sizes.codec, fanout.sizes.shares
+    assert isinstance(codec, FanoutCodec)  # noqa: S101 - numbers of children have a codec of their own
+    return np.bincount(code_of, shares * codec.means()).astype(np.float64)
 
 
 def _tilted(counts: Array, shape: tuple[int, ...], ordered: int, rng: np.random.Generator) -> Array:

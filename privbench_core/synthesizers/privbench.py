@@ -151,9 +151,18 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
     return link_step(schema, key, price, run, FanoutFit(), (("model", key.child),), beside=True)
 
 
-def _link_size(schema: Schema, key: ForeignKey) -> int:
-    """Weight of a key in sharing out 1 - γ: the attributes it may relate."""
-    parent = schema.table(key.parent)
+def _link_size(schema: Schema, key: ForeignKey) -> float:
+    """Weight of a key in sharing out 1 - γ: the attributes it may relate.
+
+    Rows without attributes leave numbers of children to be measured, which cost what they cost beside other rows'
+    attributes. In a junction table the owner's attributes are related to those of what it refers to.
+    """
+    table, parent = schema.table(key.child), schema.table(key.parent)
+    own = len(table.attributes)
     if determined(schema, key):
-        return 1 + (len(schema.table(key.child).attributes) if key.optional else 0)
-    return 1 + len(schema.table(key.child).attributes) + (1 if parent.public else len(parent.attributes))
+        return 1 + (own if key.optional else 0)
+    if key.owner and not own:
+        return FanoutFit().count_share * (1 + len(parent.attributes))
+    if table.owner_key is not None and completes_junction(schema, key):
+        return 1 + own + len(schema.table(table.owner_key.parent).attributes) + len(parent.attributes)
+    return 1 + own + (1 if parent.public else len(parent.attributes))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -23,7 +25,7 @@ from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.relational.plan import Relational
 from privbench_core.synthesizers.steps.learned_link import completes_junction
 from privbench_core.synthesizers.steps.public_targets import public_targets
-from tests.helpers.databases import club, forum, shop
+from tests.helpers.databases import Database, club, forum, shop
 from tests.helpers.heavy_tails import many_to_many
 from tests.helpers.noise import SeededNoise
 from tests.helpers.plans import Trace, computing_steps, run_step
@@ -237,3 +239,24 @@ def test_hopeless_links_cost_nothing_beyond_degrees():
         run_step(step, database, SeededNoise(0), trace)
     assert not any("cross-table" in label for charges in trace.charges.values() for label, _ in charges)
     assert isinstance(plan.step(("fanout", "post.user_id")).price, Price)
+
+
+@pytest.mark.parametrize("method", [PrivBench(), Relational()])
+def test_rows_of_keys_alone_leave_nothing_of_their_links_unspent(method: PrivBench | Relational):
+    """Their owner key has numbers of children to measure, and what is not needed for that goes to other links."""
+    schema, rows = many_to_many(600)
+    enrolment = schema.table("enrolment")
+    kept = tuple(column for column in enrolment.columns if column not in enrolment.attributes)
+    alone = replace(enrolment, columns=kept)
+    schema = replace(schema, tables=tuple(alone if t is enrolment else t for t in schema.tables))
+    rows = {**rows, "enrolment": rows["enrolment"].select([column.name for column in kept])}
+    database, plan = Database(schema, rows), method.plan(schema, Budget(8.0, 1e-6), {})
+    trace = Trace()
+    for step in computing_steps(plan):
+        run_step(step, database, SeededNoise(0), trace)
+    owner = alone.owner_key
+    assert owner is not None
+    spent = trace.accounts["fanout", owner.name].spent.amount
+    price = next(step.price for step in plan.steps if step.key == ("fanout", owner.name))
+    assert spent == pytest.approx(price.amount)
+    assert price.amount < sum(step.price.amount for step in plan.steps if step.key[0] == "fanout") / 2

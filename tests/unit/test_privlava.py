@@ -107,6 +107,18 @@ def test_a_group_has_one_member_in_each_role() -> None:
     assert (heads == 1).mean() > 0.95
 
 
+def test_two_children_share_a_value_of_more_than_there_are_types() -> None:
+    """Each of 3,000 families has one of 60 values, and at most 32 types: joints of two children tell."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 5, 3000)
+    homes, values = np.repeat(np.arange(3000), sizes), rng.integers(0, 60, 3000)
+    drawn = rows(synthesized(family(homes, values[homes], 60), 20.0), "child")
+    homes, codes = drawn["home"].to_numpy(), drawn["x"].to_numpy()
+    order = np.argsort(homes, kind="stable")
+    siblings = np.diff(homes[order]) == 0
+    assert (np.diff(codes[order]) == 0)[siblings].mean() > 0.8  # of independent children: 1 in 60, by types 1 in 2
+
+
 @pytest.mark.parametrize(
     ("name", "least", "most"), [("privlava", 0.0, 0.1), ("privpetal", 0.3, 1.0), ("privbench", 0.6, 1.0)]
 )
@@ -155,10 +167,10 @@ def rows(trace: Trace, table: str) -> pa.Table:
     return made
 
 
-def family(homes: np.ndarray[Any, Any], codes: np.ndarray[Any, Any]) -> Database:
-    """Families of up to four children with a column ``x`` of four values."""
+def family(homes: np.ndarray[Any, Any], codes: np.ndarray[Any, Any], values: int = 4) -> Database:
+    """Families of up to four children with a column ``x`` of so many values."""
     home = ForeignKey("child", ("home",), "family", ("id",), max_children=4, owner=True)
-    columns = (Column("id", NUMBER), Column("home", NUMBER), Column("x", NUMBER, Values((0, 1, 2, 3))))
+    columns = (Column("id", NUMBER), Column("home", NUMBER), Column("x", NUMBER, Values(tuple(range(values)))))
     schema = Schema(
         "families",
         (Table("family", (Column("id", NUMBER),), ("id",)), Table("child", columns, ("id",), (home,))),

@@ -51,8 +51,8 @@ class PrivLava:
         rest = prices.groups(table) if columns else None
         steps: list[Step] = []
         if key is not None:
-            named = {field.name: getattr(options, field.name) for field in fields(LatentFit) if field.name != "pairs"}
-            fit = LatentFit(**named)
+            shared = {field.name for field in fields(LatentFit)} & {field.name for field in fields(options)}
+            fit = LatentFit(**{name: getattr(options, name) for name in shared})
             steps.append(types_step(schema, key, prices.link(key), rest, fit))
         if key is not None or rest is None:
             steps.append(drawn_step(schema, table, zero(prices.whole.measure)))

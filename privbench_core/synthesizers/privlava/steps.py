@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from privbench_core.measure.columns import Columns, types_of
 from privbench_core.measure.latent import LatentFit
 from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.models.fanout import Fanout
+from privbench_core.models.group_model import GroupModel
 from privbench_core.models.latent import Latents
-from privbench_core.models.measured import measured_from_dict, measured_to_dict
+from privbench_core.models.measured import MeasuredLeaf, measured_from_dict, measured_to_dict
 from privbench_core.models.profile import Profile
 from privbench_core.models.spn import Leaf, Node, count_nodes, node_to_dict
 from privbench_core.privacy.budget import Price
@@ -79,13 +81,13 @@ def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Pr
         children = table_columns(schema, key.child, context.inputs)
         found = fit.link(context.opened(), key, above, own, children, for_sizes, for_groups)
         values = [] if found.latents is None else [size - 1 for size in found.latents.shape]
-        summary = {"latent values": values, "pairs within rows": len(found.observed.tables)}
+        groups = isinstance(found.measured, GroupModel)
         return Artifact(
             {
                 "link": found.fanout.to_dict(),
                 "latents": None if found.latents is None else found.latents.to_dict(),
-                "measured": measured_to_dict(found.observed),
-                "summary": summary,
+                "groups" if groups else "measured": _stored(found.measured),
+                "summary": {"latent values": values},
             }
         )
 
@@ -93,13 +95,17 @@ def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Pr
     reads = deciding_tables(schema, key.child, key.parent, *below(schema, key.child))
     moves = [stability(schema, name, *below(schema, name)) for name in (key.child, key.parent)]
     parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
-    return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters, version="2")
+    return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters, version="3")
+
+
+def _stored(measured: MeasuredLeaf | GroupModel) -> Mapping[str, Any]:
+    return measured.to_dict() if isinstance(measured, GroupModel) else measured_to_dict(measured)
 
 
 def drawn_step(schema: Schema, table: Table, free: Price) -> Step:
     """The step that fits the model of a table's rows to what was measured along its owner key, at no cost.
 
-    A table without owner and columns has nothing to fit: its rows are numbers.
+    A table without owner and columns has nothing to fit: its rows are numbers. A model of groups is fitted already.
     """
     key = table.owner_key
     inputs = column_inputs(schema, table.name) if key is None else (*column_inputs(schema, table.name), fanout_key(key))
@@ -108,9 +114,12 @@ def drawn_step(schema: Schema, table: Table, free: Price) -> Step:
         columns = table_columns(schema, table.name, context.inputs)
         if key is None:
             return _model(columns, Leaf(columns.one_way.total, {}))
-        return _model(columns, measured_from_dict(context.inputs[fanout_key(key)].data["measured"]).fit())
+        released = context.inputs[fanout_key(key)].data
+        if "groups" in released:
+            return Artifact({"model": released["groups"], "latents": [], "summary": {}})
+        return _model(columns, measured_from_dict(released["measured"]).fit())
 
-    return Step(("model", table.name), StepKind.MODEL, table.name, inputs, (), free, run, version="2")
+    return Step(("model", table.name), StepKind.MODEL, table.name, inputs, (), free, run, version="3")
 
 
 def root_step(schema: Schema, table: Table, price: Price) -> Step:

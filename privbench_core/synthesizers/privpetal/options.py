@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from privbench_core.measure.groups import GroupFit
 from privbench_core.synthesizers.options import GroupOptions, parsed
 
 
@@ -23,10 +24,10 @@ class Options(GroupOptions):
             joints do not need goes to these too.
     """
 
-    scores: float = 0.1
-    margins: float = 0.1
-    usefulness: float = 3.0
-    triples: float = 0.05
+    scores: float = GroupFit.scores
+    margins: float = GroupFit.margins
+    usefulness: float = GroupFit.usefulness
+    triples: float = GroupFit.triples
     root_profile: float = 0.5
 
     @classmethod

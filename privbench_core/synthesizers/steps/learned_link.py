@@ -101,6 +101,9 @@ def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> S
         references = _references(schema, key, context)
         profile, above = references.profile(key.child), references.profile(key.parent)
         session = context.opened()
+        if not table.attributes:  # rows of keys alone are all alike
+            fanout = fit_sizes(session, key, above, profile.size, price, fit.sizes)
+            return _artifact(replace(fanout, cross_marginals=()))
         fanout = fit_sizes(session, key, above, profile.size, price.share(fit.degrees), fit.sizes)
         rows = references.owned(table, fanout)
         left, right = _context(key, above, fanout, profile), _own(profile)
@@ -165,9 +168,11 @@ def _learned(
     """Return a link with the cross-table marginals that are measured for what its degrees have left of ``price``."""
     rest = price.share(1 - fit.degrees)
     found = measure_cross_marginals(session, key.child, *sides, order, rest, fit.cross_marginals, rng)
-    return Artifact(
-        {"link": replace(link, cross_marginals=found).to_dict(), "summary": {"cross_marginals": len(found)}}
-    )
+    return _artifact(replace(link, cross_marginals=found))
+
+
+def _artifact(link: Fanout | LinkedLookup) -> Artifact:
+    return Artifact({"link": link.to_dict(), "summary": {"cross_marginals": len(link.cross_marginals or ())}})
 
 
 def _references(schema: Schema, key: ForeignKey, context: StepContext) -> References:
