@@ -15,7 +15,7 @@ from typing import Any
 import dagster as dg
 
 from privbench_assets import plots
-from privbench_assets.checks import UP_TO_DATE, up_to_date_result
+from privbench_assets.checks import up_to_date_result
 from privbench_assets.failures import nothing_private
 from privbench_assets.keys import identifier, source_key, status_key, step_key
 from privbench_assets.metadata import SYMBOL
@@ -122,18 +122,24 @@ def report_up_to_date(
         state = status.states[epsilon]
         publish = next(step.key for step in state.plan.steps if step.kind is StepKind.PUBLISH)
         key = step_key(session.spec.schema.name, publish)
-        found = up_to_date_result(key, status, epsilon)
-        context.log_event(
-            dg.AssetCheckEvaluation(
-                asset_key=key,
-                check_name=UP_TO_DATE,
-                passed=found.passed,
-                metadata=found.metadata,
-                severity=found.severity,
-                description=found.description,
-                partition=epsilon,
-            )
+        _report_check(context, key, up_to_date_result(key, status, epsilon), epsilon)
+
+
+def _report_check(
+    context: dg.AssetExecutionContext, key: dg.AssetKey, found: dg.AssetCheckResult, epsilon: str | None = None
+) -> None:
+    """Report a check of an asset outside of a run that has it among its own."""
+    context.log_event(
+        dg.AssetCheckEvaluation(
+            asset_key=key,
+            check_name=found.check_name or "",
+            passed=found.passed,
+            metadata=found.metadata,
+            severity=found.severity,
+            description=found.description,
+            partition=epsilon,
         )
+    )
 
 
 def budget_check(database: str, account: AccountStatus) -> dg.AssetCheckResult:
@@ -195,6 +201,7 @@ def _report(context: dg.AssetExecutionContext, session: Session, status: Status)
     tags = {_VERSION: _version(session, status)}
     metadata = _metadata(session, status)
     context.log_event(dg.AssetMaterialization(status_key(name), metadata=metadata, tags=tags))
+    _report_check(context, status_key(name), budget_check(name, status.account))
 
 
 def _version(session: Session, status: Status) -> str:

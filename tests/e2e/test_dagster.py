@@ -23,7 +23,7 @@ from privbench_core.pipeline.run import plan_for, run_name, run_spec
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.spec.load import dump_spec, load_spec
-from tests.helpers.servers import answers, graphql, running, wait_for
+from tests.helpers.servers import answers, code_server, free_port, graphql, running, wait_for
 
 LAUNCH = "mutation($asked: LaunchBackfillParams!) {launchPartitionBackfill(backfillParams: $asked) {__typename}}"
 
@@ -83,16 +83,16 @@ def test_the_workspace_loads_as_privbench_even_with_a_broken_spec(town_spec: Pat
 
 @pytest.mark.slow
 def test_a_backfill_over_epsilon_makes_both_bundles_and_pays_for_both(big_town: Path, tmp_path: Path) -> None:
-    home, port = tmp_path / "home", 3978
+    home, port = tmp_path / "home", free_port()
     home.mkdir()
     (home / "dagster.yaml").write_text((project_root() / "dagster.yaml").read_text())
     environment = {**os.environ, "DAGSTER_HOME": str(home), "PRIVBENCH_SPECS": str(big_town)}
-    workspace = ("--workspace", str(project_root() / "workspace.yaml"))
     spec = load_spec(big_town)
     steps = [step_key("town", step.key).path for step in plan_for(spec, 0.8).steps]
     with (
-        running(environment, tmp_path / "web.log", "dagster_webserver", "--port", str(port), *workspace),
-        running(environment, tmp_path / "daemon.log", "dagster._daemon", "run", *workspace),
+        code_server(environment, tmp_path) as served,
+        running(environment, tmp_path / "web.log", "dagster_webserver", "--port", str(port), "-w", str(served)),
+        running(environment, tmp_path / "daemon.log", "dagster._daemon", "run", "-w", str(served)),
         dg.DagsterInstance.from_config(str(home)) as instance,
     ):
         wait_for("the webserver", lambda: answers(port))
@@ -128,7 +128,6 @@ def test_a_daemon_catches_up_with_what_it_did_not_see(big_town: Path, tmp_path: 
     home.mkdir()
     (home / "dagster.yaml").write_text((project_root() / "dagster.yaml").read_text())
     environment = {**os.environ, "DAGSTER_HOME": str(home), "PRIVBENCH_SPECS": str(big_town)}
-    workspace = ("--workspace", str(project_root() / "workspace.yaml"))
     location = ("-m", "privbench_assets.definitions")
     everything = ("asset", "materialize", *location, "--select", "*", "--partition", "3.2")
     done = dagster(home, big_town, *everything)
@@ -146,21 +145,19 @@ def test_a_daemon_catches_up_with_what_it_did_not_see(big_town: Path, tmp_path: 
         assert manifest is not None
         return manifest.sources["person"]
 
-    wanted = change()
-    started = dagster(home, big_town, "sensor", "start", "town_refresh_on_change", *workspace)
-    assert started.returncode == 0, started.stderr[-3000:]
-    log = tmp_path / "daemon.log"
-    with running(environment, log, "dagster._daemon", "run", *workspace) as daemon:
-        wait_for("the refresh of what changed before", lambda: published() == wanted)
-        daemon.kill()
-    wanted = change()
-    with (
-        running(environment, log, "dagster._daemon", "run", *workspace),
-        dg.DagsterInstance.from_config(str(home)) as instance,
-    ):
-        wait_for("the refresh of what changed meanwhile", lambda: published() == wanted)
-        asked = instance.get_runs(dg.RunsFilter(tags={"privbench/database": "town"}))
-        assert len({run.tags["dagster/run_key"] for run in asked}) == len(asked) == 2
+    wanted, log = change(), tmp_path / "daemon.log"
+    with code_server(environment, tmp_path) as served, dg.DagsterInstance.from_config(str(home)) as instance:
+        workspace = ("-w", str(served))
+        started = dagster(home, big_town, "sensor", "start", "town_refresh_on_change", *workspace)
+        assert started.returncode == 0, started.stderr[-3000:]
+        with running(environment, log, "dagster._daemon", "run", *workspace) as daemon:
+            wait_for("the refresh of what changed before", lambda: published() == wanted)
+            daemon.kill()
+        wanted = change()
+        with running(environment, log, "dagster._daemon", "run", *workspace):
+            wait_for("the refresh of what changed meanwhile", lambda: published() == wanted)
+            asked = instance.get_runs(dg.RunsFilter(tags={"privbench/database": "town"}))
+            assert len({run.tags["dagster/run_key"] for run in asked}) == len(asked) == 2
 
 
 @pytest.mark.slow
@@ -173,17 +170,15 @@ def test_a_tick_of_the_schedule_refreshes_every_epsilon_and_the_next_one_pays_no
     home.mkdir()
     (home / "dagster.yaml").write_text((project_root() / "dagster.yaml").read_text())
     environment = {**os.environ, "DAGSTER_HOME": str(home), "PRIVBENCH_SPECS": str(big_town)}
-    workspace = ("--workspace", str(project_root() / "workspace.yaml"))
-    started = dagster(home, big_town, "schedule", "start", "town_refresh_schedule", *workspace)
-    assert started.returncode == 0, started.stderr[-3000:]
     by_schedule = {"dagster/schedule_name": "town_refresh_schedule"}
     done = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], tags=by_schedule)
-    with (
-        running(environment, tmp_path / "daemon.log", "dagster._daemon", "run", *workspace),
-        dg.DagsterInstance.from_config(str(home)) as instance,
-    ):
-        wait_for("the runs of two ticks", lambda: len(instance.get_runs(done)) >= 2 * len(spec.epsilons))
-        runs = instance.get_runs(dg.RunsFilter(tags=by_schedule))
+    with code_server(environment, tmp_path) as served, dg.DagsterInstance.from_config(str(home)) as instance:
+        workspace = ("-w", str(served))
+        started = dagster(home, big_town, "schedule", "start", "town_refresh_schedule", *workspace)
+        assert started.returncode == 0, started.stderr[-3000:]
+        with running(environment, tmp_path / "daemon.log", "dagster._daemon", "run", *workspace):
+            wait_for("the runs of two ticks", lambda: len(instance.get_runs(done)) >= 2 * len(spec.epsilons))
+            runs = instance.get_runs(dg.RunsFilter(tags=by_schedule))
     ticks = {run.tags["dagster/run_key"].partition(" ")[0] for run in runs}
     assert len(ticks) >= 2
     assert len({run.tags["dagster/run_key"] for run in runs}) == len(runs)  # one run per tick and ε

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 # Two runs of a backfill took nearly 300 seconds where ten other programs shared two processors.
@@ -30,6 +32,29 @@ def running(environment: Mapping[str, str], log: Path, *arguments: str) -> Itera
                 process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+@contextmanager
+def code_server(environment: Mapping[str, str], logs: Path) -> Iterator[Path]:
+    """The definitions in a process of their own; yields the workspace file that says where it listens.
+
+    A code server that a webserver, or a daemon, has started for itself stops when it has not heard of it for 45 s, or
+    20 s. They are silent for as long where many programs share a processor.
+    """
+    with TemporaryDirectory(prefix="code-") as folder:  # the name of a socket must be short
+        place, workspace = Path(folder, "socket"), logs / "workspace.yaml"
+        workspace.write_text(f"load_from: [{{grpc_server: {{socket: {place}, location_name: privbench}}}}]\n")
+        served = ("--socket", str(place), "--module-name", "privbench_assets.definitions")
+        with running(environment, logs / "code.log", "dagster", "api", "grpc", *served):
+            wait_for("the code server", place.exists)
+            yield workspace
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
 
 
 def answers(port: int) -> bool:

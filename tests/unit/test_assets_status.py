@@ -151,6 +151,12 @@ def test_a_broken_table_does_not_stand_in_the_way_of_the_others(operated: Orches
     assert not result.success
     assert "SourceError: household: could not be observed, the other tables were; household: " in errors(result)
     one_line_and_metadata(operated, result)
+    logged = [
+        log.dagster_event
+        for log in operated.instance.all_logs(result.run_id, dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+    ]
+    checked = [event.asset_check_evaluation_data.check_name for event in logged if event is not None]
+    assert checked == [UP_TO_DATE, BUDGET], "a status without its check would look unchecked"
     assert headline(operated).startswith("stale at 0.8: person changed; ")
 
 
