@@ -7,6 +7,7 @@ that was not named is known here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 _ROUNDS = 12  # of drawing values again that repeat another one; the later half makes them longer
 _CLASSES = ("0123456789", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
+_DIGITS = frozenset({"zip", "zipcode", "postal", "postcode", "plz", "phone", "fax", "mobile", "number", "no", "nr"})
 _TEMPLATES = 64  # named values that are imitated: the most common
 
 
@@ -83,7 +85,7 @@ def _values(made: MadeUp, named: tuple[str, ...], where: str) -> tuple[str, ...]
     for attempt in range(_ROUNDS):
         if attempt >= _ROUNDS // 2:
             missing = np.minimum(missing + 1, made.longest)
-        drawn = _texts(missing, named[:_TEMPLATES], rng)
+        drawn = _texts(missing, named[:_TEMPLATES] or (_usual(where),), rng)
         again = []
         for length, text in zip(missing.tolist(), drawn, strict=True):
             if text in found:
@@ -94,7 +96,17 @@ def _values(made: MadeUp, named: tuple[str, ...], where: str) -> tuple[str, ...]
         if not len(missing):
             break
     fresh = tuple(found)[len(dict.fromkeys(named)) :]
-    return fresh or (_texts(np.array([made.longest]), (), rng)[0],)
+    return fresh or (_texts(np.array([made.longest]), (_usual(where),), rng)[0],)
+
+
+def _usual(where: str) -> str:
+    """Return what values are like of which none was named, by the name of their column.
+
+    >>> _usual("customer.ZipCode"), _usual("customer.city")
+    ('0', 'a')
+    """
+    words = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", where.rpartition(".")[2]).lower()))
+    return "0" if words & _DIGITS else "a"
 
 
 def _texts(lengths: NDArray[np.int64], named: Sequence[str], rng: np.random.Generator) -> list[str]:

@@ -104,7 +104,8 @@ def _at_a_terminal() -> bool:
 def tell_warnings(warnings: Sequence[str]) -> None:
     """Print what speaks against using a bundle, so that nobody misses it."""
     if warnings:
-        say(f"WARNING: {len(warnings)} reasons to be careful with this bundle", style="bold")
+        number = f"{len(warnings)} reason{'s' * (len(warnings) > 1)}"
+        say(f"WARNING: {number} to be careful with this bundle", style="bold")
     for line in warnings:
         say(f"  {line}")
 

@@ -9,11 +9,15 @@ from privbench_core.draft.words import words_of
 from privbench_core.schema.columns import ColumnType, Domain, Range
 
 # The last words of a name; the first match counts. A type that does not fit is refused before anything is paid for.
-_TIMES = r"timestamp|date ?time|created|updated|(created|updated|modified|deleted|ordered|shipped|paid) at"
+_TIMES = r"timestamp|date ?time|created|updated|([a-z]+ed|paid|sent|made) at"
 _COUNTS = r"age|year( id)?|month|quarter|count|cnt|qty|quantity|(number of|num) \w+|rank|size|minutes|hours|days"
 _MEASURES = (
     r"price|amount|total|cost|rate|ratio|percent|pct|weight|height|width|length|distance|miles|km|score|salary|income|"
     r"revenue|balance|tax|discount|fee|lat|latitude|lon|lng|longitude|temperature|temp|duration|value"
+)
+_MONEY = (
+    r"price|cost|fee|salary|income|revenue|balance|(payment|invoice|order|freight|shipping|paid|net|gross) "
+    r"(value|amount|total)"
 )
 _TYPES = (
     (r"date|dob|birthday|birth ?date|day", ColumnType.DATE),
@@ -47,6 +51,15 @@ def type_by_name(name: str, beside: Iterable[str] = ()) -> ColumnType | None:
     if words.endswith("day") and {words[:-3] + "month", words[:-3] + "year"} & set(map(words_of, beside)):
         return ColumnType.INTEGER
     return next((kind for ends, kind in _TYPES if re.search(rf"(^| )({ends})$", words)), None)
+
+
+def has_cents(name: str) -> bool:
+    """Return whether a column of a CSV file is probably money, with two digits after the point.
+
+    >>> has_cents("unitPrice"), has_cents("payment_value"), has_cents("weight")
+    (True, True, False)
+    """
+    return bool(re.search(rf"(^| )({_MONEY})$", words_of(name)))
 
 
 def domain_by_name(name: str, kind: ColumnType) -> Domain | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from privbench_core.backends.catalogue import FoundColumn, FoundTable
 from privbench_core.backends.folder.catalogue import CSV
-from privbench_core.draft.by_name import domain_by_name, type_by_name
+from privbench_core.draft.by_name import domain_by_name, has_cents, type_by_name
 from privbench_core.draft.identifying import guess_identifying
 from privbench_core.draft.proposals import propose_domain
 from privbench_core.draft.samples import SampleColumn
@@ -95,6 +95,8 @@ def _attribute(table: FoundTable, column: FoundColumn, sample: SampleColumn | No
         by_name = None if sample and sample.type else type_by_name(column.name, [c.name for c in table.columns])
         kind = sample.type if sample and sample.type else by_name or kind
         guessed = ("a CSV file gives no type; this one is guessed from the name",) if by_name else ()
+        if by_name is ColumnType.FLOAT and has_cents(column.name):
+            return _Chosen(ColumnType.DECIMAL, {"precision": 12, "scale": 2, "domain": "learn"}, guessed)
     opaque = _opaque(table, column, kind)
     if opaque is not None or kind.logical.codec:
         return opaque or _Chosen(kind, {}, guessed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from privbench_core.backends.catalogue import Catalogue, FoundKey, FoundTable
@@ -30,13 +30,44 @@ def propose_keys(catalogue: Catalogue) -> Catalogue:
     """
     if any(table.foreign_keys for table in catalogue.tables):
         return catalogue
-    counted = Counter(name for table in catalogue.tables for name in {c.name.casefold() for c in table.columns})
-    shared = {table.name: _identifying(table, counted) for table in catalogue.tables}
-    columns = {table.name: frozenset(c.name.casefold() for c in table.columns) for table in catalogue.tables}
-    elsewhere = {name: frozenset[str]().union(*(columns[t] for t in columns if t != name)) for name in columns}
-    keyed = [replace(t, primary_key=_primary(t, shared, elsewhere[t.name])) for t in catalogue.tables]
-    tables = tuple(_with_keys(table, list(_references(table, keyed))) for table in keyed)
+    stems = _stems([table.name for table in catalogue.tables])
+    names = {stem: name for name, stem in stems.items()}
+    plain = [replace(table, name=stems[table.name]) for table in catalogue.tables]
+    tables = tuple(_under(names, table) for table in _with_proposals(plain))
     return replace(catalogue, tables=tables, proposed=any(table.foreign_keys for table in tables))
+
+
+def _stems(names: Sequence[str]) -> dict[str, str]:
+    """Return the names of tables without a first and a last word that most of them share.
+
+    >>> list(_stems(["x_orders_data", "x_order_items_data", "x_users_data", "country"]).values())
+    ['orders', 'order_items', 'users', 'country']
+    """
+    words = {name: words_of(name).split() for name in names}
+    ends = [Counter(parts[place] for parts in words.values() if len(parts) > 1) for place in (0, -1)]
+    first, last = ({word for word, number in end.items() if number > max(2, len(names) / 2)} for end in ends)
+    stems = {}
+    for name, parts in words.items():
+        start = int(len(parts) > 1 and parts[0] in first)
+        stop = len(parts) - int(len(parts) - start > 1 and parts[-1] in last)
+        stems[name] = name if stop - start == len(parts) else "_".join(parts[start:stop])
+    return stems if len({stem.casefold() for stem in stems.values()}) == len(names) else {name: name for name in names}
+
+
+def _under(names: Mapping[str, str], table: FoundTable) -> FoundTable:
+    """Return a table under its own name, its keys as well."""
+    keys = tuple(replace(key, parent=names[key.parent]) for key in table.foreign_keys)
+    return replace(table, name=names[table.name], foreign_keys=keys)
+
+
+def _with_proposals(tables: Sequence[FoundTable]) -> Iterator[FoundTable]:
+    counted = Counter(name for table in tables for name in {c.name.casefold() for c in table.columns})
+    shared = {table.name: _identifying(table, counted) for table in tables}
+    columns = {table.name: frozenset(c.name.casefold() for c in table.columns) for table in tables}
+    elsewhere = {name: frozenset[str]().union(*(columns[t] for t in columns if t != name)) for name in columns}
+    own = {table.name: table.primary_key or _own_key(table, elsewhere[table.name]) for table in tables}
+    keyed = [replace(table, primary_key=_primary(table, shared, own, elsewhere[table.name])) for table in tables]
+    return (_with_keys(table, list(_references(table, keyed))) for table in keyed)
 
 
 def _identifying(table: FoundTable, counted: Counter[str]) -> tuple[str, ...]:
@@ -62,11 +93,22 @@ def _names_of(table: FoundTable, end: str) -> list[str]:
     return [f"{stem}{sep}{end}".casefold() for stem in stems for sep in ("_", "")]
 
 
-def _primary(table: FoundTable, shared: dict[str, tuple[str, ...]], elsewhere: frozenset[str]) -> tuple[str, ...]:
-    own = table.primary_key or _own_key(table, elsewhere)
+def _primary(
+    table: FoundTable, shared: dict[str, tuple[str, ...]], own: dict[str, tuple[str, ...]], elsewhere: frozenset[str]
+) -> tuple[str, ...]:
+    """Return the primary key that a table has, or probably has.
+
+    A column called after the table that stands behind another table's key, and that nothing refers to, numbers rows
+    within that one: ``order_id, order_item_id``.
+    """
+    taken = {key[0].casefold() for name, key in own.items() if name != table.name and len(key) == 1} - _ID_ALONE
     mine = frozenset(name.casefold() for name in shared[table.name])
-    if own or not mine:
-        return own
+    if found := own[table.name]:
+        first = table.columns[0].name
+        within = not table.primary_key and first.casefold() in taken and found[0].casefold() not in elsewhere
+        return (first, *found) if within else found
+    if not mine or mine <= taken:
+        return ()
     others = [frozenset(map(str.casefold, names)) for name, names in shared.items() if name != table.name]
     if mine in others or not any(mine < other for other in others):
         return ()

@@ -29,7 +29,7 @@ _KEY_OF_UNITS = re.compile(
 )
 # Columns that name a person rather than a row.
 _PERSON_ID = re.compile(
-    rf"(unique ?)?p ?id|unique ?pid|mrn|ssn|(unique ?)?{_OF_PERSONS} ?(id|key|no|nr|num|number|uid)|"
+    rf"(unique ?)?p ?id|unique ?pid|mrn|ssn|(unique ?)?{_OF_PERSONS} ?(unique ?)?(id|key|no|nr|num|number|uid)|"
     r"(national|tax|social security) ?(id|no|number)"
 )
 

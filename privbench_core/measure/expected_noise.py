@@ -98,8 +98,8 @@ def link_noise(schema: Schema, key: ForeignKey, price: Price, size: RowCount | N
         moved = own * most + moves
         return _DEVIATIONS * noise_std(Sensitivity(moved, moved), price)
 
-    if size is None:
-        return LinkNoise(key, noise(1))
+    if size is None or size.bound == 1:
+        return LinkNoise(key, noise(1), None if size is None else size.rows)
     scales = [size.rows / max(1.0, float(size.counted(most).sum())) for most in size.classes]
     best = min(noise(most) * max(1.0, scale) for most, scale in zip(size.classes, scales, strict=True))
     return LinkNoise(key, best, size.rows)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
+import yaml
 
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable
 from privbench_core.draft.draft import Decisions, reflect, survey
@@ -440,3 +441,33 @@ def test_a_table_called_after_persons_is_not_proposed_as_public_without_a_word(t
     draft = reflect(str(folder), decisions=Decisions(unit="household"))
     assert "Those that everybody may see are public: [person]" in draft
     assert "# Look at person: their columns look like those of persons." in draft
+
+
+def test_tables_called_alike_are_told_apart_and_rows_are_numbered_within_their_parent(tmp_path: Path) -> None:
+    """As a shop exports them: every name begins and ends with the same word, and lines are numbered within orders."""
+    files = {
+        "shop_customers_data": "customer_id,customer_unique_id,customer_zip_code",
+        "shop_orders_data": "order_id,customer_id,order_approved_at",
+        "shop_order_items_data": "order_id,order_item_id,product_id,price,freight_value",
+        "shop_order_payments_data": "order_id,payment_sequential,payment_value",
+        "shop_products_data": "product_id,weight_g",
+    }
+    for name, header in files.items():
+        (tmp_path / f"{name}.csv").write_text(header + "\n", encoding="utf-8")
+    draft = reflect(str(tmp_path))
+    spec = yaml.safe_load(draft)
+    tables = spec["tables"]
+    assert spec["privacy"]["unit"] == "shop_customers_data"
+    assert "customer_unique_id looks like a person's number and may recur" in draft
+    assert tables["shop_orders_data"]["primary_key"] == "order_id"
+    assert tables["shop_order_items_data"]["primary_key"] == ["order_id", "order_item_id"]
+    assert tables["shop_order_payments_data"]["row_id"] == "generated"
+    owners = {
+        name: [k["references"]["table"] for k in t.get("foreign_keys", ()) if k.get("owner")]
+        for name, t in tables.items()
+    }
+    assert owners["shop_order_items_data"] == owners["shop_order_payments_data"] == ["shop_orders_data"]
+    assert owners["shop_orders_data"] == ["shop_customers_data"]
+    assert tables["shop_orders_data"]["columns"]["order_approved_at"]["type"] == "timestamp"
+    money = {tables["shop_order_items_data"]["columns"][name]["scale"] for name in ("price", "freight_value")}
+    assert money == {2}
