@@ -1,7 +1,7 @@
 """Measure, and rewrite the tables of ``benchmarks/README.md``.
 
 python -m benchmarks [NAME] [--data DIR] [--seeds N] [--epsilon E ...] [--delta D ...] [--methods M ...]
-    [--scale S ...] [--rows N ...] [--databases NAME ...] [--dry]
+    [--scale S ...] [--rows N ...] [--databases NAME ...] [--tables NAME ...] [--dry]
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from benchmarks import (
     scale,
     schemas,
     shapes,
+    shares,
     skew,
     spec_errors,
     stats,
@@ -48,6 +49,7 @@ def main() -> int:
         "peers",
         "shapes",
         "dense",
+        "shares",
         "sandag",
         "households",
         "california",
@@ -72,6 +74,7 @@ def main() -> int:
     parser.add_argument("--scale", type=float, nargs="+", default=[0.1], help="of TPC-H, for speed (default 0.1)")
     parser.add_argument("--rows", type=float, nargs="+", help="of the child table, for rows_out and engines")
     parser.add_argument("--databases", nargs="+", default=(), help="for rows and relationships (default: all)")
+    parser.add_argument("--tables", nargs="+", default=(), help="for dense and shares (default: all of them)")
     parser.add_argument("--dry", action="store_true", help="print the tables, leave the README as it is")
     given = parser.parse_args()
     chosen = {"seeds": given.seeds, "epsilons": given.epsilon, "deltas": given.delta}
@@ -84,7 +87,8 @@ def main() -> int:
         "adult": partial(adult.run, runs(adult.RUNS), given.data, names=given.methods or adult.DEFAULT_METHODS),
         "peers": partial(adult.run_peers, runs(adult.PEER_RUNS), given.data),
         "shapes": partial(shapes.run, runs(shapes.RUNS)),
-        "dense": partial(dense.run, runs(dense.RUNS), given.data, names=given.methods),
+        "dense": partial(dense.run, runs(dense.RUNS), given.data, names=given.methods, only=given.tables),
+        "shares": partial(shares.run, runs(shares.RUNS), given.data, only=given.tables),
         "sandag": partial(sandag.run, runs(sandag.RUNS)),
         "households": partial(planted.run_households, runs(planted.HOUSEHOLDS)),
         "california": partial(planted.run_california, runs(planted.CALIFORNIA)),

@@ -1,8 +1,8 @@
-"""Dense, small and three-way tables: columns that all depend on each other, beside rivals at the same (ε, δ).
+"""Single tables, dense, deep and small ones too, beside rivals at the same (ε, δ): one table, data by ε by method.
 
 A Gaussian copula gets every pair of ordered columns out of one release, and tree-shaped models get most of a survey out
 of few pairs. The figure is the mean 2-way distance over all pairs of columns; of the three bits, how often c is not
-a xor b, which no pair shows.
+a xor b, which no pair shows. Public tables take part where the data folder has them.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from statistics import mean
 import numpy as np
 
 from benchmarks import copula, histograms, subject
+from benchmarks.coded import NAMES, CodedTable, coded_tables
 from benchmarks.data import CodedAdult, data_folder
 from benchmarks.measure import Codes, NotFinishedError, Runs
-from benchmarks.peers import DPMM_METHODS, fit_dpmm, installed
+from benchmarks.peers import DPMM_METHODS, DPSYNTH_METHODS, dpsynth_installed, fit_dpmm, fit_dpsynth, installed
 from benchmarks.report import Row, machine, markdown
 from privbench_core.evaluation.marginals import mean_distances
 from privbench_core.evaluation.subsets import column_subsets
 
-RUNS = Runs(2, (0.2, 0.8, 1.0, 3.2), (1e-5, 0.0))
+RUNS = Runs(2, (0.2, 0.8, 3.2), (1e-5, 0.0))
 _CODES = 20
 _MATTERS = 0.8  # probability that an answer has to do with an opinion
-_LIMIT = 600.0  # seconds that a peer may take for a figure: AIM takes an hour on a table of 30 columns
+_LIMIT = 120.0  # seconds of processor time that a peer may take for a run: AIM takes an hour on 30 columns
+_NOT_PURE = {"copula", "mst", "aim", *DPSYNTH_METHODS}
+_OURS = "privbench"
 Fitted = Callable[[Codes, list[int], list[bool], float, float, int], Codes]
 
 
@@ -63,7 +66,8 @@ def correlated(columns: int, correlation: float, rows: int) -> Dense:
         rng = np.random.default_rng(seed)
         covariance = correlation + (1 - correlation) * np.eye(columns)
         latent = rng.multivariate_normal(np.zeros(columns), covariance, size=rows)
-        return np.clip(((latent + 3) / 6 * _CODES).astype(int), 0, _CODES - 1)
+        codes: Codes = np.clip(((latent + 3) / 6 * _CODES).astype(int), 0, _CODES - 1)
+        return codes
 
     name = f"{columns} columns correlated {correlation:g}, {rows:,} rows"
     return Dense(name, drawn(1), (_CODES,) * columns, (True,) * columns, drawn(3))
@@ -108,30 +112,39 @@ def adult_sample(data: Path | None, rows: int) -> Dense:
     return Dense(f"Adult, {rows:,} rows", codes[:rows], tuple(adult.sizes), tuple(adult.ordered), codes[rows:])
 
 
-def tables(data: Path | None) -> list[Callable[[], Dense]]:
-    """All tables, made when they are asked for."""
-    return [
-        partial(correlated, 12, 0.7, 20_000),
-        partial(correlated, 30, 0.5, 20_000),
-        xor,
-        partial(survey, 27_000),
-        partial(survey, 7_600),
-        partial(adult_sample, data, 7_600),
-    ]
+def tables(data: Path | None) -> dict[str, Callable[[], Dense]]:
+    """All tables by a short name, made when they are asked for."""
+    made: dict[str, Callable[[], Dense]] = {
+        "12": partial(correlated, 12, 0.7, 20_000),
+        "30": partial(correlated, 30, 0.5, 20_000),
+        "xor": xor,
+        "survey": partial(survey, 27_000),
+        "small": partial(survey, 7_600),
+        "adult": partial(adult_sample, data, 7_600),
+    }
+    return made | {table.name: partial(_coded, table) for table in coded_tables(data_folder(data))}
+
+
+def _coded(table: CodedTable) -> Dense:
+    rows, columns = table.codes.shape
+    name = f"{table.name}, {rows:,} rows of {columns} columns"
+    return Dense(name, table.codes, table.sizes, table.ordered)
 
 
 def methods(names: Sequence[str] | None, limit: float = _LIMIT) -> Mapping[str, Fitted]:
-    """What is measured, by name: the peers of dpmm where they are installed, each for ``limit`` seconds at most."""
+    """What is measured, by name: peers where they are installed, a run for ``limit`` seconds of processor time."""
     found: dict[str, Fitted] = {
         name: lambda *given, fit=fit: fit(*given)[0]
         for name, fit in (
-            ("privbench", subject.fit_sample),
+            (_OURS, subject.fit_sample),
             ("copula", copula.fit_sample),
             ("histograms", histograms.fit_sample),
         )
     }
     for name in DPMM_METHODS if installed() else ():
         found[name] = partial(_dpmm, name, limit)
+    for name in DPSYNTH_METHODS if dpsynth_installed() else ():
+        found[name] = partial(_dpsynth, name, limit)
     return {name: fit for name, fit in found.items() if names is None or name in names}
 
 
@@ -148,8 +161,27 @@ def _dpmm(
     return fit_dpmm(name, codes, sizes, ordered, {"epsilon": epsilon, "delta": delta, "seed": seed}, limit)[0]
 
 
+def _dpsynth(
+    name: str,
+    limit: float,
+    codes: Codes,
+    sizes: list[int],
+    ordered: list[bool],
+    epsilon: float,
+    delta: float,
+    seed: int,
+) -> Codes:
+    del ordered
+    return fit_dpsynth(name, codes, sizes, {"epsilon": epsilon, "delta": delta, "seed": seed}, limit)[0]
+
+
 def run(
-    runs: Runs = RUNS, data: Path | None = None, *, names: Sequence[str] | None = None, limit: float = _LIMIT
+    runs: Runs = RUNS,
+    data: Path | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    only: Sequence[str] = (),
+    limit: float = _LIMIT,
 ) -> str:
     """Measure and return the Markdown text for the README: mean errors, data by ε and method.
 
@@ -157,27 +189,38 @@ def run(
         runs: What is run; methods without a pure form are left out there.
         data: The data folder; see `data.data_folder`.
         names: Which of `methods`; None for all.
-        limit: Seconds for a run of a peer. One that is not finished then is not tried again on that table.
+        only: Which of `tables`; none for all.
+        limit: Seconds of processor time for a run of a peer. One that is not finished then is not tried again on that
+            table.
     """
-    chosen = methods(names, limit)
+    chosen, made = methods(names, limit), tables(data)
     rows: list[Row] = []
-    for made in tables(data):
-        table = made()
+    worst = 0.0
+    for short in only or made:
+        table = made[short]()
         bound = "" if table.fresh is None else table.error(table.fresh)
         slow: set[str] = set()
         for delta, epsilon in runs.budgets:
-            cells: dict[str, str | float] = {"table": table.name, "δ": f"{delta:g}", "ε": f"{epsilon:g}"}
+            errors: dict[str, float] = {}
             for name, fit in chosen.items():
-                if delta == 0 and name in {"copula", "mst", "aim"}:
+                if (delta == 0 and name in _NOT_PURE) or name in slow:
                     continue
                 runs.progress(f"dense: {table.name}, {name}, epsilon {epsilon:g}, delta {delta:g}")
                 given = (table.codes, list(table.sizes), list(table.ordered), epsilon, delta)
                 try:
-                    cells[name] = "" if name in slow else mean(table.error(fit(*given, s)) for s in range(runs.seeds))
+                    errors[name] = mean(table.error(fit(*given, s)) for s in range(runs.seeds))
                 except NotFinishedError:
                     slow.add(name)
-                if name in slow:
-                    cells[name] = f"not in {limit:g} s"
-                runs.progress(f"    {cells[name]}")
+                runs.progress(f"    {errors.get(name, 'not finished')}")
+            cells: dict[str, str | float] = {"table": table.name, "δ": f"{delta:g}", "ε": f"{epsilon:g}"}
+            for name in chosen:
+                cells[name] = errors.get(name, f"over {limit:g} s" if name in slow else "")
+            rivals = [error for name, error in errors.items() if name != _OURS]
+            if rivals and _OURS in errors:
+                cells["to the best rival"] = errors[_OURS] / min(rivals)
+                worst = max(worst, errors[_OURS] / min(rivals))
             rows.append({**cells, "another sample": bound})
-    return f"{machine(runs.seeds).replace('Medians', 'Means')}\n\n{markdown(rows)}"
+    lacking = [name for name in NAMES if name not in made]
+    found = f" Not in the data folder: {', '.join(lacking)}." if lacking else ""
+    text = f" Largest ratio to the best rival: {worst:.2f}." if worst else ""
+    return f"{machine(runs.seeds).replace('Medians', 'Means')}{found}{text}\n\n{markdown(rows)}"

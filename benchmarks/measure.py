@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -77,7 +79,7 @@ def call_in_child(target: str, arguments: dict[str, Any]) -> tuple[Any, float]:
 
 
 class NotFinishedError(PrivbenchError):
-    """A process was stopped at its time limit."""
+    """A process was stopped at its limit of processor time."""
 
 
 def fit_in_child(
@@ -91,7 +93,7 @@ def fit_in_child(
     """Start ``command FOLDER``, which reads ``in.npz`` and ``parameters.json`` there and writes ``out.npz``.
 
     ``in.npz`` holds codes, sizes and ordered; ``out.npz`` codes, seconds_learn, seconds_sample and peak_mb. ``limit``
-    is in seconds.
+    is in seconds of processor time.
 
     Raises:
         NotFinishedError: The limit was reached.
@@ -113,18 +115,20 @@ def fit_target_in_child(
 
 
 def run_child(command: Sequence[str], limit: float | None = None) -> None:
-    """Run a command in the project folder for at most ``limit`` seconds.
+    """Run a command in the project folder for at most ``limit`` seconds of processor time (Linux): of all its threads.
 
     Raises:
         NotFinishedError: It was stopped then.
         PrivbenchError: It failed; the end of its stderr is in the message.
     """
-    try:
-        done = subprocess.run(command, cwd=_PROJECT, capture_output=True, text=True, check=False, timeout=limit)
-    except subprocess.TimeoutExpired as error:
-        raise NotFinishedError(f"not finished in {limit:g} s") from error
-    if done.returncode:
-        raise PrivbenchError(f"{' '.join(command[1:4])} failed:\n{done.stderr.strip()[-2000:]}")
+    with subprocess.Popen(command, cwd=_PROJECT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as child:
+        if limit is not None:
+            resource.prlimit(child.pid, resource.RLIMIT_CPU, (round(limit), resource.RLIM_INFINITY))
+        _, said = child.communicate()
+    if child.returncode == -signal.SIGXCPU:
+        raise NotFinishedError(f"not finished in {limit:g} s of processor time")
+    if child.returncode:
+        raise PrivbenchError(f"{' '.join(command[1:4])} failed:\n{said.strip()[-2000:]}")
 
 
 def peak_mb() -> float:

@@ -1,7 +1,10 @@
-"""Peers from the dpmm package (PrivBayes, MST, AIM), which run in an environment of their own.
+"""Peers from the packages dpmm (PrivBayes, MST, AIM) and dpsynth, each in an environment of its own.
 
 dpmm pins numpy 1.26, pandas 2.1 and opendp 0.12. ``make bench`` installs it into ``.venv/peers``, with anonymeter (see
 `attacks`); another interpreter with them can be named: ``PRIVBENCH_PEERS_PYTHON=.../bin/python``.
+
+dpsynth (McKenna and others: AIM with Gaussian noise only, MST, SWIFT of 2026) is in no package registry. An interpreter
+that can import it is named by ``PRIVBENCH_DPSYNTH_PYTHON``; without one it is left out.
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ from benchmarks.measure import Codes, Fit, fit_in_child
 from privbench_core.errors import SourceError
 
 DPMM_METHODS = ("privbayes", "mst", "aim")
-_SCRIPT = Path(__file__).with_name("dpmm_child.py")
+DPSYNTH_METHODS = {"dpsynth AIM": "aim", "dpsynth MST": "mst", "dpsynth SWIFT": "swift"}
+_SCRIPT, _DPSYNTH_SCRIPT = (Path(__file__).with_name(f"{name}_child.py") for name in ("dpmm", "dpsynth"))
+_DPSYNTH = "PRIVBENCH_DPSYNTH_PYTHON"
 _INSTALLED = Path(__file__).resolve().parents[1] / ".venv" / "peers" / "bin" / "python"
 
 
@@ -30,7 +35,9 @@ def fit_dpmm(
     parameters: dict[str, float | int],
     limit: float | None = None,
 ) -> Fit:
-    """Fit and sample with one of `DPMM_METHODS`; ``parameters`` are epsilon, delta and seed, ``limit`` seconds.
+    """Fit and sample with one of `DPMM_METHODS`; ``parameters`` are epsilon, delta and seed.
+
+    ``limit`` is in seconds of processor time.
 
     Raises:
         SourceError: There is no interpreter with dpmm.
@@ -38,6 +45,21 @@ def fit_dpmm(
     """
     command = [str(python_of_peers(method)), str(_SCRIPT), method]
     return fit_in_child(command, codes, sizes, ordered, dict(parameters), limit)
+
+
+def dpsynth_installed() -> bool:
+    """Return whether an interpreter with dpsynth is named."""
+    return _DPSYNTH in os.environ
+
+
+def fit_dpsynth(method: str, codes: Codes, sizes: list[int], parameters: dict[str, float | int], limit: float) -> Fit:
+    """Fit and sample with one of `DPSYNTH_METHODS`, as `fit_dpmm` does; they know of no order.
+
+    Raises:
+        NotFinishedError: The limit was reached.
+    """
+    command = [os.environ[_DPSYNTH], str(_DPSYNTH_SCRIPT), DPSYNTH_METHODS[method]]
+    return fit_in_child(command, codes, sizes, [False] * len(sizes), dict(parameters), limit)
 
 
 def python_of_peers(wanted: str) -> Path:

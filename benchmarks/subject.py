@@ -16,7 +16,7 @@ from privbench_core.privacy.session import open_session
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.synthesizers.contract import Key, StepContext, StepKind
+from privbench_core.synthesizers.contract import Key, StepContext, StepKind, Synthesizer
 from privbench_core.synthesizers.registry import load_synthesizer
 
 DEFAULT = "privbench"
@@ -38,7 +38,7 @@ def fit_sample(
     epsilon: float,
     delta: float,
     seed: int,
-    synthesizer: str = DEFAULT,
+    synthesizer: str | Synthesizer = DEFAULT,
 ) -> tuple[Codes, float, float]:
     """Run a synthesizer's plan for a database of one table, with real noise and a ledger in memory.
 
@@ -56,12 +56,13 @@ def fit_sample(
 
 
 def learn_and_sample(
-    table: Table, rows: pa.Table, epsilon: float, delta: float, seed: int, synthesizer: str = DEFAULT
+    table: Table, rows: pa.Table, epsilon: float, delta: float, seed: int, synthesizer: str | Synthesizer = DEFAULT
 ) -> tuple[pa.Table, float, float]:
     """Synthetic rows of a database of one table, and the seconds to learn and to sample; see `fit_sample`."""
     schema = Schema("benchmark", (table,), table.name)
     private = PrivateDatabase(schema, {table.name: rows}, bytes(16))
-    plan = load_synthesizer(synthesizer).plan(schema, Budget(epsilon, delta), {})
+    chosen = load_synthesizer(synthesizer) if isinstance(synthesizer, str) else synthesizer
+    plan = chosen.plan(schema, Budget(epsilon, delta), {})
     ledger = Ledger(":memory:", schema.name, "one row", Budget(epsilon, delta * 4))
     done: dict[Key, Artifact] = {}
     seconds = {"learn": 0.0, "sample": 0.0}

@@ -8,7 +8,7 @@ most b E|z|. The whole matrix is denoised before it is used; all of this is post
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -34,6 +34,7 @@ _EIGENVALUE = 1e-3  # least of a correlation matrix
 _FAINT = (
     0.03  # correlation: a joint within 1% of the product, which is not worth the time that fitting rows to it takes
 )
+_POSSIBLE = 0.02  # share of the product that each cell has at least, so that none is ruled out; as of other joints
 _TINY = 1e-12  # keeps divisions finite
 
 
@@ -84,16 +85,26 @@ class SignSums:
     sums: Array
     sigma: float
 
+    def joints(self, clean: Mapping[str, Array], most: int | None = None) -> dict[Pair, Array]:
+        """Return counts of pairs with the columns' own marginals: by the copula, and of two values each as they are.
+
+        Args:
+            clean: Clean one-way counts with one total.
+            most: How many of either kind at most: the strongest.
+        """
+        bits = pairs_of_bits(clean, self.cuts)
+        found = {} if len(bits) == len(self.sums) else self.copula(clean).joints(most=most)
+        excess = dict(zip(combinations(self.cuts, 2), self._excess(clean), strict=True)) if bits else {}
+        strongest = sorted(bits, key=lambda pair: -abs(excess[pair]))[:most]
+        told = {(a, b): joint_of_bits(clean[a], clean[b], float(excess[a, b])) for a, b in strongest}
+        return {**found, **told}
+
     def copula(self, clean: Mapping[str, Array]) -> Copula:
         """Return the copula that these sums speak for, given clean one-way counts with one total."""
-        names = list(self.cuts)
-        total = max(float(np.mean([clean[name].sum() for name in names])), 1.0)
-        held, below = (np.array(each) for each in zip(*(_halves(clean[n], self.cuts[n]) for n in names), strict=True))
-        first, second = np.triu_indices(len(names), 1)
-        means, scale = 1 - 2 * below, total * held[first] * held[second]
-        products = self.sums / total - held[first] * held[second] * means[first] * means[second]
-        excess = _denoised(products, self.sigma / total, len(names)) * total / scale
-        correlations = np.eye(len(names))
+        held, below = self._halves(clean)
+        first, second = np.triu_indices(len(self.cuts), 1)
+        correlations = np.eye(len(self.cuts))
+        excess = self._excess(clean) / (held[first] * held[second])
         correlations[first, second] = _correlation(ndtri(below[first]), ndtri(below[second]), excess)
         correlations[second, first] = correlations[first, second]
         values, vectors = np.linalg.eigh(correlations)
@@ -101,10 +112,40 @@ class SignSums:
         deviations = np.sqrt(np.diag(positive))
         return Copula(self.cuts, clean, positive / np.outer(deviations, deviations))
 
+    def _halves(self, clean: Mapping[str, Array]) -> tuple[Array, Array]:
+        held, below = zip(*(_halves(clean[name], cut) for name, cut in self.cuts.items()), strict=True)
+        return np.array(held), np.array(below)
+
+    def _excess(self, clean: Mapping[str, Array]) -> Array:
+        """Return the mean products of signs beyond those of independent columns, denoised."""
+        held, below = self._halves(clean)
+        first, second = np.triu_indices(len(self.cuts), 1)
+        total, means = _total(clean, self.cuts), held * (1 - 2 * below)
+        return _denoised(self.sums / total - means[first] * means[second], self.sigma / total, len(self.cuts))
+
+
+def pairs_of_bits(clean: Mapping[str, Array], cuts: Mapping[str, Cut]) -> list[Pair]:
+    """Return the pairs of columns of two codes each: their sign product is all there is to know beside marginals."""
+    return list(combinations((name for name in cuts if len(clean[name]) == 2), 2))  # noqa: PLR2004
+
+
+def joint_of_bits(first: Array, second: Array, excess: float) -> Array:
+    """Return counts of two columns of two codes with their own marginals, no cell below a small share of the product.
+
+    Args:
+        first: Clean counts of the first column.
+        second: Clean counts of the second column, with the same total.
+        excess: Mean product of their signs beyond that of independent columns.
+    """
+    total = max(float(first.sum()), _TINY)
+    product, sign = np.outer(first, second) / total, np.array([[1.0, -1.0], [-1.0, 1.0]])
+    room = (1 - _POSSIBLE) * product
+    return product + sign * float(np.clip(excess * total / 4, -room[sign > 0].min(), room[sign < 0].min()))
+
 
 def sign_noise(clean: Mapping[str, Array], cuts: Mapping[str, Cut], sigma: float) -> float:
     """Return the mean standard deviation of the correlations that sums with this noise speak for, near 0."""
-    total = max(float(np.mean([clean[name].sum() for name in cuts])), 1.0)
+    total = _total(clean, cuts)
     steep = []
     for name, cut in cuts.items():
         held, below = _halves(clean[name], cut)
@@ -161,6 +202,10 @@ def joint_by_copula(first: Array, second: Array, rows: int, columns: int, correl
     other = _given_factor(second[:columns], load * np.sign(correlation))
     joint[:rows, :columns] = part.sum() * (one * _WEIGHTS) @ other.T
     return joint
+
+
+def _total(clean: Mapping[str, Array], names: Iterable[str]) -> float:
+    return max(float(np.mean([clean[name].sum() for name in names])), 1.0)
 
 
 def _halves(counts: Array, cut: Cut) -> tuple[float, float]:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.candidates import Candidates, PairTable, noisy_cells
+from privbench_core.estimate.copula import pairs_of_bits
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
 from privbench_core.measure.one_way import choose_remeasurement, least_noise, remeasure
 from privbench_core.measure.scores import ABSOLUTE, clear_scores, largest_noise, pair_scores
@@ -110,9 +111,11 @@ class PairwiseFit:
         clean = one_way.clean()
         pairs = _informative(clean, combinations(clean, 2))
         cuts = cuts_of(clean, ordered)
-        for_signs = share_for_signs(curator, clean, cuts, price)
+        for_signs = share_for_signs(curator, one_way, cuts, price)
         signs = measure_signs(curator, clean, cuts, price.share(for_signs)) if for_signs else None
-        known = signs.copula(clean).joints() if signs else {}
+        known = signs.joints(clean) if signs else {}
+        told = set(pairs_of_bits(clean, cuts)) if signs else set()
+        pairs = [pair for pair in pairs if pair not in told]
         price = price.share(1 - for_signs)
 
         def without_tables(rest: Price) -> MeasuredLeaf | Price:

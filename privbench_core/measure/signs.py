@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.estimate.copula import Cut, SignSums, sign_noise
-from privbench_core.measure.one_way import noise_power
+from privbench_core.estimate.copula import Cut, SignSums, pairs_of_bits, sign_noise
+from privbench_core.measure.one_way import choose_remeasurement, noise_power
+from privbench_core.measure.scores import ABSOLUTE
+from privbench_core.models.one_way import OneWay
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import SignProducts
 
 Array = NDArray[np.float64]
 _CLEAR = 0.05  # noise of a correlation for which nothing more need be paid: tuned on 12 columns correlated .7, ε = 1
-_LARGEST = 0.2  # of a price, for signs; chosen by hand
+_LARGEST = 0.2  # of a price, for correlations; chosen by hand
+_OF_BITS = tuple(np.linspace(0, 0.9, 10).tolist())  # shares of a price that are tried where columns have two codes
+_SUPPOSED = 0.05  # of all rows: score of two bits that are not measured; chosen by hand (acs .025, nltcs .16)
 _STEEP = 2 / np.pi  # of the mean product of two signs, by the correlation, at the medians and near 0
 _SCORE = 1 / np.pi  # of a pair by its correlation near 0: half of E|z z'|, of independent normal variables
 _USELESS = 1.0  # noise of a correlation, times √(2 / columns): beyond it not even one common factor shows
@@ -28,23 +33,37 @@ def cuts_of(clean: Mapping[str, Array], ordered: Mapping[str, int]) -> dict[str,
     return {name: cut for name, cut in cuts.items() if cut is not None}
 
 
-def share_for_signs(curator: Curator, clean: Mapping[str, Array], cuts: Mapping[str, Cut], price: Price) -> float:
-    """Return the share of a price for which correlations are clear, at most `_LARGEST`; 0 if they would tell nothing.
+def share_for_signs(curator: Curator, one_way: OneWay, cuts: Mapping[str, Cut], price: Price) -> float:
+    """Return the share of a price for signs; 0 if they would tell nothing.
+
+    For correlations of normal variables, the share for which these are clear, at most `_LARGEST`: what a pair has
+    beyond is for its own table to show. Of two columns of two codes their sign product is all there is to know, at half
+    the noise of a table: they get more where that takes more off the error of pairs than marginals lose by it.
 
     Args:
         curator: Of a view with these columns.
-        clean: Clean released counts of the columns.
+        one_way: Released counts of the columns.
         cuts: Of the columns that have an order.
         price: Of everything that is measured of them.
     """
     if len(cuts) < 2:  # noqa: PLR2004 - no pair
         return 0.0
+    clean = one_way.clean()
+    query, bits = _query(clean, cuts), len(pairs_of_bits(clean, cuts))
     share = _LARGEST
-    sigma = curator.sigma([_query(clean, cuts)], price.share(share))
-    noise = sign_noise(clean, cuts, sigma)
-    if noise * np.sqrt(2 / len(cuts)) > _USELESS:
-        return 0.0
-    return float(share * min(1.0, (noise / _CLEAR) ** (1 / noise_power(price.measure))))
+    noise = sign_noise(clean, cuts, curator.sigma([query], price.share(share)))
+    useful = noise * np.sqrt(2 / len(cuts)) <= _USELESS
+    usual = share * min(1.0, (noise / _CLEAR) ** (1 / noise_power(price.measure))) if useful else 0.0
+    if not bits:
+        return float(usual)
+
+    def error(share: float) -> float:
+        """Expected L1 error of marginals in all pairs, and of the pairs of bits."""
+        left = choose_remeasurement(curator, one_way, price.share(1 - share)).noise
+        of_pair = ABSOLUTE * curator.sigma([query], price.share(share)) if share else math.inf
+        return ABSOLUTE * left * (len(clean) - 1) + bits * min(of_pair, _SUPPOSED * one_way.total)
+
+    return float(max(usual, min(_OF_BITS, key=error)))
 
 
 def measure_signs(curator: Curator, clean: Mapping[str, Array], cuts: Mapping[str, Cut], price: Price) -> SignSums:

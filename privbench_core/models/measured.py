@@ -45,7 +45,7 @@ class MeasuredLeaf:
     def joints(self, names: Collection[str] | None = None) -> dict[Pair, Array]:
         """Return counts of the pairs that were measured, or that follow from the signs; of all columns or of some."""
         clean = self.one_way.clean()
-        by_copula = {} if self.signs is None else self.signs.copula(clean).joints(most=_MOST_BY_COPULA)
+        by_copula = {} if self.signs is None else self.signs.joints(clean, most=_MOST_BY_COPULA)
         wanted = set(clean if names is None else names)
         return estimated_joints(_among(self.tables, wanted), clean, _among(by_copula, wanted))
 

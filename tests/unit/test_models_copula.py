@@ -7,12 +7,13 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from privbench_core.estimate.copula import Copula, Cut, SignSums, sign_noise
+from privbench_core.estimate.copula import Copula, Cut, SignSums, joint_of_bits, sign_noise
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.signs import cuts_of, share_for_signs
 from privbench_core.models.measured import MeasuredLeaf, measured_from_dict, measured_to_dict
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.queries import Marginal
 from tests.helpers.planted import curator_of, joint_of, one_way_of, tvd
 
 N, CODES = 20_000, 12
@@ -101,13 +102,13 @@ def test_a_column_without_order_has_no_cut() -> None:
 @pytest.mark.parametrize("measure", list(Measure))
 def test_signs_cost_little_where_noise_is_small_and_nothing_where_it_hides_all(measure: Measure) -> None:
     codes = planted(0.5)
-    clean = one_way_of(codes, SIZES).clean()
-    cuts = cuts_of(clean, SIZES)
+    one_way = one_way_of(codes, SIZES)
+    cuts = cuts_of(one_way.clean(), SIZES)
     curator, account = curator_of(codes, SIZES)
-    shares = [share_for_signs(curator, clean, cuts, Price(measure, amount)) for amount in (1e-9, 0.2, 1e4)]
+    shares = [share_for_signs(curator, one_way, cuts, Price(measure, amount)) for amount in (1e-9, 0.2, 1e4)]
     assert shares[0] == 0
     assert 0.2 >= shares[1] > shares[2] > 0
-    assert share_for_signs(curator, clean, {}, Price(measure, 1.0)) == 0
+    assert share_for_signs(curator, one_way, {}, Price(measure, 1.0)) == 0
     assert account.spent.amount == 0
 
 
@@ -127,3 +128,61 @@ def test_rows_follow_pairs_that_were_not_measured() -> None:
         independent = np.outer(joint_of(codes, SIZES, pair[0]), joint_of(codes, SIZES, pair[1]))
         true = joint_of(codes, SIZES, *pair)
         assert tvd(joint_of(rows.codes, SIZES, *pair), true) < 0.5 * tvd(independent, true), pair
+
+
+def bits_of(columns: int, rows: int = N, seed: int = 0) -> dict[str, np.ndarray]:
+    """Skewed bits that depend on each other by a common number; the last one repeats the first."""
+    rng = np.random.default_rng(seed)
+    common = rng.random(rows)
+    codes = {f"b{i}": (rng.random(rows) < 0.8 * common).astype(np.int32) for i in range(columns)}
+    return {**codes, "again": codes["b0"]}
+
+
+def test_the_sign_product_of_two_bits_is_their_joint() -> None:
+    codes = bits_of(4)
+    sizes = dict.fromkeys(codes, 2)
+    clean = one_way_of(codes, sizes).clean()
+    cuts = cuts_of(clean, {})
+    signs = {name: cut.signs(2)[codes[name]] for name, cut in cuts.items()}
+    exact = np.array([(signs[a] * signs[b]).sum() for a, b in combinations(cuts, 2)], dtype=float)
+    joints = SignSums(cuts, exact, 0.0).joints(clean)
+    assert set(joints) == set(combinations(codes, 2))
+    for pair, joint in joints.items():
+        assert joint.min() > 0
+        assert tvd(joint / N, joint_of(codes, sizes, *pair)) < (0.01 if "again" in pair else 1e-9), pair
+    assert len(SignSums(cuts, exact, 0.0).joints(clean, most=3)) == 3
+
+
+@pytest.mark.parametrize("excess", [-5.0, -0.1, 0.0, 0.2, 5.0])
+def test_joints_of_bits_have_their_marginals_and_rule_nothing_out(excess: float) -> None:
+    first, second = np.array([30.0, 70.0]), np.array([95.0, 5.0])
+    joint = joint_of_bits(first, second, excess)
+    np.testing.assert_allclose(joint.sum(axis=1), first)
+    np.testing.assert_allclose(joint.sum(axis=0), second)
+    assert (joint >= 0.02 * np.outer(first, second) / 100 - 1e-9).all()
+
+
+@pytest.mark.parametrize(("measure", "amount"), [(Measure.ZCDP, 2e-3), (Measure.PURE, 1.0)])
+def test_bits_get_what_takes_most_off_their_pairs_and_no_table(measure: Measure, amount: float) -> None:
+    codes = bits_of(12)
+    sizes, price = dict.fromkeys(codes, 2), Price(measure, amount)
+    one_way = one_way_of(codes, sizes, sigma=40.0)
+    curator, account = curator_of(codes, sizes, price)
+    assert 0.4 < share_for_signs(curator, one_way, cuts_of(one_way.clean(), {}), price) < 1
+    found = PairwiseFit().find(curator, one_way, price, {})
+    assert isinstance(found, MeasuredLeaf)
+    assert found.signs is not None
+    assert not found.tables
+    assert account.spent.amount == pytest.approx(price.amount)
+    joints = found.joints()
+    apart = [tvd(joint / joint.sum(), joint_of(codes, sizes, *pair)) for pair, joint in joints.items()]
+    noise = 0.4 * curator.sigma([Marginal(pair) for pair in combinations(codes, 2)], price) / N
+    assert np.mean(apart) < 2 * noise  # half of what a table for each pair has, before margins and sharing
+
+
+@pytest.mark.parametrize("measure", list(Measure))
+def test_bits_get_nothing_where_noise_would_hide_them(measure: Measure) -> None:
+    codes = bits_of(12)
+    one_way = one_way_of(codes, dict.fromkeys(codes, 2))
+    curator, _ = curator_of(codes, dict.fromkeys(codes, 2))
+    assert share_for_signs(curator, one_way, cuts_of(one_way.clean(), {}), Price(measure, 1e-9)) == 0
