@@ -198,6 +198,11 @@ def _public(found: Survey, outside: Sequence[str], decided: Sequence[str] | None
     """Yield the decision about the tables that no key connects with the unit."""
     if not outside:
         return
+    unconnected = [name for name in outside if name not in (decided or ())]
+    if decided is not None and unconnected:
+        todo = f"decide: no key leads from {', '.join(unconnected)} to the unit; declare one there, or write them here"
+        yield one_line(f"  public: {UNDECIDED} # {todo}, beside {flow_yaml(list(decided))}")
+        return
     if decided is not None:
         yield f"  public: {flow_yaml(list(decided))} # published as they are"
         return

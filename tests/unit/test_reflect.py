@@ -471,3 +471,12 @@ def test_tables_called_alike_are_told_apart_and_rows_are_numbered_within_their_p
     assert tables["shop_orders_data"]["columns"]["order_approved_at"]["type"] == "timestamp"
     money = {tables["shop_order_items_data"]["columns"][name]["scale"] for name in ("price", "freight_value")}
     assert money == {2}
+
+
+def test_a_table_that_is_neither_public_nor_connected_is_left_to_decide(tmp_path: Path) -> None:
+    (tmp_path / "player.csv").write_text("player_id,hand\n", encoding="utf-8")
+    (tmp_path / "match.csv").write_text("winner,loser,score\n", encoding="utf-8")
+    draft = reflect(str(tmp_path), decisions=Decisions("player", ()))
+    assert "public: CHOOSE # decide: no key leads from match to the unit" in draft
+    assert "To fill in, 1" in draft
+    assert "public: [match]" in reflect(str(tmp_path), decisions=Decisions("player", ("match",)))
