@@ -7,6 +7,7 @@ all steps of the plan, stored results, validation, bundle.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,6 +42,7 @@ _MAX_CASTS = 200
 SHARES = (0.01, 0.1, 1.0)  # of these two
 ROWS_OUT = (1_000_000, 10_000_000, 36_000_000, 100_000_000)
 ENGINE_ROWS = (1_000_000, 10_000_000)
+CLUSTER = "PRIVBENCH_CLUSTER"  # environment variable with the URL of a Spark Connect, see deploy/spark
 _LOADED = 1 << 20  # rows loaded at a time
 _READ = "read, fingerprint"
 _ROWS_OUT = ("sample", "validate", "publish")
@@ -104,7 +106,7 @@ def run_engines(rows: Sequence[float] = ENGINE_ROWS, *, progress: Callable[[str]
                 sizes = {"folder": folder, "titles": round(casts * TITLES / CASTS), "casts": round(casts)}
                 call_in_child("benchmarks.scale:write_star", sizes)
                 call_in_child("benchmarks.scale:load_star", {"folder": folder, "url": server.url})
-                for engine in ENGINES:
+                for engine in (name for name in ENGINES if name != "spark" or CLUSTER in os.environ):
                     source = server.url if engine == "source" else folder
                     where = {"folder": folder, "source": source, "engine": engine}
                     (wall, cores), peak = call_in_child("benchmarks.scale:count", where)
@@ -141,6 +143,7 @@ def count(folder: str, source: str, engine: str) -> tuple[float, float]:
         state=state,
         changes=changes,
         engine=engine,
+        cluster=f"${{{CLUSTER}}}" if engine == "spark" else None,
     )
     plan = plan_for(spec, EPSILON)
     workspace = Workspace(spec)
