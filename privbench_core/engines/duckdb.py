@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TypeVar
 from uuid import uuid4
 
 import duckdb
@@ -24,6 +26,7 @@ _MEMORY = "1GB"  # of the target of 1.5 GB for a run over 36 million rows; what 
 _ROWS = 1 << 20  # inserted at a time
 _TYPES = {"int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "string": "VARCHAR", "binary": "BLOB"}
 _DECIMAL = "DECIMAL(38, 0)"
+T = TypeVar("T")
 
 
 class DuckDBDatabase:
@@ -44,6 +47,7 @@ class DuckDBDatabase:
         self._source = source
         self._folder = folder / uuid4().hex
         self._open = ExitStack()
+        self._thread = ThreadPoolExecutor(1)
         with self._told():
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._open.enter_context(exclusive(lock_of(self._folder), "temporary rows"))  # before there are any
@@ -57,25 +61,19 @@ class DuckDBDatabase:
         """See `Database.load`."""
         types = [_TYPES.get(str(stored_type(column)), _DECIMAL) for column in table.columns]
         listed = ", ".join(f"c{place} {kind}" for place, kind in enumerate(types))
-        with self._told():
-            self._connection.execute(f"CREATE TABLE {name} (n BIGINT{', ' * bool(listed)}{listed})")
+        self._execute(f"CREATE TABLE {name} (n BIGINT{', ' * bool(listed)}{listed})")
         first = 0
         for part in self._source.batches(table):
-            with self._told():
-                self._append(name, numbered(table, part, first))
+            self._with(numbered(table, part, first), f"INSERT INTO {name} SELECT * FROM privbench_rows")
             first += part.num_rows
 
     def insert(self, name: str, rows: pa.Table) -> None:
         """See `Database.insert`."""
-        with self._told():
-            self._connection.register("privbench_rows", rows)
-            self._connection.execute(f"CREATE TABLE {name} AS SELECT * FROM privbench_rows")
-            self._connection.unregister("privbench_rows")
+        self._with(rows, f"CREATE TABLE {name} AS SELECT * FROM privbench_rows")
 
     def run(self, statement: exp.Expr) -> None:
         """See `Database.run`."""
-        with self._told():
-            self._connection.execute(statement.sql(self.dialect))
+        self._execute(statement.sql(self.dialect))
 
     def create(self, name: str, query: exp.Query, kind: str = "TABLE") -> None:
         """See `Database.create`."""
@@ -83,14 +81,15 @@ class DuckDBDatabase:
 
     def fetch(self, query: exp.Query) -> pa.Table:
         """See `Database.fetch`."""
-        with self._told():
-            return self._connection.sql(query.sql(self.dialect)).to_arrow_table()
+        statement = query.sql(self.dialect)
+        return self._waited(lambda: self._connection.sql(statement).to_arrow_table())
 
     def batches(self, query: exp.Query, rows: int) -> Iterator[pa.RecordBatch]:
         """See `Database.batches`."""
-        with self._told():
-            reader: Iterator[pa.RecordBatch] = self._connection.sql(query.sql(self.dialect)).to_arrow_reader(rows)
-            yield from reader
+        statement = query.sql(self.dialect)
+        reader = self._waited(lambda: self._connection.sql(statement).to_arrow_reader(rows))
+        while (batch := self._waited(lambda: next(reader, None))) is not None:
+            yield batch
 
     def digest(self, text: exp.Expr) -> exp.Expr:
         """See `Database.digest`: hexadecimal digits are in the order of the bytes."""
@@ -102,24 +101,38 @@ class DuckDBDatabase:
 
     def close(self) -> None:
         """See `Database.close`."""
+        self._connection.interrupt()
+        self._thread.shutdown()
         self._connection.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         self._open.close()
 
-    def _append(self, name: str, rows: pa.Table) -> None:
-        self._connection.register("privbench_rows", rows)
-        self._connection.execute(f"INSERT INTO {name} SELECT * FROM privbench_rows")
-        self._connection.unregister("privbench_rows")
+    def _with(self, rows: pa.Table, statement: str) -> None:
+        """Run a statement that reads these rows as privbench_rows."""
+        with self._told():
+            self._connection.register("privbench_rows", rows)
+            self._execute(statement)
+            self._connection.unregister("privbench_rows")
+
+    def _execute(self, statement: str) -> None:
+        self._waited(lambda: self._connection.execute(statement))
+
+    def _waited(self, work: Callable[[], T]) -> T:
+        """Return what a thread of its own finds: DuckDB does not hear Ctrl-C in every statement, who waits does."""
+        with self._told():
+            found = self._thread.submit(work)
+            try:
+                return found.result()
+            except KeyboardInterrupt:
+                self._connection.interrupt()
+                wait([found])
+                raise
 
     @contextmanager
     def _told(self) -> Iterator[None]:
         """Replace DuckDB's errors, which may quote values, by one that says what to do."""
         try:
             yield
-        except RuntimeError as error:  # how DuckDB tells of Ctrl-C
-            if str(error) == "Query interrupted":
-                raise KeyboardInterrupt from None
-            raise
         except (duckdb.IOException, duckdb.OutOfMemoryException, OSError):
             found = f"there is no room for temporary files in {self._folder.parent}, or they cannot be written"
             raise SourceError(

@@ -7,20 +7,28 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from sqlglot import exp
 
 from privbench_core.backends.folder.read import FolderSource
 from privbench_core.backends.sqlalchemy.read import DatabaseSource
 from privbench_core.engines import duckdb as duckdb_engine
 from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.postgres import PostgresDatabase
+from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import Workspace, open_ledger
+from privbench_core.privacy.views import ViewSpec, build_view
+from privbench_core.schema.tables import Table
 from privbench_core.spec.engine import engine_in_words, with_engine
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
@@ -39,6 +47,25 @@ from privbench_core.spec.load import load_spec
 SqlEngine.coded = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 run_spec(load_spec(Path(sys.argv[1])), 3.0, out=Path(sys.argv[2]))
 """
+_WAITS = """
+import sys
+from sqlglot import parse_one
+from privbench_core.cli import main
+from privbench_core.engines.sql.engine import SqlRows
+
+def counted(self, marginals):
+    print("counting", flush=True)
+    database = self._engine._database
+    database.fetch(parse_one(statement, dialect=database.dialect))
+
+SqlRows._count = counted
+statement = sys.argv.pop(1)
+main()
+"""
+_LONG = {
+    "duckdb": "SELECT COUNT(*) AS n FROM RANGE(10000000) AS a, RANGE(1000000) AS b WHERE a.range * b.range = -1",
+    "source": "SELECT CAST(PG_SLEEP(600) AS TEXT) AS n",
+}
 
 
 def _spent(spec: Spec) -> list[str]:
@@ -102,7 +129,7 @@ def test_a_login_that_may_not_make_temporary_tables_is_told_so(
 
 def test_no_room_for_temporary_rows(counted: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of the first step: its price stays spent, nothing is released, and no rows are left."""
-    monkeypatch.setattr(duckdb_engine.DuckDBDatabase, "create", _full(duckdb_engine.DuckDBDatabase.create))
+    monkeypatch.setattr(duckdb_engine.DuckDBDatabase, "fetch", _full(duckdb_engine.DuckDBDatabase.fetch))
     with pytest.raises(SourceError, match=r"there is no room for temporary files in .*; make room there"):
         run_spec(counted, EPSILON, out=tmp_path / "bundle")
     assert _spent(counted) == ["reserved"]
@@ -112,16 +139,28 @@ def test_no_room_for_temporary_rows(counted: Spec, tmp_path: Path, monkeypatch: 
     assert run_spec(counted, EPSILON, out=tmp_path / "bundle").paid > 0
 
 
-def _full(create: Any) -> Any:
-    """Makes the tables of rows, and finds no room for those of views."""
+def _full(fetch: Any) -> Any:
+    """Keeps rows, and finds no room to count those of views."""
 
-    def made(self: DuckDBDatabase, name: str, query: Any, kind: str = "TABLE") -> None:
-        if "view" in name:
+    def found(self: DuckDBDatabase, query: Any) -> pa.Table:
+        if "GROUPING SETS" in query.sql():
             with self._told():
                 raise OSError(28, "No space left on device")
-        create(self, name, query, kind)
+        return fetch(self, query)
 
-    return made
+    return found
+
+
+def test_rows_that_do_not_fit_where_temporary_files_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB's own limits stand for a full disk: what it was about to count, it says nothing of."""
+    monkeypatch.setattr(duckdb_engine, "_MEMORY", "40MB")
+    with closing(DuckDBDatabase(FolderSource(tmp_path), tmp_path / "rows")) as database:
+        database._execute("SET max_temp_directory_size = '1MB'")
+        database.insert("many", pa.table({"v": np.random.default_rng(0).permutation(3_000_000)}))
+        numbers = exp.select("v", "COUNT(*) AS n").from_("many").group_by("v").subquery("numbers")
+        with pytest.raises(SourceError, match=r"there is no room for temporary files in .*; make room there"):
+            database.fetch(exp.select("SUM(n)").from_(numbers))
+    assert not any(path.is_dir() for path in (tmp_path / "rows").iterdir())
 
 
 def test_a_server_that_goes_away_in_the_middle_of_a_count(
@@ -129,21 +168,47 @@ def test_a_server_that_goes_away_in_the_middle_of_a_count(
 ) -> None:
     url = new_database(postgres, "goes_away")
     there = _there(town_spec, town, url)
-    create = PostgresDatabase.create
+    fetch = PostgresDatabase.fetch
 
-    def ended(self: PostgresDatabase, name: str, query: Any, kind: str = "TABLE") -> None:
-        if "view" in name:
+    def ended(self: PostgresDatabase, query: Any) -> pa.Table:
+        if "GROUPING SETS" in query.sql():
             process = self._table("SELECT pg_backend_pid() AS process").column(0)[0].as_py()
             execute(postgres, f"SELECT pg_terminate_backend({process})")
-        create(self, name, query, kind)
+        return fetch(self, query)
 
-    monkeypatch.setattr(PostgresDatabase, "create", ended)
+    monkeypatch.setattr(PostgresDatabase, "fetch", ended)
     with pytest.raises(SourceError, match="the server stopped answering, or refused"):
         run_spec(there, EPSILON, out=tmp_path / "bundle")
     assert _spent(there) == ["reserved"]
     assert not (tmp_path / "bundle").exists()
     monkeypatch.undo()
     assert run_spec(there, EPSILON, out=tmp_path / "bundle").paid > 0
+
+
+def test_what_changes_between_two_scans_is_not_seen(
+    postgres: str, town: Town, town_spec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables of the source are views that empty while the run reads them: it sees all of them as they were at first."""
+    url = new_database(postgres, "between_scans")
+    there = _there(town_spec, town, url)
+    execute(url, "CREATE TABLE shown AS SELECT true AS yes")
+    for name in ("household", "person"):
+        execute(url, f"ALTER TABLE {name} RENAME TO {name}_rows")
+        execute(url, f"CREATE VIEW {name} AS SELECT r.* FROM {name}_rows r, shown WHERE yes")
+    load = PostgresDatabase.load
+
+    def loaded(self: PostgresDatabase, table: Table, name: str) -> None:
+        load(self, table, name)
+        execute(url, "UPDATE shown SET yes = false")
+
+    monkeypatch.setattr(PostgresDatabase, "load", loaded)
+    engine = SqlEngine(there.schema, PostgresDatabase(DatabaseSource(url)), b"secret")
+    with closing(engine):
+        engine.load({})
+        engine.keep({})
+        for name, expected in town.tables.items():
+            assert build_view(engine, ViewSpec(name, {})).rows == expected.num_rows
+    assert rows(url, "SELECT count(*) FROM person") == [(0,)]
 
 
 def test_a_killed_run_leaves_rows_to_nobody(counted: Spec, town_spec: Path, tmp_path: Path) -> None:
@@ -181,11 +246,39 @@ def test_errors_of_engines_quote_no_value(counted: Spec, tmp_path: Path) -> None
     database.close()
 
 
-def test_ctrl_c_while_duckdb_counts_is_ctrl_c(counted: Spec, tmp_path: Path) -> None:
-    database = DuckDBDatabase(FolderSource(Path(counted.source)), tmp_path / "rows")
-    with pytest.raises(KeyboardInterrupt), database._told():
-        raise RuntimeError("Query interrupted")  # DuckDB's own words
-    database.close()
+@pytest.mark.parametrize("engine", ["duckdb", pytest.param("source", marks=pytest.mark.slow)])
+def test_ctrl_c_in_the_middle_of_a_statement_ends_the_run(
+    engine: str, request: pytest.FixtureRequest, town: Town, town_spec: Path, tmp_path: Path
+) -> None:
+    """A real signal while one statement takes minutes: one line, what had begun is spent, nothing else is left."""
+    if engine == "source":
+        url = new_database(request.getfixturevalue("postgres"), "interrupted")
+        spec = _there(town_spec, town, url)
+    else:
+        spec = load_spec(town_spec)
+    command = ["run", str(town_spec), "--epsilon", "3.2", "--engine", engine, "--accept-noise"]
+    arguments = [sys.executable, "-c", _WAITS, _LONG[engine], *command, "--out", str(tmp_path / "bundle")]
+    # A shell starts what it runs in the background with interrupts ignored, and so would this process be.
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
+    child = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, ours)
+    assert child.stdout is not None
+    try:
+        assert any("counting" in line for line in child.stdout), child.stderr.read() if child.stderr else ""
+        time.sleep(1)  # until the statement runs
+        child.send_signal(signal.SIGINT)
+        _, complaint = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert child.returncode == 1
+    assert complaint.splitlines()[-1].startswith("privbench: stopped; releases so far are kept")
+    assert "had begun and counts as spent without a result" in complaint
+    assert _spent(spec) == ["reserved"]
+    assert _left(spec) == []
+    assert not (tmp_path / "bundle").exists()
+    if engine == "source":
+        sleeping = "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'SELECT CAST(PG_SLEEP%' AND state = 'active'"
+        assert rows(url, sleeping) == []
 
 
 @pytest.mark.parametrize(("stop", "raised"), [("cancel", KeyboardInterrupt), ("timeout", SourceError)])

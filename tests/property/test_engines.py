@@ -36,10 +36,10 @@ from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers import networks
-from tests.helpers.databases import SECRET, Database, database_from, forum, shop, till, town
+from tests.helpers.databases import SECRET, Database, adversaries, database_from, forum, shop, till, town
 from tests.helpers.engines import Cluster, Place, engine_of, in_postgres, opened
 from tests.helpers.networks import network, random_view
-from tests.helpers.noise import RecordingNoise, SeededNoise
+from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise
 from tests.helpers.plans import Trace, computing_steps, plan_with, run_step
 from tests.helpers.postgres import execute, new_database
 from tests.helpers.postgres import rows as rows_of
@@ -369,6 +369,37 @@ def test_whole_plans_get_the_same_numbers_from_every_engine(name: str, place: Pl
     for one, other in zip(runs[0][0], runs[1][0], strict=True):
         np.testing.assert_equal(one.exact, other.exact, str(one.head))
     assert runs[0][1] == runs[1][1]
+
+
+_NEIGHBOURS = [
+    pytest.param(engine, name, marks=[] if (engine != "spark", name) == (True, "town, pairwise") else pytest.mark.slow)
+    for engine in ENGINES
+    for name in PLANS
+]
+
+
+@pytest.mark.parametrize(("place", "name"), _NEIGHBOURS, indirect=["place"])
+def test_a_neighbour_that_an_engine_counts_moves_nothing_but_what_noise_covers(name: str, place: Place) -> None:
+    """Record and replay, see `test_record_replay`, where both databases are counted by the engine."""
+    make, budget, options = PLANS[name]
+    database = make(0)
+    plan = plan_with(database.schema, budget, options)
+    recorded, first = RecordingNoise(SeededNoise(0)), Trace()
+    with closing(engine_of(database, place)) as engine:
+        for step in computing_steps(plan):
+            run_step(step, database, recorded, first, engine=engine)
+            engine.end_step()
+    neighbour = database.without(adversaries(database, 0)[0])
+    replayed, second = ReplayNoise(recorded.tape), Trace()
+    with closing(engine_of(neighbour, place)) as engine:
+        for step in computing_steps(plan):
+            before = replayed.loss
+            run_step(step, neighbour, replayed, second, engine=engine)
+            engine.end_step()
+            assert replayed.loss - before <= step.price.amount * (1 + 1e-9), step.key
+            assert first.artifacts[step.key].to_bytes() == second.artifacts[step.key].to_bytes(), step.key
+    replayed.finish()
+    assert replayed.moved > 0
 
 
 def test_statements_hold_what_is_public_and_one_derived_key(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
