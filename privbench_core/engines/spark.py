@@ -7,6 +7,7 @@ instead of other rows. Copies belong to the session: nobody else sees them, and 
 
 from __future__ import annotations
 
+import logging
 import re
 import warnings
 from collections.abc import Iterator
@@ -33,6 +34,7 @@ with warnings.catch_warnings():
     from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession
 
+_LOG = logging.getLogger(__name__)
 _OLDEST = 4  # major version of Spark: the first that keeps copies for a session through Spark Connect
 _RETRIES = 5  # of a call that a cluster does not answer: 50 ms, then 4 times longer each, is 17 s
 _PINNED = {
@@ -142,6 +144,7 @@ class SparkDatabase:
     def load(self, table: Table, name: str) -> None:
         """See `Database.load`: a copy on the cluster, of the columns as they are stored there."""
         path = self._source.parquet_file(table)
+        _LOG.info("engine spark: %s is copied to the cluster", table.name)  # how far a copy is depends on the rows
         with self._told():
             rows = self._session.read.parquet("file://" + _GLOB.sub(r"\\\1", str(path)))
             found = {field.name: field.dataType for field in rows.schema.fields}
@@ -161,6 +164,7 @@ class SparkDatabase:
         numbers = exp.alias_(exp.Anonymous(this="monotonically_increasing_id"), "n")
         self.create(held, exp.select(numbers, *copied).from_(seen))
         self.run(exp.Drop(tables=[exp.to_table(seen)], kind="VIEW"))
+        _LOG.info("engine spark: %s is copied; its values are checked", table.name)
         self._refuse_unfit(table, held)
         stored = [exp.alias_(_form(column, place), f"c{place}") for place, column in enumerate(table.columns)]
         self.create(name, exp.select("n", *stored).from_(held), "VIEW")

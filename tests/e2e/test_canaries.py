@@ -150,12 +150,15 @@ class Aftermath:
 
 
 RUNS = [(name, "memory") for name in ("privbench", "privpetal", "privlava", "relational")] + [("privbench", "duckdb")]
+IN_A_CLUSTER = pytest.param(("privbench", "spark"), marks=pytest.mark.slow, id="privbench spark")
 
 
-@pytest.fixture(scope="module", params=RUNS, ids=" ".join)
+@pytest.fixture(scope="module", params=[*RUNS, IN_A_CLUSTER], ids=" ".join)
 def aftermath(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
     """One full run with production noise and a durable ledger, listened to at the loudest level."""
     folder = tmp_path_factory.mktemp("aviary")
+    synthesizer, engine = request.param
+    cluster = request.getfixturevalue("sail") if engine == "spark" else None
     scratch = folder / "scratch"
     scratch.mkdir()
     records: list[str] = []
@@ -170,8 +173,7 @@ def aftermath(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     root.setLevel(logging.DEBUG)
     try:
         with _listening(folder / "said") as said:
-            synthesizer, engine = request.param
-            spec = replace(aviary(folder), synthesizer=synthesizer, engine=engine)
+            spec = replace(aviary(folder), synthesizer=synthesizer, engine=engine, cluster=cluster)
             result = run_spec(spec, 8.0, out=folder / "bundle")
         yield Aftermath(spec, result.out, scratch, said.read_bytes() + "\n".join(records).encode())
     finally:
@@ -352,13 +354,16 @@ MISHAPS = {
 }
 
 
-@pytest.mark.parametrize("engine", ["memory", "duckdb"])
+@pytest.mark.parametrize("engine", ["memory", "duckdb", pytest.param("spark", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mishap", MISHAPS)
-def test_errors_name_places_and_nothing_private(tmp_path: Path, mishap: str, engine: str) -> None:
+def test_errors_name_places_and_nothing_private(
+    tmp_path: Path, mishap: str, engine: str, request: pytest.FixtureRequest
+) -> None:
     break_it, where = MISHAPS[mishap]
     tables = rows()
     break_it(tables)
-    spec = replace(aviary(tmp_path, tables), engine=engine)
+    cluster = request.getfixturevalue("sail") if engine == "spark" else None
+    spec = replace(aviary(tmp_path, tables), engine=engine, cluster=cluster)
     with pytest.raises(SourceError, match=where) as refused:
         run_spec(spec, 8.0, out=tmp_path / "bundle")
     _says_nothing_private(refused.value)

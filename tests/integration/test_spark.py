@@ -6,6 +6,7 @@ import datetime as dt
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -13,11 +14,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
+from privbench_assets.build import build_defs
 from privbench_core.backends.folder.read import FolderSource
 from privbench_core.columns.categorical import categorical_codec
 from privbench_core.columns.discretizer import Discretizer
@@ -85,6 +89,24 @@ def test_what_a_cluster_released_no_engine_pays_for_again(server: Sail, town_spe
     assert run_spec(with_engine(counted, "memory"), EPSILON, out=tmp_path / "other").paid == 0
     bundles = [{p.name: p.read_bytes() for p in (tmp_path / name / "data").iterdir()} for name in ("one", "other")]
     assert bundles[0] == bundles[1]
+
+
+@pytest.mark.slow
+def test_the_same_assets_run_with_a_cluster(sail: str, town_spec: Path) -> None:
+    """Which table is copied is among the events of the run, as `dagster.yaml` has it."""
+    chosen = f"\nengine: spark\ncluster: {sail}\nfidelity: {{accept_noise: true}}\n"
+    town_spec.write_text(town_spec.read_text(encoding="utf-8") + chosen, encoding="utf-8")
+    logs = yaml.safe_load((Path(__file__).parents[2] / "dagster.yaml").read_text(encoding="utf-8"))["python_logs"]
+    with warnings.catch_warnings(), dg.instance_for_test(overrides={"python_logs": logs}) as instance:
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        job = build_defs(town_spec).resolve_job_def("town_refresh")
+        ran = job.execute_in_process(instance=instance, partition_key="0.8")
+        events = "\n".join(str(event) for event in instance.all_logs(ran.run_id))
+    assert ran.success
+    assert "engine spark: person is copied to the cluster" in events
+    spent = _spent(load_spec(town_spec))
+    assert spent
+    assert set(spent) == {"released"}
 
 
 def test_a_run_sees_one_state_of_files_that_are_written_again(sail: str, tmp_path: Path) -> None:

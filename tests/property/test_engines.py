@@ -398,10 +398,15 @@ def test_whole_plans_get_the_same_numbers_from_every_engine(name: str, place: Pl
     assert runs[0][1] == runs[1][1]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name == "town, pairwise" else pytest.mark.slow) for name in PLANS]
-)
-def test_a_neighbour_that_an_engine_counts_moves_nothing_but_what_noise_covers(name: str, place: str | Path) -> None:
+_NEIGHBOURS = [
+    pytest.param(engine, name, marks=[] if (engine != "spark", name) == (True, "town, pairwise") else pytest.mark.slow)
+    for engine in ENGINES
+    for name in PLANS
+]
+
+
+@pytest.mark.parametrize(("place", "name"), _NEIGHBOURS, indirect=["place"])
+def test_a_neighbour_that_an_engine_counts_moves_nothing_but_what_noise_covers(name: str, place: Place) -> None:
     """Record and replay, see `test_record_replay`, where both databases are counted by the engine."""
     make, budget, options = PLANS[name]
     database = make(0)

@@ -40,6 +40,37 @@ def test_what_cannot_count_these_rows_is_refused(town_spec: Path, engine: str, e
         with_engine(spec, engine)
 
 
+def test_a_cluster_is_read_and_written_and_not_shown(town_spec: Path) -> None:
+    text = town_spec.read_text(encoding="utf-8")
+    spec = load(town_spec.parent, text + "\nengine: spark\ncluster: sc://here:15002/;token=hunter2\n")
+    assert (spec.engine, spec.cluster) == ("spark", "sc://here:15002/;token=hunter2")
+    assert load(town_spec.parent, dump_spec(spec)) == spec
+    assert "hunter2" not in repr(spec)
+    assert with_engine(load(town_spec.parent, text + "\ncluster: ${CLUSTER}\n"), "spark").engine == "spark"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("engine: spark", "spec: engine spark needs a cluster; add cluster: sc://host:port"),
+        ("cluster: http://hunter2", "cluster: not a URL of Spark Connect; write sc://host:port, or ${VARIABLE}"),
+        ("cluster: [sc://host]", "cluster: not a URL of Spark Connect; write sc://host:port, or ${VARIABLE}"),
+    ],
+)
+def test_a_cluster_that_is_none_is_refused(town_spec: Path, lines: str, expected: str) -> None:
+    explained(town_spec.parent, town_spec.read_text(encoding="utf-8") + f"\n{lines}\n", expected)
+
+
+def test_a_cluster_counts_no_database_and_numbers_no_rows(town_spec: Path) -> None:
+    text = town_spec.read_text(encoding="utf-8") + "\nengine: spark\ncluster: sc://host:15002\n"
+    elsewhere = changed(text, "source: .", "source: postgresql://host/db")
+    explained(
+        town_spec.parent, elsewhere, "spec: engine spark counts in folders of Parquet files, and this source is none"
+    )
+    text = changed(text, "  person:\n    primary_key: id\n", "  person:\n    row_id: generated\n")
+    explained(town_spec.parent, text, "spec: engine spark cannot number the rows of person (row_id: generated)")
+
+
 def test_rows_without_a_key_are_not_numbered_by_the_source(town_spec: Path) -> None:
     text = changed(town_spec.read_text(encoding="utf-8"), "source: .", "source: postgresql://host/db\nengine: source")
     assert load(town_spec.parent, text).engine == "source"
