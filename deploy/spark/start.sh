@@ -11,6 +11,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
 chmod 700 "$1"
 folder=$(cd "$1" && pwd)
+if [ -f "$folder/connect.pid" ]; then
+    echo "$folder: a cluster runs here, or was not stopped; stop.sh stops it" >&2
+    exit 1
+fi
 port=${SPARK_CONNECT_PORT:-15002}
 master=spark://127.0.0.1:${SPARK_MASTER_PORT:-7077}
 mkdir -p "$folder/blocks" "$folder/work"
@@ -30,6 +34,7 @@ export SPARK_NO_DAEMONIZE=1 SPARK_DAEMON_MEMORY=512m
 run() { # NAME COMMAND..: in the background; its number goes to NAME.pid
     name=$1
     shift
+    : > "$folder/$name.log"
     nohup "$@" > "$folder/$name.log" 2>&1 &
     echo $! > "$folder/$name.pid"
 }
