@@ -71,7 +71,9 @@ def main() -> int:
     )
     parser.add_argument("--scale", type=float, nargs="+", default=[0.1], help="of TPC-H, for speed (default 0.1)")
     parser.add_argument("--rows", type=float, nargs="+", help="of the child table, for rows_out and engines")
-    parser.add_argument("--databases", nargs="+", default=(), help="for rows and relationships (default: all)")
+    parser.add_argument(
+        "--databases", nargs="+", default=(), help="for rows, relationships and refinement (default: all)"
+    )
     parser.add_argument("--dry", action="store_true", help="print the tables, leave the README as it is")
     given = parser.parse_args()
     chosen = {"seeds": given.seeds, "epsilons": given.epsilon, "deltas": given.delta}
@@ -98,7 +100,11 @@ def main() -> int:
             for name in relationships.DATABASES
             if name in (given.databases or relationships.DATABASES)
         },
-        "refinement": partial(refinement.run, runs(refinement.RUNS), given.data),
+        **{
+            f"refinement/{name}": partial(refinement.run, name, runs(refinement.RUNS), given.data)
+            for name in refinement.DATABASES
+            if name in (given.databases or refinement.DATABASES)
+        },
         "tpch": partial(tpch.run, runs(tpch.RUNS)),
         "evaluation": partial(evaluation.run, given.data, progress=_tell),
         "orchestration": partial(orchestration.run, progress=_tell),
