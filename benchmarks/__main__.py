@@ -77,7 +77,9 @@ def main() -> int:
         "--scale", type=float, nargs="+", default=[0.1], help="of TPC-H, for schemas and engines (default 0.1)"
     )
     parser.add_argument("--rows", type=float, nargs="+", help="of the child table, for rows_out and engines")
-    parser.add_argument("--databases", nargs="+", default=(), help="for rows and relationships (default: all)")
+    parser.add_argument(
+        "--databases", nargs="+", default=(), help="for rows, relationships and refinement (default: all)"
+    )
     parser.add_argument("--tables", nargs="+", default=(), help="for dense and shares (default: all of them)")
     parser.add_argument("--dry", action="store_true", help="print the tables, leave the README as it is")
     given = parser.parse_args()
@@ -106,7 +108,11 @@ def main() -> int:
             for name in relationships.DATABASES
             if name in (given.databases or relationships.DATABASES)
         },
-        "refinement": partial(refinement.run, runs(refinement.RUNS), given.data),
+        **{
+            f"refinement/{name}": partial(refinement.run, name, runs(refinement.RUNS), given.data)
+            for name in refinement.DATABASES
+            if name in (given.databases or refinement.DATABASES)
+        },
         "tpch": partial(tpch.run, runs(tpch.RUNS)),
         "evaluation": partial(evaluation.run, given.data, progress=_tell),
         "orchestration": partial(orchestration.run, progress=_tell),
