@@ -19,12 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.candidates import Candidates, PairTable, noisy_cells
-from privbench_core.estimate.copula import pairs_of_bits
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
 from privbench_core.measure.one_way import choose_remeasurement, least_noise, remeasure
 from privbench_core.measure.scores import ABSOLUTE, clear_scores, largest_noise, pair_scores
 from privbench_core.measure.shortlist import share_of_shortlist, shortlist, shortlist_size
-from privbench_core.measure.signs import cuts_of, gain_of_signs, measure_signs, share_for_signs
+from privbench_core.measure.signs import cuts_of, gain_of_signs, measure_signs, share_for_signs, told_by_signs
 from privbench_core.measure.triples import SHARE_OF_TRIPLES, candidate_triples, measure_triples
 from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.one_way import OneWay
@@ -114,7 +113,7 @@ class PairwiseFit:
         for_signs = share_for_signs(curator, one_way, cuts, price)
         signs = measure_signs(curator, clean, cuts, price.share(for_signs)) if for_signs else None
         known = signs.joints(clean) if signs else {}
-        told = set(pairs_of_bits(clean, cuts)) if signs else set()
+        told = told_by_signs(clean, cuts, for_signs)
         pairs = [pair for pair in pairs if pair not in told]
         price = price.share(1 - for_signs)
 

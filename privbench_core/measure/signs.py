@@ -18,6 +18,7 @@ from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import SignProducts
 
 Array = NDArray[np.float64]
+Pair = tuple[str, str]
 _CLEAR = 0.05  # noise of a correlation for which nothing more need be paid: tuned on 12 columns correlated .7, ε = 1
 _LARGEST = 0.2  # of a price, for correlations; chosen by hand
 _OF_BITS = tuple(np.linspace(0, 0.9, 10).tolist())  # shares of a price that are tried where columns have two codes
@@ -64,6 +65,15 @@ def share_for_signs(curator: Curator, one_way: OneWay, cuts: Mapping[str, Cut], 
         return ABSOLUTE * left * (len(clean) - 1) + bits * min(of_pair, _SUPPOSED * one_way.total)
 
     return float(max(usual, min(_OF_BITS, key=error)))
+
+
+def told_by_signs(clean: Mapping[str, Array], cuts: Mapping[str, Cut], share: float) -> set[Pair]:
+    """Return the pairs of which no table is to be measured beside this share for signs.
+
+    Where signs got more than correlations ever get, it was for pairs of bits, and their noise is balanced with that of
+    marginals. Else bits share the noise of many other pairs, and a table may be worth it.
+    """
+    return set(pairs_of_bits(clean, cuts)) if share > _LARGEST else set()
 
 
 def measure_signs(curator: Curator, clean: Mapping[str, Array], cuts: Mapping[str, Cut], price: Price) -> SignSums:

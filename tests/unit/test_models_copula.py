@@ -9,7 +9,7 @@ import pytest
 
 from privbench_core.estimate.copula import Copula, Cut, SignSums, joint_of_bits, sign_noise
 from privbench_core.measure.pairwise import PairwiseFit
-from privbench_core.measure.signs import cuts_of, share_for_signs
+from privbench_core.measure.signs import cuts_of, share_for_signs, told_by_signs
 from privbench_core.models.measured import MeasuredLeaf, measured_from_dict, measured_to_dict
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Measure, Price
@@ -178,6 +178,17 @@ def test_bits_get_what_takes_most_off_their_pairs_and_no_table(measure: Measure,
     apart = [tvd(joint / joint.sum(), joint_of(codes, sizes, *pair)) for pair, joint in joints.items()]
     noise = 0.4 * curator.sigma([Marginal(pair) for pair in combinations(codes, 2)], price) / N
     assert np.mean(apart) < 2 * noise  # half of what a table for each pair has, before margins and sharing
+
+
+def test_two_bits_among_many_columns_may_have_a_table() -> None:
+    codes = {**planted(0.5), **bits_of(1)}
+    sizes, price = {**SIZES, "b0": 2, "again": 2}, Price(Measure.ZCDP, 0.01)
+    one_way = one_way_of(codes, sizes, sigma=40.0)
+    curator, _ = curator_of(codes, sizes, price)
+    cuts = cuts_of(one_way.clean(), SIZES)
+    share = share_for_signs(curator, one_way, cuts, price)
+    assert told_by_signs(one_way.clean(), cuts, share) == set()
+    assert told_by_signs(one_way.clean(), cuts, 0.5) == {("b0", "again")}
 
 
 @pytest.mark.parametrize("measure", list(Measure))
