@@ -77,7 +77,7 @@ def test_engines_agree_on_random_schemas_and_views(
             other.data.prepare(asked)
             for columns in asked:
                 np.testing.assert_array_equal(one.counts(columns), other.counts(columns), str((spec, columns)))
-            for what in ("stability", "unit", "touched", "rows"):
+            for what in ("stability", "weight_scale", "touched", "rows"):
                 assert getattr(one, what) == getattr(other, what)
             engine.end_step()
         for key in (key for table in database.schema.tables for key in table.foreign_keys):
