@@ -54,7 +54,7 @@ class Curator:
     @property
     def stability(self) -> float:
         """Return the largest total count that one unit moves: public."""
-        return self._view.stability / self._view.unit
+        return self._view.stability / self._view.weight_scale
 
     def measure(self, what: str, queries: Sequence[Query], price: Price) -> Measurement:
         """Measure all ``queries`` jointly, with noise calibrated to ``price``.

@@ -78,7 +78,7 @@ class Marginal:
 
     def scale(self, view: CodedView) -> int:
         """Return the weight scale."""
-        return view.unit
+        return view.weight_scale
 
 
 @dataclass(frozen=True)
@@ -114,13 +114,13 @@ class Distances:
 
     def scale(self, view: CodedView) -> int:
         """Return the weight scale."""
-        return view.unit
+        return view.weight_scale
 
 
 def _distance(view: CodedView, columns: tuple[str, ...], reference: NDArray[np.float64]) -> int:
     """Return ‖marginal - reference‖₁, times the weight scale, exactly."""
-    most = LARGEST / view.unit
-    public = np.rint(np.clip(reference, -most, most) * view.unit).astype(np.int64)
+    most = LARGEST / view.weight_scale
+    public = np.rint(np.clip(reference, -most, most) * view.weight_scale).astype(np.int64)
     return total(np.abs(view.counts(columns) - public))
 
 
@@ -163,7 +163,7 @@ class SignProducts:
 
     def scale(self, view: CodedView) -> int:
         """Return the weight scale."""
-        return view.unit
+        return view.weight_scale
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class CentreSums:
 
     def scale(self, view: CodedView) -> int:
         """Return the weight scale times the grid."""
-        return view.unit * self.GRID
+        return view.weight_scale * self.GRID
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ class ParentCounts:
 
     def scale(self, view: CodedView) -> int:
         """Return the weight scale."""
-        return view.unit
+        return view.weight_scale
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ class RankSums:
 
     def scale(self, view: CodedView) -> int:
         """Return the weight scale."""
-        return view.unit
+        return view.weight_scale
 
 
 def _moves(lost: float, gained: float) -> tuple[float, float]:

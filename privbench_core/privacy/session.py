@@ -108,8 +108,8 @@ class PrivateSession:
         exact, view = distinct_weights(self._engine, table, column, named)
         sensitivity = Sensitivity(view.stability * math.sqrt(view.touched), float(view.stability))
         kept = self._noise.keep(site, exact, sensitivity, price, view.touched)
-        sigma = noise_std(sensitivity, price) / view.unit
-        return Discovered({key: count / view.unit for key, count in kept.items()}, sigma)
+        sigma = noise_std(sensitivity, price) / view.weight_scale
+        return Discovered({key: count / view.weight_scale for key, count in kept.items()}, sigma)
 
 
 def open_session(

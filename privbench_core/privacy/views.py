@@ -221,7 +221,7 @@ class CodedView:
     Attributes:
         data: The rows: private.
         sizes: Column name -> number of codes.
-        unit: The weight that stands for a count of 1: one row, of a unit with up to T rows.
+        weight_scale: The weight that stands for a count of 1: one row, of a unit with up to T rows.
         stability: Largest total weight that one unit moves.
         touched: Largest number of rows of one unit.
         own: Largest total weight of the rows of one unit; 0 if only ``stability`` is known.
@@ -230,7 +230,7 @@ class CodedView:
 
     data: CodedRows
     sizes: dict[str, int]
-    unit: int
+    weight_scale: int
     stability: int
     touched: int
     own: int = 0
@@ -358,6 +358,7 @@ def distinct_weights(
     view = build_view(engine, ViewSpec(table, {}))
     units = engine.texts(table, column, named)
     exact = {
-        text: sum(number * math.isqrt(view.unit**2 // k) for k, number in by_k.items()) for text, by_k in units.items()
+        text: sum(number * math.isqrt(view.weight_scale**2 // k) for k, number in by_k.items())
+        for text, by_k in units.items()
     }
     return exact, view

@@ -11,7 +11,6 @@ _RELATIONS = "engines/sql/relations.py"
 _VIEWS = "engines/sql/views.py"
 _CHECKS = "engines/sql/checks.py"
 _AGREE = f"{_ENGINES}::test_engines_agree_on_random_schemas_and_views"
-_ORPHANS = f"{_ENGINES}::test_engines_drop_the_same_orphans_and_what_depends_on_them"
 _SAME_CHILDREN = f"{_ENGINES}::test_engines_keep_the_same_children_whatever_their_keys_are"
 _TEXTS = f"{_ENGINES}::test_a_unit_counts_once_for_a_text_however_many_rows_have_it"
 
@@ -132,15 +131,6 @@ ENGINES = [
         "        findings.refuse()\n",
         "",
         (f"{_ENGINES}::test_engines_refuse_the_same_rows_in_the_same_words",),
-    ),
-    Mutant(
-        "sql-references-keep-dropped-rows",
-        "rows in databases",
-        "rows stay that refer to a row which was dropped",
-        _CHECKS,
-        "        self._cascade({table_name for table_name, _ in dropped})\n",
-        "",
-        (_ORPHANS,),
     ),
     Mutant(
         "sql-text-ends-early",

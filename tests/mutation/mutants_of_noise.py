@@ -411,8 +411,8 @@ SENSITIVITY = [
         "sensitivity",
         "a unit counts 1 for each of its values",
         "privacy/views.py",
-        "number * math.isqrt(view.unit**2 // k) for k",
-        "number * view.unit for k",
+        "number * math.isqrt(view.weight_scale**2 // k) for k",
+        "number * view.weight_scale for k",
         ("tests/property/test_privacy_popularity.py::test_no_unit_moves_the_weights_of_values_beyond_the_stability",),
     ),
     Mutant(
@@ -457,7 +457,7 @@ SENSITIVITY = [
         "scores in weight units that move as if in counts",
         "privacy/curator.py",
         "sensitivity = self._view.stability * lengths.pop()",
-        "sensitivity = max(1, self._view.stability // self._view.unit) * lengths.pop()",
+        "sensitivity = max(1, self._view.stability // self._view.weight_scale) * lengths.pop()",
         (f"{_QUERIES}::test_a_score_moves_by_all_of_its_distances",),
     ),
     Mutant(
@@ -465,8 +465,8 @@ SENSITIVITY = [
         "sensitivity",
         "large references wrap around 64 bits",
         "privacy/queries.py",
-        "np.rint(np.clip(reference, -most, most) * view.unit)",
-        "np.rint(reference * view.unit)",
+        "np.rint(np.clip(reference, -most, most) * view.weight_scale)",
+        "np.rint(reference * view.weight_scale)",
         (f"{_SIZES}::test_distances_to_large_references_do_not_wrap_around",),
     ),
     Mutant(

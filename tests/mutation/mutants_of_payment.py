@@ -423,8 +423,8 @@ LEAKS = [
         "leaks",
         "learned lists of values with exact counts",
         _SESSION,
-        "Discovered({key: count / view.unit for key, count in kept.items()}, sigma)",
-        "Discovered({key: exact[key] / view.unit for key in kept}, sigma)",
+        "Discovered({key: count / view.weight_scale for key, count in kept.items()}, sigma)",
+        "Discovered({key: exact[key] / view.weight_scale for key in kept}, sigma)",
         ("tests/property/test_record_replay.py::test_a_neighbour_moves_nothing_but_what_noise_covers",),
     ),
     Mutant(

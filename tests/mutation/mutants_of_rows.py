@@ -145,7 +145,7 @@ TRUNCATION = [
         _CODED,
         "rows: Index = slice(None) if kept.all() else np.flatnonzero(kept)",
         "rows: Index = slice(None)",
-        (f"{_REACH}::test_dropped_rows_do_not_name_values",),
+        ("tests/property/test_engines.py::test_texts_of_dropped_rows_count_in_no_engine",),
     ),
 ]
 

@@ -86,7 +86,7 @@ def test_engines_agree_on_random_schemas_and_views(seed: int, place: Place, monk
             other.data.prepare(asked)
             for columns in asked:
                 np.testing.assert_array_equal(one.counts(columns), other.counts(columns), str((spec, columns)))
-            for what in ("stability", "unit", "touched", "rows"):
+            for what in ("stability", "weight_scale", "touched", "rows"):
                 assert getattr(one, what) == getattr(other, what)
             engine.end_step()
         for key in (key for table in database.schema.tables for key in table.foreign_keys):
@@ -254,22 +254,22 @@ def test_engines_keep_the_same_children_whatever_their_keys_are(name: str, place
     assert np.flatnonzero(found).tolist() == kept
 
 
-def test_a_unit_counts_once_for_a_text_however_many_rows_have_it(place: Place) -> None:
+def _texts_of_units(held: list[list[str | None]], bound: int) -> Database:
+    """Units, and rows of theirs with these texts, of which ``bound`` each are kept."""
     unit = Table("unit", (Column("id", ColumnType.INTEGER),), ("id",))
-    owner = ForeignKey("row", ("up",), "unit", ("id",), max_children=4, owner=True)
-    row = Table(
-        "row",
-        (Column("id", ColumnType.INTEGER), Column("up", ColumnType.INTEGER), _column(ColumnType.CATEGORY)),
-        ("id",),
-        (owner,),
-    )
-    held = [["a", "a", "a"], ["a", "b", None], ["b", "c", "c"], []]
+    owner = ForeignKey("row", ("up",), "unit", ("id",), max_children=bound, owner=True)
+    columns = (Column("id", ColumnType.INTEGER), Column("up", ColumnType.INTEGER), _column(ColumnType.CATEGORY))
     of_row = [(up, text) for up, texts in enumerate(held) for text in texts]
     rows: dict[str, list[tuple[object, ...]]] = {
         "unit": [(number,) for number in range(len(held))],
         "row": [(number, *values) for number, values in enumerate(of_row)],
     }
-    database = database_from(Schema("texts", (unit, row), "unit"), rows)
+    schema = Schema("texts", (unit, Table("row", columns, ("id",), (owner,))), "unit")
+    return database_from(schema, rows)
+
+
+def test_a_unit_counts_once_for_a_text_however_many_rows_have_it(place: Place) -> None:
+    database = _texts_of_units([["a", "a", "a"], ["a", "b", None], ["b", "c", "c"], []], 4)
     by_number_of_texts = {"a": {1: 1, 2: 1}, "b": {2: 2}, "c": {2: 1}}
     private = database.private()
     with closing(engine_of(database, place)) as engine:
@@ -279,6 +279,17 @@ def test_a_unit_counts_once_for_a_text_however_many_rows_have_it(place: Place) -
         sums = [build_values(each, "row", "v", ("b",), 1).data.reference_sums() for each in (private, engine)]
         assert sums[0].none == sums[1].none > 0
         assert sorted(filter(None, sums[0].totals.tolist())) == sorted(sums[1].totals.tolist())
+
+
+def test_texts_of_dropped_rows_count_in_no_engine(place: Place) -> None:
+    database = _texts_of_units([[f"{unit}.{number}" for number in range(9)] for unit in range(5)], 2)
+    private = database.private()
+    with closing(engine_of(database, place)) as engine:
+        assert private.texts("row", "v", ()) == engine.texts("row", "v", ())
+        assert len(private.texts("row", "v", ())) == 5 * 2
+        views = [build_values(each, "row", "v", (), 2) for each in (private, engine)]
+        totals = [sorted(filter(None, view.data.reference_sums().totals.tolist())) for view in views]
+        assert totals == [[views[0].weight_scale] * 10] * 2
 
 
 def test_the_fingerprint_does_not_depend_on_the_engine(place: Place) -> None:
@@ -450,7 +461,7 @@ def test_statements_hold_what_is_public_and_one_derived_key(postgres: str, monke
         assert private not in text
 
 
-def test_tables_with_the_names_that_engines_choose_are_read_and_stay(place: str | Path) -> None:
+def test_tables_with_the_names_that_engines_choose_are_read_and_stay(place: Place) -> None:
     """Whatever the server's search path says of temporary tables."""
     columns = (Column("id", ColumnType.INTEGER), Column("v", ColumnType.INTEGER))
     key = ForeignKey("privbench_read_0", ("v",), "unit", ("id",), max_children=2, owner=True)

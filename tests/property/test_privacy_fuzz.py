@@ -72,7 +72,7 @@ def _compare(number: int, found: Tightness) -> None:
             asked = Marginal(tuple(map(str, names)))
             share = _share(asked, one, other, (number, gone, spec, names))
             tuples = any(isinstance(feature, CoMember) for feature, _ in spec.features.values())
-            kind = _kind(one, one.unit * spec.rows_per_unit[-1])
+            kind = _kind(one, one.weight_scale * spec.rows_per_unit[-1])
             found.note(f"{kind}, tuples" if tuples else kind, share)
         for key in (k for t in schema.tables for k in t.foreign_keys):
             most = int(rng.choice([1, 2, 8]))

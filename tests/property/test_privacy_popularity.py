@@ -161,5 +161,5 @@ def test_a_unit_is_heard_in_each_of_its_values_that_no_list_names() -> None:
     assert all(later[name] >= exact[name] for name in later)
     assert sum(later.values()) > sum(exact[name] for name in later)
     alone, _ = distinct_weights(database.private(), "item", "colour", tuple(sorted(exact)[1:]))
-    (units,) = (weight / view.unit for weight in alone.values())
+    (units,) = (weight / view.weight_scale for weight in alone.values())
     assert units == round(units), "a unit with one value counts 1 in it"

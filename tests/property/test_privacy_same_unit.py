@@ -140,8 +140,8 @@ def test_views_along_keys_move_no_more_than_they_say(make: Make, tau: int, most:
         left = smaller.private()
         for k, view in views.items():
             shifted = moved(before[k], seen_along(smaller, left, k))
-            assert view.stability == (stability(schema, k.child) + reference_moves(schema, k)) * view.unit
-            assert shifted <= view.stability / view.unit * WEIGHT_SCALE * (1 + 1e-9)
+            assert view.stability == (stability(schema, k.child) + reference_moves(schema, k)) * view.weight_scale
+            assert shifted <= view.stability / view.weight_scale * WEIGHT_SCALE * (1 + 1e-9)
 
 
 @SHAPES

@@ -196,7 +196,7 @@ def test_stability_and_touched_rows_hold_on_random_networks(database: Database) 
         smaller = database.without(unit)
         for each in database.schema.tables:
             view = build_view(database.private(), ViewSpec(each.name, {}))
-            assert shift(database, smaller, each.name) * view.unit <= view.stability
+            assert shift(database, smaller, each.name) * view.weight_scale <= view.stability
             changed = measure_of(database, each.name).keys() ^ measure_of(smaller, each.name).keys()
             assert len(changed) <= view.touched
             for k in each.foreign_keys:
@@ -240,7 +240,7 @@ def test_a_reference_that_is_set_to_null_moves_no_more_than_declared() -> None:
             tables = [contingency(view.codes, view.sizes, ("of", "own"), view.weights) for view in (one, other)]
             shifted = np.abs(tables[0] - tables[1]).sum()
             assert shifted <= one.stability
-            furthest = max(furthest, shifted / one.unit)
+            furthest = max(furthest, shifted / one.weight_scale)
     assert furthest > 1, "no reference was cleared: the test looks at nothing"
 
 

@@ -26,7 +26,7 @@ def weighty(rows: int, unit: int, seed: int = 0) -> CodedView:
 
 def test_cluster_sums_are_exact_beyond_what_a_float_holds() -> None:
     view = weighty(1000, 1 << 36)
-    assert view.rows * view.unit * CentreSums.GRID > 1 << 53
+    assert view.rows * view.weight_scale * CentreSums.GRID > 1 << 53
     assert view.weights is not None
     rows = list(zip(view.codes["a"].tolist(), view.weights.tolist(), strict=True))
     expected = [256 * sum(weight for _, weight in rows), sum(128 * (code - 1) * weight for code, weight in rows)]
@@ -77,7 +77,7 @@ def test_distances_to_large_references_do_not_wrap_around(reference: float) -> N
         one, other = (int(query.evaluate(each)[0]) for each in (view, smaller))
         assert abs(one - other) <= len(groups[0]) * view.stability
         assert max(one, other) <= LARGEST
-        assert one >= min(abs(reference) * view.unit, float(LARGEST)) * 0.99
+        assert one >= min(abs(reference) * view.weight_scale, float(LARGEST)) * 0.99
 
 
 def test_the_pairs_of_one_large_group_take_little_memory() -> None:
