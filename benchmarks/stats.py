@@ -41,6 +41,8 @@ ON_POSTS = ("votes", "postLinks")
 _I = ColumnType.INTEGER
 # The site opened in 2009 to 2010, and the dump was published in September 2014.
 _TIME = Range("2009-01-01T00:00:00", "2014-12-31T23:59:59", 1024)
+# The documentation of the dump says that votes have no time of day, so that nobody's are recognised.
+_DAYS = Range("2009-01-01T00:00:00", "2014-12-31T00:00:00", step="P1D")
 
 
 def spec(source: Path, folder: Path) -> Spec:
@@ -80,7 +82,7 @@ def spec(source: Path, folder: Path) -> Spec:
             Column("Id", _I),
             Column("PostId", _I),
             Column("VoteTypeId", _I, Range(1, 16)),
-            Column("CreationDate", ColumnType.TIMESTAMP, _TIME),
+            Column("CreationDate", ColumnType.TIMESTAMP, _DAYS),
             Column("UserId", _I, Range(1, 100_000, 16), nullable=True),
             Column("BountyAmount", _I, Range(0, 500), nullable=True),
         ),

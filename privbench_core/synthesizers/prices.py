@@ -15,7 +15,8 @@ from privbench_core.synthesizers.options import GroupOptions
 from privbench_core.synthesizers.steps.assemble import refuse_impossible
 from privbench_core.synthesizers.steps.link import determined
 
-_MOST_OF_PROFILE = 0.5  # of a table's price: what depends on its owner, or on its children, gets as much; by hand
+# Of a table's price, but for lists to learn: what depends on its owner, or on its children, gets as much; by hand.
+_MOST_OF_PROFILE = 0.5
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ class Prices:
         """Of that, what is for the number of rows, one-way marginals and learned domains.
 
         A table counts as one attribute more than it has, for its rows: with few columns these get a larger part, and
-        at most half.
+        at most half. Each list of values to learn counts as one more, which is all for the profile: a value that is not
+        named is lost to every query.
         """
         return self.table(table).share(self._profile(table))
 
@@ -99,11 +101,13 @@ class Prices:
         return tables + keys
 
     def _profile(self, table: Table) -> float:
-        attributes = len(table.attributes)
-        return min((1 + self.profiles * attributes) / (1 + attributes), _MOST_OF_PROFILE)
+        lists, others = len(lists_to_learn(table)), 1 + len(table.attributes)
+        alone = min(1 + self.profiles * len(table.attributes), _MOST_OF_PROFILE * others)
+        return (lists + alone) / (lists + others)
 
     def _table(self, table: Table) -> float:
-        return (1.0 if table.owner_key is None else self.members) * (1 + len(table.attributes))
+        counted = 1 + len(table.attributes) + len(lists_to_learn(table))
+        return (1.0 if table.owner_key is None else self.members) * counted
 
     def _key(self, key: ForeignKey) -> float:
         parent = self.schema.table(key.parent)

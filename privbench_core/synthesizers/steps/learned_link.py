@@ -56,7 +56,7 @@ class LinkFit:
     def identity(self) -> Identity:
         """Return all that a release depends on."""
         return {
-            "version": 2,  # marginals of public parents are shrunk
+            "version": 3,  # rows that references are chosen by are drawn otherwise
             "degrees": self.degrees,
             "sizes": self.sizes.identity(),
             "references": self.references.identity(),

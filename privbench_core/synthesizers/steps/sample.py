@@ -128,7 +128,7 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
         free,
         run,
         parameters,
-        version="6",
+        version="7",
         depends=("seed", "scale"),
     )
 
