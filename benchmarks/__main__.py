@@ -37,6 +37,7 @@ from benchmarks import (
 )
 from benchmarks.measure import Runs
 from privbench_core.errors import PrivbenchError
+from privbench_core.spec.engine import ENGINES
 
 
 def main() -> int:
@@ -65,9 +66,12 @@ def main() -> int:
     parser.add_argument(
         "--methods",
         nargs="+",
-        help=f"for adult and dense, of: copula {' '.join(adult.methods())} (default for adult: privbench histograms)",
+        help=f"for adult and dense, of: copula {' '.join(adult.methods())} (default for adult: privbench histograms);"
+        f" for engines, of: {' '.join(ENGINES)} (default: all)",
     )
-    parser.add_argument("--scale", type=float, nargs="+", default=[0.1], help="of TPC-H, for speed (default 0.1)")
+    parser.add_argument(
+        "--scale", type=float, nargs="+", default=[0.1], help="of TPC-H, for schemas and engines (default 0.1)"
+    )
     parser.add_argument("--rows", type=float, nargs="+", help="of the child table, for rows_out and engines")
     parser.add_argument("--databases", nargs="+", default=(), help="for rows (default: all of them)")
     parser.add_argument("--dry", action="store_true", help="print the tables, leave the README as it is")
@@ -98,7 +102,13 @@ def main() -> int:
         "ledger": partial(ledger.run, seeds=given.seeds or 3, progress=_tell),
         "scale": partial(scale.run, progress=_tell),
         "rows_out": partial(scale.run_rows_out, given.rows or scale.ROWS_OUT, progress=_tell),
-        "engines": partial(scale.run_engines, given.rows or scale.ENGINE_ROWS, progress=_tell),
+        "engines": partial(
+            scale.run_engines,
+            given.rows or scale.ENGINE_ROWS,
+            given.methods or tuple(ENGINES),
+            given.scale,
+            progress=_tell,
+        ),
         "spec_errors": spec_errors.run,
         "first_hour": partial(first_hour.run, given.data),
         "tightness": partial(tightness.run, progress=_tell),

@@ -157,7 +157,11 @@ def children() -> dict[str, tuple[float, float]]:
 
 
 def _children() -> list[str]:
-    return [pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+    found: list[str] = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # a thread that has just ended
+            found += (task / "children").read_text().split()
+    return found
 
 
 def _main(target: str, folder: Path) -> None:

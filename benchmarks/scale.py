@@ -2,13 +2,14 @@
 
 Each figure is that of a process of its own. Single tables are made in it, learned and sampled with real noise. Two
 tables are written as Parquet, and then run as `privbench run` runs them: read, fingerprints, integrity of the source,
-all steps of the plan, stored results, validation, bundle.
+all steps of the plan, stored results, validation, bundle. Engines count the same two tables, and TPC-H in PostgreSQL.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
@@ -17,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks import subject
+from benchmarks import subject, tpch
 from benchmarks.measure import call_in_child, children, peak_mb, reset_peak
 from benchmarks.report import Row, machine, markdown
 from privbench_core.backends.postgres.temporary import temporary_postgres
@@ -41,8 +42,8 @@ TITLES, CASTS = 2_280_000, 35_800_000
 _MAX_CASTS = 200
 SHARES = (0.01, 0.1, 1.0)  # of these two
 ROWS_OUT = (1_000_000, 10_000_000, 36_000_000, 100_000_000)
-ENGINE_ROWS = (1_000_000, 10_000_000)
-CLUSTER = "PRIVBENCH_CLUSTER"  # environment variable with the URL of a Spark Connect, see deploy/spark
+ENGINE_ROWS = (1_000_000, 10_000_000, 36_000_000)
+_ROWS_A_BLOCK = 1 << 21  # of the larger table, made at a time
 _LOADED = 1 << 20  # rows loaded at a time
 _READ = "read, fingerprint"
 _ROWS_OUT = ("sample", "validate", "publish")
@@ -97,49 +98,70 @@ def run_rows_out(rows: Sequence[float] = ROWS_OUT, *, progress: Callable[[str], 
     return f"{machine(1)}\n\n{markdown(found)}"
 
 
-def run_engines(rows: Sequence[float] = ENGINE_ROWS, *, progress: Callable[[str], None] = print) -> str:
-    """Count with every engine, and return the Markdown text for the README."""
+def run_engines(
+    rows: Sequence[float] = ENGINE_ROWS,
+    engines: Sequence[str] = tuple(ENGINES),
+    tpch_scales: Sequence[float] = (),
+    *,
+    progress: Callable[[str], None] = print,
+) -> str:
+    """Count with some engines, and TPC-H with the source's own; return the Markdown text for the README."""
     found: list[Row] = []
+
+    def counted(database: str, size: str, folder: str, source: str, engine: str) -> None:
+        where = {"folder": folder, "source": source, "engine": engine, "database": database}
+        (wall, cores), peak = call_in_child("benchmarks.scale:count", where)
+        progress(f"engines: {size}, engine {engine}: {wall:.0f} s, {cores:.0f} CPU s, {peak:,.0f} MB")
+        figures = {"s": wall, "CPU s of the client": cores, "peak MB of the client": peak}
+        found.append({"rows": size, "engine": engine, **figures})
+
     with temporary_postgres() as server:
         for casts in rows:
             with TemporaryDirectory() as folder:
                 sizes = {"folder": folder, "titles": round(casts * TITLES / CASTS), "casts": round(casts)}
                 call_in_child("benchmarks.scale:write_star", sizes)
-                call_in_child("benchmarks.scale:load_star", {"folder": folder, "url": server.url})
-                for engine in (name for name in ENGINES if name != "spark" or CLUSTER in os.environ):
-                    source = server.url if engine == "source" else folder
-                    where = {"folder": folder, "source": source, "engine": engine}
-                    (wall, cores), peak = call_in_child("benchmarks.scale:count", where)
-                    progress(f"engines: about {casts:,.0f} rows, engine {engine}: {wall:.0f} s, {peak:,.0f} MB")
-                    figures = {"s": wall, "CPU s of the client": cores, "peak MB of the client": peak}
-                    found.append({"children": f"{casts:,.0f}", "engine": engine, **figures})
+                if "source" in engines:
+                    call_in_child("benchmarks.scale:load", {"folder": folder, "url": server.url, "database": "star"})
+                for engine in (each for each in engines if each != "spark" or CLUSTER in os.environ):
+                    counted("star", f"{casts:,.0f}", folder, server.url if engine == "source" else folder, engine)
+        for scale in tpch_scales:
+            with TemporaryDirectory() as folder:
+                tpch.generate_plain(Path(folder), scale)
+                call_in_child("benchmarks.scale:load", {"folder": folder, "url": server.url, "database": "tpch"})
+                counted("tpch", f"TPC-H {scale:g}", folder, server.url, "source")
     return f"{machine(1)}\n\n{markdown(found)}"
 
 
-def load_star(folder: str, url: str) -> None:
-    """Load the files of `write_star` into a PostgreSQL, in place of those that are there."""
+def schema_of(database: str) -> Schema:
+    """The tables that engines count, by a name: ``star`` or ``tpch``."""
+    return star_schema() if database == "star" else tpch.SCHEMA
+
+
+def load(folder: str, url: str, database: str) -> None:
+    """Load the Parquet files of a folder into a PostgreSQL, in place of those that are there."""
     import adbc_driver_postgresql.dbapi as adbc
 
     with adbc.connect(url) as connection, connection.cursor() as cursor:
-        for name in ("title", "cast_info"):
-            with pq.ParquetFile(Path(folder) / f"{name}.parquet") as file:
-                reader = pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches(_LOADED))
-                cursor.adbc_ingest(name, reader, mode="replace")
+        for table in schema_of(database).tables:
+            with pq.ParquetFile(Path(folder) / f"{table.name}.parquet") as file:
+                plain = tpch.without_views(file.schema_arrow)
+                parts = (batch.cast(plain) for batch in file.iter_batches(_LOADED))
+                cursor.adbc_ingest(table.name, pa.RecordBatchReader.from_batches(plain, parts), mode="replace")
         connection.commit()
 
 
-def count(folder: str, source: str, engine: str) -> tuple[float, float]:
+def count(folder: str, source: str, engine: str, database: str) -> tuple[float, float]:
     """Seconds, and those of all cores of this process, until the last paid step of a plan has released its numbers.
 
     Whether a table has changed is found by the number of its rows where the rows are in PostgreSQL, by its content in
     files: what an owner of large tables would choose.
     """
-    state = Path(folder) / f"state-{engine}"
+    schema, state = schema_of(database), Path(folder) / f"state-{engine}"
     changes = {}
     if engine == "source":
-        changes = {name: VersionQuery(f"SELECT count(*) FROM {name}") for name in ("title", "cast_info")}
+        changes = {t.name: VersionQuery(f"SELECT count(*) FROM {t.name}") for t in schema.private_tables}
     spec = Spec(
-        *(star_schema(), source, Path(folder) / "spec.yaml", (EPSILON,), DELTA, 20.0, 1e-7),
+        *(schema, source, Path(folder) / "spec.yaml", (EPSILON,), DELTA, 20.0, 1e-7),
         state=state,
         changes=changes,
         engine=engine,
@@ -210,21 +232,36 @@ def star_schema() -> Schema:
 
 
 def write_star(folder: str, titles: int, casts: int) -> int:
-    """Parquet files of `star_schema` with ``titles`` and about ``casts`` rows; returns the latter."""
-    rng = np.random.default_rng(0)
+    """Parquet files of `star_schema` with ``titles`` and about ``casts`` rows; returns the latter. Made in blocks."""
+    rng, rows = np.random.default_rng(0), 0
+    block = max(1, round(_ROWS_A_BLOCK * titles / casts))
+    with ExitStack() as files:
+        writers: dict[str, pq.ParquetWriter] = {}
+        for first in range(0, titles, block):
+            made = _star_block(rng, first, min(block, titles - first), casts / titles, rows)
+            for name, table in made.items():
+                if name not in writers:
+                    path = Path(folder) / f"{name}.parquet"
+                    writers[name] = files.enter_context(pq.ParquetWriter(path, table.schema))
+                writers[name].write_table(table)
+            rows += made["cast_info"].num_rows
+    return rows
+
+
+def _star_block(rng: np.random.Generator, first: int, titles: int, mean: float, first_cast: int) -> dict[str, pa.Table]:
+    """Some titles and their casts, ``mean`` each, with numbers from ``first`` and ``first_cast`` on."""
     kind = rng.choice(7, titles, p=[0.4, 0.25, 0.15, 0.1, 0.05, 0.03, 0.02])
     year = np.clip(2019 - rng.exponential(20, titles), 1880, 2019).astype(np.int64)
     season = np.where(kind < 3, rng.integers(0, 50, titles), 0)
-    films = {"id": np.arange(titles), "kind": kind, "year": year, "season": season}
-    pq.write_table(pa.table(films), Path(folder) / "title.parquet")
-    numbers = np.minimum(rng.geometric(1 / (casts / titles + 1), titles) - 1, _MAX_CASTS)
+    films = {"id": first + np.arange(titles), "kind": kind, "year": year, "season": season}
+    numbers = np.minimum(rng.geometric(1 / (mean + 1), titles) - 1, _MAX_CASTS)
     owners = np.repeat(np.arange(titles), numbers)
     rows = len(owners)
     role = (kind[owners] + rng.geometric(0.4, rows)) % 12
     person = (year[owners] - 1880) // 4 + rng.integers(0, 5, rows)
     people = {"role": role, "nr": np.minimum(rng.geometric(0.05, rows), 1000), "person": person}
-    pq.write_table(pa.table({"id": np.arange(rows), "title_id": owners, **people}), Path(folder) / "cast_info.parquet")
-    return rows
+    casts = {"id": first_cast + np.arange(rows), "title_id": first + owners, **people}
+    return {"title": pa.table(films), "cast_info": pa.table(casts)}
 
 
 def pipeline(folder: str, scale: float = 1.0) -> dict[str, dict[str, float]]:

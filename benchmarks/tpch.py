@@ -109,8 +109,12 @@ def refer_by_zipf(
 
 def _plain(rows: pa.Table) -> pa.Table:
     """The rows with views of text as text: Arrow cannot filter those."""
-    fields = [field.with_type(pa.string()) if field.type == pa.string_view() else field for field in rows.schema]
-    return rows.cast(pa.schema(fields))
+    return rows.cast(without_views(rows.schema))
+
+
+def without_views(schema: pa.Schema) -> pa.Schema:
+    """A schema with text for views of text."""
+    return pa.schema([field.with_type(pa.string()) if field.type == pa.string_view() else field for field in schema])
 
 
 def _years(orders: pa.Table) -> NDArray[np.int64]:

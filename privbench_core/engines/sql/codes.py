@@ -31,7 +31,7 @@ from privbench_core.schema.types.base import INT64_MAX
 
 Expr = exp.Expr
 _HALVES = 2**52  # beyond, floats have no halves
-_LISTED = 1 << 10  # numbers in a list: longer ones take longer to send and to parse than a search does
+_LISTED = 1 << 12  # numbers in a list: more than the days of ten years; longer ones would make long statements
 _SEARCHED = 3  # bounds from which on looking up is faster; measured with DuckDB, 12 million rows
 _LARGEST = 1e307  # a float whose sum with another one of its size is still one
 
@@ -175,10 +175,10 @@ def _listed_value(value: Expr, codec: CategoricalCodec, meant: Sequence[int], *,
     def found(part: Sequence[tuple[Any, int]]) -> Expr:
         if len(part) == 1:
             equal = exp.EQ(this=value.copy(), expression=write(part[0][0]))
-            return exp.case().when(equal, number(part[0][1])).else_(number(other))
+            return _either(equal, number(part[0][1]), number(other))
         middle = len(part) // 2
         before = exp.LT(this=value.copy(), expression=write(part[middle][0]))
-        return exp.case().when(before, found(part[:middle])).else_(found(part[middle:]))
+        return _either(before, found(part[:middle]), found(part[middle:]))
 
     return found(listed) if listed else number(other)
 
@@ -195,9 +195,14 @@ def _search(value: Expr, bounds: Sequence[float], cells: Sequence[int], write: C
             return number(after[low])
         middle = (low + high + 1) // 2
         before = exp.LT(this=value.copy(), expression=write(firsts[middle - 1]))
-        return exp.case().when(before, found(low, middle - 1)).else_(found(middle, high))
+        return _either(before, found(low, middle - 1), found(middle, high))
 
     return found(0, len(after) - 1)
+
+
+def _either(condition: Expr, yes: Expr, no: Expr) -> Expr:
+    """Return a choice as an expression; ``exp.case`` would copy both sides, on each level of a search."""
+    return exp.Case(ifs=[exp.If(this=condition, true=yes)], default=no)
 
 
 def _in_a_list(firsts: Sequence[float]) -> bool:
