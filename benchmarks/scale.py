@@ -43,6 +43,7 @@ _MAX_CASTS = 200
 SHARES = (0.01, 0.1, 1.0)  # of these two
 ROWS_OUT = (1_000_000, 10_000_000, 36_000_000, 100_000_000)
 ENGINE_ROWS = (1_000_000, 10_000_000, 36_000_000)
+CLUSTER = "PRIVBENCH_CLUSTER"  # environment variable with the URL of a Spark Connect, see deploy/spark
 _ROWS_A_BLOCK = 1 << 21  # of the larger table, made at a time
 _LOADED = 1 << 20  # rows loaded at a time
 _READ = "read, fingerprint"
