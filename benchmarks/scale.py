@@ -43,8 +43,8 @@ _MAX_CASTS = 200
 SHARES = (0.01, 0.1, 1.0)  # of these two
 ROWS_OUT = (1_000_000, 10_000_000, 36_000_000, 100_000_000)
 ENGINE_ROWS = (1_000_000, 10_000_000, 36_000_000)
-_ROWS_A_BLOCK = 1 << 21  # of the larger table, made at a time
 CLUSTER = "PRIVBENCH_CLUSTER"  # environment variable with the URL of a Spark Connect, see deploy/spark
+_ROWS_A_BLOCK = 1 << 21  # of the larger table, made at a time
 _LOADED = 1 << 20  # rows loaded at a time
 _READ = "read, fingerprint"
 _ROWS_OUT = ("sample", "validate", "publish")
@@ -123,7 +123,7 @@ def run_engines(
                 call_in_child("benchmarks.scale:write_star", sizes)
                 if "source" in engines:
                     call_in_child("benchmarks.scale:load", {"folder": folder, "url": server.url, "database": "star"})
-                for engine in (name for name in engines if name != "spark" or CLUSTER in os.environ):
+                for engine in (each for each in engines if each != "spark" or CLUSTER in os.environ):
                     counted("star", f"{casts:,.0f}", folder, server.url if engine == "source" else folder, engine)
         for scale in tpch_scales:
             with TemporaryDirectory() as folder:
