@@ -64,7 +64,8 @@ def share_for_signs(curator: Curator, one_way: OneWay, cuts: Mapping[str, Cut], 
         of_pair = ABSOLUTE * curator.sigma([query], price.share(share)) if share else math.inf
         return ABSOLUTE * left * (len(clean) - 1) + bits * min(of_pair, _SUPPOSED * one_way.total)
 
-    return float(max(usual, min(_OF_BITS, key=error)))
+    best = min(_OF_BITS, key=error)
+    return float(best if best > _LARGEST else usual)  # of few bits among many columns tables tell more: `told_by_signs`
 
 
 def told_by_signs(clean: Mapping[str, Array], cuts: Mapping[str, Cut], share: float) -> set[Pair]:
