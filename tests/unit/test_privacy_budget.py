@@ -180,6 +180,21 @@ def test_a_list_of_values_is_not_learned_without_delta() -> None:
     assert account.spent.amount == 0
 
 
+class SaysSeven(SeededNoise):
+    """Noise that answers 7 whatever it is given, as a draw may."""
+
+    def keep(self, site: str, exact: dict[str, int], *_: object) -> dict[str, int]:
+        return dict.fromkeys(sorted(exact)[:2], 7)
+
+
+def test_counts_of_learned_values_are_the_noisy_ones() -> None:
+    price = Price(Measure.ZCDP, 1.0).with_delta(1e-4)
+    session = PrivateSession(town(0).private(), PrivacyFilter(price, lambda *_: None), SaysSeven(0), "test")
+    found = session.discover("household", "colour", price)
+    assert len(found.counts) == 2
+    assert set(found.counts.values()) == {7.0}  # a row of households weighs 1
+
+
 class ByRank(Discretizer):
     """Codes that depend on all rows: a unit would move those of everybody after it."""
 
