@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import sqlglot
@@ -24,7 +26,9 @@ from privbench_core.errors import InternalError, SourceError
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
 
-with warnings.catch_warnings():
+# PySpark takes a process without a main module (`python -c`, a worker) for a run of its own tests, and may end it.
+_has_main = nullcontext() if hasattr(sys, "ps1") else patch.object(sys, "ps1", "", create=True)
+with warnings.catch_warnings(), _has_main:
     warnings.simplefilter("ignore", FutureWarning)  # of pandas 3, which PySpark gets nothing of here
     import grpc
     from pyspark.errors import PySparkException

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -221,9 +223,23 @@ def _great_expectations() -> ModuleType:
     log.propagate = False
     if not log.handlers:
         log.addHandler(logging.NullHandler())
-    import great_expectations as gx  # slow
+    with _without("pyspark"):
+        import great_expectations as gx  # slow
 
     return gx
+
+
+@contextmanager
+def _without(package: str) -> Iterator[None]:
+    """Hide a package: Great Expectations imports all it might work with, and importing PySpark can end a process."""
+    names = {package, *(name for name in sys.modules if name.startswith(f"{package}."))}
+    hidden = {name: sys.modules.pop(name, None) for name in names}
+    sys.modules[package] = None  # type: ignore[assignment] # how Python marks what cannot be imported
+    try:
+        yield
+    finally:
+        del sys.modules[package]
+        sys.modules.update({name: module for name, module in hidden.items() if module is not None})
 
 
 def _expectations() -> ModuleType:

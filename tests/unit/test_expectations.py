@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -351,3 +355,16 @@ def test_texts_must_fit_the_sql_type_that_duckdb_does_not_enforce() -> None:
     rows = pa.table({"id": [1, 2], "code": ["short", "(none common enough to name)"]})
     results = check_table(Schema("s", (table,), "t"), table, {"t": rows})
     assert [(r.column, r.unexpected_count) for r in results if not r.success] == [("code", 1)]
+
+
+def test_a_pyspark_that_ends_processes_is_not_imported(tmp_path: Path) -> None:
+    package = tmp_path / "pyspark"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit('imported')", encoding="utf-8")
+    code = "from privbench_core.validate import expectations as e; e._expectations(); import sys; print(*sys.modules)"
+    paths = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=True
+    )
+    assert "great_expectations" in done.stdout.split()
+    assert "pyspark" not in done.stdout.split()
