@@ -65,8 +65,8 @@ ENGINES = [
         "rows in databases",
         "rows beyond τ count as siblings",
         _RELATIONS,
-        'groups = _numbers_of("k", owners)',
-        "groups = _numbers_of(linked, owners)",
+        "size = exp.Least(this=siblings, expressions=[number(bound)], ignore_nulls=True)",
+        "size = siblings",
         (_AGREE,),
     ),
     Mutant(

@@ -35,7 +35,7 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_new_class_of_models_is_read_once_its_module_has_registered_it() -> None:
-    with pytest.raises(InternalError, match="registered for 'constant', only leaf, members, product, sum; import"):
+    with pytest.raises(InternalError, match=r"registered for 'constant', only .*leaf, members, product, sum; import"):
         model_from_dict({"kind": "constant", "code": 2})
     register_model(Constant.from_dict, "constant")
     model = model_from_dict({"kind": "constant", "code": 2})
