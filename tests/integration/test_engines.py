@@ -270,7 +270,7 @@ def test_ctrl_c_in_the_middle_of_a_statement_ends_the_run(
         _, complaint = child.communicate(timeout=60)
     finally:
         child.kill()
-    assert child.returncode == 1
+    assert child.returncode == 130
     assert complaint.splitlines()[-1].startswith("privbench: stopped; releases so far are kept")
     assert "had begun and counts as spent without a result" in complaint
     assert _spent(spec) == ["reserved"]
