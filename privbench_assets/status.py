@@ -20,7 +20,6 @@ from privbench_assets.failures import nothing_private
 from privbench_assets.keys import identifier, source_key, status_key, step_key
 from privbench_assets.metadata import SYMBOL
 from privbench_assets.resources import Session, session_key
-from privbench_core.errors import PrivbenchError
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
 from privbench_core.pipeline.places import bundle_folder
 from privbench_core.pipeline.run import run_name
@@ -99,7 +98,7 @@ def report_status(context: dg.AssetExecutionContext, session: Session) -> Iterat
     except dg.Failure:
         try:
             _report(context, session, session.status())
-        except PrivbenchError as error:  # the same that made the step fail, and no reason to hide that
+        except Exception as error:  # noqa: BLE001 - it may quote anything, and is no reason to hide what made the step fail
             context.log.info("benchmark_status could not be gathered: %s", type(error).__name__)
         raise
 

@@ -169,6 +169,21 @@ def test_errors_say_nothing_private_and_keep_it_for_the_owner(
     assert kept.stat().st_mode & 0o077 == 0
 
 
+def test_a_status_that_cannot_be_gathered_hides_no_failure_and_says_nothing_private(
+    operated: Orchestrated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: object) -> None:
+        raise OSError(5, "Input/output error", SECRET)
+
+    operated.fake.broken[("model", "person")] = SourceError("person.age: 3 are wrong")
+    monkeypatch.setattr("privbench_assets.resources.status_of", unreadable)
+    result = operated.refresh("0.8", ["profile/person", "model/person"])
+    events = "\n".join(str(event) for event in operated.instance.all_logs(result.run_id))
+    assert "SourceError: person.age: 3 are wrong" in errors(result)
+    assert "benchmark_status could not be gathered: OSError" in events
+    assert SECRET not in events
+
+
 def test_a_failed_look_counts_as_spent(operated: Orchestrated) -> None:
     operated.fake.broken[("model", "person")] = ValueError("x")
     first = operated.refresh("0.8", ["profile/person", "model/person"])

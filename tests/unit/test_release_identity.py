@@ -15,6 +15,7 @@ import pytest
 from privbench_core.pipeline.run import plan_for
 from privbench_core.schema.identity import canonical_json
 from privbench_core.spec.load import load_spec
+from privbench_core.synthesizers.contract import StepKind
 
 PINNED = Path(__file__).with_name("release_identities.json")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "households" / "spec.yaml"
@@ -41,6 +42,15 @@ def identities(synthesizer: str) -> dict[str, str]:
 @pytest.mark.parametrize("synthesizer", SYNTHESIZERS)
 def test_the_identities_of_the_example_are_the_pinned_ones(synthesizer: str):
     assert identities(synthesizer) == json.loads(PINNED.read_text(encoding="utf-8"))[synthesizer]
+
+
+@pytest.mark.parametrize("synthesizer", SYNTHESIZERS)
+def test_figures_are_of_rows_that_are_drawn_as_the_sample_is(synthesizer: str):
+    """Else a bundle would show what was measured of rows that were drawn in an earlier way."""
+    plan = plan_for(load_spec(EXAMPLE), 0.8, synthesizer=synthesizer)
+    drawn = {step.table: step.version for step in plan.steps if step.kind is StepKind.SAMPLE}
+    measured = {step.table: step.parameters["drawing"] for step in plan.steps if step.kind is StepKind.FIDELITY}
+    assert measured == drawn
 
 
 if __name__ == "__main__":

@@ -32,6 +32,8 @@ from privbench_core.synthesizers.contract import Key, sampling_rng
 from privbench_core.synthesizers.steps.sampled import Listed, Sample, SampledTable
 
 Numbers = NDArray[np.int64]
+DRAWING = "7"
+"""Changed by hand when other rows are drawn from the same models: samples, and what is measured of them, are others."""
 _SPREAD = 16  # unit numbers per row that counting by number may go through
 
 

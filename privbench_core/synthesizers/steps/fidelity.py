@@ -38,7 +38,7 @@ from privbench_core.schema.identity import column_identity, constraints_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.drawing import TableModels, draw_sample
+from privbench_core.synthesizers.steps.drawing import DRAWING, TableModels, draw_sample
 from privbench_core.synthesizers.steps.sample import drawn_siblings, first_parents, model_inputs, sibling_samples
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
@@ -81,6 +81,7 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
         "keys": [key_identity(key) for key in table.foreign_keys],
         "unique": [list(columns) for columns in table.unique],
         "units": table.name in schema.tables_of_units,
+        "drawing": DRAWING,  # distances are those of a sample
         **constraints_identity(table.checks, table.dependencies),
     }
     key = ("fidelity", table.name)

@@ -23,7 +23,14 @@ from privbench_core.schema.identity import constraints_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.drawing import RangeDrawing, TableModels, as_parent, draw_sample, fanout_key
+from privbench_core.synthesizers.steps.drawing import (
+    DRAWING,
+    RangeDrawing,
+    TableModels,
+    as_parent,
+    draw_sample,
+    fanout_key,
+)
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 from privbench_core.workers import side_by_side
 
@@ -128,7 +135,7 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
         free,
         run,
         parameters,
-        version="7",
+        version=DRAWING,
         depends=("seed", "scale"),
     )
 
