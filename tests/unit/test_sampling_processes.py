@@ -7,6 +7,7 @@ import resource
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,13 @@ import pytest
 
 from privbench_core.errors import ReleaseError
 from privbench_core.sampling import ranges
+from privbench_core.schema.tables import Table
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
 from privbench_core.synthesizers.contract import Key
 from privbench_core.synthesizers.steps.drawing import RangeDrawing, TableModels
 from privbench_core.synthesizers.steps.sampled import SampledTable
 from privbench_core.workers import side_by_side
-from tests.helpers.planted import made_exactly, planted_pair
+from tests.helpers.planted import category, integer, made_exactly, owner_key, planted_pair, rows_of, texts
 from tests.helpers.processes import PROCESSES
 
 MOST = 300
@@ -186,3 +188,33 @@ def test_owners_along_a_key_are_the_same_by_range_and_in_one_piece(made):
         assert child.owners_along(key, owners.rows, number).tolist() == inside.tolist()
         begin += rows
     assert begin == len(ids)
+
+
+def test_numbers_that_are_exchanged_between_units_are_the_same_for_any_number_of_processes(tmp_path: Path):
+    """A third level: a unit owns several of the rows that have children, so `dealt_to_units` has a say."""
+    note = Table(
+        "note",
+        (integer("id"), integer("child_id"), category("k", 2)),
+        ("id",),
+        (owner_key("note", "child_id", "child", 4),),
+    )
+    child, rng = TABLES["child"]["id"].to_numpy(), np.random.default_rng(0)
+    home = np.repeat(child, np.where(TABLES["child"]["parent_id"].to_numpy() % 2, 4, rng.integers(0, 2, len(child))))
+    tables = {**TABLES, "note": rows_of(note, id=np.arange(len(home)), child_id=home, k=texts(home % 2))}
+    schema = replace(SCHEMA, tables=(*SCHEMA.tables, note))
+    made = made_exactly(schema, tables)
+    models = TableModels.of(schema, note, made, 1.0)
+    assert models.size_of_units is not None
+    found = []
+    for workers in (1, 2):
+        drawing = RangeDrawing.plan(
+            models, 0, {"child": SampledTable(made["sample", "child"])}, {}, PartFiles(tmp_path / str(workers))
+        )
+        assert drawing is not None
+        listed = list(side_by_side(drawing, range(len(drawing.pieces)), workers))
+        found.append((listed, files(tmp_path / str(workers))))
+    assert len({piece.owners for piece in drawing.pieces}) > 3
+    assert found[0] == found[1]
+    in_reverse = RangeDrawing(models, 0, drawing.above, {}, PartFiles(tmp_path / "one"), drawing.pieces, drawing.total)
+    backwards = {number: in_reverse(number) for number in reversed(range(len(drawing.pieces)))}
+    assert [backwards[number] for number in range(len(drawing.pieces))] == found[0][0]
