@@ -1,1 +1,0 @@
-timeout 120 chromium --headless=new --no-sandbox --disable-gpu --hide-scrollbars --window-size=${3:-1600,1100} --virtual-time-budget=${4:-25000} --user-data-dir=/tmp/pb/guard/ui/prof --screenshot=/tmp/pb/guard/ui/$2.png "http://127.0.0.1:3987$1" >/dev/null 2>&1; ls -la /tmp/pb/guard/ui/$2.png
