@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +14,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from privbench_core.backends.base import Source
+from privbench_core.backends.duckdb.interruptible import waited
 from privbench_core.engines.left_over import lock_of
 from privbench_core.engines.sql.engine import numbered
 from privbench_core.engines.stored import stored_type
@@ -47,7 +47,6 @@ class DuckDBDatabase:
         self._source = source
         self._folder = folder / uuid4().hex
         self._open = ExitStack()
-        self._thread = ThreadPoolExecutor(1)
         with self._told():
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._open.enter_context(exclusive(lock_of(self._folder), "temporary rows"))  # before there are any
@@ -102,7 +101,6 @@ class DuckDBDatabase:
     def close(self) -> None:
         """See `Database.close`."""
         self._connection.interrupt()
-        self._thread.shutdown()
         self._connection.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         self._open.close()
@@ -118,15 +116,8 @@ class DuckDBDatabase:
         self._waited(lambda: self._connection.execute(statement))
 
     def _waited(self, work: Callable[[], T]) -> T:
-        """Return what a thread of its own finds: DuckDB does not hear Ctrl-C in every statement, who waits does."""
         with self._told():
-            found = self._thread.submit(work)
-            try:
-                return found.result()
-            except KeyboardInterrupt:
-                self._connection.interrupt()
-                wait([found])
-                raise
+            return waited(self._connection, work)
 
     @contextmanager
     def _told(self) -> Iterator[None]:

@@ -174,7 +174,7 @@ def _step(counts: Array, sigma: float, classes: StepCodec, rows: float, price: P
     """The coarsest unit below which noise explains all counts, as far as noise can tell; else the usual one.
 
     Rows that are no multiples of a unit are most rows, if there are any: a second is a whole minute in one of sixty.
-    So if noise is well below a third of all rows, such rows are told from none; where it is not, nothing coarser than
+    So if noise is well below a third of all rows, such rows show; where it is not, nothing coarser than
     `StepCodec.usual` is taken for learned.
 
     Args:

@@ -32,7 +32,7 @@ from privbench_core.sampling.constraints import RowRule, made_dependent, row_rul
 from privbench_core.sampling.keys import ordinal_within, surrogate_key
 from privbench_core.sampling.references import Parent, copied_columns, draw_reference, lookup_order, room_for_children
 from privbench_core.sampling.row_groups import group_numbers
-from privbench_core.sampling.unit_totals import dealt_to_units
+from privbench_core.sampling.unit_totals import exchanged_between_units
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 
@@ -98,7 +98,8 @@ def numbers_of_children(
         rng: Sampling only.
         table: As in `draw_children`.
         stratum: Which of how many equal ranges of owners these are, see `Fanout.numbers`.
-        size: Released size of the children's table, where a unit may own several of the parents: see `dealt_to_units`.
+        size: Released size of the children's table, where a unit may own several of the parents; see
+            `exchanged_between_units`.
     """
     above = Rows(parent.table.num_rows, dict(parent.codes), dict(parent.sizes), parent.weights)
     pair_tables = [PairMarginal(name, joint.T) for name, joint in fanout.fanout_tables.items()]
@@ -115,7 +116,7 @@ def numbers_of_children(
     alike, units = (np.unique(values, return_inverse=True)[1].astype(np.int64) for values in (room, parent.units))
     for name in fanout.fanout_tables:
         alike = np.unique(alike * above.sizes[name] + above.codes[name], return_inverse=True)[1].astype(np.int64)
-    return dealt_to_units(numbers, alike, units, size, fanout.ownerless, rng)
+    return exchanged_between_units(numbers, alike, units, size, fanout.ownerless, rng)
 
 
 def children_of(

@@ -1,8 +1,8 @@
-"""Dealing numbers of children so that units have as many rows as was released, where a unit owns several parents.
+"""Exchange numbers of children so that units have as many rows as was released, where a unit owns several parents.
 
-Who has many accounts with few payments, and who few with many, is not told by the columns of an account. The released
-numbers of units by their number of rows tell it: numbers of children are exchanged between parents that are alike in
-all that numbers follow until units fit. So no other released figure changes.
+Who has many accounts with few payments, and who few with many, does not follow from the columns of an account. The
+released numbers of units by their number of rows say it: numbers of children are exchanged between parents that are
+alike in all that numbers follow until units fit. So no other released figure changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STEEPEST = 20.0  # power of a share within a class
 _NOTHING = 1e-300
 
 
-def dealt_to_units(
+def exchanged_between_units(
     numbers: Numbers, alike: Numbers, units: Numbers, size: RowCount, alone: float, rng: np.random.Generator
 ) -> Numbers:
     """Return the same numbers of children, exchanged between alike parents of different units; shape (parents,).

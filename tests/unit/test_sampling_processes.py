@@ -191,7 +191,7 @@ def test_owners_along_a_key_are_the_same_by_range_and_in_one_piece(made):
 
 
 def test_numbers_that_are_exchanged_between_units_are_the_same_for_any_number_of_processes(tmp_path: Path):
-    """A third level: a unit owns several of the rows that have children, so `dealt_to_units` has a say."""
+    """A third level: a unit owns several of the rows that have children, so `exchanged_between_units` has a say."""
     note = Table(
         "note",
         (integer("id"), integer("child_id"), category("k", 2)),

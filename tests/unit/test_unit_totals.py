@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.models.row_count import RowCount, powers_up_to, size_classes
-from privbench_core.sampling.unit_totals import dealt_to_units
+from privbench_core.sampling.unit_totals import exchanged_between_units
 from tests.helpers.heavy_tails import zipf_sizes
 
 UNITS, MOST = 3000, 1 << 14
@@ -32,7 +32,7 @@ def released(totals: Numbers) -> RowCount:
 
 
 def shuffled_inside(kinds: Numbers, numbers: Numbers, rng: np.random.Generator) -> Numbers:
-    """The same numbers, dealt to other accounts of the same kind."""
+    """The same numbers, exchanged between accounts of the same kind."""
     result = numbers.copy()
     for kind in np.unique(kinds):
         index = np.flatnonzero(kinds == kind)
@@ -50,7 +50,7 @@ def test_units_get_the_released_totals_and_kinds_keep_their_numbers() -> None:
     rng = np.random.default_rng(1)
     true = np.bincount(units, payments).astype(np.int64)
     before = shuffled_inside(kinds, payments, rng)
-    after = dealt_to_units(before, kinds, units, released(true), 0.0, rng)
+    after = exchanged_between_units(before, kinds, units, released(true), 0.0, rng)
     assert misfit(np.bincount(units, before), true) > 0.12
     assert misfit(np.bincount(units, after), true) < 0.02
     for kind in range(3):
@@ -64,7 +64,7 @@ def test_children_without_an_owner_are_units_that_own_no_parent() -> None:
     before = shuffled_inside(kinds, payments, rng)
     alone = 5000
     size = released(np.append(true, np.ones(alone, dtype=np.int64)))
-    after = dealt_to_units(before, kinds, units, size, float(alone), rng)
+    after = exchanged_between_units(before, kinds, units, size, float(alone), rng)
     assert misfit(np.bincount(units, after), true) < 0.02
 
 
@@ -72,7 +72,7 @@ def test_parents_that_nobody_is_like_keep_their_numbers() -> None:
     units, _, payments = accounts(4)
     size = released(np.bincount(units, payments).astype(np.int64))
     alone = np.arange(len(units))
-    found = dealt_to_units(payments[::-1].copy(), alone, units, size, 0.0, np.random.default_rng(0))
+    found = exchanged_between_units(payments[::-1].copy(), alone, units, size, 0.0, np.random.default_rng(0))
     assert found.tolist() == payments[::-1].tolist()
 
 
@@ -82,5 +82,7 @@ def test_half_as_many_units_get_half_as_many_of_each_class() -> None:
     size = released(np.bincount(units, payments).astype(np.int64))
     here = units % 2 == 0
     some, true = units[here] // 2, np.bincount(units[here] // 2, payments[here]).astype(np.int64)
-    after = dealt_to_units(shuffled_inside(kinds[here], payments[here], rng), kinds[here], some, size, 0.0, rng)
+    after = exchanged_between_units(
+        shuffled_inside(kinds[here], payments[here], rng), kinds[here], some, size, 0.0, rng
+    )
     assert misfit(np.bincount(some, after), true) < 0.04

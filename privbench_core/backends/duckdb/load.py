@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import duckdb
 
 from privbench_core.backends.duckdb.ddl import duckdb_schema
-from privbench_core.backends.duckdb.interruptible import execute
+from privbench_core.backends.duckdb.interruptible import waited
 from privbench_core.backends.loading import Loadable, Loaded, refuse_tables
 from privbench_core.backends.postgres.ddl import quote_identifier, quote_text
 from privbench_core.errors import PublishError
@@ -63,7 +63,7 @@ def try_rows(schema: Schema, files: Mapping[str, Path]) -> None:
         for table, statement in translated.tables.items():
             connection.execute(statement)
             try:
-                execute(connection, insert_rows(schema.table(table), quote_text(str(files[table]))))
+                _execute(connection, insert_rows(schema.table(table), quote_text(str(files[table]))))
             except duckdb.Error as error:
                 raise PublishError(
                     f"{table}: its rows break the bundle's own schema.sql, so nothing was published:"
@@ -97,9 +97,9 @@ def _load(bundle: Loadable, connection: duckdb.DuckDBPyConnection, file: Path, *
     for table, statement in translated.tables.items():
         connection.execute(statement)
         files = ", ".join(quote_text(str(file)) for file in bundle.files(table))
-        execute(connection, insert_rows(schema.table(table), f"[{files}]"))
+        _execute(connection, insert_rows(schema.table(table), f"[{files}]"))
     for statement in translated.after:
-        execute(connection, statement)
+        _execute(connection, statement)
     connection.commit()
     connection.execute("ANALYZE")
     rows = {table: int(bundle.manifest["tables"][table]["rows"]) for table in translated.tables}
@@ -115,3 +115,8 @@ def _selected(table: Table) -> str:
 
 def _first_line(error: duckdb.Error) -> str:
     return str(error).splitlines()[0]
+
+
+def _execute(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
+    """Run a statement that may take long."""
+    waited(connection, lambda: connection.execute(statement))
