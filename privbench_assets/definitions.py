@@ -84,7 +84,7 @@ def broken_specs(broken: Iterable[tuple[Path, str]]) -> list[dg.AssetSpec]:
         specs[name] = dg.AssetSpec(
             [name, "broken_spec"],
             description=(
-                f"This spec cannot be used, so its database is missing here; the others are not affected. Mend"
+                f"This spec cannot be used, so its database is missing here; the others are not affected. Fix"
                 f" `{path}`, then click Reload definitions (the arrows beside the code location)."
                 f"\n\n```\n{problem}\n```"
             ),

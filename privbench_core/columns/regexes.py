@@ -1,8 +1,8 @@
 """Random text that matches a regular expression, whole columns at a time.
 
 Python's own parser reads the expression, so it means here what it means to `re`. Each part of it is drawn for all rows
-at once: a part that repeats is drawn as often as all rows need it and dealt out. (Libraries that do this go value by
-value, a thousand times as slow, and their draws depend on the order of Python's sets, so a seed would not fix them.)
+at once: a part that repeats is drawn as often as all rows need it, then distributed. (Libraries that do this go value
+by value, a thousand times as slow, and their draws depend on the order of Python's sets, so a seed would not fix them.)
 Any character means a printable one of ASCII, and repetition without end means up to `MORE` times more than it must.
 """
 

@@ -1,4 +1,4 @@
-"""Dealing values out to rows, as evenly as whole rows can, at random inside of each group: in time linear in rows."""
+"""Systematic sampling: values allocated to rows as evenly as whole rows allow, at random within groups, in O(rows)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Value = TypeVar("Value", bound=np.integer)
-_BLOCK = 1 << 20  # rows dealt to at a time
+_BLOCK = 1 << 20  # rows filled at a time
 _NEIGHBOURS = 16  # groups whose offsets differ
 _DIGIT = 1 << 16  # numpy sorts 16-bit integers by radix
 
@@ -44,11 +44,11 @@ def systematic_counts(
     [2, 6, 3]
     """
     rows = counts[group_of]
-    dealt = np.clip(np.ceil(cumulated * rows - _spread(len(counts), rng)[group_of]).astype(np.int64), 0, rows)
+    allocated = np.clip(np.ceil(cumulated * rows - _spread(len(counts), rng)[group_of]).astype(np.int64), 0, rows)
     begins = np.append(True, group_of[1:] != group_of[:-1])
     ends = np.append(begins[1:], True)
-    dealt[ends] = rows[ends]
-    return np.asarray(np.where(begins, dealt, np.diff(dealt, prepend=0)), dtype=np.int64)
+    allocated[ends] = rows[ends]
+    return np.asarray(np.where(begins, allocated, np.diff(allocated, prepend=0)), dtype=np.int64)
 
 
 def _spread(n: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -72,21 +72,21 @@ def distribute(
         groups: Group of each row, from 0, shape (n,); None if all rows are of one group.
         rng: Decides which row of a group gets what.
     """
-    dealt = np.repeat(values, numbers)
+    pool = np.repeat(values, numbers)
     if groups is None:
-        rng.shuffle(dealt)
-        return dealt
+        rng.shuffle(pool)
+        return pool
     n, size = len(groups), int(groups.max(initial=0)) + 1
     rows = rng.permutation(np.arange(n, dtype=np.int32 if n <= np.iinfo(np.int32).max else np.int64))
-    result = np.empty_like(dealt)
+    result = np.empty_like(pool)
     counts = group_counts(groups, size)
-    place = np.cumsum(counts) - counts  # of the next value of each group in ``dealt``
+    place = np.cumsum(counts) - counts  # of the next value of each group in ``pool``
     for start in range(0, n, max(_BLOCK, size)):
         here = rows[start : start + max(_BLOCK, size)]
         here = here[stable_order(groups[here])]
         numbers = np.bincount(groups[here], minlength=size)
         shift = place - (np.cumsum(numbers) - numbers)
-        result[here] = dealt[np.arange(len(here)) + np.repeat(shift, numbers)]
+        result[here] = pool[np.arange(len(here)) + np.repeat(shift, numbers)]
         place += numbers
     return result
 

@@ -40,8 +40,8 @@ def one_clear_line(stopped: str = "") -> Iterator[None]:
             raise
         if is_stop(error):
             after = "\n" if sys.stderr.isatty() else ""  # the terminal has shown ^C
-            told = str(error) if isinstance(error, KeyboardInterrupt) else ""
-            sys.stderr.write(f"{after}privbench: {told or '; '.join(filter(None, ('stopped', stopped)))}\n")
+            said = str(error) if isinstance(error, KeyboardInterrupt) else ""
+            sys.stderr.write(f"{after}privbench: {said or '; '.join(filter(None, ('stopped', stopped)))}\n")
             raise typer.Exit(STOPPED) from None
         sys.stderr.write(_message(error) + "\n")
         raise typer.Exit(1) from None

@@ -34,5 +34,5 @@ def _in_words(entries: Sequence[Entry], spec: Spec) -> str:
     begun = f"{steps} had begun and counts as spent without a result ({lost:.2%})" if steps else ""
     number = len(prices["released"])
     paid = f"{number} step{'s' * (number > 1)} of this run ({kept:.2%} of the lifetime budget)" if kept else ""
-    told = "; ".join(filter(None, (paid, begun))) or "this run had paid for nothing"
-    return f"stopped; releases so far are kept: {told}"
+    spent = "; ".join(filter(None, (paid, begun))) or "this run had paid for nothing"
+    return f"stopped; releases so far are kept: {spent}"

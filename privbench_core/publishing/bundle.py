@@ -318,7 +318,7 @@ def _write_parquet(file: Path, table: Table, rows: pa.Table) -> None:
 
 
 def _describe_table(table: Table, written: Sequence[_Written]) -> dict[str, Any]:
-    """Return the manifest's entry; where there are several files, their names are also told as a pattern."""
+    """Return the manifest's entry; where there are several files, their names are also given as a pattern."""
     only = written[0]
     pattern = f"data/{file_name(table.name)}/part-*"
     several = {
@@ -338,8 +338,8 @@ def _describe_table(table: Table, written: Sequence[_Written]) -> dict[str, Any]
 
 def _describe_column(column: Column) -> dict[str, Any]:
     """Return what a user of the bundle should know of a column."""
-    told = {"description": column.comment, "unit": column.unit}
-    known = {name: text for name, text in told.items() if text}
+    texts = {"description": column.comment, "unit": column.unit}
+    known = {name: text for name, text in texts.items() if text}
     return {"name": column.name, "type": str(column.logical), "nullable": column.nullable, **known}
 
 

@@ -94,8 +94,8 @@ def _fidelity(receipt: Mapping[str, Any]) -> str:
 def _contents(schema: Schema, tables: Mapping[str, Mapping[str, Any]], workload: Mapping[str, str]) -> str:
     lines = ["## What is in it", "", "| table | rows | primary key | what it is |", "|---|---:|---|---|"]
     for name, entry in tables.items():
-        told = _cell(entry.get("description", ""))
-        lines.append(f"| {name} | {entry['rows']:,} | {', '.join(entry['primary_key'])} | {told} |")
+        description = _cell(entry.get("description", ""))
+        lines.append(f"| {name} | {entry['rows']:,} | {', '.join(entry['primary_key'])} | {description} |")
     for table in schema.sampling_order:
         lines += ["", *_dictionary(table, tables[table.name])]
     lines += ["", "`schema.sql` is the schema for PostgreSQL; `MANIFEST.json` has the SHA-256 of every file."]
@@ -117,8 +117,8 @@ def _dictionary(table: Table, entry: Mapping[str, Any]) -> list[str]:
         name = column["name"]
         keys = [*(["primary"] if name in table.primary_key else []), *([refers[name]] if name in refers else [])]
         null = "yes" if column["nullable"] else ""
-        told = [_cell(column.get(fact, "")) for fact in ("unit", "description")]
-        lines.append(f"| {name} | {column['type']} | {null} | {'; '.join(keys)} | {told[0]} | {told[1]} |")
+        unit, description = (_cell(column.get(fact, "")) for fact in ("unit", "description"))
+        lines.append(f"| {name} | {column['type']} | {null} | {'; '.join(keys)} | {unit} | {description} |")
     return lines
 
 
