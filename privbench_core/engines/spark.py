@@ -11,7 +11,7 @@ import logging
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 from unittest.mock import patch
@@ -35,12 +35,15 @@ with warnings.catch_warnings(), _has_main:
     from pyspark.sql import DataFrame
     from pyspark.sql import types as spark
     from pyspark.sql.connect import logging as spark_logging
+    from pyspark.sql.connect.client.core import DefaultChannelBuilder
     from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession
 
 _LOG = logging.getLogger(__name__)
 _OLDEST = 4  # major version of Spark: the first that keeps copies for a session through Spark Connect
 _RETRIES = 5  # of a call that a cluster does not answer: 50 ms, then 4 times longer each, is 17 s
+_PATIENCE = 2.0  # seconds: a busy server answers in fractions of one, a stuck one never
+_CLOSING = ("/Interrupt", "/ReleaseExecute", "/ReleaseSession")  # calls whose answers nothing depends on
 _PINNED = {
     "spark.sql.ansi.enabled": "true",  # what does not fit is an error, not NULL
     "spark.sql.session.timeZone": "UTC",
@@ -102,6 +105,15 @@ _FORMS: dict[ColumnType, tuple[tuple[type[Any], ...], str, str | None]] = {
 }
 
 
+class _Deadline(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc]  # grpc has no types
+    """Gives the calls that end things a deadline: PySpark sets none, and a busy server may answer none."""
+
+    def intercept_unary_unary(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
+        """See grpc."""
+        closing = details.method.endswith(_CLOSING)
+        return continuation(details._replace(timeout=_PATIENCE) if closing else details, request)
+
+
 class SparkDatabase:
     """Temporary views of one session of a cluster.
 
@@ -122,7 +134,9 @@ class SparkDatabase:
         spark_logging.logger.disabled = True  # the errors that it logs quote values
         with self._told():
             try:
-                self._session = SparkSession(connection=url)
+                channel = DefaultChannelBuilder(url)
+                channel.add_interceptor(_Deadline())
+                self._session = SparkSession(connection=channel)
             except ValueError:  # PySpark's message repeats the URL, which may hold a token
                 raise SourceError("cluster: not a URL of Spark Connect; write sc://host:port") from None
             self._session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
@@ -285,6 +299,8 @@ class SparkDatabase:
                 warnings.simplefilter("ignore")
                 yield
         except (PySparkException, grpc.RpcError, pa.ArrowException, OSError) as error:
+            if _was_stopped(error):
+                raise KeyboardInterrupt from None
             found = str(error)
             kind = (isinstance(error, PySparkException) and error.getCondition()) or type(error).__name__
             if "No space left on device" in found:
@@ -296,6 +312,11 @@ class SparkDatabase:
             else:
                 todo = f"it refused, or lost what it had copied ({kind}); run again, or with --engine duckdb"
             raise SourceError(f"engine spark: counting in the cluster failed: {todo}") from None
+
+
+def _was_stopped(error: BaseException | None) -> bool:
+    """Return whether an error came up while Ctrl-C was passed on to the cluster."""
+    return isinstance(error, KeyboardInterrupt) or (error is not None and _was_stopped(error.__context__))
 
 
 def _readable(column: Column, stored: spark.DataType) -> bool:

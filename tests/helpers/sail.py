@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -39,6 +40,10 @@ class Sail:
         self._process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=os.environ | settings)
         assert self._process.stdout is not None
         self.url = f"sc://127.0.0.1:{int(self._process.stdout.readline())}"
+
+    def freeze(self) -> None:
+        """Let it answer nothing from now on, without closing its connections."""
+        self._process.send_signal(signal.SIGSTOP)
 
     def kill(self) -> None:
         self._process.kill()

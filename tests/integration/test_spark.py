@@ -158,15 +158,21 @@ def test_a_cluster_that_goes_away_in_the_middle_of_a_count(
     assert run_spec(with_engine(counted, "memory"), EPSILON, out=tmp_path / "bundle").paid > 0
 
 
-def test_ctrl_c_while_a_cluster_counts_is_ctrl_c(server: Sail, tmp_path: Path) -> None:
-    """A server of its own: Sail goes on counting when nobody waits any more."""
+@pytest.mark.parametrize("stuck", [False, True])
+def test_ctrl_c_while_a_cluster_counts_is_ctrl_c(server: Sail, tmp_path: Path, stuck: bool) -> None:
+    """A server of its own: Sail may go on counting when nobody waits any more, or not answer while it counts."""
     from privbench_core.engines.spark import SparkDatabase
+
+    def stop() -> None:
+        if stuck:
+            server.freeze()
+        os.kill(os.getpid(), signal.SIGINT)
 
     # A shell starts what it runs in the background with interrupts ignored, and so would this process be.
     ours = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with closing(SparkDatabase(FolderSource(tmp_path), server.url)) as database:
-            threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+            threading.Timer(1.0, stop).start()
             with pytest.raises(KeyboardInterrupt), database._told():
                 database._session.sql(
                     "SELECT SUM(a.id * b.id % 7) FROM range(10000000) AS a, range(10000000) AS b"
