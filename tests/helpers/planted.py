@@ -144,8 +144,9 @@ class Place:
         return run_spec(spec, epsilon, out=self.out, **how)
 
     def run_with(self, noise: NoiseSource, epsilon: float = 3.2, **how: Any) -> RunResult:
-        """Run it with insecure noise, which takes a ledger that is not kept."""
+        """Run it with insecure noise, which takes a ledger that is not kept; seeded, each run does the same."""
         workspace = Workspace(replace(self.spec.accepting_noise, lifetime_epsilon=1e9))
+        workspace.secret = bytes(16)  # decides which rows are kept
         workspace.ledger.close()
         lifetime = Budget(1e9, self.spec.lifetime_delta)
         workspace.ledger = Ledger(":memory:", self.spec.schema.name, "unit", lifetime)

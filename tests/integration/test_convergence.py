@@ -36,6 +36,7 @@ GAPS = {
     ("privbench", "chain"): "sizes of groups of items .020 with one seed of three, .004 and .014 with the others",
     ("privpetal", "chain"): "kind and price .043 to .049",
     ("privlava", "chain"): "items and orders .051 to .057, with two seeds of three",
+    ("privlava", "optional_keys"): "popularity of voters .032 with one seed of five, .011 to .020 with the others",
     ("relational", "optional_keys"): "joined of editors and posts .075 to .095",
 }
 """What is still beyond its limit, and by how much: these may fail until they are fixed, all others must not."""

@@ -11,6 +11,7 @@ import pytest
 
 from privbench_core.schema.columns import Range
 from privbench_core.schema.tables import Schema, Table
+from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import (
     broken_expectations,
     category,
@@ -137,7 +138,7 @@ def test_without_a_domain_the_column_is_made_anew() -> None:
 @pytest.mark.parametrize("synthesizer", ["privbench", "privpetal", "privlava"])
 def test_a_whole_run_with_noise(synthesizer: str, tmp_path: Path) -> None:
     schema, tables = league(300)
-    result = place_of(tmp_path, schema, tables, synthesizer=synthesizer).run(3.2)
+    result = place_of(tmp_path, schema, tables, synthesizer=synthesizer).run_with(SeededNoise(0), 3.2)
     made = samples_of(result)
     assert repetitions(schema, made) == {"player": 0, "stint": 0, "award": 0}
     assert broken_expectations(result) == []
