@@ -44,7 +44,7 @@ def dagster(home: Path, spec: Path, *arguments: str) -> subprocess.CompletedProc
     return subprocess.run(command, cwd=project_root(), env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("synthesizer", ["privbench", "privlava"])
+@pytest.mark.parametrize("synthesizer", ["privbench", pytest.param("privlava", marks=pytest.mark.slow)])
 def test_dagster_and_the_command_line_share_releases_and_bundles(
     big_town: Path, tmp_path: Path, synthesizer: str
 ) -> None:

@@ -30,7 +30,10 @@ def privbench(*arguments: object, cwd: Path, env: dict[str, str] | None = None) 
     return done.stdout
 
 
-@pytest.mark.parametrize("database", DATABASES, ids=lambda database: database.name)
+@pytest.mark.parametrize(
+    "database",
+    [pytest.param(d, marks=[pytest.mark.slow] if d.name == "chinook" else [], id=d.name) for d in DATABASES],
+)
 def test_the_first_hour(postgres: str, tmp_path: Path, database: Database) -> None:
     url = new_database(postgres, f"hour_{database.name}")
     execute(url, ";\n".join(database.sql(SCHEMA)))
