@@ -12,7 +12,7 @@ from privbench_core.schema.tables import Schema, Table
 def find_relative_problems(schema: Schema, broken: Collection[str] = ()) -> list[str]:
     """Return one line per broken rule, except at ``broken`` places."""
     problems: list[str] = []
-    for table in schema.tables:
+    for table in schema.private_tables:
         for column in table.columns:
             place = f"{table.name}.{column.name}"
             if column.relative is not None and place not in broken:
@@ -23,9 +23,7 @@ def find_relative_problems(schema: Schema, broken: Collection[str] = ()) -> list
 
 def _of_column(table: Table, column: Column, to: str) -> Iterator[str]:
     base = next((other for other in table.columns if other.name == to), None)
-    if table.public:
-        yield "relative_to in a public table, which is published as it is; remove it"
-    elif column.name in table.key_columns:
+    if column.name in table.key_columns:
         yield "relative_to on a key column; remove it: keys are generated"
     elif base is None:
         yield f"relative to {to}, which is no column; {did_you_mean(to, (c.name for c in table.columns))}"
