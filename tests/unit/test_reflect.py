@@ -217,6 +217,23 @@ CREATE TABLE visit (id BIGINT PRIMARY KEY, client BIGINT NOT NULL REFERENCES cli
     assert "privacy: public lists 'contry', which is no table; did you mean 'country'?" in mistaken
 
 
+def test_tables_that_units_are_linked_with_are_no_public_ones_without_a_word(tmp_path: Path) -> None:
+    """Accounts have loans, and several clients: no key leads from a loan to a client, and a loan is not public."""
+    sql = """
+CREATE TABLE district (id BIGINT PRIMARY KEY, name VARCHAR);
+CREATE TABLE client (id BIGINT PRIMARY KEY, district BIGINT REFERENCES district);
+CREATE TABLE account (id BIGINT PRIMARY KEY, district BIGINT REFERENCES district);
+CREATE TABLE disposition (id BIGINT PRIMARY KEY, client BIGINT NOT NULL REFERENCES client,
+    account BIGINT NOT NULL REFERENCES account);
+CREATE TABLE loan (id BIGINT PRIMARY KEY, account BIGINT NOT NULL REFERENCES account, amount BIGINT);
+"""
+    draft = draft_of(tmp_path, sql)
+    assert "unit: client # one row" in draft
+    linked = "# Look at account: disposition refers to it from client, and loan from outside; if these rows are about"
+    assert f"{linked} the same persons, draft again with --unit account, which protects them." in draft
+    assert "Look at district" not in draft
+
+
 def test_probable_checks_and_dependencies_are_proposed_as_comments(tmp_path: Path) -> None:
     sql = """
 CREATE TABLE player (id BIGINT PRIMARY KEY, "finalGame" DATE, debut DATE, birth_year INTEGER, death_year INTEGER,
