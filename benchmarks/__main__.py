@@ -17,6 +17,7 @@ from benchmarks import (
     adult,
     attacks,
     dense,
+    differences,
     evaluation,
     first_hour,
     ledger,
@@ -61,7 +62,7 @@ def main() -> int:
         "refinement",
     )
     names += ("rows", "tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness", "attacks")
-    names += ("first_hour", "rows_out", "engines")
+    names += ("first_hour", "rows_out", "engines", "differences")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -128,6 +129,7 @@ def main() -> int:
         ),
         "spec_errors": spec_errors.run,
         "first_hour": partial(first_hour.run, given.data),
+        "differences": partial(differences.run, runs(differences.RUNS), given.data),
         "tightness": partial(tightness.run, progress=_tell),
         "attacks": partial(attacks.run, progress=_tell),
     }

@@ -102,7 +102,10 @@ def fill(folder: Path, file: Path) -> None:
             table = quote_identifier(name)
             loops = [(quote_identifier(c), quote_identifier(r)) for p, c, r in _own_keys(connection, name) if p == name]
             ready = [f"({c} IS NULL OR {c} IN (SELECT {r} FROM {table}))" for c, r in loops]
-            insert = f"INSERT OR IGNORE INTO {table} BY NAME SELECT * FROM given WHERE {' AND '.join(ready) or 'true'}"
+            asked = "SELECT count(*) FROM duckdb_constraints() WHERE table_name = ? AND constraint_type = 'PRIMARY KEY'"
+            keyed = connection.execute(asked, [name]).fetchone()
+            again = "OR IGNORE " if keyed and keyed[0] else ""  # rows that are there already; DuckDB wants a key for it
+            insert = f"INSERT {again}INTO {table} BY NAME SELECT * FROM given WHERE {' AND '.join(ready) or 'true'}"
             added = connection.execute(insert).fetchone()
             while loops and added and added[0]:  # rows come after those of the same table that they refer to
                 added = connection.execute(insert).fetchone()

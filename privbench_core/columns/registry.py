@@ -49,6 +49,8 @@ _PLAIN = (str, int, float, bool, type(None), ColumnType)
 def codec_for(column: Column, *, table: str = "") -> Codec:
     """Return the codec of a column with a declared domain, or of a type that needs none.
 
+    Of a column that is relative to another one it is that of the difference.
+
     Args:
         column: An attribute.
         table: Its table, for messages.
@@ -57,7 +59,7 @@ def codec_for(column: Column, *, table: str = "") -> Codec:
         SpecError: The domain does not fit the type.
         InternalError: The domain is still to be learned, or there is none because the column is a key.
     """
-    where = qualified(column, table)
+    where, column = qualified(column, table), column.modelled
     match column.domain:
         case Range(low, high, cells, step):
             return equal_width_codec(column, low, high, cells, step=step, table=table)

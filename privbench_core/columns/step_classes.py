@@ -12,10 +12,11 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.equal_width import with_nulls
 from privbench_core.columns.grid import Grid
 from privbench_core.errors import InternalError
-from privbench_core.schema.columns import Column
+from privbench_core.schema.columns import Column, ColumnType
 
 _DIGITS = 1_000_000_000  # largest unit of a decimal, in its last digits
 _SECOND = 1_000_000
+_WITH_TIMES = frozenset({ColumnType.TIMESTAMP, ColumnType.TIMESTAMPTZ})
 _TIMES = (1, 1_000, _SECOND, 60_000_000, 3_600_000_000, 86_400_000_000)  # µs, ms, seconds, minutes, hours, days
 
 
@@ -37,12 +38,13 @@ class StepCodec:
     def of(cls, column: Column, *, table: str = "") -> StepCodec | None:
         """Return the classes of a column, None for a type whose steps are not learned.
 
-        Decimals with digits after the point: 1, 5, 10, 50, … of the last one. Times: units of the calendar.
+        Decimals with digits after the point: 1, 5, 10, 50, … of the last one. Times, and differences between times:
+        units of the calendar.
         """
         if column.scale:
             tens = [10**power for power in range(len(str(_DIGITS)) - 1)]
             units = tuple(unit for ten in tens for unit in (ten, 5 * ten))
-        elif column.type.logical.calendar and "timestamp" in str(column.type):
+        elif column.type in _WITH_TIMES or (column.type is ColumnType.INTERVAL and column.relative is not None):
             units = _TIMES
         else:
             return None
@@ -51,7 +53,7 @@ class StepCodec:
     @property
     def usual(self) -> int:
         """Place of the unit that is taken if nothing is known: the last digit of decimals, seconds of times."""
-        return _TIMES.index(_SECOND) if self.grid.logical.calendar else 0
+        return _TIMES.index(_SECOND) if self.units == _TIMES else 0
 
     @property
     def ordered(self) -> int:

@@ -81,7 +81,12 @@ def _choose(
     """The states to refresh; prints what will be made at each."""
     states = staleness(spec, plans, observed)
     if chosen is None and not any(state.released for state in states.values()):
-        say(f"{spec.schema.name}: nothing was released yet. A first release is your decision: give --epsilon.")
+        bought = [e for e, state in states.items() if not unpaid_steps(workspace, state, observed)]
+        free = (
+            f" At {', '.join(bought)} it costs nothing: a run has bought it for a bundle elsewhere." if bought else ""
+        )
+        todo = f"A first release is your decision: give --epsilon.{free}"
+        say(f"{spec.schema.name}: nothing was released here yet. {todo}")
         return []
     found = [state for state in states.values() if (state.released if chosen is None else state.epsilon == chosen)]
     stale = [state for state in found if state.outdated]

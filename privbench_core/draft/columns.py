@@ -10,6 +10,7 @@ from privbench_core.backends.folder.catalogue import CSV
 from privbench_core.draft.by_name import domain_by_name, has_cents, type_by_name
 from privbench_core.draft.identifying import guess_identifying
 from privbench_core.draft.proposals import propose_domain
+from privbench_core.draft.related import is_sound
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.schema.checks import is_contained
 from privbench_core.schema.columns import Column, ColumnType
@@ -31,7 +32,13 @@ class _Chosen:
 
 
 def draft_column(
-    table: FoundTable, column: FoundColumn, *, is_made: bool, nullable: bool, sample: SampleColumn | None
+    table: FoundTable,
+    column: FoundColumn,
+    *,
+    is_made: bool,
+    nullable: bool,
+    sample: SampleColumn | None,
+    base: FoundColumn | None = None,
 ) -> str:
     """Return the line of a column that is kept.
 
@@ -41,8 +48,11 @@ def draft_column(
         is_made: Whether its values are modelled; those of keys are numbered, those of public tables copied.
         nullable: Whether it may be NULL; false for the primary key, whatever the source says.
         sample: Its type and domain in public example rows, if there are any.
+        base: The column that it is probably relative to.
     """
     chosen = _attribute(table, column, sample) if is_made else _plain(column, sample)
+    if base is not None and chosen.fields.get("domain") == "learn":
+        chosen = _relative(chosen, base)
     fields: dict[str, Any] = {"type": str(chosen.type)}
     notes = [*chosen.notes, *([column.note] if column.note else [])]
     if "precision" in chosen.type.logical.options:
@@ -102,6 +112,16 @@ def _attribute(table: FoundTable, column: FoundColumn, sample: SampleColumn | No
         return opaque or _Chosen(kind, {}, guessed)
     found = _domain(table, column, kind, sample)
     return replace(found, notes=(*guessed, *found.notes))
+
+
+def _relative(chosen: _Chosen, base: FoundColumn) -> _Chosen:
+    """Return a column with its difference from its base as what is learned, or with a remark how to have that."""
+    written = flow_yaml({"relative_to": base.name, "domain": "learn"}).strip("{}")
+    if is_sound(base):
+        note = f"its distance from {base.name} is kept"
+        return replace(chosen, fields={"relative_to": base.name, **chosen.fields}, notes=(*chosen.notes, note))
+    lost = f"; it is NULL where {base.name} is" if base.nullable else ""
+    return replace(chosen, notes=(*chosen.notes, f"or {written}: keeps its distance from {base.name}{lost}"))
 
 
 def _opaque(table: FoundTable, column: FoundColumn, kind: ColumnType) -> _Chosen | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from privbench_core.backends.catalogue import Catalogue
+from privbench_core.backends.catalogue import Catalogue, FoundTable
 from privbench_core.backends.registry import read_catalogue
 from privbench_core.draft.columns import one_line
 from privbench_core.draft.identifying import describes_persons
@@ -76,6 +76,19 @@ class Survey:
         inside = dependants(self.catalogue, unit) | {unit}
         return tuple(t.name for t in self.catalogue.tables if not t.unreadable and t.name not in inside)
 
+    def linked(self, unit: str) -> Iterator[tuple[str, list[str], list[str]]]:
+        """Yield tables outside that rows of units refer to and others outside depend on: an account, with its orders.
+
+        Each with the tables of units that refer to it, and with those outside that do.
+        """
+        outside = set(self.outside(unit))
+        for name in self.outside(unit):
+            referring = [t.name for t in self.catalogue.tables if t.name not in {name, unit} and name in _parents_of(t)]
+            inside = [other for other in referring if other not in outside]
+            beside = [other for other in referring if other in outside]
+            if inside and beside:
+                yield name, inside, beside
+
     def promises(self, unit: str) -> dict[KeyPlace, int | None]:
         """Return the keys whose bound nothing enforces, so that the owner has to promise it, with a usual bound."""
         roles = propose_roles(self.catalogue, unit)
@@ -90,6 +103,10 @@ class Survey:
     def personal(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return those of some tables that seem to describe persons."""
         return tuple(t.name for t in self.catalogue.tables if t.name in set(names) and describes_persons(t))
+
+
+def _parents_of(table: FoundTable) -> set[str]:
+    return {key.parent for key in table.foreign_keys}
 
 
 def survey(source: str) -> Survey:
@@ -188,14 +205,15 @@ def _privacy(found: Survey, unit: str | None, decided: Decisions) -> Iterator[st
         for column in repeated_persons(table):
             note = f"{unit}.{column} looks like a person's number and may recur: then the row is not the person, and"
             yield one_line(f"  # {note} a person is protected only row by row. Give the source a table of persons.")
-        yield from _public(found, found.outside(unit), decided.public)
+        yield from _public(found, unit, decided.public)
     yield "  delta: 1.0e-9 # 0 = pure differential privacy; else far below 1 / (number of units)"
     yield f"  epsilons: {flow_yaml(list(decided.epsilons))} # one release for each; smaller is more private"
     yield f"  lifetime: {{epsilon: {decided.lifetime:g}, delta: 1.0e-7}} # the most that all releases may ever spend"
 
 
-def _public(found: Survey, outside: Sequence[str], decided: Sequence[str] | None) -> Iterator[str]:
+def _public(found: Survey, unit: str, decided: Sequence[str] | None) -> Iterator[str]:
     """Yield the decision about the tables that no key connects with the unit."""
+    outside = found.outside(unit)
     if not outside:
         return
     unconnected = [name for name in outside if name not in (decided or ())]
@@ -211,6 +229,10 @@ def _public(found: Survey, outside: Sequence[str], decided: Sequence[str] | None
     personal = found.personal(outside)
     if personal:
         yield one_line(f"  # Look at {', '.join(personal)}: their columns look like those of persons.")
+    for name, inside, beside in found.linked(unit):
+        linked = f"{', '.join(inside)} refers to it from {unit}, and {', '.join(beside)} from outside"
+        todo = f"if these rows are about the same persons, draft again with --unit {name}, which protects them"
+        yield one_line(f"  # Look at {name}: {linked}; {todo}.")
     yield f"  public: {UNDECIDED} # decide: copy the list; any other table needs a key that leads to the unit"
 
 

@@ -1,7 +1,8 @@
-"""Propose checks and dependencies between two columns of a table, from their names and types, for the owner to keep.
+"""Propose what relates two columns of a table, from their names and types, for the owner to keep.
 
 Columns are sampled so that pairs are about as frequent as in the source, which does not keep an order: a debut may come
-after the final game. A declared check or dependency is kept in every row.
+after the final game. A declared check or dependency is kept in every row, and a column that is relative to another one
+keeps its distance.
 """
 
 from __future__ import annotations
@@ -38,14 +39,41 @@ def propose_checks(table: FoundTable) -> Iterator[tuple[str, str]]:
     [('debut_before_finalGame', 'debut <= "finalGame"')]
     """
     declared = " ".join(check.expression for check in table.checks)
-    found: dict[frozenset[str], tuple[str, str]] = {}
-    for first, last in permutations(table.columns, 2):
-        comparable = first.type is not None and first.type is last.type and first.type in _TIMES | _NUMBERS
-        known = first.name in declared and last.name in declared
-        if comparable and not known and _in_order(first, last):
-            expression = f"{_quoted(first.name)} <= {_quoted(last.name)}"
-            found.setdefault(frozenset((first.name, last.name)), (f"{first.name}_before_{last.name}", expression))
-    yield from found.values()
+    for first, last in _pairs(table):
+        if not (first.name in declared and last.name in declared):
+            yield f"{first.name}_before_{last.name}", f"{_quoted(first.name)} <= {_quoted(last.name)}"
+
+
+def propose_bases(table: FoundTable) -> dict[str, FoundColumn]:
+    """Return the column that each of some columns is probably relative to: one that is never NULL, if there is one.
+
+    >>> column = lambda name: FoundColumn(name, ColumnType.DATE, "date", nullable=name == "ship")
+    >>> {name: base.name for name, base in propose_bases(FoundTable("o", (column("order"), column("ship")))).items()}
+    {'ship': 'order'}
+    """
+    keys = set(table.primary_key).union(*(key.columns for key in table.foreign_keys))
+    candidates: dict[str, list[FoundColumn]] = {}
+    for first, last in _pairs(table):
+        exact = first.type is not None and first.type.difference is not None and first.scale == last.scale
+        if exact and keys.isdisjoint((first.name, last.name)) and last.nullable >= first.nullable:
+            candidates.setdefault(last.name, []).append(first)
+    found: dict[str, FoundColumn] = {}
+    for name, bases in candidates.items():
+        base = min(bases, key=lambda column: column.nullable)
+        above: FoundColumn | None = base
+        while above is not None and above.name != name:
+            above = found.get(above.name)
+        if above is None:  # else they were relative to each other
+            found[name] = base
+    return found
+
+
+def is_sound(base: FoundColumn) -> bool:
+    """Return whether a column may be relative to ``base`` whatever its rows are: no value is lost for want of a base.
+
+    Numbers are left to the owner: the least and the largest of something may be as far apart as their size says.
+    """
+    return not base.nullable and base.type in _TIMES
 
 
 def propose_dependencies(table: FoundTable) -> Iterator[tuple[str, str]]:
@@ -74,6 +102,16 @@ def related_lines(table: FoundTable) -> Iterator[str]:
     if dependencies:
         listed = ", ".join(flow_yaml({"determinant": first, "dependent": last}) for first, last in dependencies)
         yield f"    # dependencies: [{listed}] # probable by their names: keep what always holds"
+
+
+def _pairs(table: FoundTable) -> Iterator[tuple[FoundColumn, FoundColumn]]:
+    """Yield columns of one type of which the first probably comes before the last, each two once."""
+    found: dict[frozenset[str], tuple[FoundColumn, FoundColumn]] = {}
+    for first, last in permutations(table.columns, 2):
+        comparable = first.type is not None and first.type is last.type and first.type in _TIMES | _NUMBERS
+        if comparable and _in_order(first, last):
+            found.setdefault(frozenset((first.name, last.name)), (first, last))
+    yield from found.values()
 
 
 def _in_order(first: FoundColumn, last: FoundColumn) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from privbench_core.backends.catalogue import Catalogue, FoundKey, FoundTable
 from privbench_core.draft.columns import draft_column, left_out, one_line
 from privbench_core.draft.owners import Role, Roles, is_optional
-from privbench_core.draft.related import related_lines
+from privbench_core.draft.related import propose_bases, related_lines
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.schema.checks import columns_of, parse_check
 from privbench_core.schema.columns import Generated
@@ -68,6 +68,7 @@ def draft_table(
         yield from (f"      {flow_yaml(column.name)}: {flow_yaml(dump_generated(column))}" for column in generated)
     yield "    columns:"
     in_keys = set(guess).union(*(key.columns for key in keys))
+    bases = {name: base for name, base in propose_bases(table).items() if in_keys.isdisjoint((name, base.name))}
     for column in table.columns:
         if column.type is None:
             yield left_out(column)
@@ -75,7 +76,8 @@ def draft_table(
             nullable = column.nullable and column.name not in guess
             sample = samples.get(column.name)
             made = not public and column.name not in in_keys
-            yield draft_column(table, column, is_made=made, nullable=nullable, sample=sample)
+            base = bases.get(column.name) if made else None
+            yield draft_column(table, column, is_made=made, nullable=nullable, sample=sample, base=base)
 
 
 def _unique(table: FoundTable, primary: tuple[str, ...], kept: set[str]) -> Iterator[str]:

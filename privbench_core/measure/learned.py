@@ -93,7 +93,7 @@ def learn_domains(session: PrivateSession, table: Table, size: RowCount | None, 
     Raises:
         UnsupportedBudgetError: A list of values is to be learned without a δ.
     """
-    wanted = [column for column in table.attributes if isinstance(column.domain, Learn)]
+    wanted = [column for column in table.modelled if isinstance(column.domain, Learn)]
     codecs: dict[str, Codec] = {}
     guessed: dict[str, str] = {}
     shares = learning_shares(table)
@@ -105,29 +105,29 @@ def learn_domains(session: PrivateSession, table: Table, size: RowCount | None, 
             part = delta / len(lists_to_learn(table))
             codecs[column.name], why = _learn_list(session, table, column, size, each.with_delta(part))
         guessed |= {column.name: why} if why else {}
-    for column in table.attributes:
+    for column in table.modelled:
         if column.name not in codecs:
             codecs[column.name] = codec_for(column, table=table.name)
-    in_order = {column.name: codecs[column.name] for column in table.attributes}
+    in_order = {column.name: codecs[column.name] for column in table.modelled}
     return Learned(in_order, guessed, price.share(1 - sum(shares.values())) if wanted else price)
 
 
 def learning_shares(table: Table) -> dict[str, float]:
     """Return the share of a profile's price that each domain to learn costs, by column."""
-    weights = {c.name: _RANGE if c.type.ordered else _LIST for c in table.attributes if isinstance(c.domain, Learn)}
+    weights = {c.name: _RANGE if c.type.ordered else _LIST for c in table.modelled if isinstance(c.domain, Learn)}
     return {name: weight / (len(table.attributes) + sum(weights.values())) for name, weight in weights.items()}
 
 
 def expected_codes(table: Table) -> list[int]:
     """Return the number of codes of each attribute that has several, before anything is learned."""
-    declared = [c for c in table.attributes if not isinstance(c.domain, Learn)]
+    declared = [c for c in table.modelled if not isinstance(c.domain, Learn)]
     sizes = [codec_for(column, table=table.name).size for column in declared]
     return [size for size in sizes if size > 1] + [_UNKNOWN_CODES] * (len(table.attributes) - len(declared))
 
 
 def lists_to_learn(table: Table) -> list[Column]:
     """Columns whose list of values is to be learned, which takes a δ."""
-    return [c for c in table.attributes if isinstance(c.domain, Learn) and not c.type.ordered]
+    return [c for c in table.modelled if isinstance(c.domain, Learn) and not c.type.ordered]
 
 
 def _learn_range(session: PrivateSession, table: Table, column: Column, price: Price) -> tuple[Codec, str]:

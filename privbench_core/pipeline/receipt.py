@@ -102,7 +102,7 @@ def _public(schema: Schema) -> dict[str, Any]:
     """What the owner declared public, and what was learned and paid for instead."""
     declared, learned = [], []
     for table in schema.private_tables:
-        for column in table.attributes:
+        for column in table.modelled:
             where = f"{table.name}.{column.name}"
             if isinstance(column.domain, Range | Values):
                 declared.append(where)

@@ -65,11 +65,18 @@ class Status:
     first: Cost
     whole: Cost
 
+    @property
+    def bought(self) -> tuple[str, ...]:
+        """The ε that are not released here and cost nothing more, because a run has bought all of their steps."""
+        return tuple(e for e, state in self.states.items() if not (state.released or self.unpaid[e]))
+
     def headline(self) -> str:
         """What to know first, in one line."""
         released = {epsilon: state for epsilon, state in self.states.items() if state.released}
         if not released:
-            return f"nothing released yet; a release at all ε {self.first.in_words()}"
+            bought = ", ".join(self.bought)
+            where = f" here, though a run has bought {bought} for a bundle elsewhere" if bought else " yet"
+            return f"nothing released{where}; a release at all ε {self.first.in_words()}"
         stale = {epsilon: state.why() for epsilon, state in released.items() if not state.up_to_date}
         if not stale:
             return f"up to date at {', '.join(released)}; a refresh of all ε {self.whole.in_words()}"

@@ -188,7 +188,11 @@ def _admitted(
 
 def _require_null(schema: Schema, table: str, name: str, of: str, column: str, discretizer: Discretizer) -> None:
     """Refuse a column of a key, and a discretizer without a code for the NULL that a column may have."""
-    if _attribute(schema, of, column).nullable and not getattr(discretizer.codec, "nullable", False):
+    looked_at = _attribute(schema, of, column)
+    # A difference looks at its base as well, and is NULL where that is.
+    bases = [] if looked_at.relative is None else [_attribute(schema, of, looked_at.relative.to)]
+    nullable = any(each.nullable for each in (looked_at, *bases))
+    if nullable and not getattr(discretizer.codec, "nullable", False):
         raise InternalError(f"{table}/{name}: {of}.{column} may be NULL, and the discretizer has no code for it")
 
 

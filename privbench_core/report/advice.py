@@ -18,7 +18,7 @@ def advice_on(evaluation: Evaluation) -> tuple[str, ...]:
 
 def _lines(evaluation: Evaluation) -> Iterator[str]:
     schema = evaluation.inputs.pair.schema
-    learned = [f"{t.name}.{c.name}" for t in schema.private_tables for c in t.attributes if isinstance(c.domain, Learn)]
+    learned = [f"{t.name}.{c.name}" for t in schema.private_tables for c in t.modelled if isinstance(c.domain, Learn)]
     if learned:
         more = f" and {len(learned) - _MOST_NAMED} more" if len(learned) > _MOST_NAMED else ""
         named = ", ".join(learned[:_MOST_NAMED]) + more

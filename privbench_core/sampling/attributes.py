@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
+from privbench_core.columns.differences import encoded, with_followers, written_values
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.models.parent_choice import repeated
 from privbench_core.models.registry import Model
@@ -59,6 +60,7 @@ class RowLimits:
 
 
 def draw_attributes(
+    table: Table,
     rows: Rows,
     model: Model,
     discretizers: Mapping[str, Discretizer],
@@ -71,6 +73,7 @@ def draw_attributes(
     The caller drops rows that still break a limit.
 
     Args:
+        table: Whose rows they are.
         rows: With their context drawn; not changed.
         model: Released.
         discretizers: Of the attributes.
@@ -78,7 +81,7 @@ def draw_attributes(
         fixed: Columns that are drawn already and stay.
         rng: Sampling only.
     """
-    draft = _RowDraft(rows, model, discretizers, limits, fixed, rng)
+    draft = _RowDraft(table, rows, model, discretizers, limits, fixed, rng)
     for attempt in range(_ROUNDS):
         broken, again = draft.broken(), draft.repeated()
         if not broken.any() and not again.any():
@@ -99,6 +102,7 @@ class _RowDraft:
 
     def __init__(
         self,
+        table: Table,
         rows: Rows,
         model: Model,
         discretizers: Mapping[str, Discretizer],
@@ -106,8 +110,8 @@ class _RowDraft:
         fixed: Mapping[str, pa.Array],
         rng: np.random.Generator,
     ) -> None:
-        self._rows, self._model, self._discretizers, self._limits = rows, model, discretizers, limits
-        self._fixed, self._rng = fixed, rng
+        self._table, self._rows, self._model, self._discretizers = table, rows, model, discretizers
+        self._limits, self._fixed, self._rng = limits, fixed, rng
         drawn = in_ranges(self._drawn_with_values, row_ranges(rows), rng)
         self.codes = {name: np.concatenate([codes[name] for codes, _ in drawn]) for name in drawn[0][0]}
         self.values = {name: pa.concat_arrays([values[name] for _, values in drawn]) for name in discretizers}
@@ -179,7 +183,8 @@ class _RowDraft:
     ) -> tuple[dict[str, Codes], dict[str, pa.Array]]:
         codes = self._drawn(self._rows.take(where), rng)
         cells = allocate_within_bins(codes, self._discretizers, rng)
-        return codes, {name: discretizer.values(cells[name], rng) for name, discretizer in self._discretizers.items()}
+        drawn = {name: discretizer.values(cells[name], rng) for name, discretizer in self._discretizers.items()}
+        return codes, written_values(self._table, drawn)
 
     def _drawn(self, part: Rows, rng: np.random.Generator) -> dict[str, Codes]:
         self._model.draw(part, rng)
@@ -189,13 +194,17 @@ class _RowDraft:
         index = np.flatnonzero(which)
         take = np.arange(self._rows.n)
         take[index] = self._rows.n + np.arange(len(index))
-        for name, drawn in codes.items():
-            values = self._discretizers[name].decode(drawn, self._rng)
+        drawn = {name: self._discretizers[name].decode(again, self._rng) for name, again in codes.items()}
+        near = {column.name for pair in self._table.relatives for column in pair}
+        before = {name: self.values[name].take(pa.array(index)) for name in sorted(near)}
+        for name, values in written_values(self._table, drawn, before).items():
             self.values[name] = pa.concat_arrays([self.values[name], values]).take(pa.array(take))
 
     def _replace(self, changed: Mapping[str, pa.Array]) -> None:
         """Replace values, and encode them again."""
-        for name, values in changed.items():
-            if not values.equals(self.values[name]):
-                self.values[name] = values
-                self.codes[name] = self._discretizers[name].encode(pa.chunked_array([values]))
+        made = with_followers(self._table, changed, self.values)
+        other = {name: values for name, values in made.items() if not values.equals(self.values[name])}
+        self.values |= other
+        moved = other.keys() | {column.name for column, base in self._table.relatives if base.name in other}
+        of_moved = {name: self._discretizers[name] for name in moved}
+        self.codes |= encoded(self._table, pa.table(self.values), of_moved)

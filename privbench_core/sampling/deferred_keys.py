@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privbench_core.columns.differences import encoded
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.models.lookup import Lookup
 from privbench_core.models.parent_choice import repeated
@@ -53,7 +54,7 @@ def complete_table(
     Returns:
         The rows, and the parent of each by key name, -1 for none.
     """
-    codes = {name: discretizer.encode(made.column(name)) for name, discretizer in discretizers.items()}
+    codes = encoded(table, made, discretizers)
     rows = Rows(made.num_rows, codes, {name: discretizer.size for name, discretizer in discretizers.items()}, weights)
     waiting = {name for key in keys for name in table.emptied_columns(key)}
     columns: Columns = {n: made.column(n).combine_chunks() for n in made.column_names if n not in waiting}

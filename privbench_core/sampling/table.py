@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
+from privbench_core.columns.differences import with_followers
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.places import place_codes, place_count
 from privbench_core.columns.systematic import narrow
@@ -229,7 +230,7 @@ def draw_table(
     draft.draw(rules, columns, places)
     limits = RowLimits.among(table, rules, frozenset(columns))
     context = _referred(rows, inside, parents, lookups, places)
-    codes, values = draw_attributes(context, model, discretizers, limits, columns, rng)
+    codes, values = draw_attributes(table, context, model, discretizers, limits, columns, rng)
     columns |= values
     latents = {name: codes.pop(name) for name in codes.keys() - discretizers.keys()}
     outside = tuple(key for key in keys if not key.same_unit)
@@ -239,7 +240,7 @@ def draw_table(
     columns |= {name: pa.nulls(rows.n, table.column(name).arrow_type) for name in later}
     columns |= _fresh(table, columns, rows.n, numbering or (0, rows.n))
     key_rules = [rule for rule in table.dependencies if rule not in limits.dependencies]
-    columns |= made_dependent(key_rules, columns, frozenset(discretizers))
+    columns |= with_followers(table, made_dependent(key_rules, columns, frozenset(discretizers)), columns)
     return _kept(table, rules, columns, places, latents, rows.n)
 
 

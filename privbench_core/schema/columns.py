@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from privbench_core.errors import InternalError
 from privbench_core.schema.types.base import LogicalType, Scalar
 from privbench_core.schema.types.registry import ColumnType
 from privbench_core.schema.types.sql import SqlType, default_sql_type, parse_sql_type
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["Column", "ColumnType", "Domain", "EnumType", "Generated", "IdentitySequence", "Learn", "Pattern", "Range",
-           "Scalar", "Values"]  # fmt: skip
+           "Relative", "Scalar", "Values"]  # fmt: skip
+
+_MOST_DIGITS = 38  # of decimal128: room for the difference of any two decimals
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,19 @@ Domain = Range | Values | Learn | Pattern
 
 
 @dataclass(frozen=True)
+class Relative:
+    """What of a column is modelled is its difference from another one of the same row.
+
+    Attributes:
+        to: The base: an attribute of the same table and type.
+        domain: Of the difference: days between dates, a span between times, else a value of the column's own type.
+    """
+
+    to: str
+    domain: Domain
+
+
+@dataclass(frozen=True)
 class IdentitySequence:
     """How the database numbers a column, where that is not PostgreSQL's usual way.
 
@@ -86,7 +102,7 @@ class Column:
     Attributes:
         name: Name in the source.
         type: Logical type.
-        domain: Declared domain; None for key columns, booleans and opaque text.
+        domain: Declared domain; None for key columns, booleans, opaque text and where ``relative`` says what it is.
         nullable: Whether NULL may occur.
         precision, scale: Of a decimal.
         max_length: Declared bound on the length of opaque values, in characters or bytes.
@@ -96,6 +112,7 @@ class Column:
         comment: What the column is, as the source or the spec says it; kept in the DDL.
         sequence: Of an identity; None for the usual one.
         unit: What its numbers count: EUR, kg, minutes.
+        relative: The base, and the domain of the difference, where that is modelled in place of the column.
     """
 
     name: str
@@ -111,6 +128,25 @@ class Column:
     comment: str | None = None
     sequence: IdentitySequence | None = None
     unit: str | None = None
+    relative: Relative | None = None
+
+    @property
+    def modelled(self) -> Column:
+        """What is coded, learned and drawn: the column itself, or its difference as a column of the same name."""
+        if self.relative is None:
+            return self
+        kind = self.type.difference
+        if kind is None:
+            raise InternalError(f"{self.name}: a {self.type} column has no exact differences")
+        scaled = kind is ColumnType.DECIMAL
+        return replace(
+            self,
+            type=kind,
+            domain=self.relative.domain,
+            precision=_MOST_DIGITS if scaled else None,
+            scale=self.scale if scaled else None,
+            sql_type=None,
+        )
 
     @property
     def logical(self) -> LogicalType:

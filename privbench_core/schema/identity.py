@@ -57,6 +57,7 @@ def domain_identity(domain: Domain | None) -> Identity | None:
 
 def column_identity(column: Column) -> Identity:
     """Return what of a column decides its codes and values; what stands in the DDL alone is left out."""
+    base = column.relative
     return facts(
         name=column.name,
         type=column.type.value,
@@ -66,6 +67,7 @@ def column_identity(column: Column) -> Identity:
         scale=column.scale,
         max_length=column.max_length,
         sql_type=column.sql_type,
+        relative=None if base is None else {"to": base.to, "domain": domain_identity(base.domain)},
     )
 
 

@@ -72,8 +72,27 @@ class Table:
 
     @property
     def attributes(self) -> tuple[Column, ...]:
-        """The modelled columns, in source order."""
+        """The columns that hold a meaning, in source order."""
         return tuple(c for c in self.columns if c.name not in self.key_columns)
+
+    @property
+    def modelled(self) -> tuple[Column, ...]:
+        """The attributes as they are coded: differences in place of columns that are relative to another one."""
+        return tuple(column.modelled for column in self.attributes)
+
+    @cached_property
+    def relatives(self) -> tuple[tuple[Column, Column], ...]:
+        """Columns that are relative to another one, each with its base, a base before what is relative to it."""
+        waiting = [(column, self.column(column.relative.to)) for column in self.attributes if column.relative]
+        found: list[tuple[Column, Column]] = []
+        while waiting:
+            unsettled = {column.name for column, _ in waiting}
+            ready = [pair for pair in waiting if pair[1].name not in unsettled]
+            if not ready:
+                raise InternalError(f"{self.name}: a circle of relative columns, in a validated schema")
+            found += ready
+            waiting = [pair for pair in waiting if pair not in ready]
+        return tuple(found)
 
     @property
     def arrow_schema(self) -> pa.Schema:

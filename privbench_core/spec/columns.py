@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from privbench_core.errors import did_you_mean
-from privbench_core.schema.columns import Column, ColumnType, EnumType, IdentitySequence
+from privbench_core.schema.columns import Column, ColumnType, EnumType, IdentitySequence, Relative
 from privbench_core.schema.types.sql import known_sql_types, parse_sql_type
 from privbench_core.spec.domains import parse_domain
 from privbench_core.spec.fields import MAX_COUNT, Node, Problems
@@ -29,7 +29,9 @@ def parse_column(
         enums: The enums of the spec by name, for ``sql_type``.
     """
     node = Node(f"{table}.{name}", raw if isinstance(raw, dict) else {"type": raw}, problems)
-    node.only("type", "domain", "nullable", *_OPTIONS, "sql_type", "default", "comment", "sequence", "unit")
+    node.only(
+        *("type", "domain", "relative_to", "nullable"), *_OPTIONS, "sql_type", "default", "comment", "sequence", "unit"
+    )
     types = [kind.value for kind in ColumnType]
     spelled = node.fields.get("type")
     if spelled not in types:
@@ -51,7 +53,7 @@ def parse_column(
     return Column(
         name,
         kind,
-        parse_domain(node, kind),
+        None if node.has("relative_to") else parse_domain(node, kind),
         node.flag("nullable"),
         precision,
         scale,
@@ -62,7 +64,25 @@ def parse_column(
         comment=node.text("comment", "write text"),
         sequence=_sequence(node),
         unit=node.text("unit", "write what the numbers count, like EUR or minutes"),
+        relative=_relative(node, kind) if node.has("relative_to") else None,
     )
+
+
+def _relative(node: Node, kind: ColumnType) -> Relative | None:
+    """Read ``relative_to``: the domain is then that of the difference."""
+    to = node.name("relative_to", "name the column of the same row that it is relative to")
+    if kind.difference is None:
+        todo = "only whole numbers, decimals, dates, times and spans have exact differences"
+        money = " (money in floats: type: decimal with sql_type: real)" if kind is ColumnType.FLOAT else ""
+        node.problems.add(node.where, f"relative_to on a column of type {kind}", f"{todo}{money}; remove it")
+        return None
+    if not node.has("domain"):
+        what = "days" if kind is ColumnType.DATE else f"values of type {kind.difference}"
+        todo = f"declare that of the difference, in {what}: {{min:, max:}}, or domain: learn (paid for)"
+        node.problems.add(node.where, "relative_to without a domain", todo)
+        return None
+    domain = parse_domain(node, kind.difference)
+    return Relative(to, domain) if to is not None and domain is not None else None
 
 
 def _sequence(node: Node) -> IdentitySequence | None:

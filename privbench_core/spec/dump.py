@@ -98,6 +98,8 @@ def _column(column: Column, enums: Mapping[str, EnumType]) -> str | dict[str, An
     enum = enums.get(column.sql_type or "")
     if column.domain is not None and not (enum and column.domain == Values(enum.values)):
         content["domain"] = dump_domain(column.domain)
+    if column.relative is not None:
+        content |= {"relative_to": column.relative.to, "domain": dump_domain(column.relative.domain)}
     flags = {"nullable": column.nullable, "identity": column.identity}
     content |= {name: True for name, value in flags.items() if value}
     texts = {"sql_type": column.sql_type, "default": column.default, "comment": column.comment, "unit": column.unit}

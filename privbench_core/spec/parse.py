@@ -94,6 +94,8 @@ def _table(name: str, raw: object, problems: Problems, enums: Mapping[str, EnumT
         indexes=parse_indexes(node), dependencies=parse_dependencies(node), comment=node.text("comment", "write text"),
         key_names=parse_key_names(node), generated=parse_generated(node, enums), row_id=row_id,
     )  # fmt: skip
+    if table.public:  # published as it is: no column is modelled
+        table = replace(table, columns=tuple(replace(column, relative=None) for column in table.columns))
     groups = [table.primary_key, *table.unique]
     groups += [part for rule in table.dependencies for part in (rule.determinant, rule.dependent)]
     for group in groups:

@@ -13,6 +13,7 @@ from privbench_core.errors import did_you_mean
 from privbench_core.schema.columns import Column, Learn, Pattern
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.rules_of_keys import find_column, find_key_problems
+from privbench_core.spec.rules_of_relatives import find_relative_problems
 from privbench_core.spec.rules_of_sql import find_sql_problems
 
 _IDENTIFIER_BYTES = 63  # PostgreSQL truncates longer identifiers
@@ -33,6 +34,7 @@ def find_problems(schema: Schema, *, delta: float, broken: Collection[str] = ())
     problems = [problem for rule in rules for problem in rule(schema)]
     problems += find_key_problems(schema, broken)
     problems += _domains(schema, delta, broken)
+    problems += find_relative_problems(schema, broken)
     problems += find_sql_problems(schema, broken)
     return problems
 
@@ -118,7 +120,7 @@ def _domains(schema: Schema, delta: float, broken: Collection[str]) -> Iterator[
             place = f"{table.name}.{column.name}"
             if place in broken or column.logical.codec:
                 continue
-            if column.domain is None:
+            if column.domain is None and column.relative is None:
                 shape = "{min:, max:}" if column.type.ordered else "{values: [..]}"
                 todo = f"declare domain: {shape}, or domain: learn (paid for)"
                 yield f"{place}: a column of type {column.type} without a domain; {todo}"

@@ -65,9 +65,22 @@ def _orders(table: Table, tree: Expr) -> Iterator[str]:
     first, last = columns
     if first is None or last is None or first.type is not last.type or not isinstance(first.logical, OrderedType):
         return
+    yield from _differences(first, last)
     number, below, above = first.logical.number, _ends(first), _ends(last)
     if below is not None and above is not None and number(below[0]) > number(above[1]):
         yield f"{first.name} is declared to be at least {below[0]}, and {last.name} at most {above[1]}"
+
+
+def _differences(first: Column, last: Column) -> Iterator[str]:
+    """Yield why the first of two columns cannot be the smaller one, if one of them is relative to the other."""
+    for column, base, sign in ((last, first, 1), (first, last, -1)):
+        ends, logical = _ends(column.modelled), column.modelled.logical
+        related = column.relative is not None and column.relative.to == base.name
+        if related and ends is not None and isinstance(logical, OrderedType):
+            low, high = ends
+            if logical.number(high if sign > 0 else low) * sign < 0:
+                found = f"{low} to {high}" if low != high else f"{low}"
+                yield f"{column.name} is declared to be {found} above {base.name}"
 
 
 def _column(table: Table, side: Expr | None) -> Column | None:

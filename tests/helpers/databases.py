@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.engines.memory.database import PrivateDatabase
-from privbench_core.schema.columns import Column, ColumnType, Domain, Learn, Range, Values
+from privbench_core.schema.columns import Column, ColumnType, Domain, Learn, Range, Relative, Values
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 
@@ -348,6 +349,57 @@ def till(seed: int, units: int = 60) -> Database:
             moment = dt.datetime(2020, 3, 1) + dt.timedelta(minutes=0 if usual else int(rng.integers(4 * 10**5)))
             sales.append((len(sales), i, Decimal(cents).scaleb(-2), 0.19 if usual else float(rng.random()), moment))
     return database_from(Schema("till", (customer, sale), "customer"), {"customer": customers, "sale": sales})
+
+
+def ward(seed: int, units: int = 50) -> Database:
+    """Columns relative to others, learned and declared, in a chain, before their base, and with NULL and extremes.
+
+    Unit 0 has far more than τ stays, of absurd lengths; unit 1 has none; those of unit 2 are not over.
+    """
+    rng = np.random.default_rng(seed)
+    day, moment = ColumnType.DATE, ColumnType.TIMESTAMP
+    patient = Table(
+        "patient",
+        (
+            Column("id", INTEGER),
+            Column("died", day, nullable=True, relative=Relative("born", Range(0, 40_000, cells=20))),
+            Column("born", day, Range("1920-01-01", "2025-12-31")),
+        ),
+        ("id",),
+    )
+    cents: dict[str, Any] = {"precision": 9, "scale": 2}
+    stay = Table(
+        "stay",
+        (
+            Column("id", INTEGER),
+            Column("patient_id", INTEGER),
+            Column("arrived", moment, Learn()),
+            Column("admitted", moment, nullable=True, relative=Relative("arrived", Learn())),
+            Column("left", moment, nullable=True, relative=Relative("admitted", Range("PT0S", "P60D", 30))),
+            Column("net", ColumnType.DECIMAL, Learn(), **cents),
+            Column("gross", ColumnType.DECIMAL, relative=Relative("net", Learn()), **cents),
+        ),
+        ("id",),
+        (_owner("stay", "patient_id", "patient", 4),),
+    )
+    patients: list[Row] = []
+    for i in range(units):
+        born = dt.date(1930, 1, 1) + dt.timedelta(days=int(rng.integers(30_000)))
+        patients.append((i, born + dt.timedelta(days=int(rng.integers(15_000))) if rng.random() < 0.5 else None, born))
+    patients[0] = (0, dt.date(9999, 12, 31), dt.date(1, 1, 1))
+    patients[1] = (1, dt.date(1, 1, 1), dt.date(9999, 12, 31))
+    stays: list[Row] = []
+    for i in range(units):
+        for _ in range(30 if i == 0 else 0 if i == 1 else int(rng.integers(1, 6))):
+            arrived = dt.datetime(2020, 1, 1) + dt.timedelta(minutes=int(rng.integers(10**6)))
+            admitted = None if i == 2 else arrived + dt.timedelta(minutes=int(rng.integers(300)))
+            left = None if admitted is None else admitted + dt.timedelta(minutes=int(rng.integers(20_000)))
+            if i == 0:
+                arrived, admitted, left = dt.datetime.max, dt.datetime.min, [None, dt.datetime.max][len(stays) % 2]
+            net = Decimal(int(rng.lognormal(9, 1))).scaleb(-2) if i else Decimal("-9999999.99")
+            gross = net + Decimal(int(rng.integers(10**4))).scaleb(-2) if i else Decimal("9999999.99")
+            stays.append((len(stays), i, arrived, admitted, left, net, gross))
+    return database_from(Schema("ward", (patient, stay), "patient"), {"patient": patients, "stay": stays})
 
 
 def adversaries(database: Database, seed: int, random_ones: int = 1) -> list[object]:

@@ -25,6 +25,15 @@ ENGINES = [
         (_AGREE,),
     ),
     Mutant(
+        "sql-difference-turned-round",
+        "rows in databases",
+        "a difference is base less value",
+        _RELATIONS,
+        "for each in (own, base))",
+        "for each in (base, own))",
+        (f"{_ENGINES}::test_engines_give_a_difference_the_same_code",),
+    ),
+    Mutant(
         "sql-weight-by-group",
         "rows in databases",
         "a row weighs by the children of its owner, not by the rows of its unit",

@@ -384,9 +384,20 @@ CLOSED_LISTS = [
         "closed lists",
         "a NULL without a code stops the run, which tells of a row",
         _ADMISSION,
-        'if _attribute(schema, of, column).nullable and not getattr(discretizer.codec, "nullable", False):',
-        "if _attribute(schema, of, column) is None:",
+        'if nullable and not getattr(discretizer.codec, "nullable", False):',
+        "if False:",
         (f"{_T_ADMISSION}::test_a_column_that_may_be_null_needs_a_code_for_it",),
+    ),
+    Mutant(
+        "differences-from-keys",
+        "closed lists",
+        "differences are taken from keys, which become NULL with another unit, and from NULL without a code",
+        _ADMISSION,
+        "bases = [] if looked_at.relative is None else [_attribute(schema, of, looked_at.relative.to)]",
+        "bases = [looked_at]",
+        (
+            "tests/unit/test_relative_columns.py::test_no_view_looks_at_a_base_that_is_a_key_or_has_no_code_for_its_null",
+        ),
     ),
     Mutant(
         "lists-of-anything",

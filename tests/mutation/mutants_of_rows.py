@@ -271,6 +271,15 @@ WEIGHTS = [
 
 STABILITY = [
     Mutant(
+        "differences-between-rows",
+        "stability",
+        "a difference is taken from the row before",
+        "columns/differences.py",
+        "found = np.maximum(_saturated(ends - starts, ends, starts, down=True), -INT64_MAX)",
+        "found = np.maximum(_saturated(ends - np.roll(starts, 1), ends, starts, down=True), -INT64_MAX)",
+        ("tests/unit/test_relative_columns.py::test_no_unit_moves_a_difference_of_another_one",),
+    ),
+    Mutant(
         "one-unit-only",
         "stability",
         "cascades into other units move nothing",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -30,9 +32,9 @@ from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.errors import SourceError
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.features import Own, ParentRow, UnitRows
+from privbench_core.privacy.features import OfParent, Own, ParentRow, UnitRows
 from privbench_core.privacy.views import ViewSpec, build_references, build_values, build_view
-from privbench_core.schema.columns import Column, ColumnType, Range
+from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Relative
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers import networks
@@ -233,6 +235,77 @@ def test_engines_give_a_value_the_same_code(name: str, place: Place) -> None:
             sums = [build_values(each, "row", "v", named, 1).data.reference_sums() for each in (private, engine)]
             assert sums[0].none == sums[1].none
             assert sorted(filter(None, sums[0].totals.tolist())) == sorted(sums[1].totals.tolist())
+
+
+def _steps(column: Column) -> list[Codec]:
+    classes = StepCodec.of(column)
+    assert classes is not None
+    return [classes]
+
+
+def _relative_cases() -> dict[str, list[Codec]]:
+    """Codecs of differences, by the case of `_cases` whose values they are taken between."""
+    of = {name: replace(column, relative=Relative("base", Learn())).modelled for name, (column, *_) in _cases().items()
+          if column.type.difference}  # fmt: skip
+    least, most = -(2**63) + 1, 2**63 - 1
+    return {
+        "integers": [
+            equal_width_codec(of["integers"], least, most, 9),
+            equal_width_codec(of["integers"], -60, 60, step=7),
+            LogScaleCodec.of(of["integers"]),
+            categorical_codec(of["integers"], (0, 1, -1, most, least)),
+        ],
+        "decimals": [
+            equal_width_codec(of["decimals"], "-1", "100", step="0.25"),
+            LogScaleCodec.of(of["decimals"]),
+            *_steps(of["decimals"]),
+        ],
+        "long decimals": [LogScaleCodec.of(of["long decimals"]), categorical_codec(of["long decimals"], (0, 1000))],
+        "days": [equal_width_codec(of["days"], 0, 365), LogScaleCodec.of(of["days"])],
+        "moments": [
+            equal_width_codec(of["moments"], "PT0S", "P3650D", 50, step="PT1M"),
+            LogScaleCodec.of(of["moments"]),
+            *_steps(of["moments"]),
+        ],
+        "zoned moments": [LogScaleCodec.of(of["zoned moments"])],
+        "spans": [LogScaleCodec.of(of["spans"]), equal_width_codec(of["spans"], "-P1D", "P50D", 5)],
+    }
+
+
+_DIFFERENCES = [
+    pytest.param(engine, name, marks=[] if engine != "spark" or name == "integers" else [pytest.mark.slow])
+    for engine in ENGINES
+    for name in _relative_cases()
+    if (engine, name) != ("spark", "spans")  # which are refused
+]
+
+
+@pytest.mark.parametrize(("place", "name"), _DIFFERENCES, indirect=["place"])
+def test_engines_give_a_difference_the_same_code(name: str, place: Place) -> None:
+    """Between all pairs of values and NULL: of rows of the unit, of rows that it owns, and of what a row refers to."""
+    column, values, _ = _cases()[name]
+    column = replace(column, relative=Relative("base", Learn()))
+    base = replace(column, name="base", relative=None)
+    number = Column("id", ColumnType.INTEGER)
+    unit = Table("unit", (number, column, base), ("id",))  # a base may come after what is relative to it
+    owner = ForeignKey("row", ("up",), "unit", ("id",), max_children=9, owner=True)
+    row = Table("row", (number, base, Column("up", ColumnType.INTEGER), column), ("id",), (owner,))
+    every = product([*values, None], repeat=2)
+    pairs = [pair for place, pair in enumerate(every) for _ in range(1 + place % 3)]  # not as often as turned round
+    rows: dict[str, list[tuple[object, ...]]] = {
+        "unit": [(place, *pair) for place, pair in enumerate(pairs)],
+        "row": [(place, one, place, other) for place, (one, other) in enumerate(pairs)],
+    }
+    database = database_from(Schema("differences", (unit, row), "unit"), rows)
+    private = database.private()
+    with closing(engine_of(database, place)) as engine:
+        for codec in _relative_cases()[name]:
+            own: dict[str, Any] = {"v": (Own("v"), Discretizer(codec))}
+            above: dict[str, Any] = {"v": (OfParent(owner, "v"), Discretizer(codec))}
+            for spec in (ViewSpec("unit", own), ViewSpec("row", own), ViewSpec("row", above)):
+                one, other = build_view(private, spec), build_view(engine, spec)
+                np.testing.assert_array_equal(one.counts(("v",)), other.counts(("v",)), str((spec.table, codec)))
+                assert np.count_nonzero(one.counts(("v",))) > 2
 
 
 @pytest.mark.parametrize("name", ["integers", "decimals", "long decimals", "text", "days", "moments", "zoned moments"])

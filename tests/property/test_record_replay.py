@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -27,7 +28,7 @@ from privbench_core.schema.constraints import OnUnitRemoved
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privbench import PrivBench
-from tests.helpers.databases import Database, adversaries, club, forum, shop, site, till, town
+from tests.helpers.databases import Database, adversaries, club, forum, shop, site, till, town, ward
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise, Violation
 from tests.helpers.plans import EagerSPN, Trace, computing_steps, plan_with, run_step
 
@@ -67,6 +68,9 @@ CASES = {
     "site, pairwise, pure": (site, Budget(3000.0), SPLITTING),
     "site, cascading, zCDP": (partial(site, cascades=True), PLENTY, SPLITTING),
     "site, groups": (site, PLENTY, GROUPS),
+    "ward, pairwise, zCDP": (ward, ZCDP, SPLITTING),
+    "ward, pairwise, pure": (ward, CLOSE, SPLITTING),
+    "ward, groups": (ward, PLENTY, GROUPS),
     "town, groups": (town, PLENTY, GROUPS),
     "town, linked": (town, PLENTY, LINKED),
     "town, linked, pure": (partial(town, learned=False), Budget(3000.0), LINKED),
@@ -179,6 +183,7 @@ def test_adding_is_covered_like_removing(case: str) -> None:
         "town, histograms, pure",
         "shop, pairwise, zCDP",
         "till, pairwise, zCDP",
+        "ward, pairwise, zCDP",
         "town, groups",
         "town, latents",
     ],
@@ -324,8 +329,24 @@ def test_the_plans_tested_do_look_at_numbers_of_siblings(case: str) -> None:
     assert any("fanout by parent/" in site and "#children along" in site for site in sites)
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case.startswith("ward")])
+def test_the_plans_tested_do_look_at_differences(case: str) -> None:
+    """Of rows that differ in nothing but the base of another column, each has a code of its own."""
+    make, budget, options = CASES[case]
+    database = make(0)
+    _, trace, _ = record(plan_of(database, budget, options), database, 0)
+    for table in database.schema.private_tables:
+        found = dict(trace.artifacts["profile", table.name].data["profile"]["discretizers"])
+        for column, _ in table.relatives:
+            assert found[column.name]["codec"]["type"] == column.modelled.type
+    stay = database.tables["stay"]
+    later = stay.set_column(5, "net", pa.array([Decimal("-5.00")] * stay.num_rows, stay.schema.field("net").type))
+    moved = replace(database, tables={**database.tables, "stay": later})
+    assert moved.private().column("stay", "gross") != database.private().column("stay", "gross")
+
+
 def test_truncation_is_active_in_the_databases_tested() -> None:
-    for database in (town(0), shop(0), forum(0), till(0), site(0)):
+    for database in (town(0), shop(0), forum(0), till(0), site(0), ward(0)):
         private = database.private()
         kept = [private.kept(table.name).all() for table in database.schema.private_tables]
         assert not all(kept), database.schema.name

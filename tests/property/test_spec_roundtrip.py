@@ -20,6 +20,7 @@ from privbench_core.schema.columns import (
     Learn,
     Pattern,
     Range,
+    Relative,
     Values,
 )
 from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index
@@ -110,6 +111,22 @@ def columns(draw: st.DrawFn, name: str) -> Column:
 
 
 @st.composite
+def related(draw: st.DrawFn, found: list[Column]) -> list[Column]:
+    """Some columns relative to an earlier one of their type."""
+    result: list[Column] = []
+    for column in found:
+        like = [c.name for c in result if (c.type, c.scale) == (column.type, column.scale) and not c.nullable]
+        if like and column.type.difference and not column.identity and draw(st.booleans()):
+            domain = draw(DOMAINS[column.type.difference].filter(lambda domain: domain is not None))
+            assert domain is not None
+            base = Relative(draw(st.sampled_from(like)), domain)
+            result.append(replace(column, domain=None, relative=base))
+        else:
+            result.append(column)
+    return result
+
+
+@st.composite
 def extras(draw: st.DrawFn, table: Table) -> Table:
     names = [column.name for column in table.columns]
     attributes = [column.name for column in table.attributes]
@@ -144,7 +161,8 @@ def specs(draw: st.DrawFn) -> Spec:
         attributes = [draw(columns(found)) for found in names if found.casefold() not in keys]
         children = draw(st.integers(1, 9))
         up = ForeignKey(name, ("up",), tables[-1].name, ("key",), children, owner=True) if level else None
-        found = [Column("key", ColumnType.INTEGER), *([Column("up", ColumnType.INTEGER)] if up else []), *attributes]
+        numbers = [Column("key", ColumnType.INTEGER), *([Column("up", ColumnType.INTEGER)] if up else [])]
+        found = [*numbers, *draw(related(attributes))]
         tables.append(draw(extras(Table(name, tuple(found), ("key",), (up,) if up else ()))))
     orphans = {"no.up": draw(st.sampled_from(["refuse", "drop"])), "1e5.up": "refuse"}
     delta = draw(st.floats(1e-30, 0.5))

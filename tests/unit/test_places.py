@@ -14,7 +14,7 @@ from privbench_assets.build import build_defs
 from privbench_core.cli import app
 from privbench_core.errors import PublishError, ReleaseError
 from privbench_core.pipeline.places import database_folder, file_name
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.run import plan_for, run_spec
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.spec.load import load_spec
@@ -169,6 +169,42 @@ def test_status_and_refresh_do_what_they_say(town_spec: Path, operated: Orchestr
     assert ("model", "household") not in operated.fake.runs
     assert privbench("refresh", town_spec)[1].startswith("ε=0.8: up to date.")
     assert operated.tick() == {}, "Dagster sees what the command line made"
+
+
+@pytest.mark.usefixtures("fake")
+def test_what_a_run_bought_for_a_bundle_elsewhere_is_said_to_cost_nothing_here(town_spec: Path) -> None:
+    code, _ = privbench("run", town_spec, "--epsilon", "0.8", "--out", town_spec.parent / "elsewhere")
+    assert code == 0
+    said = privbench("status", town_spec)[1]
+    assert said.startswith("town: nothing released here, though a run has bought 0.8 for a bundle elsewhere; ")
+    said = privbench("refresh", town_spec, "--dry-run")[1]
+    assert "give --epsilon. At 0.8 it costs nothing: a run has bought it for a bundle elsewhere." in " ".join(
+        said.split()
+    )
+
+
+@pytest.mark.usefixtures("fake")
+@pytest.mark.parametrize("damage", [b"", b"cut", b"\0" * 4096])
+def test_status_and_refresh_name_a_damaged_release_in_one_line(town_spec: Path, damage: bytes) -> None:
+    spec = load_spec(town_spec)
+    assert privbench("run", town_spec, "--epsilon", "0.8", "--out", town_spec.parent / "elsewhere")[0] == 0
+    paid = [step.key for step in plan_for(spec, 0.8).steps if step.reads]
+    named = 0
+    for path in sorted((database_folder(spec) / "releases").glob("*/*.bin")):
+        whole = path.read_bytes()
+        path.write_bytes(damage)
+        for command in (["status", town_spec], ["refresh", town_spec, "--epsilon", "0.8", "--dry-run"]):
+            code, said = privbench(*command)
+            lines = said.strip().splitlines()
+            if code:
+                assert " ".join(lines).startswith(
+                    f"privbench: the stored release {path.stem[:12]} is damaged (checksum)."
+                )
+                assert "Restore" in said
+            assert "Traceback" not in said
+            named += code
+        path.write_bytes(whole)
+    assert named == 2 * len(paid), "those that were paid for, and no others: what costs nothing is made again"
 
 
 @pytest.mark.usefixtures("fake")

@@ -217,6 +217,23 @@ CREATE TABLE visit (id BIGINT PRIMARY KEY, client BIGINT NOT NULL REFERENCES cli
     assert "privacy: public lists 'contry', which is no table; did you mean 'country'?" in mistaken
 
 
+def test_tables_that_units_are_linked_with_are_no_public_ones_without_a_word(tmp_path: Path) -> None:
+    """Accounts have loans, and several clients: no key leads from a loan to a client, and a loan is not public."""
+    sql = """
+CREATE TABLE district (id BIGINT PRIMARY KEY, name VARCHAR);
+CREATE TABLE client (id BIGINT PRIMARY KEY, district BIGINT REFERENCES district);
+CREATE TABLE account (id BIGINT PRIMARY KEY, district BIGINT REFERENCES district);
+CREATE TABLE disposition (id BIGINT PRIMARY KEY, client BIGINT NOT NULL REFERENCES client,
+    account BIGINT NOT NULL REFERENCES account);
+CREATE TABLE loan (id BIGINT PRIMARY KEY, account BIGINT NOT NULL REFERENCES account, amount BIGINT);
+"""
+    draft = draft_of(tmp_path, sql)
+    assert "unit: client # one row" in draft
+    linked = "# Look at account: disposition refers to it from client, and loan from outside; if these rows are about"
+    assert f"{linked} the same persons, draft again with --unit account, which protects them." in draft
+    assert "Look at district" not in draft
+
+
 def test_probable_checks_and_dependencies_are_proposed_as_comments(tmp_path: Path) -> None:
     sql = """
 CREATE TABLE player (id BIGINT PRIMARY KEY, "finalGame" DATE, debut DATE, birth_year INTEGER, death_year INTEGER,
@@ -228,6 +245,32 @@ CREATE TABLE player (id BIGINT PRIMARY KEY, "finalGame" DATE, debut DATE, birth_
     assert "# dependencies: [{determinant: city, dependent: state}]" in draft
     kept = draft.replace("    # checks:", "    checks:").replace("    # dependencies:", "    dependencies:")
     assert len(decide(tmp_path / "spec.yaml", kept, {}).schema.table("player").checks) == 2
+
+
+def test_what_belongs_together_keeps_its_distance(tmp_path: Path) -> None:
+    """Active where no value can be lost by it, else as a comment."""
+    sql = """
+CREATE TABLE person (id BIGINT PRIMARY KEY, hired_from DATE, hired_to DATE,
+    min_pay DECIMAL(8, 2), max_pay DECIMAL(8, 2));
+CREATE TABLE sale (id BIGINT PRIMARY KEY, person BIGINT NOT NULL REFERENCES person, ordered_at TIMESTAMP NOT NULL,
+    shipped_at TIMESTAMP, delivered_at TIMESTAMP, "order_date" DATE NOT NULL, "required_date" DATE NOT NULL,
+    end_time TIMESTAMP NOT NULL, start_time TIMESTAMP, started FLOAT);
+"""
+    draft = draft_of(tmp_path, sql)
+    kept = "relative_to: ordered_at, domain: learn, nullable: true} # its distance from ordered_at is kept"
+    assert f"shipped_at: {{type: timestamp, {kept}" in draft
+    assert f"delivered_at: {{type: timestamp, {kept}" in draft, "the one that is never NULL, not shipped_at"
+    assert "required_date: {type: date, relative_to: order_date, domain: learn}" in draft
+    lost = (
+        "# or relative_to: hired_from, domain: learn: keeps its distance from hired_from; it is NULL where hired_from"
+    )
+    assert f"hired_to: {{type: date, domain: learn, nullable: true}} {lost} is" in draft
+    assert "# or relative_to: min_pay, domain: learn: keeps its distance from min_pay" in draft
+    assert "end_time: {type: timestamp, domain: learn}" in draft, "it is never NULL, and start_time may be"
+    spec = decide(tmp_path / "spec.yaml", draft, {})
+    assert {c.name: b.name for c, b in spec.schema.table("sale").relatives} == {
+        "shipped_at": "ordered_at", "delivered_at": "ordered_at", "required_date": "order_date",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

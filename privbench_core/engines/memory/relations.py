@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privbench_core.columns.differences import modelled_values
 from privbench_core.engines.keyed_order import keyed_order
 from privbench_core.privacy.relations import WEIGHT_SCALE, carries
 from privbench_core.schema.constraints import ForeignKey
@@ -48,8 +49,8 @@ class Relations:
         return int(self._tables[table].num_rows)
 
     def column(self, table: str, column: str) -> pa.ChunkedArray:
-        """The column's exact values: private."""
-        return self._tables[table].column(column)
+        """The column's exact values, or its differences from the column that it is relative to: private."""
+        return modelled_values(self.schema.table(table), self._tables[table], column)
 
     def parent_rows(self, key: ForeignKey) -> Rows:
         """For each child row the row number of its parent, -1 where the key is NULL; shape (children,)."""

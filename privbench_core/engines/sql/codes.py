@@ -54,6 +54,13 @@ def code_of(value: Expr, discretizer: Discretizer, labels: Sequence[int] | None 
     return exp.case().when(_is_null(value, codec), number(meant[codec.null])).else_(found)
 
 
+def difference_of(value: Expr, base: Expr) -> Expr:
+    """Return the difference of two stored numbers in 64 bits, see `columns.differences`; NULL where one of them is."""
+    long = exp.DataType.build("decimal(38, 0)")
+    ends = [exp.cast(_in_64_bits(each, -INT64_MAX - 1), long.copy()) for each in (value, base)]
+    return _in_64_bits(exp.Paren(this=exp.Sub(this=ends[0], expression=ends[1])), -INT64_MAX)
+
+
 def number(value: float) -> Expr:
     """Return a whole number as an expression."""
     literal = exp.Literal.number(abs(int(value)))
@@ -216,6 +223,13 @@ def _looked_up(value: Expr, firsts: Sequence[int], cells: Sequence[int]) -> Expr
     listed = [number(cells[bisect_right(firsts, point)]) for point in range(least, most + 1)]
     place = exp.Sub(this=_between(value, least, most), expression=number(least))
     return exp.Bracket(this=exp.Array(expressions=listed), expressions=[place], offset=0)
+
+
+def _in_64_bits(value: Expr, least: int) -> Expr:
+    """Return a number, or NULL, as one from ``least`` to the largest of 64 bits."""
+    found = exp.case().when(exp.LT(this=value.copy(), expression=number(least)), number(least))
+    found = found.when(exp.GT(this=value.copy(), expression=number(INT64_MAX)), number(INT64_MAX))
+    return found.else_(exp.cast(value.copy(), exp.DataType.Type.BIGINT))
 
 
 def _clamped(value: Expr) -> Expr:

@@ -6,6 +6,7 @@ Of every private table a table of its kept rows is made, where the rows are:
 |---|---|
 | `n` | a number for the row |
 | `c0`, `c1`, … | stored values of its columns, in spec order |
+| `d0`, `d1`, … | of columns that are relative to another one: the stored differences |
 | `u` | a number for its unit, the same in all tables |
 | `g` | kept children of its owner, itself included; 1 without an owner |
 | `s` | kept rows of its unit in this table |
@@ -15,13 +16,13 @@ What a row refers to is found by the columns of keys: a row that is not kept is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from sqlglot import exp
 
 from privbench_core.engines.keyed_order import order_key
-from privbench_core.engines.sql.codes import Expr, is_null, number, text
+from privbench_core.engines.sql.codes import Expr, difference_of, is_null, number, text
 from privbench_core.engines.sql.database import Database
 from privbench_core.privacy.relations import WEIGHT_SCALE, carries
 from privbench_core.schema.constraints import ForeignKey
@@ -70,6 +71,11 @@ class Names:
     def column(self, table: str, name: str) -> str:
         """Return the name of a column."""
         return self._columns[table, name]
+
+    def modelled(self, table: str, name: str) -> str:
+        """Return the name of what is coded of a column of kept rows."""
+        relative = self._schema.table(table).column(name).relative
+        return self.column(table, name) if relative is None else f"d{self.column(table, name)[1:]}"
 
     def columns(self, table: str, names: Iterable[str]) -> list[str]:
         """Return the names of some columns."""
@@ -191,7 +197,14 @@ def _alive(schema: Schema, names: Names, table: Table) -> exp.Select:
         found = found.where(there)
         if key.same_unit:
             found = found.where(exp.or_(is_null(column("n", parent)), equal(column("u", parent), unit.copy())))
-    return found.select(exp.alias_(unit, "u"))
+    return found.select(exp.alias_(unit, "u"), *_differences(names, table))
+
+
+def _differences(names: Names, table: Table) -> Iterator[Expr]:
+    """The differences of columns that are relative to another one, under the names of `Names.modelled`."""
+    for own, base in table.relatives:
+        ends = (column(names.column(table.name, each.name), "r") for each in (own, base))
+        yield exp.alias_(difference_of(*ends), names.modelled(table.name, own.name))
 
 
 def _surplus(linked: str, numbers: str, owners: Sequence[str], bound: int, order: Expr) -> exp.Select:

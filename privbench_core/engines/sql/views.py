@@ -95,7 +95,7 @@ class Views:
         Which text has which weight is not asked for.
         """
         found = exp.select().from_(exp.to_table(self._names.kept(table), alias="r"))
-        value: Expr = column(self._names.column(table, name), "r")
+        value: Expr = column(self._names.modelled(table, name), "r")
         if named:
             value = exp.case().when(self._among(value.copy(), named), exp.Null()).else_(value)
         owned = self._schema.ownership_path(table)
@@ -105,7 +105,7 @@ class Views:
 
     def texts(self, table: str, name: str, named: tuple[str, ...]) -> exp.Select:
         """Return a query for the units with each text of a column that is not ``named``, by how many they have."""
-        value = column(self._names.column(table, name), "r")
+        value = column(self._names.modelled(table, name), "r")
         pairs = exp.select(column("u", "r"), exp.alias_(value, "key")).distinct()
         pairs = pairs.from_(exp.to_table(self._names.kept(table), alias="r")).where(exp.Not(this=is_null(value.copy())))
         if named:
@@ -130,7 +130,7 @@ class Views:
     ) -> tuple[exp.Select, Expr]:
         """Return the query with what a column looks at joined to it, and the code as an expression."""
         if isinstance(feature, Own | CoMember):
-            return found, self._code(column(self._names.column(table, feature.column), "r"), discretizer)
+            return found, self._code(column(self._names.modelled(table, feature.column), "r"), discretizer)
         if isinstance(feature, UnitRows | OwnerFanout):
             return found, self._code(column("s" if isinstance(feature, UnitRows) else "g", "r"), discretizer)
         if isinstance(feature, OwnFanout):
@@ -150,7 +150,7 @@ class Views:
             public = self._schema.table(feature.key.parent).public
             there = column("n", parent) if public else number(0)
             return found, self._code(exp.Paren(this=exp.case().when(none, number(-1)).else_(there)), discretizer)
-        value = column(self._names.column(feature.key.parent, feature.column), parent)
+        value = column(self._names.modelled(feature.key.parent, feature.column), parent)
         return found, exp.case().when(none, number(discretizer.size)).else_(self._code(value, discretizer))
 
     def _join(self, found: exp.Select, key: ForeignKey, joined: dict[ForeignKey, str]) -> tuple[exp.Select, str]:
@@ -187,7 +187,7 @@ class Views:
     def _place(self, table: str, feature: MemberPlace) -> Expr:
         """Return the place of a row among its siblings, see `columns.places.place_codes`."""
         here, key = self._schema.table(table), feature.key
-        value = column(self._names.column(table, feature.column), "r")
+        value = column(self._names.modelled(table, feature.column), "r")
         # Only the order of scores matters.
         score = self._code(value, feature.coder, np.unique(feature.order, return_inverse=True)[1].tolist())
         start = text(order_key(self._secret))

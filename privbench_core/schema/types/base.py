@@ -142,10 +142,12 @@ class OrderedType(LogicalType):
 
     Attributes:
         continuous: Whether the numbers are floats rather than integers.
+        difference: Name of the type whose numbers are the differences of this type's; None where they are not exact.
         step_expected: What a declared step must be, for messages.
     """
 
     continuous: ClassVar[bool] = False
+    difference: ClassVar[str | None] = None
     step_expected: ClassVar[str]
 
     @property

@@ -33,6 +33,7 @@ class IntegerType(_NumericType):
     bits: int = 64
 
     name = "integer"
+    difference = "integer"
     expected = "an integer of 64 bits"
     step_expected = f"{expected}, above zero"
     options = frozenset({"identity"})
@@ -77,6 +78,7 @@ class DecimalType(_NumericType):
     scale: int | None = None
 
     name = "decimal"
+    difference = "decimal"
     expected = "a number"
     step_expected = f"{expected}, above zero"
     options = frozenset({"precision", "scale"})

@@ -50,6 +50,12 @@ class ColumnType(StrEnum):
         return isinstance(self.logical, OrderedType)
 
     @property
+    def difference(self) -> ColumnType | None:
+        """The type of the difference of two values; None where there is no exact one."""
+        name = self.logical.difference if isinstance(self.logical, OrderedType) else None
+        return next((kind for kind in ColumnType if kind.value == name), None)
+
+    @property
     def opaque(self) -> bool:
         """Whether at most the length of a value is modelled, so that a column needs no domain."""
         return self.logical.opaque

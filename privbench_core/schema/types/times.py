@@ -68,6 +68,7 @@ class DateType(_CalendarType):
     """Days. A number counts days since 1970-01-01."""
 
     name = "date"
+    difference = "integer"  # days
     expected = "a date like 2020-12-31"
     step_expected = "whole days, like P7D"
     point = DAY
@@ -89,6 +90,7 @@ class TimestampType(_CalendarType):
     """Points in time without a zone. A number counts microseconds since 1970-01-01."""
 
     name = "timestamp"
+    difference = "interval"
     expected = "a time like 2020-12-31T23:59:59, in UTC and without offset"
     last = "9999-12-31T23:59:59.999999"
     arrow = "timestamp[us]"
@@ -137,6 +139,7 @@ class IntervalType(_TimeType):
     """Spans of time. A number counts microseconds, with 30 days to the month."""
 
     name = "interval"
+    difference = "interval"
     expected = _SPAN
     surrogate = None
     arrow = "duration[us]"

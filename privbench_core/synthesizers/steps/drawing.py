@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.codec import Codes
+from privbench_core.columns.differences import encoded
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.systematic import group_counts, narrow
 from privbench_core.errors import InternalError
@@ -105,7 +105,7 @@ class TableModels:
 
     def parent(self, name: str, sample: Sample) -> Parent:
         """A synthetic parent, with its attributes coded as its children's context."""
-        return as_parent(sample, self.above.get(name))
+        return as_parent(self.schema.table(name), sample, self.above.get(name))
 
     def above_with(
         self,
@@ -362,13 +362,11 @@ def _rows_of_unit(units: Numbers) -> Numbers:
     return np.asarray(counts[dense], dtype=np.int64)
 
 
-def as_parent(sample: Sample, profile: Profile | None) -> Parent:
+def as_parent(table: Table, sample: Sample, profile: Profile | None) -> Parent:
     """A synthetic parent with its attributes coded by ``profile``; a public one has none."""
     if profile is None:
         return Parent(sample.table, {}, {}, None)
-    codes: dict[str, Codes] = {
-        column: discretizer.encode(sample.table.column(column)) for column, discretizer in profile.discretizers.items()
-    }
+    codes = encoded(table, sample.table, profile.discretizers)
     sizes = {column: discretizer.size for column, discretizer in profile.discretizers.items()}
     for latent, (size, drawn) in sample.latents.items():
         codes[latent], sizes[latent] = drawn, size

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.contingency import contingency
+from privbench_core.columns.differences import encoded
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.models.fanout import parent_column
 from privbench_core.models.profile import Profile
@@ -69,7 +70,7 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
         sampled = {name: SampledTable(context.inputs["fidelity", name]) for name in private}
         sampled |= {name: SampledTable(above[name].to_artifact()) for name in parents if name not in sampled}
         sample = draw_sample(models, sampled, drawn_siblings(schema, table, context.inputs, "fidelity"), rng)
-        metrics = _metrics(table, price, context, sample, above)
+        metrics = _metrics(schema, table, price, context, sample, above)
         stored = sample.to_artifact()
         shown = {figure.metric: str(figure) for figure in metrics}
         return Artifact({**stored.data, "metrics": [f.to_dict() for f in metrics], "summary": shown}, stored.table)
@@ -89,6 +90,7 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
 
 
 def _metrics(
+    schema: Schema,
     table: Table,
     price: Price,
     context: StepContext,
@@ -102,15 +104,16 @@ def _metrics(
     own: dict[str, tuple[Feature, Discretizer]] = {
         name: (Own(name), discretizer) for name, discretizer in discretizers.items()
     }
-    codes = {name: discretizer.encode(sample.table.column(name)) for name, discretizer in discretizers.items()}
+    codes = encoded(table, sample.table, discretizers)
     columns, owner = dict(own), table.owner_key
     if owner is not None:
         above = Profile.from_dict(context.inputs["profile", owner.parent].data["profile"])
         rows, places = parents[owner.parent].table, sample.parents[owner.name]
-        for name, discretizer in ((name, _clamping(discretizer)) for name, discretizer in above.discretizers.items()):
+        of_parents = {name: _clamping(discretizer) for name, discretizer in above.discretizers.items()}
+        for name, found in encoded(schema.table(owner.parent), rows, of_parents).items():
+            discretizer = of_parents[name]
             columns[parent_column(name)] = (OfParent(owner, name), discretizer)
-            encoded = discretizer.encode(rows.column(name))
-            codes[parent_column(name)] = np.append(encoded, np.int32(discretizer.size))[places]  # -1: no owner
+            codes[parent_column(name)] = np.append(found, np.int32(discretizer.size))[places]  # -1: no owner
     named: dict[str, Sequence[tuple[str, ...]]] = {
         ONE_WAY: [(name,) for name in own],
         TWO_WAY: _some(list(combinations(own, 2))),

@@ -47,7 +47,7 @@ def measured_step(
         run: The work: a profile, and what else there is to be measured.
         parameters: What it depends on beside the table and the rows, JSON-able.
     """
-    for column in table.attributes:
+    for column in table.modelled:
         if not isinstance(column.domain, Learn):
             codec_for(column, table=table.name)  # a domain that cannot be coded is refused before anything is spent
     reads = deciding_tables(schema, table.name)
@@ -62,7 +62,7 @@ def measured_step(
     key = ("profile", table.name)
     # Since 8 another hash chooses the children beyond τ, and numbers of rows have another prior (10); where domains are
     # learned, units weigh on texts by how many they have, shares are others (10), and so is the choice of a step (11).
-    learns = any(isinstance(column.domain, Learn) for column in table.attributes)
+    learns = any(isinstance(column.domain, Learn) for column in table.modelled)
     version = "11" if learns else "10" if table.owner_key else "8"
     return Step(key, StepKind.PROFILE, table.name, (), reads, price, run, {**own, **parameters}, version=version)
 

@@ -131,9 +131,11 @@ def _workload(
     rows, released = dict(tables), {}
     for table in schema.private_tables:
         profile = Profile.from_dict(context.inputs["profile", table.name].data["profile"])
-        counts = profile.one_way.counts
+        counts, differences = profile.one_way.counts, {column.name for column, _ in table.relatives}
         released[table.name] = {
-            name: ReleasedMarginal(discretizer, counts[name]) for name, discretizer in profile.discretizers.items()
+            name: ReleasedMarginal(discretizer, counts[name])
+            for name, discretizer in profile.discretizers.items()
+            if name not in differences
         }
     queries, noted = {}, {}
     for name, workload in context.workload.items():

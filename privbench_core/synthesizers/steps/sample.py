@@ -151,6 +151,7 @@ def complete_step(schema: Schema, table: Table, free: Price) -> Step:
         first = Sample.from_artifact(context.inputs["sample", table.name])
         above = {
             name: as_parent(
+                schema.table(name),
                 Sample.from_artifact(context.inputs["sample", name]),
                 None
                 if schema.table(name).public

@@ -1,0 +1,120 @@
+"""Columns that are modelled as their difference from another column of the same row.
+
+A difference is taken between the numbers of two values (`OrderedType.number`), in 64 bits: what lies beyond them is the
+largest or smallest difference. It is NULL where one of the two values is. Rows in databases get the same differences
+(`engines.sql.codes.difference_of`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privbench_core.columns.codec import Codes
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.grid import Grid
+from privbench_core.schema.columns import Column
+from privbench_core.schema.tables import Table
+from privbench_core.schema.types.base import INT64_MAX
+
+Values: TypeAlias = pa.Array | pa.ChunkedArray
+
+
+def modelled_values(table: Table, rows: pa.Table, name: str) -> pa.ChunkedArray:
+    """Return the values of an attribute as they are coded: its differences, where it is relative to another one.
+
+    Args:
+        table: The table.
+        rows: Its rows, or at least these two columns of them.
+        name: Of the attribute.
+    """
+    base = next((base for column, base in table.relatives if column.name == name), None)
+    if base is None:
+        return rows.column(name)
+    found = _differences(table.column(name), base, rows.column(name), rows.column(base.name))
+    return pa.chunked_array([found])
+
+
+def encoded(table: Table, rows: pa.Table, discretizers: Mapping[str, Discretizer]) -> dict[str, Codes]:
+    """Return the codes of some attributes, each of shape (rows,)."""
+    return {name: each.encode(modelled_values(table, rows, name)) for name, each in discretizers.items()}
+
+
+def written_values(
+    table: Table, drawn: Mapping[str, pa.Array], before: Mapping[str, pa.Array] | None = None
+) -> dict[str, pa.Array]:
+    """Return the values of drawn attributes: those that are relative to another one are added to it.
+
+    A sum that the column's type cannot hold becomes the nearest value that it can.
+
+    Args:
+        table: The table.
+        drawn: Drawn values by attribute, differences where it is relative.
+        before: Values of all attributes so far, where only some are drawn anew. What is relative to one of these then
+            follows it, at the distance that it had.
+    """
+    made = dict(drawn)
+    known = before or {}
+    for column, base in table.relatives:
+        if column.name in drawn:
+            beside = made[base.name] if base.name in made else known[base.name]
+            made[column.name] = _sums(column, base, beside, drawn[column.name])
+        elif base.name in made and column.name in known:
+            made[column.name] = _moved(column, base, made[base.name], known)
+    return made
+
+
+def with_followers(
+    table: Table, changed: Mapping[str, pa.Array], before: Mapping[str, pa.Array]
+) -> dict[str, pa.Array]:
+    """Return changed columns, and those that follow them because they are relative to one of them.
+
+    Args:
+        table: The table.
+        changed: New values by column. A relative column among them is as given, and no longer at its old distance.
+        before: Values of all columns before the change.
+    """
+    made = dict(changed)
+    for column, base in table.relatives:
+        if column.name not in made and base.name in made and column.name in before:
+            made[column.name] = _moved(column, base, made[base.name], before)
+    return made
+
+
+def _moved(column: Column, base: Column, bases: pa.Array, before: Mapping[str, pa.Array]) -> pa.Array:
+    """Return the values of a column when its base takes other values."""
+    kept = _differences(column, base, before[column.name], before[base.name])
+    return _sums(column, base, bases, kept)
+
+
+def _differences(column: Column, base: Column, values: Values, bases: Values) -> pa.Array:
+    ends, no_end = _numbers(column, values)
+    starts, no_start = _numbers(base, bases)
+    found = np.maximum(_saturated(ends - starts, ends, starts, down=True), -INT64_MAX)
+    return Grid.of(column.modelled).array(found, no_end | no_start)
+
+
+def _sums(column: Column, base: Column, bases: Values, differences: Values) -> pa.Array:
+    starts, no_start = _numbers(base, bases)
+    found, none = _numbers(column.modelled, differences)
+    grid = Grid.of(column)
+    low, high = grid.extent
+    return grid.array(np.clip(_saturated(starts + found, starts, found, down=False), low, high), no_start | none)
+
+
+def _numbers(column: Column, values: Values) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    chunked = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+    numbers, null = Grid.of(column).numbers(chunked)
+    return numbers.astype(np.int64, copy=False), null
+
+
+def _saturated(
+    found: NDArray[np.int64], one: NDArray[np.int64], other: NDArray[np.int64], *, down: bool
+) -> NDArray[np.int64]:
+    """Return differences (``down``) or sums that went around 64 bits as the end that they passed; all shape (n,)."""
+    passed = ((one ^ other) if down else ~(one ^ other)) & (one ^ found) < 0
+    return np.where(passed, np.where(one < 0, -INT64_MAX - 1, INT64_MAX), found)
