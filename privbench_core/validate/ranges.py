@@ -98,8 +98,8 @@ def _limits(table: Table) -> dict[tuple[str, str | None], tuple[Columns, int]]:
 
 def _counted(rows: pa.Table, columns: Columns) -> pa.Table:
     """Return the rows of each combination of values without NULL, in the column `_ROWS`."""
-    complete = rows.select(list(columns)).drop_null()
-    return complete.group_by(list(columns)).aggregate([([], "count_all")]).rename_columns([*columns, _ROWS])
+    counts = rows.select(list(columns)).drop_null().group_by(list(columns)).aggregate([([], "count_all")])
+    return counts.rename_columns([*columns, _ROWS]).combine_chunks()  # else all is sent of which a chunk is a slice
 
 
 def _added(one: pa.Table | None, other: pa.Table) -> pa.Table:
