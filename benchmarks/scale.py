@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
@@ -40,8 +42,11 @@ COLUMNS = (5, 15, 50, 200)
 SIZES = (2, 10, 100, 1000)
 TITLES, CASTS = 2_280_000, 35_800_000
 _MAX_CASTS = 200
+_MAX_REVIEWS = 2  # of a film
+_MAX_CITED = 20  # rows that refer to one review
 SHARES = (0.01, 0.1, 1.0)  # of these two
 ROWS_OUT = (1_000_000, 10_000_000, 36_000_000, 100_000_000)
+ROWS_OUT_OF = ("star", "two parents")
 ENGINE_ROWS = (1_000_000, 10_000_000, 36_000_000)
 CLUSTER = "PRIVBENCH_CLUSTER"  # environment variable with the URL of a Spark Connect, see deploy/spark
 _ROWS_A_BLOCK = 1 << 21  # of the larger table, made at a time
@@ -83,19 +88,27 @@ def run(*, progress: Callable[[str], None] = print) -> str:
 def run_rows_out(rows: Sequence[float] = ROWS_OUT, *, progress: Callable[[str], None] = print) -> str:
     """Measure how drawing, checking and writing grow with the rows of the synthetic database; text for the README.
 
-    A hundredth of the two tables is learned; ``scale`` makes as many rows of it as asked for.
+    A hundredth of the tables is learned; ``scale`` makes as many rows of it as asked for.
     """
     found: list[Row] = []
     titles, casts = round(TITLES * SHARES[0]), round(CASTS * SHARES[0])
-    for wanted in rows:
-        progress(f"scale: {wanted:,.0f} rows out")
-        stages = measure_pipeline(titles, casts, scale=wanted / casts)
+    for wanted, database in product(rows, ROWS_OUT_OF):
+        progress(f"scale: {wanted:,.0f} rows out of {database}")
+        stages = measure_pipeline(titles, casts, scale=wanted / casts, database=database)
         out = [of for stage, of in stages.items() if stage.startswith(_ROWS_OUT)]
         seconds = {
             f"{kind} s": sum(of["s"] for stage, of in stages.items() if stage.startswith(kind)) for kind in _ROWS_OUT
         }
         peaks = {f"peak MB, {which}": max(of[name] for of in out) for which, name in _PEAKS.items()}
-        found.append({"rows": f"{wanted:,.0f}", **seconds, "CPU s": sum(of["CPU s"] for of in out), **peaks})
+        found.append(
+            {
+                "database": database,
+                "rows": f"{wanted:,.0f}",
+                **seconds,
+                "CPU s": sum(of["CPU s"] for of in out),
+                **peaks,
+            }
+        )
     return f"{machine(1)}\n\n{markdown(found)}"
 
 
@@ -134,8 +147,8 @@ def run_engines(
 
 
 def schema_of(database: str) -> Schema:
-    """The tables that engines count, by a name: ``star`` or ``tpch``."""
-    return star_schema() if database == "star" else tpch.SCHEMA
+    """The tables that are counted or drawn, by a name: ``star``, ``two parents`` or ``tpch``."""
+    return {"star": star_schema, "two parents": two_parents_schema}.get(database, lambda: tpch.SCHEMA)()
 
 
 def load(folder: str, url: str, database: str) -> None:
@@ -182,12 +195,14 @@ def count(folder: str, source: str, engine: str, database: str) -> tuple[float, 
     return figures
 
 
-def measure_pipeline(titles: int, casts: int, scale: float = 1.0) -> dict[str, dict[str, float]]:
+def measure_pipeline(
+    titles: int, casts: int, scale: float = 1.0, database: str = "star"
+) -> dict[str, dict[str, float]]:
     """`pipeline` of new tables of that size, in a process of its own."""
     with TemporaryDirectory() as folder:
         call_in_child("benchmarks.scale:write_star", {"folder": folder, "titles": titles, "casts": casts})
         stages: dict[str, dict[str, float]] = call_in_child(
-            "benchmarks.scale:pipeline", {"folder": folder, "scale": scale}
+            "benchmarks.scale:pipeline", {"folder": folder, "scale": scale, "database": database}
         )[0]
     return stages
 
@@ -232,8 +247,29 @@ def star_schema() -> Schema:
     return Schema("star", (title, cast), "title")
 
 
+def two_parents_schema() -> Schema:
+    """The same, where each row of the second table refers to a review as well, which belongs to a film, too."""
+    whole, star = ColumnType.INTEGER, star_schema()
+    owner = ForeignKey("review", ("title_id",), "title", ("id",), owner=True, max_children=_MAX_REVIEWS)
+    columns = (Column("id", whole), Column("title_id", whole), Column("stars", whole, Values(tuple(range(5)))))
+    review = Table("review", columns, ("id",), (owner,))
+    cast = star.table("cast_info")
+    key = ForeignKey("cast_info", ("review_id",), "review", ("id",), max_children=_MAX_CITED)
+    cast = replace(cast, columns=(*cast.columns, Column("review_id", whole)), foreign_keys=(*cast.foreign_keys, key))
+    return Schema("two parents", (star.table("title"), review, cast), "title")
+
+
 def write_star(folder: str, titles: int, casts: int) -> int:
-    """Parquet files of `star_schema` with ``titles`` and about ``casts`` rows; returns the latter. Made in blocks."""
+    """Parquet files of `two_parents_schema`, and so of `star_schema`, made in blocks.
+
+    Args:
+        folder: For the files.
+        titles: Rows of the first table.
+        casts: About as many of the larger one.
+
+    Returns:
+        As many as there are.
+    """
     rng, rows = np.random.default_rng(0), 0
     block = max(1, round(_ROWS_A_BLOCK * titles / casts))
     with ExitStack() as files:
@@ -261,17 +297,23 @@ def _star_block(rng: np.random.Generator, first: int, titles: int, mean: float, 
     role = (kind[owners] + rng.geometric(0.4, rows)) % 12
     person = (year[owners] - 1880) // 4 + rng.integers(0, 5, rows)
     people = {"role": role, "nr": np.minimum(rng.geometric(0.05, rows), 1000), "person": person}
+    wide = titles * _MAX_REVIEWS
+    stars = np.arange(wide) % 5
+    cited = (wide * rng.random(rows) ** 1.1).astype(np.int64)  # some of them more often, by roles of their stars
+    cited = np.minimum(cited - cited % 5 + role % 5, wide - 1)
+    reviews = {"id": first * _MAX_REVIEWS + np.arange(wide), "title_id": first + np.arange(wide) // _MAX_REVIEWS}
     casts = {"id": first_cast + np.arange(rows), "title_id": first + owners, **people}
-    return {"title": pa.table(films), "cast_info": pa.table(casts)}
+    casts["review_id"] = first * _MAX_REVIEWS + cited
+    return {"title": pa.table(films), "review": pa.table({**reviews, "stars": stars}), "cast_info": pa.table(casts)}
 
 
-def pipeline(folder: str, scale: float = 1.0) -> dict[str, dict[str, float]]:
+def pipeline(folder: str, scale: float = 1.0, database: str = "star") -> dict[str, dict[str, float]]:
     """Stage -> seconds, those of all cores together, and peak memory, of a whole run on the tables of a folder.
 
     Memory is that of the process, and of the largest of those that it starts.
     """
     place = Path(folder)
-    spec = Spec(star_schema(), folder, place / "spec.yaml", (EPSILON,), DELTA, 20.0, 1e-7, state=place / "state")
+    spec = Spec(schema_of(database), folder, place / "spec.yaml", (EPSILON,), DELTA, 20.0, 1e-7, state=place / "state")
     stages: dict[str, dict[str, float]] = {}
     stage, start = _READ, (perf_counter(), _cpu_time())
 

@@ -18,7 +18,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import systematic_counts
 from privbench_core.estimate.fitting import EMPTY, mutual_information
 from privbench_core.models.linking import CrossMarginal, link_rows
-from privbench_core.models.lookup import TARGET, Lookup
+from privbench_core.models.lookup import TARGET, Lookup, raked
 from privbench_core.models.parent_choice import Distinct, Level, ParentChoice, pick_parents, repeated
 from privbench_core.models.popularity import ByRank
 from privbench_core.models.rows import Rows
@@ -28,7 +28,6 @@ Numbers = NDArray[np.int64]
 Rng = np.random.Generator
 _MOST_KINDS = 1000  # of parents, that popularity is handed out by; chosen by hand, for time
 _EXCHANGES = 40  # rounds of them; chosen by hand: few rows repeat a pair afterwards
-_ROUNDS = 15  # of fitting kinds of parents to their one-way marginals, as in `conditional.draw_column`
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class LinkedLookup(Lookup):
         """See `Lookup._drawn`."""
         count = len(choice.of_parent)
         parents = self._coded(parents, count)
-        kinds = self._kinds(parents, count)
+        kinds, _ = self._kinds(parents, count)
         weights, places = self._places(parents, kinds, rows.n, rng, drawn)
         assigned = places[link_rows(rows, self.referred(parents, places), self.cross_marginals, rng)]
         preferences: list[Level] = [(kinds, kinds[assigned])]
@@ -73,7 +72,7 @@ class LinkedLookup(Lookup):
     def places(self, parents: Mapping[str, Codes], count: int, n: int, rng: Rng) -> dict[str, Codes]:
         """Return codes of what ``n`` rows refer to, whichever row to which, by target; shape (n,) each."""
         parents = self._coded(parents, count)
-        return self.referred(parents, self._places(parents, self._kinds(parents, count), n, rng, None)[1])
+        return self.referred(parents, self._places(parents, self._kinds(parents, count)[0], n, rng, None)[1])
 
     def _coded(self, parents: Mapping[str, Codes], count: int) -> Mapping[str, Codes]:
         """Return the codes of the targets, where they are not given because the parent is public."""
@@ -86,28 +85,35 @@ class LinkedLookup(Lookup):
         self, parents: Mapping[str, Codes], kinds: Numbers, n: int, rng: Rng, drawn: Numbers | None
     ) -> tuple[Array, Numbers]:
         """Return how often each parent is to be referred to, and as many places: row numbers, -1 for none."""
-        count, none = len(kinds), round(n * self._none())
+        count, none = len(kinds), round(n * self.none)
         weights = self._degrees(parents, kinds, n - none, rng, drawn)
         shares = np.cumsum(weights) / float(weights.sum()) if weights.any() else np.linspace(0, 1, count + 1)[1:]
         numbers = systematic_counts(shares, np.zeros(count, dtype=np.int64), np.array([n - none]), rng)
         return weights, np.append(np.repeat(np.arange(count), numbers), np.full(none, -1))
 
-    def _none(self) -> float:
+    @property
+    def none(self) -> float:
         """Return the share of rows that refer to none."""
         return float(np.mean([marginal[-1] for marginal in self.marginals.values()])) if self.optional else 0.0
 
-    def _kinds(self, parents: Mapping[str, Codes], count: int) -> Numbers:
-        """Return the kind of each parent: its codes of the columns that marginals tell most of, shape (count,)."""
+    def kind_columns(self, parents: Mapping[str, Codes]) -> tuple[str, ...]:
+        """Return the targets that kinds of parents are told apart by: those that marginals tell most of."""
+        return self._kinds(parents, len(next(iter(parents.values()), ())))[1]
+
+    def _kinds(self, parents: Mapping[str, Codes], count: int) -> tuple[Numbers, tuple[str, ...]]:
+        """Return the kind of each parent, shape (count,), and the targets that its codes of make it."""
         told: dict[str, float] = {}
         for cross in self.cross_marginals:
             for name in cross.right:
                 told[name] = told.get(name, 0.0) + mutual_information(np.maximum(cross.counts, 0) + EMPTY)
-        kinds = np.zeros(count, dtype=np.int64)
+        kinds, columns = np.zeros(count, dtype=np.int64), list[str]()
         for name in sorted(self.targets, key=lambda name: -told.get(name, 0.0)):
             codes = parents[name.removeprefix(TARGET)]
             finer = np.unique(kinds * (int(codes.max()) + 1) + codes, return_inverse=True)[1].astype(np.int64)
-            kinds = finer if finer.max() < _MOST_KINDS else kinds
-        return kinds
+            if finer.max() < _MOST_KINDS:
+                kinds = finer
+                columns.append(name)
+        return kinds, tuple(columns)
 
     def _degrees(
         self,
@@ -124,16 +130,12 @@ class LinkedLookup(Lookup):
             return np.ones(len(kinds)) if self.popularity is None else self.popularity.counts
         room = np.bincount(kinds).astype(np.float64)
         first = np.unique(kinds, return_index=True)[1]
-        wanted = room.copy()
         margins = []
         for name, marginal in self.marginals.items():
             codes = parents[name.removeprefix(TARGET)]
             if (codes[first][kinds] == codes).all():  # else kinds do not tell the column
                 margins.append((codes[first].astype(np.int64), marginal[: len(marginal) - int(self.optional)]))
-        for _ in range(_ROUNDS):
-            for codes, marginal in margins:
-                current = np.bincount(codes, wanted, len(marginal))
-                wanted *= np.divide(marginal, current, out=np.zeros_like(marginal), where=current > EMPTY)[codes]
+        wanted = raked(room, margins)
         shares = np.cumsum(wanted) / wanted.sum() if wanted.any() else np.cumsum(room) / room.sum()
         numbers = systematic_counts(shares, np.zeros(len(room), dtype=np.int64), np.array([references]), rng)
         return self.popularity.weights(kinds, np.repeat(np.arange(len(room)), numbers), rng)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.estimate.fitting import mutual_information
+from privbench_core.estimate.fitting import EMPTY, mutual_information
 from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.parent_choice import Level, ParentChoice, pick_parents
 from privbench_core.models.popularity import ByRank, ByRow, Popularity, popularity_from_dict
@@ -31,6 +31,7 @@ _ANY = "target.#any"  # code 0: refers to some row, 1: to none
 _MAX_TARGETS = 3  # attributes that choose a parent together; chosen by hand
 _REFITS = 4  # draws of references that must differ
 _MOST_REFIT = 2.0  # by which one of them may raise what is wanted
+_ROUNDS = 15  # of fitting kinds of parents to their one-way marginals, as in `conditional.draw_column`
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,29 @@ class Lookup:
     def context(self) -> frozenset[str]:
         """Columns of rows that the choice depends on besides their own: none."""
         return frozenset()
+
+    @property
+    def none(self) -> float:
+        """Share of rows that refer to none."""
+        if not self.targets:
+            return 0.0
+        first = next(iter(self._told or self.targets))
+        return float(self.marginals[first][1 if first == _ANY else self.targets[first].size :].sum())
+
+    def kind_columns(self, _parents: Mapping[str, Codes]) -> tuple[str, ...]:
+        """Targets that parents are told apart by, the most informative first; () if all parents are alike to rows."""
+        return tuple(self._told)
+
+    @property
+    def _told(self) -> list[str]:
+        """What rows ask of their parents, the most informative first."""
+        if _ANY in self.targets:
+            return []
+        information = {
+            name: sum(mutual_information(j) for (t, _), j in self.pair_tables.items() if t == name)
+            for name in self.targets
+        }
+        return sorted((n for n in self.targets if information[n] > 0), key=lambda n: -information[n])[:_MAX_TARGETS]
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""
@@ -114,7 +138,7 @@ class Lookup:
         rng: np.random.Generator,
     ) -> NDArray[np.int64]:
         """`draw`, where there are rows and parents."""
-        if isinstance(self.popularity, ByRow):
+        if _POSITION in self.targets:
             return self._draw_position(rows, len(choice.of_parent), rng, choice, drawn)
         wanting, preferences = np.ones(rows.n, dtype=bool), list[Level]()
         if _ANY in self.targets:
@@ -193,11 +217,7 @@ class Lookup:
         self, rows: Rows, parents: Mapping[str, Codes], rng: np.random.Generator
     ) -> tuple[NDArray[np.bool_], list[Level]]:
         """Whether each row refers to a parent at all, and which of its attributes tell most, as drawn for each row."""
-        information = {
-            name: sum(mutual_information(j) for (t, _), j in self.pair_tables.items() if t == name)
-            for name in self.targets
-        }
-        wanted = sorted((n for n in self.targets if information[n] > 0), key=lambda n: -information[n])[:_MAX_TARGETS]
+        wanted = self._told
         first = wanted[0] if wanted else next(iter(self.targets))
         drawn: dict[str, Codes] = {}
         context = Rows(rows.n, dict(rows.codes), dict(rows.sizes), rows.weights)
@@ -217,10 +237,13 @@ class Lookup:
         """Joint of two targets among the synthetic parents, with as many again for "refers to none".
 
         What rows want together is then there to be had, and parents of rare kinds are not asked for more than others.
+        Of those that a range of rows may have, each counts as often as it is to be referred to: there are more of the
+        popular ones than among all.
         """
         shape = len(self.marginals[name]), len(self.marginals[other])
-        of_parents = [parents[target.removeprefix(TARGET)] for target in (name, other)]
-        joint = np.bincount(np.ravel_multi_index(of_parents, shape), minlength=shape[0] * shape[1]).reshape(shape)
+        of_parents = np.ravel_multi_index([parents[target.removeprefix(TARGET)] for target in (name, other)], shape)
+        often = self.popularity.counts if isinstance(self.popularity, ByRow) else None
+        joint = np.bincount(of_parents, often, minlength=shape[0] * shape[1]).reshape(shape)
         if shape[0] > self.targets[name].size:
             joint[-1, -1] = joint.sum()
         return np.asarray(joint / joint.sum())
@@ -240,6 +263,21 @@ class Lookup:
         ]
         pair_tables += together
         return draw_column(rows, self.marginals[name] if marginal is None else marginal, pair_tables, rng)
+
+
+def raked(room: Array, margins: Sequence[tuple[NDArray[np.int64], Array]]) -> Array:
+    """Return how often kinds of parents are to be referred to, from how many parents there are of each.
+
+    Args:
+        room: Parents of each kind, shape (kinds,).
+        margins: Code of each kind in a column, shape (kinds,), and how often codes are to be referred to, of any total.
+    """
+    wanted = room.copy()
+    for _ in range(_ROUNDS):
+        for codes, marginal in margins:
+            current = np.bincount(codes, wanted, len(marginal))
+            wanted *= np.divide(marginal, current, out=np.zeros_like(marginal), where=current > EMPTY)[codes]
+    return wanted
 
 
 def _none_from(discretizer: Discretizer) -> int:

@@ -21,12 +21,12 @@ _LEAST = 1e-6  # above zero
 
 @dataclass(frozen=True)
 class ByRow:
-    """Popularity of a public parent's rows: expected references to each, shape (parents,)."""
+    """Popularity of given parents, public ones or those of a range of rows: expected references, shape (parents,)."""
 
     counts: Array
 
     def at_scale(self, _scale: float) -> ByRow:
-        """Return the same: a public table has as many rows at every scale."""
+        """Return the same: there are as many of them at every scale."""
         return self
 
     def weights(self, _parents: Numbers, _wanted: Numbers, _rng: np.random.Generator) -> Array:
@@ -60,21 +60,29 @@ class ByRank:
         """Return the popularity for ``scale`` synthetic parents per parent."""
         return replace(self, scale=scale)
 
-    def degrees(self, parents: int, references: int) -> Array:
-        """Return the references to each synthetic parent, whole and in about descending order, shape (parents,)."""
+    def degrees(self, parents: int, references: int, ranks: Numbers | None = None) -> Array:
+        """Return the references to the synthetic parents of some ranks, whole, shape (ranks,).
+
+        In about descending order where ``ranks`` are ascending; all ranks if None.
+        """
         significant = self.references > self.sigma
         total = max(1.0, self.references if significant else references / self.scale)
         sums = rank_sums(self.noisy, self.ends, self.sigma, total, max(1, round(parents / self.scale)))
-        whole = np.interp(np.arange(parents + 1) / self.scale, np.append(0, self.ends), np.append(0.0, np.cumsum(sums)))
-        shares = whole / whole[-1] if whole[-1] > 0 else np.arange(parents + 1) / max(parents, 1)
-        return np.diff(np.rint(shares * references))
+        ends, cumulated = np.append(0, self.ends), np.append(0.0, np.cumsum(sums))
+        everything = float(np.interp(parents / self.scale, ends, cumulated))
+
+        def before(rank: Numbers) -> Array:
+            share = np.interp(rank / self.scale, ends, cumulated) / everything if everything > 0 else rank / parents
+            return np.asarray(np.rint(share * references))
+
+        if ranks is None:
+            return np.diff(before(np.arange(parents + 1)))
+        return before(ranks + 1) - before(ranks)
 
     def weights(self, parents: Numbers, wanted: Numbers, rng: np.random.Generator) -> Array:
         """Return the relative frequency with which each parent is to be referred to.
 
-        Degrees are handed out from the largest down, to parents in the order of the logarithm of the references that
-        their kind lacks per parent, plus normal luck of that spread with which kinds come closest to what they lack:
-        so kinds get the references that rows ask for, and degrees stay as released.
+        Degrees are `handed_out`: so kinds get the references that rows ask for, and degrees stay as released.
 
         Args:
             parents: Kind of each parent.
@@ -84,21 +92,7 @@ class ByRank:
         kinds = int(max(parents.max(initial=0), wanted.max(initial=0))) + 1
         room = np.bincount(parents, minlength=kinds)
         lacking: Array = np.where(room > 0, np.bincount(wanted, minlength=kinds), 0).astype(np.float64)
-        degrees = np.sort(self.degrees(len(parents), int(lacking.sum())))[::-1]
-        usual = np.log(np.maximum(lacking, _LEAST) / np.maximum(room, 1))[parents]
-        luck = rng.normal(size=len(parents))
-
-        def handed(spread: float) -> Array:
-            result = np.empty(len(parents))
-            result[np.argsort(-usual - max(spread, _LEAST) * luck)] = degrees
-            return result
-
-        def misfit(spread: float) -> float:
-            return float(np.abs(lacking - np.bincount(parents, handed(spread), minlength=kinds)).sum())
-
-        result = handed(min(_SPREADS, key=misfit))
-        _balance(result, parents, lacking - np.bincount(parents, result, minlength=kinds))
-        return result
+        return handed_out(self.degrees(len(parents), int(lacking.sum())), parents, lacking, rng)
 
     def weights_inside(self, of_parent: Numbers, of_row: Numbers, rng: np.random.Generator) -> Array:
         """Return the relative frequency of each parent, if rows choose among the parents of their own group.
@@ -152,6 +146,36 @@ Popularity = ByRow | ByRank
 def popularity_from_dict(stored: Mapping[str, Any]) -> Popularity:
     """Return the popularity that its `to_dict` has described."""
     return ByRow(stored["counts"]) if "counts" in stored else ByRank(**stored)
+
+
+def handed_out(degrees: Array, kinds: Numbers, lacking: Array, rng: np.random.Generator) -> Array:
+    """Return a degree for each parent, such that the parents of a kind have about the references it lacks.
+
+    Degrees are handed out from the largest down, to parents in the order of the logarithm of the references that their
+    kind lacks per parent, plus normal luck of that spread with which kinds come closest to what they lack.
+
+    Args:
+        degrees: In any order, shape (parents,).
+        kinds: Kind of each parent, shape (parents,).
+        lacking: References that rows of each kind are to get, shape (kinds,).
+        rng: Sampling only.
+    """
+    descending = np.sort(degrees)[::-1]
+    room = np.bincount(kinds, minlength=len(lacking))
+    usual = np.log(np.maximum(lacking, _LEAST) / np.maximum(room, 1))[kinds]
+    luck = rng.normal(size=len(kinds))
+
+    def handed(spread: float) -> Array:
+        result = np.empty(len(kinds))
+        result[np.argsort(-usual - max(spread, _LEAST) * luck)] = descending
+        return result
+
+    def misfit(spread: float) -> float:
+        return float(np.abs(lacking - np.bincount(kinds, handed(spread), minlength=len(lacking))).sum())
+
+    result = handed(min(_SPREADS, key=misfit))
+    _balance(result, kinds, lacking - np.bincount(kinds, result, minlength=len(lacking)))
+    return result
 
 
 def _balance(degrees: Array, kinds: Numbers, lacking: Array) -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.rows import Rows
+from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workers import processors
 
@@ -33,8 +34,8 @@ def can_be_cut(schema: Schema, table: Table) -> bool:
     """Whether each range of a private table's rows can be drawn by itself, given the rows of its owners.
 
     Not where rows of different owners must agree or differ: a unique set or a dependency that does not include the
-    owner key, a reference to another private table (its parents are as popular as released over all rows, and none more
-    than its key's bound allows), a key that is filled in when all rows are there.
+    owner key, a key that is filled in when all rows are there, and references whose places cannot be dealt out
+    (`can_be_dealt`). A unique reference is in the range alone that has the parent's only place.
     """
     owner = table.owner_key
     if owner is not None and not can_be_cut(schema, schema.table(owner.parent)):
@@ -47,12 +48,37 @@ def can_be_cut(schema: Schema, table: Table) -> bool:
     def by_range(columns: Sequence[str]) -> bool:
         return not numbered.isdisjoint(columns) or (inside is not None and inside <= set(columns))
 
+    others = [key for key in table.foreign_keys if not key.owner]
+    dealt = [set(key.columns) for key in dealt_keys(schema, table)]
     return (
-        all(key.owner or (schema.table(key.parent).public and key.max_children is None) for key in table.foreign_keys)
+        all(
+            can_be_dealt(schema, table, key) or (schema.table(key.parent).public and key.max_children is None)
+            for key in others
+        )
         and not any(key.name in schema.deferred_keys for key in table.foreign_keys)
-        and all(by_range(unique) for unique in (table.primary_key, *table.unique))
+        and all(by_range(unique) or set(unique) in dealt for unique in (table.primary_key, *table.unique))
         and all(by_range(dependency.determinant) for dependency in table.dependencies)
     )
+
+
+def can_be_dealt(schema: Schema, table: Table, key: ForeignKey) -> bool:
+    """Whether the references along a key to a private table can be dealt out to ranges of rows, see `dealing`.
+
+    Not where a row may refer to some parents only: those of its unit, or those that agree with another key of the row.
+    """
+    elsewhere = {name for other in table.foreign_keys if other is not key for name in other.columns}
+    return (
+        not key.owner
+        and not schema.table(key.parent).public
+        and key.name not in schema.deferred_keys
+        and not key.same_unit
+        and elsewhere.isdisjoint(key.columns)
+    )
+
+
+def dealt_keys(schema: Schema, table: Table) -> tuple[ForeignKey, ...]:
+    """Return the keys of a table whose references are dealt out to its ranges."""
+    return tuple(key for key in table.foreign_keys if can_be_dealt(schema, table, key))
 
 
 def range_count(rows: float) -> int:

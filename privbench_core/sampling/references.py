@@ -37,6 +37,7 @@ class Parent:
         sizes: Number of codes of each.
         weights: Weight of each of its rows in the measure of its model, None for equal weights.
         units: Number of the privacy unit of each of its rows, None if no key needs it.
+        room: The most rows that may refer to each of its rows; None if that is what the key declares.
     """
 
     table: pa.Table
@@ -44,6 +45,7 @@ class Parent:
     sizes: Mapping[str, int]
     weights: NDArray[np.float64] | None
     units: Places | None = None
+    room: Places | None = None
 
     def slice(self, start: int, stop: int) -> Parent:
         """Return some of its rows."""
@@ -110,7 +112,9 @@ def choice_of(
         if open_columns and all(name in columns for name in others):
             identity = group_numbers([target.column(referred[name]) for name in open_columns], target.num_rows)
             rules.append(Distinct(group_numbers([columns[name] for name in others], n), identity))
-    room = None if key.max_children is None else np.full(target.num_rows, key.max_children)
+    room = parent.room
+    if room is None and key.max_children is not None:
+        room = np.full(target.num_rows, key.max_children)
     choice = ParentChoice(of_row, of_parent, tuple(rules), room=room)
     choice = choice if beside is None else choice.beside(beside)
     if not key.same_unit:

@@ -2,14 +2,15 @@
 
 What holds for each row holds for all ranges if it holds for each. What compares rows (unique keys, the number of rows
 of an owner) holds for all if it holds within each range and no value is in two ranges: some column of the key then has
-values in each range that are all below, or all above, those of every other range. Where that cannot be shown, the whole
+values in each range that are all below, or all above, those of every other range. Rows of different ranges may refer to
+one parent off the ownership path: how many do is counted in each range and added up. Where neither will do, the whole
 table is checked together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,12 +19,15 @@ import pyarrow.compute as pc
 
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.constraints import check_constraints
+from privbench_core.validate.derived import fanout_column
 from privbench_core.validate.expectations import ExpectationResult, check_table, combined
 from privbench_core.workers import side_by_side
 
 Tables = Mapping[str, pa.Table]
 Span = tuple[Any, Any]
 Spans = Mapping[str, Span | None]
+Columns = tuple[str, ...]
+_ROWS = "#rows"
 
 
 def check_whole(schema: Schema, table: Table, tables: Tables) -> list[ExpectationResult]:
@@ -49,11 +53,18 @@ def check_ranges(
         whole: All rows of these tables.
         workers: Most processes at a time.
     """
-    checked = list(side_by_side(_RangeCheck(schema, table, rows), range(ranges), workers))
-    together = _compared(table)
-    if not all(_apart([spans for _, spans in checked], columns) for columns in together):
+    found, spans, counts = list[list[ExpectationResult]](), list[Spans](), dict[Columns, pa.Table]()
+    for results, span, counted in side_by_side(_RangeCheck(schema, table, rows), range(ranges), workers):
+        found.append(results)
+        spans.append(span)
+        counts = {columns: _added(counts.get(columns), more) for columns, more in counted.items()}
+    if not all(_apart(spans, columns) for columns in _compared(table) if columns not in counts):
         return check_whole(schema, table, whole())
-    return [combined(results) for results in zip(*(results for results, _ in checked), strict=True)]
+    limits = _limits(table)
+    return [
+        _judged(one, counts[limits[where][0]], limits[where][1]) if (where := (one.name, one.column)) in limits else one
+        for one in (combined(results) for results in zip(*found, strict=True))
+    ]
 
 
 @dataclass(frozen=True)
@@ -62,14 +73,50 @@ class _RangeCheck:
     table: Table
     rows: Callable[[int], Tables]
 
-    def __call__(self, number: int) -> tuple[list[ExpectationResult], Spans]:
+    def __call__(self, number: int) -> tuple[list[ExpectationResult], Spans, Mapping[Columns, pa.Table]]:
         tables = self.rows(number)
         mine = tables[self.table.name]
         names = {name for columns in _compared(self.table) for name in columns} & set(mine.column_names)
-        return check_whole(self.schema, self.table, tables), {name: _span(mine.column(name)) for name in sorted(names)}
+        spans = {name: _span(mine.column(name)) for name in sorted(names)}
+        counted = {columns for columns, _ in _limits(self.table).values() if names.issuperset(columns)}
+        counts = {columns: _counted(mine, columns) for columns in sorted(counted)}
+        return check_whole(self.schema, self.table, tables), spans, counts
 
 
-def _compared(table: Table) -> list[tuple[str, ...]]:
+def _limits(table: Table) -> dict[tuple[str, str | None], tuple[Columns, int]]:
+    """Return what is added up over ranges: (expectation, column) -> columns, and the most rows that may share them."""
+    found: dict[tuple[str, str | None], tuple[Columns, int]] = {}
+    for key in table.foreign_keys:
+        if key.owner:
+            continue
+        if key.max_children is not None:
+            found["expect_column_values_to_be_between", fanout_column(key)] = key.columns, key.max_children
+        if len(key.columns) == 1 and any(key.columns == unique for unique in (table.primary_key, *table.unique)):
+            found["expect_column_values_to_be_unique", key.columns[0]] = key.columns, 1
+    return found
+
+
+def _counted(rows: pa.Table, columns: Columns) -> pa.Table:
+    """Return the rows of each combination of values without NULL, in the column `_ROWS`."""
+    counts = rows.select(list(columns)).drop_null().group_by(list(columns)).aggregate([([], "count_all")])
+    return counts.rename_columns([*columns, _ROWS]).combine_chunks()  # else all is sent of which a chunk is a slice
+
+
+def _added(one: pa.Table | None, other: pa.Table) -> pa.Table:
+    if one is None:
+        return other
+    columns = [name for name in other.column_names if name != _ROWS]
+    both = pa.concat_tables([one, other]).group_by(columns).aggregate([(_ROWS, "sum")])
+    return both.rename_columns([*columns, _ROWS])
+
+
+def _judged(result: ExpectationResult, counts: pa.Table, most: int) -> ExpectationResult:
+    """Return the result on all rows, given how many share each combination of values."""
+    beyond = counts[_ROWS].filter(pc.greater(counts[_ROWS], most))
+    return replace(result, success=result.success and not len(beyond), unexpected_count=pc.sum(beyond).as_py() or 0)
+
+
+def _compared(table: Table) -> list[Columns]:
     """Return the sets of columns by which rows are compared with other rows."""
     groups = [key.columns for key in table.foreign_keys if key.owner or key.max_children is not None]
     return [table.primary_key, *table.unique, *groups, *(rule.determinant for rule in table.dependencies)]

@@ -16,7 +16,7 @@ from privbench_core.publishing.bundle import read_bundle
 from privbench_core.publishing.load import load_bundle
 from privbench_core.sampling import ranges
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.steps import drawing
+from privbench_core.synthesizers.steps import range_drawing
 from tests.helpers.planted import planted_pair
 from tests.helpers.postgres import new_database, psql, rows
 
@@ -78,9 +78,9 @@ def test_ranges_that_are_gone_are_drawn_again_and_damaged_ones_are_refused(
     run(spec, tmp_path / "out")
     expected = content(tmp_path / "out")
     drawn: list[int] = []
-    draw = drawing.RangeDrawing._drawn
+    draw = range_drawing.RangeDrawing._drawn
     monkeypatch.setattr(
-        drawing.RangeDrawing, "_drawn", lambda self, piece: (drawn.append(piece.number), draw(self, piece))[1]
+        range_drawing.RangeDrawing, "_drawn", lambda self, piece: (drawn.append(piece.number), draw(self, piece))[1]
     )
     stored_parts(spec)[1].unlink()
     run(spec, tmp_path / "out")

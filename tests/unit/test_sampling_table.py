@@ -10,8 +10,9 @@ from privbench_core.models.rows import Rows
 from privbench_core.models.spn import Leaf
 from privbench_core.privacy.budget import Budget
 from privbench_core.sampling import ranges
+from privbench_core.sampling.children import draw_root
 from privbench_core.sampling.references import Parent
-from privbench_core.sampling.table import draw_root, draw_table
+from privbench_core.sampling.table import draw_table
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -159,7 +160,7 @@ def refers(optional: bool, unique: bool = True) -> tuple[Table, Parent]:
 
 def test_large_keys_are_told_apart_beside_nulls():
     table, parent = refers(optional=True)
-    made = drawn(table, {"p": parent}, {"unit.p": Fixed(0, 1, 1, -1, 2, -1)})  # type: ignore[dict-item]
+    made = drawn(table, {"unit.p": parent}, {"unit.p": Fixed(0, 1, 1, -1, 2, -1)})  # type: ignore[dict-item]
     base = 2**53
     assert made.table.column("p").to_pylist() == [base, base + 1, None, base + 2, None]
     assert made.parents["unit.p"].tolist() == [0, 1, -1, 2, -1]
@@ -167,7 +168,7 @@ def test_large_keys_are_told_apart_beside_nulls():
 
 def test_rows_without_a_required_parent_go_and_cost_no_other_row_its_place():
     table, parent = refers(optional=False, unique=False)
-    made = drawn(table, {"p": parent}, {"unit.p": Fixed(-1, 1, 1, -1, 2, 3)})  # type: ignore[dict-item]
+    made = drawn(table, {"unit.p": parent}, {"unit.p": Fixed(-1, 1, 1, -1, 2, 3)})  # type: ignore[dict-item]
     assert made.parents["unit.p"].tolist() == [1, 1, 2, 3]
     assert made.table.column("id").to_pylist() == [2, 3, 5, 6]
 

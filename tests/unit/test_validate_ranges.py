@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core.schema.constraints import ForeignKey
 from privbench_core.validate.ranges import check_ranges, check_whole
-from tests.helpers.planted import planted_pair
+from tests.helpers.planted import integer, planted_pair
 
 SCHEMA, TABLES = planted_pair(60)
 CUTS = (0, 20, 40, 60)
@@ -51,12 +53,8 @@ def changed(name: str, row: int, value: int) -> pa.Table:
 
 def test_sound_rows_have_the_results_of_the_whole_table_which_is_not_read():
     rows = ranges_of(TABLES["child"])
-
-    def never() -> dict[str, pa.Table]:
-        raise AssertionError
-
     table = SCHEMA.table("child")
-    assert check_ranges(SCHEMA, table, 3, rows, never, 1) == check_whole(SCHEMA, table, rows.whole())
+    assert check_ranges(SCHEMA, table, 3, rows, _never, 1) == check_whole(SCHEMA, table, rows.whole())
 
 
 @pytest.mark.parametrize(
@@ -80,3 +78,31 @@ def test_children_of_one_owner_in_two_ranges_are_counted_together():
     found, expected = outcomes(changed("parent_id", row, full))
     assert found == expected
     assert [result.column for result in found if not result.success] == ["parent_id rows of the same parent"]
+
+
+@pytest.mark.parametrize("unique", [False, True])
+@pytest.mark.parametrize("wrong", [False, True])
+def test_rows_of_different_ranges_that_refer_to_one_parent_are_added_up(unique: bool, wrong: bool):
+    """Each range alone keeps the bound; the whole table is not read."""
+    child, rows = SCHEMA.table("child"), TABLES["child"].num_rows
+    key = ForeignKey("child", ("other",), "parent", ("id",), max_children=3, optional=True)
+    child = replace(
+        child,
+        columns=(*child.columns, integer("other", nullable=True)),
+        foreign_keys=(*child.foreign_keys, key),
+        unique=(("other",),) if unique else (),
+    )
+    numbers = np.arange(rows) // (1 if unique else 3) % 60 + 7
+    filled = np.arange(rows) < (60 if unique else 180)
+    if wrong:
+        numbers[rows - 1], filled[rows - 1] = 7, True  # four of the first parent, or two
+    other = pa.array(numbers, mask=~filled)
+    schema = replace(SCHEMA, tables=(SCHEMA.table("parent"), child))
+    found = ranges_of(TABLES["child"].append_column("other", other))
+    results = check_ranges(schema, child, 3, found, _never, 1)
+    assert results == check_whole(schema, child, found.whole())
+    assert sum(not result.success for result in results) == int(wrong)
+
+
+def _never() -> dict[str, pa.Table]:
+    raise AssertionError

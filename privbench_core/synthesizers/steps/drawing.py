@@ -1,10 +1,9 @@
-"""Drawing a private table from released models: in one piece, or range by range in any number of processes."""
+"""Drawing a private table from released models: what is known of it, and its rows in one piece."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +20,15 @@ from privbench_core.models.profile import Profile
 from privbench_core.models.registry import Model, model_from_dict
 from privbench_core.models.row_count import UNIT_SIZE, RowCount, size_classes
 from privbench_core.models.rows import Rows
-from privbench_core.sampling.ranges import can_be_cut, cuts_between_units, equal_shares, range_count, weighted_shares
+from privbench_core.sampling.children import children_of, draw_root, numbers_of_children
 from privbench_core.sampling.references import Parent
-from privbench_core.sampling.table import children_of, draw_root, draw_table, numbers_of_children
+from privbench_core.sampling.table import draw_table
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.schema.unit_numbers import unit_numbers
-from privbench_core.synthesizers.artifact import Artifact, PartFiles
-from privbench_core.synthesizers.contract import Key, sampling_rng
-from privbench_core.synthesizers.steps.sampled import Listed, Sample, SampledTable
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key
+from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 Numbers = NDArray[np.int64]
 DRAWING = "7"
@@ -140,7 +139,7 @@ class TableModels:
         Args:
             rows: From `draw_root`, `draw_children` or `children_of`.
             owners: Row number of the owner of each, -1 for none; None for the unit's table.
-            parents: By table name.
+            parents: By foreign key name.
             rng: Sampling only.
             numbering: Of a range of rows, see `draw_table`.
         """
@@ -177,7 +176,7 @@ class TableModels:
         key = self.table.owner_key
         if key is None or owners is None:
             return unit_numbers(self.schema, self.table.name, rows, None, first)
-        units = parents[key.parent].units
+        units = parents[key.name].units
         if units is None:
             raise InternalError(f"{key.name}: the units of its owners are not known")
         return unit_numbers(self.schema, self.table.name, rows, (owners, units), first)
@@ -197,141 +196,17 @@ def draw_sample(
         beside: Children of the same owners, by their key.
         rng: Sampling only.
     """
-    parents = {name: models.parent(name, sampled.whole()) for name, sampled in above.items()}
+    tables = {name: models.parent(name, sampled.whole()) for name, sampled in above.items()}
+    parents = {key.name: tables[key.parent] for key in models.table.foreign_keys if key.parent in tables}
     owner, fanout = models.table.owner_key, models.fanout
     if owner is None or fanout is None:
         return models.draw(draw_root(models.profile.total, models.scale), None, parents, rng)
-    with_siblings = models.above_with(parents[owner.parent], beside, above[owner.parent].rows)
+    with_siblings = models.above_with(parents[owner.name], beside, above[owner.parent].rows)
     total = round(fanout.owned * models.scale)
     numbers = numbers_of_children(fanout, with_siblings, total, rng, models.table, size=models.size_of_units)
     ownerless = round(fanout.ownerless * models.scale)
-    rows, owners = children_of(fanout, parents[owner.parent], numbers, ownerless, rng, models.table)
+    rows, owners = children_of(fanout, parents[owner.name], numbers, ownerless, rng, models.table)
     return models.draw(rows, owners, parents, rng)
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A range of rows to be drawn: of the unit's table, or of the children of a range of owners.
-
-    Attributes:
-        number: Of the range.
-        first: Rows planned before it in the table; before the first piece of the same owners, for children.
-        rows: Planned for the unit's table; with an owner for all pieces of the same owners, else.
-        owners: Number of the range of its owners.
-        place: Which of the ``of`` pieces of these owners it is.
-        of: How many there are.
-        ownerless: Rows without an owner in it.
-    """
-
-    number: int
-    first: int
-    rows: int
-    owners: int = 0
-    place: int = 0
-    of: int = 1
-    ownerless: int = 0
-
-
-@dataclass(frozen=True)
-class RangeDrawing:
-    """Draws a table range by range; what a range holds depends on its number alone.
-
-    Attributes:
-        models: Released.
-        seed: Of the run.
-        above: Tables that rows refer to, by name.
-        beside: Children of the same owners, by their key.
-        parts: Where finished ranges are kept.
-        pieces: The ranges.
-        total: Rows planned in all of them.
-    """
-
-    models: TableModels
-    seed: int
-    above: Mapping[str, SampledTable]
-    beside: Mapping[ForeignKey, SampledTable]
-    parts: PartFiles
-    pieces: tuple[Piece, ...]
-    total: int
-    _owners: dict[int, tuple[Parent, Numbers]] = field(default_factory=dict, repr=False, compare=False)
-
-    @classmethod
-    def plan(
-        cls,
-        models: TableModels,
-        seed: int,
-        above: Mapping[str, SampledTable],
-        beside: Mapping[ForeignKey, SampledTable],
-        parts: PartFiles,
-    ) -> RangeDrawing | None:
-        """Cut the table into ranges, by released numbers and finished rows; None if it is to be drawn in one piece."""
-        table, fanout, scale = models.table, models.fanout, models.scale
-        if not can_be_cut(models.schema, table):
-            return None
-        pieces: list[Piece] = []
-        if fanout is None or table.owner_key is None:
-            total = max(1, round(models.profile.total * scale))
-            ends = equal_shares(total, range_count(total))
-            pieces = [Piece(number, a, b - a) for number, (a, b) in enumerate(pairwise(ends))]
-        else:
-            owners = above[table.owner_key.parent].rows
-            rng, strata = sampling_rng(seed, "ranges", table.name), len(owners)
-            planned = [float(fanout.numbers(n, rng, (j, strata)).sum()) for j, n in enumerate(owners)]
-            ends = weighted_shares(round(fanout.owned * scale), planned)
-            counts = [range_count(b - a) for a, b in pairwise(ends)]
-            alone = equal_shares(round(fanout.ownerless * scale), sum(counts))
-            for j, count in enumerate(counts):
-                for place in range(count):
-                    number = len(pieces)
-                    ownerless = alone[number + 1] - alone[number]
-                    first, rows = ends[j] + alone[number], ends[j + 1] - ends[j]
-                    pieces.append(Piece(number, first, rows, j, place, count, ownerless))
-            total = ends[-1] + alone[-1]
-        return cls(models, seed, above, beside, parts, tuple(pieces), total) if len(pieces) > 1 else None
-
-    def __call__(self, number: int) -> Listed:
-        """Draw a range and store it; one that an earlier run has finished is left as it is."""
-        found = self.parts.finished(number)
-        if found is None:
-            drawn = self._drawn(self.pieces[number]).to_artifact()
-            found = self.parts.put(number, drawn), drawn
-        digest, part = found
-        return Listed(digest, part.data["summary"]["rows"], self.pieces[number].owners, part.data["dropped"])
-
-    def _drawn(self, piece: Piece) -> Sample:
-        models, owner = self.models, self.models.table.owner_key
-        rng = sampling_rng(self.seed, "sample", models.table.name, str(piece.number))
-        parents = {
-            name: models.parent(name, table.whole())
-            for name, table in self.above.items()
-            if owner is None or name != owner.parent
-        }
-        if owner is None or models.fanout is None:
-            return models.draw(Rows(piece.rows), None, parents, rng, (piece.first, self.total))
-        above, children = self._children(piece)
-        cuts = cuts_between_units(children, np.asarray(above.units), piece.of)
-        start, stop = cuts[piece.place : piece.place + 2]
-        parents[owner.parent] = here = above.slice(start, stop)
-        rows, owners = children_of(models.fanout, here, children[start:stop], piece.ownerless, rng, models.table)
-        drawn = models.draw(rows, owners, parents, rng, (piece.first + int(children[:start].sum()), self.total))
-        places = drawn.parents[owner.name]
-        return replace(drawn, parents={owner.name: np.where(places < 0, -1, places + start)})
-
-    def _children(self, piece: Piece) -> tuple[Parent, Numbers]:
-        """The owners of a piece, and how many children each has: the same for all pieces of these owners."""
-        models, owner = self.models, self.models.table.owner_key
-        if owner is None or models.fanout is None:
-            raise InternalError(f"{models.table.name}: rows of the unit's table have no owners")
-        if piece.owners not in self._owners:
-            self._owners.clear()  # the pieces of one range of owners follow each other
-            above = models.parent(owner.parent, self.above[owner.parent].part(piece.owners))
-            rng = sampling_rng(self.seed, "children", models.table.name, str(piece.owners))
-            stratum = piece.owners, len(self.above[owner.parent].rows)
-            with_siblings = models.above_with(above, self.beside, self.above[owner.parent].rows, piece.owners)
-            size = models.size_of_units
-            numbers = numbers_of_children(models.fanout, with_siblings, piece.rows, rng, models.table, stratum, size)
-            self._owners[piece.owners] = above, numbers
-        return self._owners[piece.owners]
 
 
 def add_sizes(rows: Rows, units: Numbers, profile: Profile) -> None:

@@ -21,8 +21,8 @@ from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
 from privbench_core.models.registry import model_from_dict
 from privbench_core.models.rows import Rows
+from privbench_core.sampling.children import draw_children
 from privbench_core.sampling.references import Parent
-from privbench_core.sampling.table import draw_children
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact

@@ -136,9 +136,10 @@ class SampledTable:
         """Read all ranges; those of tables that are drawn together."""
         return joined([self.part(number) for number in range(len(self.rows))])
 
-    def whole_rows(self) -> pa.Table:
-        """Read the rows of all ranges."""
-        return pa.concat_tables([self.part_rows(number) for number in range(len(self.rows))])
+    def whole_rows(self, columns: list[str] | None = None) -> pa.Table:
+        """Read the rows of all ranges: some columns, or all if None."""
+        parts = (self.part_rows(number) for number in range(len(self.rows)))
+        return pa.concat_tables([part if columns is None else part.select(columns) for part in parts])
 
     def owners_along(self, key: ForeignKey, owners: Sequence[int], number: int | None = None) -> NDArray[np.int64]:
         """The owner of each row along an owner key, as a row number, -1 for none.

@@ -70,7 +70,10 @@ def _integrity(schema: Schema, table: Table, needed: Sequence[str], context: Ste
 
 @dataclass(frozen=True)
 class _RangeRows:
-    """The rows that one range of a table is checked with: its own, those of its owners' range, and other parents."""
+    """The rows that one range of a table is checked with: its own, those of its owners' range, and other parents' keys.
+
+    Keys that stay within the unit are looked up by more than keys: tables that have any are in one piece.
+    """
 
     table: Table
     sampled: Mapping[str, SampledTable]
@@ -81,9 +84,13 @@ class _RangeRows:
         if owner is not None:
             places[owner.parent] = mine.owners[number]
         return {
-            name: found.part_rows(places[name]) if name in places else found.whole_rows()
+            name: found.part_rows(places[name]) if name in places else found.whole_rows(self._keys(name))
             for name, found in self.sampled.items()
         }
+
+    def _keys(self, parent: str) -> list[str]:
+        names = (name for key in self.table.foreign_keys if key.parent == parent for name in key.parent_columns)
+        return list(dict.fromkeys(names))
 
     def whole(self) -> dict[str, pa.Table]:
         """All rows."""

@@ -1,0 +1,156 @@
+"""How many children each synthetic owner has, and the rows of these children with what they know of their owners."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.places import place_codes, place_count
+from privbench_core.columns.systematic import narrow
+from privbench_core.models.conditional import PairMarginal, draw_column
+from privbench_core.models.fanout import OWNER_FANOUT, PLACE, Fanout, parent_column
+from privbench_core.models.group_model import OWNER
+from privbench_core.models.row_count import RowCount
+from privbench_core.models.rows import Rows
+from privbench_core.sampling.keys import ordinal_within
+from privbench_core.sampling.references import Parent, room_for_children
+from privbench_core.sampling.unit_totals import exchanged_between_units
+from privbench_core.schema.tables import Table
+
+Places = NDArray[np.signedinteger[Any]]
+_MOST_32 = 1 << 31
+
+
+def draw_root(total: float, scale: float) -> Rows:
+    """Empty rows of the unit's table: the released number of rows, scaled."""
+    return Rows(max(1, round(total * scale)))
+
+
+def draw_children(
+    fanout: Fanout, parent: Parent, rng: np.random.Generator, table: Table | None = None, scale: float = 1.0
+) -> tuple[Rows, Places]:
+    """Rows of an owned table with their context (the parent and its attributes, group size), and the parent of each.
+
+    Args:
+        fanout: The released link.
+        parent: The owners.
+        rng: Sampling only.
+        table: The owned table, where its owner key may leave less room than the fanout says.
+        scale: Of the number of rows without an owner; the others follow their parents.
+    """
+    numbers = numbers_of_children(fanout, parent, round(fanout.owned * scale), rng, table)
+    return children_of(fanout, parent, numbers, round(fanout.ownerless * scale), rng, table)
+
+
+def numbers_of_children(
+    fanout: Fanout,
+    parent: Parent,
+    total: int,
+    rng: np.random.Generator,
+    table: Table | None = None,
+    stratum: tuple[int, int] = (0, 1),
+    size: RowCount | None = None,
+) -> Places:
+    """How many children each parent has, ``total`` in all if there is room; shape (parents,).
+
+    Args:
+        fanout: The released link.
+        parent: The owners.
+        total: Of children.
+        rng: Sampling only.
+        table: As in `draw_children`.
+        stratum: Which of how many equal ranges of owners these are, see `Fanout.numbers`.
+        size: Released size of the children's table, where a unit may own several of the parents; see
+            `exchanged_between_units`.
+    """
+    above = Rows(parent.table.num_rows, dict(parent.codes), dict(parent.sizes), parent.weights)
+    pair_tables = [PairMarginal(name, joint.T) for name, joint in fanout.fanout_tables.items()]
+    # What each parent's columns say decides who has more children than whom; how many there are is as released.
+    codes = draw_column(above, fanout.counts, pair_tables, rng)
+    numbers = np.empty(len(codes), dtype=np.int64)
+    numbers[np.lexsort((rng.random(len(codes)), codes))] = fanout.numbers(len(codes), rng, stratum)
+    room = np.full(len(numbers), int(numbers.max(initial=0)))
+    if table is not None and table.owner_key is not None:
+        room = np.minimum(room_for_children(table, parent.table), table.owner_key.max_children or 1)
+    numbers = with_sum(np.minimum(numbers, room), total, room, rng)
+    if size is None or parent.units is None or not len(numbers):
+        return numbers
+    alike, units = (np.unique(values, return_inverse=True)[1].astype(np.int64) for values in (room, parent.units))
+    for name in fanout.fanout_tables:
+        alike = np.unique(alike * above.sizes[name] + above.codes[name], return_inverse=True)[1].astype(np.int64)
+    return exchanged_between_units(numbers, alike, units, size, fanout.ownerless, rng)
+
+
+def children_of(
+    fanout: Fanout,
+    parent: Parent,
+    numbers: Places,
+    ownerless: int,
+    rng: np.random.Generator,
+    table: Table | None = None,
+) -> tuple[Rows, Places]:
+    """Rows of an owned table, and the parent of each, given how many children each parent has.
+
+    Rows without an owner (-1) come last, with a context that says so.
+
+    Args:
+        fanout: The released link.
+        parent: The owners.
+        numbers: Children of each, shape (parents,).
+        ownerless: Number of rows without an owner.
+        rng: Sampling only.
+        table: As in `draw_children`.
+    """
+    most = parent.table.num_rows + ownerless
+    above_all = np.arange(parent.table.num_rows, dtype=np.int32 if most < _MOST_32 else np.int64)
+    alone = np.full(ownerless, -1, dtype=above_all.dtype)
+    owners = np.concatenate([np.repeat(above_all, numbers), alone])
+    groups = np.append(numbers, 1)  # owner -1, none, takes the last entry
+    rows = Rows(len(owners), links=fanout.pair_tables)
+    named = owners.copy()  # each row without an owner is a group of its own
+    named[len(owners) - ownerless :] = np.arange(parent.table.num_rows, most)
+    rows.add(OWNER, most, named)
+    sizes = narrow(fanout.sizes.encode_numbers(groups), fanout.sizes.size)
+    rows.add(OWNER_FANOUT, fanout.sizes.size, sizes[owners])
+    if fanout.places:
+        mixed = rng.permutation(len(owners))  # the order of rows is to say nothing
+        ranks = np.empty(len(owners), dtype=np.int64)
+        ranks[mixed] = ordinal_within(named[mixed]) - 1
+        count = place_count(fanout.places)
+        rows.add(PLACE, count, narrow(place_codes(ranks, groups[owners], fanout.places), count))
+    key = table.owner_key if table is not None else None
+    for name, codes in parent.codes.items():
+        none = parent.sizes[name]  # one more code, if the key may be NULL
+        size = none + int(key is not None and key.optional)
+        rows.add(parent_column(name), size, narrow(np.append(codes, none), none + 1)[owners])
+    return rows, owners
+
+
+def with_sum(numbers: Places, total: int, room: Places, rng: np.random.Generator) -> Places:
+    """Numbers of children that add up to ``total``, if there is room: some children less, or more, at random.
+
+    Args:
+        numbers: As drawn, at most ``room``, shape (parents,).
+        total: What they should add up to.
+        room: Most children of each parent, shape (parents,).
+        rng: Sampling only.
+
+    >>> with_sum(np.array([0, 3, 1]), 6, np.array([9, 4, 9]), np.random.default_rng(0)).tolist()
+    [0, 4, 2]
+    """
+    missing = total - int(numbers.sum())
+    if missing < 0:
+        slots = np.repeat(np.arange(len(numbers)), numbers)
+        gone = rng.choice(slots, -missing, replace=False)
+        return np.asarray(numbers - np.bincount(gone, minlength=len(numbers)))
+    result = numbers.copy()
+    while missing > 0 and (result < room).any():
+        odds = np.where(result < room, result, 0).astype(float)
+        if not odds.any():  # all parents that may have children share what is left
+            odds = (result < room).astype(float)
+        more = rng.multinomial(missing, odds / odds.sum())
+        result = np.minimum(result + more, room)
+        missing = total - int(result.sum())
+    return result

@@ -1,0 +1,209 @@
+"""References to other private tables, dealt out to the ranges of a table before these are drawn (`sampling.dealing`).
+
+Which synthetic parents are popular is decided once, range of parents by range of parents: those that come first get the
+first ranks, and what they leave of the references that a kind of parent is to get is shared by the next ones. What is
+stored is as large as the parents' keys; no process holds more than a range of them.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privbench_core.columns.codec import Codes
+from privbench_core.errors import InternalError
+from privbench_core.models.lookup import TARGET, Lookup, raked
+from privbench_core.models.popularity import ByRank, ByRow, handed_out
+from privbench_core.sampling.dealing import Dealing, ranks_of
+from privbench_core.sampling.references import Parent
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Table
+from privbench_core.synthesizers.artifact import Artifact, PartFiles
+from privbench_core.synthesizers.contract import sampling_rng
+from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
+
+Array = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+_MOST_LABELS = 1 << 62  # numbers of combinations of codes
+_SPARE = 2.0  # places per mean degree, chosen by hand: a kind may be asked for twice as often in a range as in others
+
+
+@dataclass(frozen=True)
+class DealtKey:
+    """The places of all parents along a key, and which of them each range of rows gets.
+
+    Attributes:
+        key: To a private table.
+        lookup: Released, of the key.
+        dealing: Of places to ranges of rows.
+        seed: Of the run.
+        files: One for each range of parents: their keys and codes, and how many places they have.
+        digests: Of the files.
+    """
+
+    key: ForeignKey
+    lookup: Lookup
+    dealing: Dealing
+    seed: int
+    files: PartFiles
+    digests: tuple[str, ...]
+
+    @classmethod
+    def plan(
+        cls,
+        table: Table,
+        key: ForeignKey,
+        lookup: Lookup,
+        coded: Callable[[Sample], Parent],
+        parents: SampledTable,
+        rows: list[int],
+        seed: int,
+        files: PartFiles,
+    ) -> DealtKey:
+        """Decide how often each parent is referred to.
+
+        Args:
+            table: The referring one.
+            key: To a private table.
+            lookup: Released, of the key.
+            coded: Codes the attributes of some parents.
+            parents: All of them.
+            rows: Planned for each range of the referring table.
+            seed: Of the run.
+            files: For what is decided.
+        """
+        unique = any(set(columns) == set(key.columns) for columns in (table.primary_key, *table.unique))
+        most = 1 if unique else key.max_children
+        rng = sampling_rng(seed, "degrees", key.name)
+        sizes, turns = parents.rows, rng.permutation(len(parents.rows))
+        total, references = sum(sizes), round(sum(rows) * (1 - lookup.none))
+        kinds = _Kinds.of(lookup, (coded(parents.part(number)) for number in range(len(sizes))))
+        lacking, digests = kinds.wanted(lookup, references), [""] * len(sizes)
+        for number in np.argsort(turns).tolist():
+            here = coded(parents.part(number))
+            kind = kinds.of_parents(here)
+            degrees = _degrees(lookup, ranks_of(sizes, turns, number), total, references, most)
+            if len(degrees) and degrees.min() < degrees.max():
+                share = np.maximum(lacking, 0.0)
+                degrees = handed_out(degrees, kind, share * (degrees.sum() / max(float(share.sum()), 1.0)), rng)
+            lacking -= np.bincount(kind, degrees, minlength=len(lacking))
+            order = np.lexsort((rng.random(len(kind)), kind))
+            places = degrees[order].astype(np.int64)
+            names = [name for name in here.codes if f"{TARGET}{name}" in lookup.targets]
+            stored = {
+                "degrees": places,
+                "spare": _spare(places, most, references / max(total, 1)),
+                "codes": [[name, here.codes[name][order]] for name in names],
+            }
+            columns = here.table.select(list(dict.fromkeys(key.parent_columns)))
+            digests[number] = files.put(number, Artifact(stored, columns.take(pa.array(order))))
+        return cls(key, lookup, Dealing.by_rows(rows), seed, files, tuple(digests))
+
+    def range(self, number: int) -> tuple[Parent, Lookup]:
+        """The parents that a range of rows may refer to, with their room, and the link to draw these references by."""
+        found: list[tuple[pa.Table, dict[str, Codes], Numbers, Numbers]] = []
+        for part, digest in enumerate(self.digests):
+            stored = self.files.get(part, digest)
+            rng = sampling_rng(self.seed, "dealt", self.key.name, str(part))
+            places, spare = (self.dealing.dealt(number, stored.data[name], rng) for name in ("degrees", "spare"))
+            some = np.flatnonzero(places + spare)
+            codes = {name: values[some] for name, values in stored.data["codes"]}
+            if stored.table is None:
+                raise InternalError(f"{self.key.name}: parents were stored without their keys")
+            rows = stored.table.take(pa.array(some))
+            found.append((rows, codes, places[some], spare[some]))
+        rows = pa.concat_tables([rows for rows, *_ in found])
+        codes = {name: np.concatenate([codes[name] for _, codes, *_ in found]) for name in found[0][1]}
+        places, spare = (np.concatenate([each[which] for each in found]) for which in (2, 3))
+        sizes = {name.removeprefix(TARGET): d.size for name, d in self.lookup.targets.items()}
+        parent = Parent(rows, codes, sizes, None, None, None if self.key.max_children is None else places + spare)
+        return parent, replace(self.lookup, popularity=ByRow(places.astype(np.float64)))
+
+    def forget(self) -> None:
+        """Delete the files."""
+        shutil.rmtree(self.files.folder, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class _Kinds:
+    """Kinds of parents: combinations of codes of the targets that a link tells them apart by.
+
+    Attributes:
+        columns: These targets.
+        shape: Number of codes of each.
+        labels: Number of each combination that there is, ascending; shape (kinds,).
+        room: Parents of each, shape (kinds,).
+    """
+
+    columns: tuple[str, ...]
+    shape: tuple[int, ...]
+    labels: Numbers
+    room: Array
+
+    @classmethod
+    def of(cls, lookup: Lookup, parts: Iterable[Parent]) -> _Kinds:
+        """Return the kinds of all parents, given range by range."""
+        kinds = cls((), (), np.zeros(0, dtype=np.int64), np.zeros(0))
+        for parent in parts:
+            if not len(kinds.labels) and parent.table.num_rows:
+                kinds = cls(*_columns(lookup, parent), kinds.labels, kinds.room)
+            found, room = np.unique(kinds._labelled(parent), return_counts=True)
+            labels, place = np.unique(np.append(kinds.labels, found), return_inverse=True)
+            rooms: Array = np.bincount(place, np.append(kinds.room, room), len(labels)).astype(np.float64)
+            kinds = replace(kinds, labels=labels, room=rooms)
+        return kinds
+
+    def wanted(self, lookup: Lookup, references: int) -> Array:
+        """Return how many references each kind is to get, shape (kinds,)."""
+        margins = [
+            (np.asarray(codes), lookup.marginals[name][:size])
+            for name, size, codes in zip(
+                self.columns, self.shape, np.unravel_index(self.labels, self.shape or (1,)), strict=False
+            )
+        ]
+        wanted = raked(self.room, margins)
+        return wanted * (references / wanted.sum()) if wanted.any() else self.room * 0.0
+
+    def of_parents(self, parent: Parent) -> Numbers:
+        """Return the number of the kind of each parent, shape (parents,)."""
+        return np.searchsorted(self.labels, self._labelled(parent)).astype(np.int64)
+
+    def _labelled(self, parent: Parent) -> Numbers:
+        if not self.columns:
+            return np.zeros(parent.table.num_rows, dtype=np.int64)
+        codes = [parent.codes[name.removeprefix(TARGET)].astype(np.int64) for name in self.columns]
+        return np.asarray(np.ravel_multi_index(codes, self.shape), dtype=np.int64)
+
+
+def _columns(lookup: Lookup, parent: Parent) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """What tells kinds apart, as far as combinations can be numbered."""
+    columns, shape = list[str](), list[int]()
+    for name in lookup.kind_columns(parent.codes):
+        if math.prod(shape) * lookup.targets[name].size < _MOST_LABELS:
+            columns.append(name)
+            shape.append(lookup.targets[name].size)
+    return tuple(columns), tuple(shape)
+
+
+def _degrees(lookup: Lookup, ranks: Numbers, parents: int, references: int, most: int | None) -> Array:
+    """Return the references to the parents of some ranks, at most as many as one may have."""
+    if most == 1:  # whichever a row gets, no other row does
+        return np.ones(len(ranks))
+    if isinstance(lookup.popularity, ByRank):
+        degrees = lookup.popularity.degrees(parents, references, ranks)
+    else:
+        degrees = np.rint((ranks + 1) * (references / parents)) - np.rint(ranks * (references / parents))
+    return degrees if most is None else np.minimum(degrees, most)
+
+
+def _spare(degrees: Numbers, most: int | None, usual: float) -> Numbers:
+    """Return the places of each parent beyond its degree, for rows of a range that has too few of what they ask for."""
+    if most is None:
+        return np.zeros_like(degrees)
+    return np.minimum(most - degrees, degrees + math.ceil(_SPARE * usual))

@@ -1,0 +1,210 @@
+"""Drawing a private table from released models range by range, in any number of processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.errors import InternalError
+from privbench_core.models.rows import Rows
+from privbench_core.sampling.children import children_of, numbers_of_children
+from privbench_core.sampling.ranges import (
+    can_be_cut,
+    cuts_between_units,
+    dealt_keys,
+    equal_shares,
+    range_count,
+    weighted_shares,
+)
+from privbench_core.sampling.references import Parent
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.synthesizers.artifact import PartFiles
+from privbench_core.synthesizers.contract import sampling_rng
+from privbench_core.synthesizers.steps.dealt import DealtKey
+from privbench_core.synthesizers.steps.drawing import TableModels
+from privbench_core.synthesizers.steps.sampled import Listed, Sample, SampledTable
+from privbench_core.workers import side_by_side
+
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A range of rows to be drawn: of the unit's table, or of the children of a range of owners.
+
+    Attributes:
+        number: Of the range.
+        first: Rows planned before it in the table; before the first piece of the same owners, for children.
+        rows: Planned for the unit's table; with an owner for all pieces of the same owners, else.
+        owners: Number of the range of its owners.
+        place: Which of the ``of`` pieces of these owners it is.
+        of: How many there are.
+        ownerless: Rows without an owner in it.
+    """
+
+    number: int
+    first: int
+    rows: int
+    owners: int = 0
+    place: int = 0
+    of: int = 1
+    ownerless: int = 0
+
+
+@dataclass(frozen=True)
+class RangeDrawing:
+    """Draws a table range by range; what a range holds depends on its number alone.
+
+    Attributes:
+        models: Released.
+        seed: Of the run.
+        above: Tables that rows refer to, by name.
+        beside: Children of the same owners, by their key.
+        parts: Where finished ranges are kept.
+        pieces: The ranges.
+        total: Rows planned in all of them.
+        dealt: References to other private tables, as they are dealt out to the ranges.
+    """
+
+    models: TableModels
+    seed: int
+    above: Mapping[str, SampledTable]
+    beside: Mapping[ForeignKey, SampledTable]
+    parts: PartFiles
+    pieces: tuple[Piece, ...]
+    total: int
+    dealt: tuple[DealtKey, ...] = ()
+    _owners: dict[int, tuple[Parent, Numbers]] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def plan(
+        cls,
+        models: TableModels,
+        seed: int,
+        above: Mapping[str, SampledTable],
+        beside: Mapping[ForeignKey, SampledTable],
+        parts: PartFiles,
+    ) -> RangeDrawing | None:
+        """Cut the table into ranges, by released numbers and finished rows; None if it is to be drawn in one piece."""
+        table, fanout, scale = models.table, models.fanout, models.scale
+        if not can_be_cut(models.schema, table):
+            return None
+        pieces: list[Piece] = []
+        if fanout is None or table.owner_key is None:
+            total = max(1, round(models.profile.total * scale))
+            ends = equal_shares(total, range_count(total))
+            pieces = [Piece(number, a, b - a) for number, (a, b) in enumerate(pairwise(ends))]
+        else:
+            owners = above[table.owner_key.parent].rows
+            rng, strata = sampling_rng(seed, "ranges", table.name), len(owners)
+            planned = [float(fanout.numbers(n, rng, (j, strata)).sum()) for j, n in enumerate(owners)]
+            ends = weighted_shares(round(fanout.owned * scale), planned)
+            counts = [range_count(b - a) for a, b in pairwise(ends)]
+            alone = equal_shares(round(fanout.ownerless * scale), sum(counts))
+            for j, count in enumerate(counts):
+                for place in range(count):
+                    number = len(pieces)
+                    ownerless = alone[number + 1] - alone[number]
+                    first, rows = ends[j] + alone[number], ends[j + 1] - ends[j]
+                    pieces.append(Piece(number, first, rows, j, place, count, ownerless))
+            total = ends[-1] + alone[-1]
+        return cls(models, seed, above, beside, parts, tuple(pieces), total) if len(pieces) > 1 else None
+
+    def with_dealt_keys(self, workers: int | None = None) -> RangeDrawing:
+        """The same with the references to other private tables dealt out, in files beside the finished ranges.
+
+        Those are deleted by `forget_dealt_keys`.
+        """
+        models = self.models
+        keys = dealt_keys(models.schema, models.table)
+        if not keys:
+            return self
+        rows = list(side_by_side(_PlannedRows(self), range(len(self.pieces)), workers))
+        dealt = [
+            DealtKey.plan(
+                models.table,
+                key,
+                models.lookups[key.name],
+                partial(models.parent, key.parent),
+                self.above[key.parent],
+                rows,
+                self.seed,
+                PartFiles(self.parts.folder / f"dealt-{number}"),
+            )
+            for number, key in enumerate(keys)
+        ]
+        return replace(self, dealt=tuple(dealt))
+
+    def forget_dealt_keys(self) -> None:
+        """Delete what `with_dealt_keys` has stored."""
+        for dealt in self.dealt:
+            dealt.forget()
+
+    def __call__(self, number: int) -> Listed:
+        """Draw a range and store it; one that an earlier run has finished is left as it is."""
+        found = self.parts.finished(number)
+        if found is None:
+            drawn = self._drawn(self.pieces[number]).to_artifact()
+            found = self.parts.put(number, drawn), drawn
+        digest, part = found
+        return Listed(digest, part.data["summary"]["rows"], self.pieces[number].owners, part.data["dropped"])
+
+    def _drawn(self, piece: Piece) -> Sample:
+        models, owner = self.models, self.models.table.owner_key
+        rng = sampling_rng(self.seed, "sample", models.table.name, str(piece.number))
+        tables, parents, lookups = dict[str, Parent](), dict[str, Parent](), dict(models.lookups)
+        for dealt in self.dealt:
+            parents[dealt.key.name], lookups[dealt.key.name] = dealt.range(piece.number)
+        for key in models.table.foreign_keys:
+            if not key.owner and key.name not in parents:
+                if key.parent not in tables:
+                    tables[key.parent] = models.parent(key.parent, self.above[key.parent].whole())
+                parents[key.name] = tables[key.parent]
+        models = replace(models, lookups=lookups)
+        if owner is None or models.fanout is None:
+            return models.draw(Rows(piece.rows), None, parents, rng, (piece.first, self.total))
+        above, children, (start, stop) = self._children(piece)
+        parents[owner.name] = here = above.slice(start, stop)
+        rows, owners = children_of(models.fanout, here, children[start:stop], piece.ownerless, rng, models.table)
+        drawn = models.draw(rows, owners, parents, rng, (piece.first + int(children[:start].sum()), self.total))
+        places = drawn.parents[owner.name]
+        return replace(drawn, parents={owner.name: np.where(places < 0, -1, places + start)})
+
+    def planned_rows(self, number: int) -> int:
+        """Rows that a range has before any are left out."""
+        piece = self.pieces[number]
+        if self.models.fanout is None:
+            return piece.rows
+        _, children, (start, stop) = self._children(piece)
+        return int(children[start:stop].sum()) + piece.ownerless
+
+    def _children(self, piece: Piece) -> tuple[Parent, Numbers, tuple[int, int]]:
+        """A range of owners, how many children each has, and which of them are those of a piece."""
+        models, owner = self.models, self.models.table.owner_key
+        if owner is None or models.fanout is None:
+            raise InternalError(f"{models.table.name}: rows of the unit's table have no owners")
+        if piece.owners not in self._owners:
+            self._owners.clear()  # the pieces of one range of owners follow each other
+            above = models.parent(owner.parent, self.above[owner.parent].part(piece.owners))
+            rng = sampling_rng(self.seed, "children", models.table.name, str(piece.owners))
+            stratum = piece.owners, len(self.above[owner.parent].rows)
+            with_siblings = models.above_with(above, self.beside, self.above[owner.parent].rows, piece.owners)
+            size = models.size_of_units
+            numbers = numbers_of_children(models.fanout, with_siblings, piece.rows, rng, models.table, stratum, size)
+            self._owners[piece.owners] = above, numbers
+        above, numbers = self._owners[piece.owners]
+        cuts = cuts_between_units(numbers, np.asarray(above.units), piece.of)
+        return above, numbers, (cuts[piece.place], cuts[piece.place + 1])
+
+
+@dataclass(frozen=True)
+class _PlannedRows:
+    drawing: RangeDrawing
+
+    def __call__(self, number: int) -> int:
+        return self.drawing.planned_rows(number)

@@ -1,0 +1,298 @@
+"""Tables with a second private parent in ranges: as popular, as dependent and as bounded as in one piece."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.sampling import ranges
+from privbench_core.sampling.dealing import Dealing, ranks_of
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.synthesizers.artifact import Artifact, PartFiles
+from privbench_core.synthesizers.contract import Key
+from privbench_core.synthesizers.steps.drawing import TableModels
+from privbench_core.synthesizers.steps.range_drawing import RangeDrawing
+from privbench_core.synthesizers.steps.sample import drawn_siblings
+from privbench_core.synthesizers.steps.sampled import SampledTable
+from privbench_core.workers import side_by_side
+from tests.helpers.planted import category, codes_of, integer, made_exactly, owner_key, rows_of, texts, tvd
+from tests.helpers.processes import PROCESSES
+
+MOST = 700
+
+
+@pytest.mark.parametrize("rows", [[1], [5, 5, 5], [0, 1000, 3, 0], [1] * 40, [10**6, 1, 1]])
+@pytest.mark.parametrize("count", [0, 1, 7, 1023, 1024, 100_000])
+def test_every_place_is_in_one_range_and_ranges_get_their_shares(rows: list[int], count: int):
+    dealing = Dealing.by_rows(rows)
+    found = [dealing.places(number, count, np.random.default_rng(5)) for number in range(len(rows))]
+    assert np.sort(np.concatenate(found)).tolist() == list(range(count))
+    for places, share in zip(found, np.array(rows) / sum(rows), strict=True):
+        assert len(places) == pytest.approx(count * share, abs=6 + count / 900)
+        if share == 0:
+            assert len(places) <= count / 1000
+
+
+def test_consecutive_places_are_spread_over_the_ranges():
+    dealing = Dealing.by_rows([10] * 8)
+    degrees = np.array([1, 400, 3, 80, 8, 8, 0, 500])
+    dealt = np.array([dealing.dealt(number, degrees, np.random.default_rng(1)) for number in range(8)])
+    assert dealt.sum(axis=0).tolist() == degrees.tolist()
+    assert (np.abs(dealt - degrees / 8) < 3).all()
+
+
+@pytest.mark.parametrize("sizes", [[1], [7, 7, 7], [3, 0, 900, 1], [4, 5, 6, 2000, 1999]])
+def test_ranks_of_all_ranges_are_all_ranks(sizes: list[int]):
+    turns = np.random.default_rng(0).permutation(len(sizes))
+    ranks = [ranks_of(sizes, turns, number) for number in range(len(sizes))]
+    assert all((np.diff(each) > 0).all() for each in ranks)
+    assert np.sort(np.concatenate(ranks)).tolist() == list(range(sum(sizes)))
+
+
+def market(
+    sales: int = 9000,
+    products: int = 1600,
+    power: float = 1.0,
+    optional: bool = False,
+    pairs: bool = False,
+    most: int = 9000,
+) -> tuple[Schema, dict[str, pa.Table]]:
+    """Customers buy products of other customers, mostly of the colour of the sale; few products are bought often."""
+    rng = np.random.default_rng(0)
+    customers = max(sales // 6, products // 4)
+    customer = Table("customer", (integer("id"), category("kind", 2)), ("id",))
+    columns = (integer("id"), integer("seller", nullable=True), category("colour", 3))
+    seller = replace(owner_key("product", "seller", "customer", 4), optional=True)
+    product = Table("product", columns, ("id",), (seller,))
+    key = ForeignKey("sale", ("product_id",), "product", ("id",), max_children=most, optional=optional)
+    name = ("customer_id", "product_id") if pairs else ("id",)
+    own = (integer("customer_id"), integer("product_id", nullable=optional), category("way", 3))
+    sale = Table(
+        "sale", own if pairs else (integer("id"), *own), name, (owner_key("sale", "customer_id", "customer", 40), key)
+    )
+    colour = rng.integers(0, 3, products)
+    weight = np.arange(1, products + 1) ** -power
+    bought = rng.choice(products, sales, p=weight / weight.sum())
+    home = rng.integers(0, customers, sales)
+    if pairs:
+        home, bought = np.unique(np.column_stack([home, bought]), axis=0).T
+    way = np.where(rng.random(len(home)) < 0.8, colour[bought], rng.integers(0, 3, len(home)))
+    none = optional & (rng.random(len(home)) < 0.3)
+    sellers = np.repeat(rng.permutation(customers), 4)[:products]
+    tables = {
+        "customer": rows_of(customer, id=np.arange(customers), kind=texts(rng.integers(0, 2, customers))),
+        "product": rows_of(product, id=np.arange(products), seller=sellers, colour=texts(colour)),
+        "sale": rows_of(
+            sale,
+            **({} if pairs else {"id": np.arange(len(home))}),
+            customer_id=home,
+            product_id=pa.array(bought, mask=none),
+            way=texts(way),
+        ),
+    }
+    return Schema("market", (customer, product, sale), "customer"), tables
+
+
+def drawn(schema: Schema, tables: Mapping[str, pa.Table], most: int, **how: object) -> dict[Key, Artifact]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranges, "MOST_ROWS", most)
+        return made_exactly(schema, tables, **how)  # type: ignore[arg-type]
+
+
+def rows_in(made: Mapping[Key, Artifact], name: str) -> pa.Table:
+    return SampledTable(made["sample", name]).whole_rows()
+
+
+def degrees(made: Mapping[Key, Artifact], key: str = "product_id") -> np.ndarray:
+    """References to each product, descending."""
+    products = rows_in(made, "product").column("id").to_numpy()
+    bought = rows_in(made, "sale").column(key).drop_null().to_numpy()
+    assert set(bought.tolist()) <= set(products.tolist())
+    found = np.zeros(len(products), dtype=int)
+    numbers = np.unique(bought, return_counts=True)[1]
+    found[: len(numbers)] = np.sort(numbers)[::-1]
+    return found
+
+
+def of_colours(made: Mapping[Key, Artifact]) -> np.ndarray:
+    """Sales by way and colour of the product."""
+    products, sales = rows_in(made, "product"), rows_in(made, "sale")
+    colour = dict(zip(products.column("id").to_pylist(), codes_of(products.column("colour")), strict=True))
+    ways = codes_of(sales.column("way"))
+    pairs = [(way, colour[p]) for way, p in zip(ways, sales.column("product_id").to_pylist(), strict=True) if p]
+    found = np.zeros((3, 3))
+    np.add.at(found, tuple(np.array(pairs).T), 1)
+    return found / found.sum()
+
+
+@pytest.mark.parametrize("power", [0.0, 0.7, 1.3])
+@pytest.mark.parametrize("options", [{}, {"usefulness": 4.0}], ids=["privbench", "privpetal"])
+def test_popularity_and_dependence_are_those_of_one_piece(power: float, options: dict[str, object]):
+    schema, tables = market(power=power)
+    one, several = (drawn(schema, tables, most, **options) for most in (1 << 20, MOST))
+    assert len(SampledTable(several["sample", "sale"]).rows) > 10
+    assert len(SampledTable(several["sample", "product"]).rows) > 2
+    assert rows_in(several, "sale").num_rows == pytest.approx(rows_in(one, "sale").num_rows, abs=3)
+    there, found = degrees(one), degrees(several)
+    assert found[0] == pytest.approx(there[0], rel=0.03, abs=2)
+    assert tvd(found / found.sum(), there / there.sum()) < 0.05
+    assert tvd(of_colours(one), of_colours(several)) < 0.02
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_one_parent_with_half_of_all_children_keeps_them(pairs: bool):
+    schema, tables = market(sales=9000, products=40)
+    bought = np.where(np.random.default_rng(1).random(9000) < 0.5, 0, np.arange(9000) % 40)
+    home = np.arange(9000) % 1500
+    if pairs:
+        home, bought = np.unique(np.column_stack([home, bought]), axis=0).T
+        schema, tables = market(sales=9000, products=40, pairs=True)
+    columns = {"customer_id": home, "product_id": bought, "way": texts(bought % 3)}
+    table = schema.table("sale")
+    tables["sale"] = rows_of(table, **columns, **({} if pairs else {"id": np.arange(len(home))}))
+    one, several = (drawn(schema, tables, most) for most in (1 << 20, MOST))
+    there, found = degrees(one), degrees(several)
+    assert there[0] > 0.2 * there.sum()
+    assert found[0] == pytest.approx(there[0], rel=0.03)
+    assert tvd(found / found.sum(), there / there.sum()) < 0.03
+    if pairs:
+        sales = rows_in(several, "sale").select(["customer_id", "product_id"]).to_pydict()
+        assert len(set(zip(*sales.values(), strict=True))) == len(sales["product_id"])
+
+
+def test_a_junction_in_ranges_has_no_pair_twice_and_keeps_its_rows():
+    schema, tables = market(sales=8000, products=300, pairs=True)
+    one, several = (drawn(schema, tables, most) for most in (1 << 20, MOST))
+    sales = rows_in(several, "sale").select(["customer_id", "product_id"]).to_pydict()
+    assert len(set(zip(*sales.values(), strict=True))) == len(sales["product_id"])
+    assert len(sales["product_id"]) == pytest.approx(rows_in(one, "sale").num_rows, rel=0.005)
+    there, found = degrees(one), degrees(several)
+    assert tvd(found / found.sum(), there / there.sum()) < 0.05
+
+
+@pytest.mark.parametrize("most", [6, 7, 60])
+def test_no_parent_has_more_children_than_its_key_allows(most: int):
+    schema, tables = market(sales=9000, products=1600, power=0.0, most=most)
+    bought = np.arange(9000) % 1600  # 5 or 6 each: with a bound of 6, almost every place is needed
+    tables["sale"] = tables["sale"].set_column(2, "product_id", pa.array(bought))
+    several = drawn(schema, tables, MOST)
+    assert degrees(several)[0] <= most
+    assert rows_in(several, "sale").num_rows > 0.98 * 9000
+
+
+def test_optional_references_in_ranges_are_null_as_often():
+    schema, tables = market(optional=True)
+    one, several = (drawn(schema, tables, most) for most in (1 << 20, MOST))
+    nulls = [rows_in(made, "sale").column("product_id").null_count for made in (one, several)]
+    assert nulls[0] == pytest.approx(nulls[1], rel=0.03)
+    assert tvd(*(found / found.sum() for found in (degrees(one), degrees(several)))) < 0.05
+
+
+def test_unique_references_in_ranges_are_unique_and_all_there():
+    schema, tables = market(sales=1500, products=1600)
+    sale = replace(schema.table("sale"), unique=(("product_id",),))
+    schema = replace(schema, tables=(*schema.tables[:2], sale))
+    tables["sale"] = tables["sale"].set_column(2, "product_id", pa.array(np.random.default_rng(0).permutation(1500)))
+    several = drawn(schema, tables, 200)
+    assert len(SampledTable(several["sample", "sale"]).rows) > 5
+    assert degrees(several)[0] == 1
+    assert rows_in(several, "sale").num_rows > 0.99 * 1500
+
+
+def test_two_keys_to_one_parent_are_dealt_each_by_itself():
+    schema, tables = market()
+    sale = schema.table("sale")
+    again = ForeignKey("sale", ("also",), "product", ("id",), max_children=9000)
+    columns = (*sale.columns, integer("also"))
+    sale = replace(sale, columns=columns, foreign_keys=(*sale.foreign_keys, again))
+    tables["sale"] = tables["sale"].append_column("also", pa.array(np.arange(9000) % 3))
+    schema = replace(schema, tables=(*schema.tables[:2], sale))
+    one, several = (drawn(schema, tables, most) for most in (1 << 20, MOST))
+    for column in ("product_id", "also"):
+        there, found = (degrees(made, column) for made in (one, several))
+        assert tvd(found / found.sum(), there / there.sum()) < 0.05
+
+
+def test_more_ranges_than_parents_and_a_parent_without_rows():
+    schema, tables = market(products=3)
+    several = drawn(schema, tables, 200)
+    assert len(SampledTable(several["sample", "sale"]).rows) > 30
+    one = drawn(schema, tables, 1 << 20)
+    assert degrees(several).tolist() == pytest.approx(degrees(one).tolist(), rel=0.03)
+    schema, tables = market(optional=True)
+    tables["product"] = tables["product"].slice(0, 0)
+    tables["sale"] = tables["sale"].set_column(2, "product_id", pa.nulls(9000, pa.int64()))
+    several = drawn(schema, tables, MOST)
+    assert rows_in(several, "sale").num_rows == pytest.approx(9000, abs=60)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.bin"))}
+
+
+def drawing_of(schema: Schema, made: Mapping[Key, Artifact], folder: Path) -> RangeDrawing:
+    models = TableModels.of(schema, schema.table("sale"), made, 1.0)
+    above = {name: SampledTable(made["sample", name]) for name in ("customer", "product")}
+    beside = drawn_siblings(schema, models.table, made, "sample")
+    drawing = RangeDrawing.plan(models, 0, above, beside, PartFiles(folder))
+    assert drawing is not None
+    return drawing
+
+
+def test_any_number_of_processes_draws_the_same_bytes_and_leaves_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    schema, tables = market(optional=True)
+    made = drawn(schema, tables, MOST)
+    monkeypatch.setattr(ranges, "MOST_ROWS", MOST)
+    found = []
+    for workers in (1, 2, 3):
+        folder = tmp_path / str(workers)
+        drawing = drawing_of(schema, made, folder).with_dealt_keys(workers)
+        listed = list(side_by_side(drawing, range(len(drawing.pieces)), workers))
+        drawing.forget_dealt_keys()
+        assert {path.suffix for path in folder.iterdir()} == {".bin"}
+        found.append((listed, files(folder)))
+    assert found[0] == found[1] == found[2]
+    backwards = drawing_of(schema, made, tmp_path / "back").with_dealt_keys()
+    for number in reversed(range(len(backwards.pieces))):
+        backwards(number)
+    assert files(tmp_path / "back") == found[0][1]
+
+
+def _draw(drawing: RangeDrawing) -> None:
+    drawing = drawing.with_dealt_keys(2)
+    list(side_by_side(drawing, range(len(drawing.pieces)), 2))
+
+
+def test_a_killed_run_resumes_at_the_missing_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    schema, tables = market()
+    made = drawn(schema, tables, MOST)
+    monkeypatch.setattr(ranges, "MOST_ROWS", MOST)
+    whole = drawing_of(schema, made, tmp_path / "whole").with_dealt_keys()
+    expected = list(side_by_side(whole, range(len(whole.pieces)), 1))
+    folder = tmp_path / "killed"
+    process = PROCESSES.Process(target=_draw, args=(drawing_of(schema, made, folder),))
+    process.start()
+    until = time.monotonic() + 120
+    while len(list(folder.glob("*.bin"))) < 2:
+        assert time.monotonic() < until
+        time.sleep(0.005)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join(60)
+    time.sleep(1)  # its children finish what they had begun, and leave
+    (folder / "dealt-0" / "00001.bin").write_bytes(b"half")
+    (folder / "00001.bin").unlink(missing_ok=True)
+    again = drawing_of(schema, made, folder).with_dealt_keys(2)
+    assert list(side_by_side(again, range(len(again.pieces)), 2)) == expected
+    assert files(folder) == files(tmp_path / "whole")
