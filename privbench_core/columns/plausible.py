@@ -42,7 +42,7 @@ def plausible_bounds(column: Column) -> tuple[Scalar, Scalar]:
         zone = "Z" if str(column.type) == "timestamptz" else ""
         return (low, high) if str(column.type) == "date" else (f"{low}T00:00:00{zone}", f"{high}T00:00:00{zone}")
     if not logical.numeric:
-        return "PT0S", "P1D"
+        return "PT0S", "P1D" if column.relative is None else "P30D"  # between two times lie days
     fitting = ((low, high) for names, low, high in _NUMBERS if words & set(names.split("|")))
     first, last = next(fitting, _ANY_NUMBER)
     grid = Grid.of(column)

@@ -62,6 +62,15 @@ def has_cents(name: str) -> bool:
     return bool(re.search(rf"(^| )({_MONEY})$", words_of(name)))
 
 
+def is_money(name: str) -> bool:
+    """Return whether a column may hold money, if its numbers have digits after the point.
+
+    >>> is_money("amount"), is_money("monthly_payments"), is_money("weight")
+    (True, True, False)
+    """
+    return has_cents(name) or bool(re.search(r"(^| )(amount|payments?)$", words_of(name)))
+
+
 def domain_by_name(name: str, kind: ColumnType) -> Domain | None:
     """Return a domain that is general knowledge, like that of ages; None if the name does not say one.
 

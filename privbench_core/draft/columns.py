@@ -7,14 +7,14 @@ from typing import Any
 
 from privbench_core.backends.catalogue import FoundColumn, FoundTable
 from privbench_core.backends.folder.catalogue import CSV
-from privbench_core.draft.by_name import domain_by_name, has_cents, type_by_name
+from privbench_core.draft.by_name import domain_by_name, has_cents, is_money, type_by_name
 from privbench_core.draft.identifying import guess_identifying
 from privbench_core.draft.proposals import propose_domain
 from privbench_core.draft.related import is_sound
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.schema.checks import is_contained
 from privbench_core.schema.columns import Column, ColumnType
-from privbench_core.schema.types.sql import parse_sql_type
+from privbench_core.schema.types.sql import default_sql_type, parse_sql_type
 from privbench_core.spec.dump import dump_domain, dump_sequence
 from privbench_core.spec.yaml_io import flow_yaml
 
@@ -157,8 +157,11 @@ def _domain(table: FoundTable, column: FoundColumn, kind: ColumnType, sample: Sa
     usual = None if known else domain_by_name(column.name, kind)
     if usual is not None:
         return _Chosen(kind, {"domain": dump_domain(usual)})
-    hint = (f"{proposal.checks[0]}: {known[0]}",) if known else ()
-    return _Chosen(kind, {"domain": "learn"}, hint)
+    hint = [f"{proposal.checks[0]}: {known[0]}"] if known else []
+    if kind is ColumnType.FLOAT and is_money(column.name):
+        stored = default_sql_type(kind.logical) if column.sql_type is None else column.sql_type
+        hint.append(f"money? type: decimal, precision: 12, scale: 2, sql_type: {stored} has cents, not any digits")
+    return _Chosen(kind, {"domain": "learn"}, tuple(hint))
 
 
 def _bound(length: int | None) -> dict[str, Any]:

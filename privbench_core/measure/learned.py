@@ -150,7 +150,8 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
     low, high = plausible_bounds(column)
     assumed = equal_width_codec(column, low, high, table=table.name)
     open_ended = _in_steps(assumed.grid, column.nullable, assumed.starts.tolist(), assumed.last, step)
-    return open_ended, f"noise hid its range, so {low} to {high} is assumed, by its name and type; declare a domain"
+    what = "its range" if column.relative is None else f"the range of its difference from {column.relative.to}"
+    return open_ended, f"noise hid {what}, so {low} to {high} is assumed, by its name and type; declare a domain"
 
 
 def _seen(counts: Array, sigma: float, price: Price) -> NDArray[np.bool_]:

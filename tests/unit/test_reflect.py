@@ -234,6 +234,22 @@ CREATE TABLE loan (id BIGINT PRIMARY KEY, account BIGINT NOT NULL REFERENCES acc
     assert "Look at district" not in draft
 
 
+def test_money_in_floats_is_noticed(tmp_path: Path) -> None:
+    sql = "CREATE TABLE client (id BIGINT PRIMARY KEY, payments DOUBLE NOT NULL, fee REAL NOT NULL, weight DOUBLE);"
+    draft = draft_of(tmp_path, sql)
+    decided = {}
+    for name, stored, line in (
+        ("payments", "double precision", "{type: float, domain: learn}"),
+        ("fee", "real", "{type: float, domain: learn, sql_type: real}"),
+    ):
+        declared = f"type: decimal, precision: 12, scale: 2, sql_type: {stored}"
+        assert f"{name}: {line} # money? {declared} has cents" in draft
+        decided[f"{name}: {line}"] = f"{name}: {{{declared}, domain: learn}}"
+    table = decide(tmp_path / "spec.yaml", draft, decided).schema.table("client")
+    assert [str(table.column(name).logical) for name in ("payments", "fee")] == ["decimal(12, 2)"] * 2
+    assert "weight: {type: float, domain: learn, nullable: true}\n" in draft
+
+
 def test_probable_checks_and_dependencies_are_proposed_as_comments(tmp_path: Path) -> None:
     sql = """
 CREATE TABLE player (id BIGINT PRIMARY KEY, "finalGame" DATE, debut DATE, birth_year INTEGER, death_year INTEGER,

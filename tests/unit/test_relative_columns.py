@@ -314,6 +314,16 @@ def test_distances_are_kept_and_every_check_holds() -> None:
     assert (days % 60_000_000 == 0).all(), "whole minutes are learned of both, so sums are whole minutes"
 
 
+def test_a_difference_that_noise_hides_is_said_to_be_one(tmp_path: Path) -> None:
+    schema, tables = hospital(30)
+    place = place_of(tmp_path, schema, tables)
+    result = place.run(0.01)
+    said = [line for release in result.releases.values() for line in release.artifact.data.get("warnings", ())]
+    hidden = [line for line in said if "noise hid the range of its difference from billed, so PT0S to P30D" in line]
+    assert len(hidden) == 1
+    assert hidden[0].startswith("stay.paid: ")
+
+
 def test_redrawn_and_repaired_rows_stay_together() -> None:
     """A base that is unique, and a bound that both columns keep, which the rows' model breaks."""
     start = Column("start", INTEGER, Range(0, 400))
