@@ -157,11 +157,14 @@ def _given(
 
 def _with_room(chosen: Numbers, room: Numbers | None, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Return which of the rows with these parents there is room for: of those with the same parent, random ones."""
-    if room is None or (np.bincount(chosen, minlength=len(room)) <= room).all():
-        return np.ones(len(chosen), dtype=bool)
-    order = np.lexsort((rng.random(len(chosen)), chosen))
-    fits = np.empty(len(chosen), dtype=bool)
-    fits[order] = _ranks(chosen[order]) < room[chosen[order]]
+    fits = np.ones(len(chosen), dtype=bool)
+    crowded = np.zeros(0, dtype=bool) if room is None else np.bincount(chosen, minlength=len(room)) > room
+    if room is None or not crowded.any():
+        return fits
+    luck = rng.random(len(chosen))
+    some = np.flatnonzero(crowded[chosen])
+    some = some[np.lexsort((luck[some], chosen[some]))]
+    fits[some] = _ranks(chosen[some]) < room[chosen[some]]
     return fits
 
 

@@ -17,7 +17,8 @@ from privbench_core.publishing.load import load_bundle
 from privbench_core.sampling import ranges
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.steps import range_drawing
-from tests.helpers.planted import planted_pair
+from tests.helpers.market import market
+from tests.helpers.planted import broken_expectations, place_of, planted_pair
 from tests.helpers.postgres import new_database, psql, rows
 
 
@@ -134,3 +135,23 @@ def test_bundles_in_parts_load_into_postgresql_by_copy_and_by_psql(spec: Spec, t
     done = psql(url, tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert {name: rows(url, f"SELECT count(*) FROM {name}")[0][0] for name in expected} == expected
+
+
+def test_a_table_with_a_second_private_parent_is_published_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    schema, tables = market(sales=4000, products=900, most=40, optional=True)
+    place = place_of(tmp_path, schema, tables)
+    assert not broken_expectations(place.run(workers=1))
+    one = content(place.out)
+    assert {f"data/sale/part-0000{number}.parquet" for number in range(6)} <= one.keys()
+    for path in place.spec.state.rglob("*.parts"):
+        assert {file.suffix for file in path.iterdir()} == {".bin"}  # what was dealt is gone
+        shutil.rmtree(path)
+    assert place.run(workers=2).paid == 0
+    assert content(place.out) == one
+    monkeypatch.chdir(place.out)
+    with duckdb.connect() as connection:
+        connection.execute((place.out / "load.duckdb.sql").read_text())  # with its foreign keys
+        ((most,),) = connection.execute(
+            "SELECT max(n) FROM (SELECT count(*) AS n FROM sale WHERE product_id IS NOT NULL GROUP BY product_id)"
+        ).fetchall()
+    assert most <= 40

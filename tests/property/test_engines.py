@@ -30,6 +30,7 @@ from privbench_core.columns.surrogates import uuid_codec
 from privbench_core.columns.variable_width import VariableWidthCodec
 from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.postgres import PostgresDatabase
+from privbench_core.engines.sql import engine as engine_module
 from privbench_core.errors import SourceError
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import OfParent, Own, ParentRow, UnitRows
@@ -611,3 +612,28 @@ def test_zeros_of_both_signs_are_one_value_to_every_engine(values: tuple[float, 
             found.append(str(error))
     assert found[0] == found[1]
     assert ("duplicate values" in found[0]) == (values[1] == 0.0)
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["unread", "fingerprinted"])
+def test_repeated_keys_are_counted_alike_whether_or_not_rows_were_read_for_a_fingerprint(
+    first: bool, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "BLOCK", 3)  # equal keys in two parts, too
+    table = Table("row", (Column("a", ColumnType.INTEGER), Column("b", ColumnType.INTEGER)), ("a", "b"))
+    low, high = -(2**63), 2**63 - 1
+    keys = [(1, 2), (1, 3), (2, 2), (1, 2), (1, 2), (low, 1), (high, 1), (high, 1), (2, 3), (2, 2)]
+    keys += [(None, 5), (None, 5)] if isinstance(place, Path) else []  # NULL is another problem, and no repetition
+    database = database_from(Schema("s", (table,), "row"), {"row": keys})
+    with pytest.raises(SourceError) as expected:
+        check_rows(database.schema, database.tables, {})
+    if isinstance(place, str):
+        in_postgres(database, place)
+    with closing(opened(database, place)) as engine:
+        if first:
+            assert len(engine.fingerprint(table)) == 32
+        with pytest.raises(SourceError) as refused:
+            engine.keep({})
+    found = refused.value
+    assert str(found) == str(expected.value)
+    assert found.private_detail == expected.value.private_detail
+    assert "4" in (found.private_detail or "")

@@ -19,12 +19,20 @@ from privbench_core.schema.tables import Schema, Table
 
 
 class RowChecks:
-    """Checks of all private rows of a database, which are in tables called `Names.read`; public ones have passed."""
+    """Checks of all private rows of a database, which are in tables called `Names.read`; public ones have passed.
 
-    def __init__(self, schema: Schema, names: Names, database: Database) -> None:
+    Args:
+        schema: The database.
+        names: Of its tables.
+        database: Where they are.
+        repeated: Rows whose primary key an earlier row has, by table, where they have been counted already.
+    """
+
+    def __init__(self, schema: Schema, names: Names, database: Database, repeated: Mapping[str, int]) -> None:
         self._schema = schema
         self._names = names
         self._database = database
+        self._repeated_keys = repeated
 
     def check(self, orphans: Mapping[str, str]) -> None:
         """Check, and drop the orphans the owner wants dropped: see `backends.integrity.check_rows`.
@@ -83,17 +91,20 @@ class RowChecks:
         for columns, what in (
             dict.fromkeys(table.unique, "declared unique") | {table.primary_key: "primary key"}
         ).items():
-            names = self._names.columns(table.name, columns)
-            complete = [exp.Not(this=is_null(column(name))) for name in names]
-            grouped = exp.select(exp.alias_(count(), "number")).from_(self._names.read(table.name)).where(*complete)
-            grouped = grouped.group_by(
-                *map(column, names)
-            )  # not only of several rows: DuckDB takes longer to find them
-            beyond = exp.Sum(this=exp.Paren(this=exp.Sub(this=column("number"), expression=number(1))))
-            total = exp.cast(exp.func("COALESCE", beyond, number(0)), exp.DataType.Type.BIGINT)
-            (repeated,) = self._row(exp.select(exp.alias_(total, "repeated")).from_(grouped.subquery("grouped")))
+            known = self._repeated_keys.get(table.name) if columns == table.primary_key else None
+            repeated = self._repeated(table, columns) if known is None else known
             if repeated:
                 findings.add_repeated(table, columns, what, repeated, self._rows(table))
+
+    def _repeated(self, table: Table, columns: tuple[str, ...]) -> int:
+        """Rows whose values in some columns, none of them NULL, an earlier row has."""
+        names = self._names.columns(table.name, columns)
+        complete = [exp.Not(this=is_null(column(name))) for name in names]
+        grouped = exp.select(exp.alias_(count(), "number")).from_(self._names.read(table.name)).where(*complete)
+        grouped = grouped.group_by(*map(column, names))  # not only of several rows: DuckDB takes longer to find them
+        beyond = exp.Sum(this=exp.Paren(this=exp.Sub(this=column("number"), expression=number(1))))
+        total = exp.cast(exp.func("COALESCE", beyond, number(0)), exp.DataType.Type.BIGINT)
+        return next(self._row(exp.select(exp.alias_(total, "repeated")).from_(grouped.subquery("grouped"))))
 
     def _orphans(self, key: ForeignKey) -> exp.Select:
         """The numbers of the rows whose complete key has no match."""

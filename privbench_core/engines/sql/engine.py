@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from privbench_core.engines.sql.checks import RowChecks
 from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.relations import Names, column, count, keep_rows
 from privbench_core.engines.sql.views import WEIGHT, Views
-from privbench_core.engines.stored import from_stored, to_stored
+from privbench_core.engines.stored import from_stored, stored_type, to_stored
 from privbench_core.errors import InternalError
 from privbench_core.privacy.features import CoMember, Feature, OwnerType, OwnType, feature_size
 from privbench_core.privacy.group_types import best_types
@@ -51,6 +51,7 @@ class SqlEngine:
         self._public_rows: dict[str, int] = {}
         self._made: list[str] = []
         self._numbered = 0
+        self._repeated: dict[str, int] = {}
 
     def load(self, public: Mapping[str, pa.Table]) -> None:
         """Load all tables: private ones as the database has them, public ones from memory, where they are known.
@@ -72,9 +73,15 @@ class SqlEngine:
         rows = exp.select(*map(column, stored)).from_(self._names.read(table.name))
         total = self._number(exp.select(exp.alias_(count(), "rows")).from_(self._names.read(table.name)))
         ordered = rows.order_by(*map(column, self._names.columns(table.name, table.primary_key)))
-        reader = self._database.batches(ordered, BLOCK)
-        blocks = (_canonical(table, pa.Table.from_batches([batch])) for batch in reader)
-        return fingerprint_blocks(table, table.arrow_schema, total, blocks)
+        keys = _Keys.of(table)
+        blocks = (
+            _canonical(table, keys.seen(pa.Table.from_batches([batch])))
+            for batch in self._database.batches(ordered, BLOCK)
+        )
+        found = fingerprint_blocks(table, table.arrow_schema, total, blocks)
+        if keys.comparable:
+            self._repeated[table.name] = keys.repeated
+        return found
 
     def keep(self, orphans: Mapping[str, str]) -> None:
         """Check the rows, and find those that are kept; the others are deleted.
@@ -82,7 +89,7 @@ class SqlEngine:
         Raises:
             SourceError: Rows break the spec, see `backends.integrity.check_rows`.
         """
-        RowChecks(self.schema, self._names, self._database).check(orphans)
+        RowChecks(self.schema, self._names, self._database, self._repeated).check(orphans)
         waiting = list(self.schema.private_tables)
         done: set[str] = set()
         while waiting:
@@ -155,6 +162,41 @@ class SqlEngine:
 
     def _number(self, query: exp.Select) -> int:
         return int(self._database.fetch(query).column(0)[0].as_py() or 0)
+
+
+@dataclass
+class _Keys:
+    """Counts the primary keys that occur before, in rows that come in their order.
+
+    Attributes:
+        places: Of the key's columns.
+        comparable: Whether all are whole numbers: those are in the same order, and equal, for everybody.
+        repeated: Rows so far whose key an earlier row has.
+    """
+
+    places: list[int]
+    comparable: bool
+    repeated: int = 0
+    _last: pa.Table | None = None
+
+    @classmethod
+    def of(cls, table: Table) -> _Keys:
+        declared = [column.name for column in table.columns]
+        whole = all(pa.types.is_int64(stored_type(table.column(name))) for name in table.primary_key)
+        return cls([declared.index(name) for name in table.primary_key], whole)
+
+    def seen(self, rows: pa.Table) -> pa.Table:
+        """Count in the next rows, and return them."""
+        if self.comparable and rows.num_rows:
+            keys = rows.select(self.places)
+            keys = keys if self._last is None else pa.concat_tables([self._last, keys])
+            self._last = keys.slice(keys.num_rows - 1)
+            same = np.ones(keys.num_rows - 1, dtype=bool)
+            for column in keys.columns:
+                same &= column.is_valid().to_numpy()[1:]
+                same &= np.diff(column.fill_null(0).to_numpy()) == 0
+            self.repeated += int(same.sum())
+        return rows
 
 
 class SqlRows:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from sqlglot import exp
@@ -17,6 +18,7 @@ from privbench_core.privacy.features import (
     CoMember,
     Feature,
     MemberPlace,
+    OfParent,
     Own,
     OwnerFanout,
     OwnerType,
@@ -32,6 +34,19 @@ from privbench_core.schema.tables import Schema
 
 WEIGHT = "w"
 _SMALL = 1 << 15  # codes below fit 16 bits
+
+
+@dataclass
+class _Joined:
+    """The parents that a query looks at.
+
+    Attributes:
+        aliases: By key, of those that are joined.
+        codes: By key: the code of each column of a parent, called as in the view.
+    """
+
+    aliases: dict[ForeignKey, str] = field(default_factory=dict)
+    codes: dict[ForeignKey, dict[str, Expr]] = field(default_factory=dict)
 
 
 class Views:
@@ -63,9 +78,13 @@ class Views:
         """Return a query for codes and weights, and what it calls each column of the view."""
         found = exp.select().from_(exp.to_table(self._names.kept(spec.table), alias="r"))
         called = {name: f"f{place}" for place, name in enumerate(spec.features)}
-        joined: dict[ForeignKey, str] = {}
+        joined = _Joined()
         for name, (feature, discretizer) in spec.features.items():
-            found, code = self._feature(found, spec.table, feature, discretizer, joined)
+            if isinstance(feature, OfParent):
+                value = column(self._names.modelled(feature.key.parent, feature.column), "q")
+                joined.codes.setdefault(feature.key, {})[called[name]] = self._code(value, discretizer)
+        for name, (feature, discretizer) in spec.features.items():
+            found, code = self._feature(found, spec.table, called[name], feature, discretizer, joined)
             small = feature_size(feature, discretizer) <= _SMALL
             found = found.select(exp.alias_(exp.cast(code, "smallint" if small else "int"), called[name]))
         if self._schema.ownership_path(spec.table):
@@ -86,7 +105,7 @@ class Views:
     def references(self, key: ForeignKey, most: int) -> exp.Select:
         """Return a query for the weight of the rows that refer to each parent; NULL for those that refer to none."""
         found = exp.select().from_(exp.to_table(self._names.kept(key.child), alias="r"))
-        found, parent = self._join(found, key, {})
+        found, parent = self._join(found, key, _Joined())
         return self._sums(found, column("n", parent), weight((most,)))
 
     def values(self, table: str, name: str, named: tuple[str, ...], most: int) -> exp.Select:
@@ -124,17 +143,18 @@ class Views:
         self,
         found: exp.Select,
         table: str,
+        called: str,
         feature: Feature,
         discretizer: Discretizer,
-        joined: dict[ForeignKey, str],
+        joined: _Joined,
     ) -> tuple[exp.Select, Expr]:
-        """Return the query with what a column looks at joined to it, and the code as an expression."""
+        """Return the query with what the column ``called`` so looks at joined to it, and the code as an expression."""
         if isinstance(feature, Own | CoMember):
             return found, self._code(column(self._names.modelled(table, feature.column), "r"), discretizer)
         if isinstance(feature, UnitRows | OwnerFanout):
             return found, self._code(column("s" if isinstance(feature, UnitRows) else "g", "r"), discretizer)
         if isinstance(feature, OwnFanout):
-            found, size = self._children(found, feature.key, joined)
+            found, size = self._children(found, feature.key)
             return found, self._code(size, discretizer)
         if isinstance(feature, MemberPlace):
             return found, self._place(table, feature)
@@ -150,19 +170,25 @@ class Views:
             public = self._schema.table(feature.key.parent).public
             there = column("n", parent) if public else number(0)
             return found, self._code(exp.Paren(this=exp.case().when(none, number(-1)).else_(there)), discretizer)
-        value = column(self._names.modelled(feature.key.parent, feature.column), parent)
-        return found, exp.case().when(none, number(discretizer.size)).else_(self._code(value, discretizer))
+        return found, exp.case().when(none, number(discretizer.size)).else_(column(called, parent))
 
-    def _join(self, found: exp.Select, key: ForeignKey, joined: dict[ForeignKey, str]) -> tuple[exp.Select, str]:
-        """Return the query with the rows that a key refers to, and their alias; see `Relations.kept_parent_rows`."""
-        if key in joined:
-            return found, joined[key]
-        alias = joined.setdefault(key, f"p{len(joined)}")
+    def _join(self, found: exp.Select, key: ForeignKey, joined: _Joined) -> tuple[exp.Select, str]:
+        """Return the query with the rows that a key refers to, and their alias; see `Relations.kept_parent_rows`.
+
+        What is coded of them is coded before: there are fewer parents than children.
+        """
+        if key in joined.aliases:
+            return found, joined.aliases[key]
+        alias = joined.aliases.setdefault(key, f"p{len(joined.aliases)}")
         on = matches(self._names, key, "r", alias)
+        stored = ["n", *dict.fromkeys(self._names.columns(key.parent, key.parent_columns))]
         if key.same_unit and not self._schema.table(key.parent).public:
             on = both(on, equal(column("u", alias), column("u", "r")))
-        parent = exp.to_table(self._names.kept(key.parent), alias=alias)
-        return found.join(parent, on=on, join_type="left"), alias
+            stored.append("u")
+        codes = (exp.alias_(code, name) for name, code in joined.codes.get(key, {}).items())
+        parent = exp.select(*(column(name, "q") for name in stored), *codes)
+        parent = parent.from_(exp.to_table(self._names.kept(key.parent), alias="q"))
+        return found.join(parent.subquery(alias), on=on, join_type="left"), alias
 
     def _latent(self, found: exp.Select, row: Expr, types: str) -> tuple[exp.Select, Expr]:
         """Return the query with a table of latent values joined to it, and the value of a row: 0 without children."""
@@ -171,9 +197,7 @@ class Views:
         found = found.join(exp.to_table(types, alias=alias), on=on, join_type="left")
         return found, exp.func("COALESCE", column("latent", alias), number(0))
 
-    def _children(
-        self, found: exp.Select, key: ForeignKey, joined: Mapping[ForeignKey, str]
-    ) -> tuple[exp.Select, Expr]:
+    def _children(self, found: exp.Select, key: ForeignKey) -> tuple[exp.Select, Expr]:
         """Return the query with the numbers of children along an owner key, and that of a row."""
         alias = f"k{len(found.args.get('joins') or [])}"
         referring = self._names.columns(key.child, key.columns)
