@@ -201,13 +201,17 @@ def run(
                         errors[name] = found.error
                 runs.progress(f"    {errors.get(name, 'no figure')}")
             cells: dict[str, str | float] = {"table": table.name, "δ": f"{delta:g}", "ε": f"{epsilon:g}"}
-            for name in chosen:
-                cells[name] = errors.get(name, f"over {slow[name]:g} s" if name in slow else "")
+            tried = [name for name in chosen if delta or name not in _NOT_PURE]
+            figures = {name: errors.get(name, f"over {slow[name]:g} s" if name in slow else "") for name in tried}
+            cells |= {name: figure for name, figure in figures.items() if figure != ""}
             rivals = [error for name, error in errors.items() if name != _OURS]
             if rivals and _OURS in errors:
                 cells["to the best rival"] = errors[_OURS] / min(rivals)
                 worst = max(worst, errors[_OURS] / min(rivals))
             rows.append({**cells, "another sample": bound})
+    order = ("table", "δ", "ε", *chosen, "to the best rival", "another sample")
+    found = [name for name in order if any(name in row for row in rows)]
+    rows = [{name: row.get(name, "") for name in found} for row in rows]
     lacking = [name for name in NAMES if name not in made]
     found_not = f" Not in the data folder: {', '.join(lacking)}." if lacking else ""
     text = f" Largest ratio to the best rival: {worst:.2f}." if worst else ""

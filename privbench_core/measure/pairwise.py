@@ -169,7 +169,7 @@ class PairwiseFit:
         Args:
             curator: Of any view of the table.
             codes: Number of codes of each column, as far as known.
-            ordered: How many columns have an order.
+            ordered: How many columns have an order; two codes are one, too.
             total: Released number of rows.
             price: Of all that is measured of the table.
             first: Share of the price for a first look at one-way marginals.
@@ -190,7 +190,7 @@ class PairwiseFit:
             others = min(seen.mean * len(pairs) / max(len(sizes) - 1, 1), best)
         elif seen:
             several = all_ordered
-        hope_of_signs, hope = (1.0 if seen else _HOPE_OF_SIGNS), (1.0 if isinstance(seen, Glance) else _HOPE)
+        hope_of_signs = _HOPE if isinstance(seen, Glance) else 1.0 if seen else _HOPE_OF_SIGNS
         by_signs, rest = gain_of_signs(curator, ordered, several, _SUPPOSED, total, second)
         if by_signs > max(hope_of_signs * lost(rest), 0.0):
             return True
@@ -208,7 +208,7 @@ class PairwiseFit:
             noise = self.noise_factor * curator.sigma([Marginal(())], rest.share(1 / measured)) * cells
             of_best, of_others = (np.maximum(each * total - hidden - noise, 0).mean() for each in (best, others))
             gain = max(gain, float(of_best + (measured - 1) * of_others))
-        return gain > hope * lost(rest)
+        return gain > _HOPE * lost(rest)
 
     def glance(
         self, curator: Curator, one_way: OneWay, ordered: Mapping[str, int], price: Price, rest: Price

@@ -89,7 +89,8 @@ class PairwiseSPN:
         seen: Glance | bool = False,
     ) -> bool:
         """Whether to look for dependences at all; see `PairwiseFit.promising`."""
-        return self.leaf.promising(curator, codes, len(self.ordered), total, price, first, seen)
+        in_order = sum(number > 2 for number in self.ordered.values()) + sum(size == 2 for size in codes)  # noqa: PLR2004
+        return self.leaf.promising(curator, codes, in_order, total, price, first, seen)
 
     def glance(self, curator: Curator, one_way: OneWay, price: Price, rest: Price) -> Glance | None:
         """See `PairwiseFit.glance`."""
