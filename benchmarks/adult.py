@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from benchmarks import histograms, subject
 from benchmarks.data import ADULT, CodedAdult, Listed, data_folder, read_table
 from benchmarks.measure import Codes, Fit, Method, Runs
-from benchmarks.peers import DPMM_METHODS, fit_dpmm
+from benchmarks.peers import DPMM_METHODS, fit_peer
 from benchmarks.report import Row, machine, markdown, medians, with_ratios
 from benchmarks.sam import cardinalities
 from privbench_core.errors import SourceError, did_you_mean
@@ -46,7 +46,7 @@ def methods() -> dict[str, Method]:
 def _dpmm(
     name: str, codes: Codes, sizes: list[int], ordered: list[bool], epsilon: float, delta: float, seed: int
 ) -> Fit:
-    return fit_dpmm(name, codes, sizes, ordered, {"epsilon": epsilon, "delta": delta, "seed": seed})
+    return fit_peer(name, codes, sizes, ordered, {"epsilon": epsilon, "delta": delta, "seed": seed})
 
 
 @dataclass(frozen=True)

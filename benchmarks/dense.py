@@ -18,8 +18,9 @@ import numpy as np
 from benchmarks import copula, histograms, subject
 from benchmarks.coded import NAMES, CodedTable, coded_tables
 from benchmarks.data import CodedAdult, data_folder
+from benchmarks.kept import KeptRuns, PeerRun
 from benchmarks.measure import Codes, NotFinishedError, Runs
-from benchmarks.peers import DPMM_METHODS, DPSYNTH_METHODS, dpsynth_installed, fit_dpmm, fit_dpsynth, installed
+from benchmarks.peers import DPMM_METHODS, DPSYNTH_METHODS, fit_peer, installed
 from benchmarks.report import Row, machine, markdown
 from privbench_core.evaluation.marginals import mean_distances
 from privbench_core.evaluation.subsets import column_subsets
@@ -131,48 +132,31 @@ def _coded(table: CodedTable) -> Dense:
     return Dense(name, table.codes, table.sizes, table.ordered)
 
 
-def methods(names: Sequence[str] | None, limit: float = _LIMIT) -> Mapping[str, Fitted]:
-    """What is measured, by name: peers where they are installed, a run for ``limit`` seconds of processor time."""
-    found: dict[str, Fitted] = {
-        name: lambda *given, fit=fit: fit(*given)[0]
-        for name, fit in (
-            (_OURS, subject.fit_sample),
-            ("copula", copula.fit_sample),
-            ("histograms", histograms.fit_sample),
-        )
-    }
-    for name in DPMM_METHODS if installed() else ():
-        found[name] = partial(_dpmm, name, limit)
-    for name in DPSYNTH_METHODS if dpsynth_installed() else ():
-        found[name] = partial(_dpsynth, name, limit)
-    return {name: fit for name, fit in found.items() if names is None or name in names}
+METHODS: Mapping[str, Fitted] = {
+    name: lambda *given, fit=fit: fit(*given)[0]
+    for name, fit in (
+        (_OURS, subject.fit_sample),
+        ("copula", copula.fit_sample),
+        ("histograms", histograms.fit_sample),
+    )
+}
+PEERS = (*DPMM_METHODS, *DPSYNTH_METHODS)
 
 
-def _dpmm(
-    name: str,
-    limit: float,
-    codes: Codes,
-    sizes: list[int],
-    ordered: list[bool],
-    epsilon: float,
-    delta: float,
-    seed: int,
-) -> Codes:
-    return fit_dpmm(name, codes, sizes, ordered, {"epsilon": epsilon, "delta": delta, "seed": seed}, limit)[0]
-
-
-def _dpsynth(
-    name: str,
-    limit: float,
-    codes: Codes,
-    sizes: list[int],
-    ordered: list[bool],
-    epsilon: float,
-    delta: float,
-    seed: int,
-) -> Codes:
-    del ordered
-    return fit_dpsynth(name, codes, sizes, {"epsilon": epsilon, "delta": delta, "seed": seed}, limit)[0]
+def _peer(table: Dense, method: str, epsilon: float, delta: float, seed: int, limit: float) -> PeerRun | None:
+    """A run that is kept, or one for at most ``limit`` seconds of processor time; None where the peer is missing."""
+    kept = KeptRuns.of(table.name, table.codes)
+    found = kept.get(method, epsilon, delta, seed)
+    if (found is not None and found.settles(limit)) or method not in installed():
+        return found
+    parameters: dict[str, float | int] = {"epsilon": epsilon, "delta": delta, "seed": seed}
+    try:
+        codes = fit_peer(method, table.codes, list(table.sizes), list(table.ordered), parameters, limit)[0]
+        found = PeerRun(table.error(codes))
+    except NotFinishedError:
+        found = PeerRun(None, limit)
+    kept.keep(method, epsilon, delta, seed, found)
+    return found
 
 
 def run(
@@ -188,39 +172,49 @@ def run(
     Args:
         runs: What is run; methods without a pure form are left out there.
         data: The data folder; see `data.data_folder`.
-        names: Which of `methods`; None for all.
+        names: Which of `METHODS` and `PEERS`; None for all.
         only: Which of `tables`; none for all.
-        limit: Seconds of processor time for a run of a peer. One that is not finished then is not tried again on that
-            table.
+        limit: Seconds of processor time for a run of a peer that is not kept (see `kept`). One that is not finished
+            then is not tried again on that table.
     """
-    chosen, made = methods(names, limit), tables(data)
+    made = tables(data)
+    chosen = [name for name in (*METHODS, *PEERS) if names is None or name in names]
     rows: list[Row] = []
     worst = 0.0
     for short in only or made:
         table = made[short]()
         bound = "" if table.fresh is None else table.error(table.fresh)
-        slow: set[str] = set()
+        slow: dict[str, float] = {}
         for delta, epsilon in runs.budgets:
             errors: dict[str, float] = {}
-            for name, fit in chosen.items():
+            for name in chosen:
                 if (delta == 0 and name in _NOT_PURE) or name in slow:
                     continue
                 runs.progress(f"dense: {table.name}, {name}, epsilon {epsilon:g}, delta {delta:g}")
-                given = (table.codes, list(table.sizes), list(table.ordered), epsilon, delta)
-                try:
-                    errors[name] = mean(table.error(fit(*given, s)) for s in range(runs.seeds))
-                except NotFinishedError:
-                    slow.add(name)
-                runs.progress(f"    {errors.get(name, 'not finished')}")
+                if name in METHODS:
+                    given = (table.codes, list(table.sizes), list(table.ordered), epsilon, delta)
+                    errors[name] = mean(table.error(METHODS[name](*given, seed)) for seed in range(runs.seeds))
+                elif (found := _peer(table, name, epsilon, delta, 0, limit)) is not None:
+                    if found.error is None:
+                        slow[name] = found.reached or limit
+                    else:
+                        errors[name] = found.error
+                runs.progress(f"    {errors.get(name, 'no figure')}")
             cells: dict[str, str | float] = {"table": table.name, "δ": f"{delta:g}", "ε": f"{epsilon:g}"}
-            for name in chosen:
-                cells[name] = errors.get(name, f"over {limit:g} s" if name in slow else "")
+            tried = [name for name in chosen if delta or name not in _NOT_PURE]
+            figures = {name: errors.get(name, f"over {slow[name]:g} s" if name in slow else "") for name in tried}
+            cells |= {name: figure for name, figure in figures.items() if figure != ""}
             rivals = [error for name, error in errors.items() if name != _OURS]
             if rivals and _OURS in errors:
                 cells["to the best rival"] = errors[_OURS] / min(rivals)
                 worst = max(worst, errors[_OURS] / min(rivals))
             rows.append({**cells, "another sample": bound})
+    order = ("table", "δ", "ε", *chosen, "to the best rival", "another sample")
+    found = [name for name in order if any(name in row for row in rows)]
+    rows = [{name: row.get(name, "") for name in found} for row in rows]
     lacking = [name for name in NAMES if name not in made]
-    found = f" Not in the data folder: {', '.join(lacking)}." if lacking else ""
+    found_not = f" Not in the data folder: {', '.join(lacking)}." if lacking else ""
     text = f" Largest ratio to the best rival: {worst:.2f}." if worst else ""
-    return f"{machine(runs.seeds).replace('Medians', 'Means')}{found}{text}\n\n{markdown(rows)}"
+    return (
+        f"{machine(runs.seeds).replace('Medians', 'Means')} Peers: one run each.{found_not}{text}\n\n{markdown(rows)}"
+    )

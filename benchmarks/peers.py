@@ -22,12 +22,12 @@ _DPSYNTH = "PRIVBENCH_DPSYNTH_PYTHON"
 _INSTALLED = Path(__file__).resolve().parents[1] / ".venv" / "peers" / "bin" / "python"
 
 
-def installed() -> bool:
-    """Return whether there is an interpreter with the peers."""
-    return _python().exists()
+def installed() -> tuple[str, ...]:
+    """Return the methods that an interpreter here has."""
+    return (*(DPMM_METHODS if _python().exists() else ()), *(DPSYNTH_METHODS if _DPSYNTH in os.environ else ()))
 
 
-def fit_dpmm(
+def fit_peer(
     method: str,
     codes: Codes,
     sizes: list[int],
@@ -35,31 +35,19 @@ def fit_dpmm(
     parameters: dict[str, float | int],
     limit: float | None = None,
 ) -> Fit:
-    """Fit and sample with one of `DPMM_METHODS`; ``parameters`` are epsilon, delta and seed.
+    """Fit and sample with one of `DPMM_METHODS` or `DPSYNTH_METHODS`; they know of no order.
 
-    ``limit`` is in seconds of processor time.
+    ``parameters`` are epsilon, delta and seed; ``limit`` is in seconds of processor time.
 
     Raises:
-        SourceError: There is no interpreter with dpmm.
+        SourceError: There is no interpreter with the method.
         NotFinishedError: The limit was reached.
     """
-    command = [str(python_of_peers(method)), str(_SCRIPT), method]
+    if method in DPSYNTH_METHODS:
+        command = [os.environ[_DPSYNTH], str(_DPSYNTH_SCRIPT), DPSYNTH_METHODS[method]]
+    else:
+        command = [str(python_of_peers(method)), str(_SCRIPT), method]
     return fit_in_child(command, codes, sizes, ordered, dict(parameters), limit)
-
-
-def dpsynth_installed() -> bool:
-    """Return whether an interpreter with dpsynth is named."""
-    return _DPSYNTH in os.environ
-
-
-def fit_dpsynth(method: str, codes: Codes, sizes: list[int], parameters: dict[str, float | int], limit: float) -> Fit:
-    """Fit and sample with one of `DPSYNTH_METHODS`, as `fit_dpmm` does; they know of no order.
-
-    Raises:
-        NotFinishedError: The limit was reached.
-    """
-    command = [os.environ[_DPSYNTH], str(_DPSYNTH_SCRIPT), DPSYNTH_METHODS[method]]
-    return fit_in_child(command, codes, sizes, [False] * len(sizes), dict(parameters), limit)
 
 
 def python_of_peers(wanted: str) -> Path:

@@ -92,7 +92,7 @@ class Protocol:
 
 def run(name: str, runs: Runs = RUNS, data: Path | None = None) -> str | None:
     """Measure one of `DATABASES` and return the Markdown text for the README, None where AIM or the data is missing."""
-    if not peers.installed():
+    if _METHOD not in peers.installed():
         runs.progress("refinement is left out: `make .venv/.peers` installs AIM")
         return None
     rows: list[Row] = []
@@ -159,7 +159,7 @@ def _make(folder: Path, table: EncodedTable, name: str, how: tuple[float, float,
     """Write rows that AIM makes of a table, as codes of its columns' declared domains."""
     epsilon, delta, seed = how
     asked: dict[str, float | int] = {"epsilon": epsilon, "delta": delta, "seed": seed}
-    codes, *_ = peers.fit_dpmm(_METHOD, table.codes, list(table.sizes), list(table.ordered), asked, _LIMIT)
+    codes, *_ = peers.fit_peer(_METHOD, table.codes, list(table.sizes), list(table.ordered), asked, _LIMIT)
     columns: dict[str, Any] = dict(zip(table.names, codes.T, strict=True))
     np.savez(folder / f"{name}.npz", **columns)
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from privbench_core.estimate.candidates import Candidates, PairTable, noisy_cells
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
+from privbench_core.measure.glance import Glance, glance
 from privbench_core.measure.one_way import choose_remeasurement, least_noise, remeasure
 from privbench_core.measure.scores import ABSOLUTE, clear_scores, largest_noise, pair_scores
 from privbench_core.measure.shortlist import share_of_shortlist, shortlist, shortlist_size
@@ -150,20 +151,29 @@ class PairwiseFit:
         return MeasuredLeaf(better, self.measure(curator, tables, rest.share(share)), signs if known else None)
 
     def promising(
-        self, curator: Curator, codes: Sequence[int], ordered: int, total: float, price: Price, first: float
+        self,
+        curator: Curator,
+        codes: Sequence[int],
+        ordered: int,
+        total: float,
+        price: Price,
+        first: float,
+        seen: Glance | bool = False,
     ) -> bool:
-        """Whether to look for dependences, as far as can be told before.
+        """Whether to look for dependences, as far as is known.
 
-        As many pairs as there are columns, less one, are supposed to depend on each other about as much as in tables of
-        people; what their joints would gain must be worth what marginals lose if no dependence is found.
+        What their joints would gain must be worth what marginals lose by it. As many pairs as there are columns, less
+        one, are supposed to depend on each other about as much as in tables of people; before a `glance`, which will
+        tell, all pairs of columns with an order.
 
         Args:
             curator: Of any view of the table.
             codes: Number of codes of each column, as far as known.
-            ordered: How many columns have an order.
+            ordered: How many columns have an order; two codes are one, too.
             total: Released number of rows.
             price: Of all that is measured of the table.
             first: Share of the price for a first look at one-way marginals.
+            seen: What a glance has shown; True if there will be one, False if there is none.
         """
         sizes = np.minimum([float(size) for size in codes if size > 1], MOST_CODES)
         pairs, second = np.array(list(combinations(range(len(sizes)), 2))), price.share(1 - first)
@@ -173,8 +183,16 @@ class PairwiseFit:
             twice = once / np.sqrt(1 + (once / _sigmas(curator, sizes, rest)) ** 2)
             return (len(sizes) - 1) * (_error(sizes, twice, total) - _error(sizes, whole, total))
 
-        by_signs, rest = gain_of_signs(curator, ordered, _SUPPOSED, total, second)
-        if by_signs > max(_HOPE_OF_SIGNS * lost(rest), 0.0):
+        all_ordered, several = ordered * (ordered - 1) / 2, float(max(ordered - 1, 0))
+        best = others = _SUPPOSED
+        if isinstance(seen, Glance):
+            several, best = seen.ordered / _SUPPOSED * all_ordered, seen.best
+            others = min(seen.mean * len(pairs) / max(len(sizes) - 1, 1), best)
+        elif seen:
+            several = all_ordered
+        hope_of_signs = _HOPE if isinstance(seen, Glance) else 1.0 if seen else _HOPE_OF_SIGNS
+        by_signs, rest = gain_of_signs(curator, ordered, several, _SUPPOSED, total, second)
+        if by_signs > max(hope_of_signs * lost(rest), 0.0):
             return True
         number = shortlist_size(curator, len(pairs), total, second)
         second = second.share(1 - share_of_shortlist(curator, len(pairs), number, total, second))
@@ -184,12 +202,23 @@ class PairwiseFit:
         rest = second.share(1 - for_scores)
         told = np.minimum(sizes, 1 + total / (_TOLD * once))[pairs]  # no more codes stand out of the noise
         cells = noisy_cells(told[:, 0], told[:, 1])
-        supposed = _SUPPOSED * total - largest_noise(curator, number, second.share(for_scores)) / 2
+        hidden = largest_noise(curator, number, second.share(for_scores)) / 2
         gain = 0.0
         for measured in range(1, min(len(sizes), number + 1)):
             noise = self.noise_factor * curator.sigma([Marginal(())], rest.share(1 / measured)) * cells
-            gain = max(gain, measured * float(np.maximum(supposed - noise, 0).mean()))
+            of_best, of_others = (np.maximum(each * total - hidden - noise, 0).mean() for each in (best, others))
+            gain = max(gain, float(of_best + (measured - 1) * of_others))
         return gain > _HOPE * lost(rest)
+
+    def glance(
+        self, curator: Curator, one_way: OneWay, ordered: Mapping[str, int], price: Price, rest: Price
+    ) -> Glance | None:
+        """See `glance`; None, and nothing spent, where there is no pair. ``rest`` is left for a closer look."""
+        clean = one_way.clean()
+        pairs = _informative(clean, combinations(clean, 2))
+        with_order = _informative(clean, combinations(cuts_of(clean, ordered), 2))
+        triples = candidate_triples(curator, clean, one_way.total, rest)
+        return glance(curator, one_way, pairs, with_order, triples, price) if pairs else None
 
     def _score_share(self, curator: Curator, pairs: int, total: float, price: Price) -> float | None:
         """The least share of the price for which scores are clear, else the largest; None if even that is hopeless."""

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.fitting import combine
+from privbench_core.measure.glance import Glance
 from privbench_core.measure.one_way import remeasure
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.scores import clear_scores
@@ -78,9 +79,22 @@ class PairwiseSPN:
         found = self.find(curator, one_way, price, depth)
         return MeasuredLeaf(remeasure(curator, one_way, found)) if isinstance(found, Price) else found
 
-    def promising(self, curator: Curator, codes: Sequence[int], total: float, price: Price, first: float) -> bool:
+    def promising(
+        self,
+        curator: Curator,
+        codes: Sequence[int],
+        total: float,
+        price: Price,
+        first: float,
+        seen: Glance | bool = False,
+    ) -> bool:
         """Whether to look for dependences at all; see `PairwiseFit.promising`."""
-        return self.leaf.promising(curator, codes, len(self.ordered), total, price, first)
+        in_order = sum(number > 2 for number in self.ordered.values()) + sum(size == 2 for size in codes)  # noqa: PLR2004
+        return self.leaf.promising(curator, codes, in_order, total, price, first, seen)
+
+    def glance(self, curator: Curator, one_way: OneWay, price: Price, rest: Price) -> Glance | None:
+        """See `PairwiseFit.glance`."""
+        return self.leaf.glance(curator, one_way, self.ordered, price, rest)
 
     def find(self, curator: Curator, one_way: OneWay, price: Price, depth: int = 0) -> Measured | Price:
         """The same, or what is left of the price if nothing but the columns themselves is worth being measured."""

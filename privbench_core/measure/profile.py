@@ -22,7 +22,8 @@ from privbench_core.measure.row_count import measure_row_count
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount
-from privbench_core.privacy.budget import Price
+from privbench_core.privacy.budget import Measure, Price, zero
+from privbench_core.privacy.curator import Refinable
 from privbench_core.privacy.features import Own
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
@@ -47,6 +48,7 @@ class Cells:
         rows: Noisy number of rows and its standard deviation, where there are no columns to add up.
         size: Of the table, where it was measured for itself.
         guessed: Column -> what is assumed of it, where noise hid the domain that was to be learned.
+        held: Columns that were counted together -> the same counts at less noise, for what that is more.
     """
 
     codecs: Mapping[str, Codec]
@@ -56,6 +58,7 @@ class Cells:
     rows: tuple[float, float]
     size: RowCount | None = None
     guessed: Mapping[str, str] = field(default_factory=dict)
+    held: Mapping[tuple[str, ...], Refinable] = field(default_factory=dict)
 
     @property
     def rows_per_unit(self) -> int:
@@ -83,13 +86,23 @@ class Cells:
         return Profile(discretizers, one_way, self.size or RowCount(total, sigma), {}, self.guessed)
 
     def again(self, session: PrivateSession, table: Table, price: Price) -> Cells:
-        """The same cells counted once more where that leaves the least noise, for ``price``, and averaged.
+        """The same cells at less noise, for ``price``: as they were held back, if that is enough for it.
+
+        Else they are counted once more where that leaves the least noise, and averaged.
 
         Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
         removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
         """
         if not self.looks:
             return self
+        if self.held and sum((held.missing for held in self.held.values()), zero(price.measure)).fits(price):
+            refined = {names: held.refine() for names, held in self.held.items()}
+            looks = {
+                name: CellCounts.first(self.looks[name].codec, counts, found.sigma)
+                for names, found in refined.items()
+                for name, counts in zip(names, found.values, strict=True)
+            }
+            return replace(self, looks={name: looks[name] for name in self.looks}, held={})
         counts = {name: look.counts for name, look in self.looks.items()}
         sigmas = {name: np.sqrt(look.variances) for name, look in self.looks.items()}
         features = {name: (Own(name), Discretizer(look.codec)) for name, look in self.looks.items()}
@@ -130,6 +143,15 @@ def profile_table(session: PrivateSession, table: Table, bound: int, price: Pric
 def first_share(size: RowCount | None) -> float:
     """Part of the price of one-way marginals for a first look: all, where it counts all rows."""
     return 1.0 if size is None or size.in_full else _FIRST
+
+
+def can_be_held(table: Table, learned: Learned, size: RowCount | None, price: Price) -> bool:
+    """Whether `measure_cells` may hold finer counts back: for a pure price, where it counts all cells of all rows once.
+
+    Counts with Gaussian noise are averaged without loss.
+    """
+    telling = {name: codec for name, codec in learned.codecs.items() if codec.size > 1}
+    return price.measure is Measure.PURE and first_share(size) == 1 and not share_of(table, telling)
 
 
 def over_rows(session: PrivateSession, table: Table, cells: Cells, price: Price) -> tuple[Cells, Profile]:
@@ -194,9 +216,16 @@ def _average(one: OneWay, doubt: Mapping[str, float], other: OneWay, doubt_of_ot
 
 
 def measure_cells(
-    session: PrivateSession, table: Table, learned: Learned, size: RowCount | None, price: Price
+    session: PrivateSession,
+    table: Table,
+    learned: Learned,
+    size: RowCount | None,
+    price: Price,
+    whole: Price | None = None,
 ) -> Cells:
     """All cells counted for ``price``, heavy ones more closely; of rows, where the table's ``size`` says how many.
+
+    Where the price may become a ``whole`` one, counts for that are held back (see `can_be_held`).
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
@@ -215,11 +244,17 @@ def measure_cells(
     shares = least_noise({name: min(codec.size, MOST_CODES) for name, codec in telling.items()}, price.measure)
     found: dict[str, Array] = {}
     sigmas: dict[str, float] = {}
+    held: dict[tuple[str, ...], Refinable] = {}
     for share in sorted(set(shares.values())):
-        alike = [name for name in telling if shares[name] == share]
-        noisy = view.measure("one-way", [Marginal((name,)) for name in alike], first.share(share * len(alike)))
+        alike = tuple(name for name in telling if shares[name] == share)
+        asked, paid = [Marginal((name,)) for name in alike], first.share(share * len(alike))
+        if whole is None:
+            noisy = view.measure("one-way", asked, paid)
+        else:
+            held[alike] = view.measure_in_two("one-way", asked, paid, whole.share(share * len(alike)))
+            noisy = held[alike].first
         found |= zip(alike, noisy.values, strict=True)
         sigmas |= dict.fromkeys(alike, noisy.sigma)
     looks = {name: CellCounts.first(codec, found[name], sigmas[name]) for name, codec in telling.items()}
     looks = refine_bins(session, table, looks, full, price.share(closer)) if closer else looks
-    return Cells(codecs, found, looks, sigmas, (0.0, 0.0), size, learned.guessed)
+    return Cells(codecs, found, looks, sigmas, (0.0, 0.0), size, learned.guessed, held)

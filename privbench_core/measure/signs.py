@@ -87,20 +87,27 @@ def measure_signs(curator: Curator, clean: Mapping[str, Array], cuts: Mapping[st
     return SignSums(dict(cuts), noisy.values[0], noisy.sigma)
 
 
-def gain_of_signs(curator: Curator, columns: int, supposed: float, total: float, price: Price) -> tuple[float, Price]:
+def gain_of_signs(
+    curator: Curator, columns: int, pairs: float, supposed: float, total: float, price: Price
+) -> tuple[float, Price]:
     """Return by how many rows signs are expected to improve pairs before they are measured, and what they leave.
+
+    Noise is spread over all pairs evenly, and what many of them have in common stands out of it: of all pairs by one
+    factor it hides √(2 / columns) of what it hides of single pairs, as eigenvalues go.
 
     Args:
         curator: Of any view of the table.
         columns: How many have an order.
-        supposed: Score of a pair that depends on each other, as a share of rows; of as many pairs as columns, less one.
+        pairs: How many of their pairs depend on each other, at least as many as columns, less one.
+        supposed: Score of such a pair, as a share of rows.
         total: Released number of rows.
         price: Of which signs take at most their largest share.
     """
-    if columns < 2:  # noqa: PLR2004 - no pair
+    if columns < 2 or not pairs:  # noqa: PLR2004 - no pair
         return 0.0, price
     each = curator.sigma([SignProducts({}, ((),) * (columns * (columns - 1) // 2))], price.share(_LARGEST)) / total
-    return (columns - 1) * total * max(supposed - each / _STEEP * _SCORE, 0.0), price.share(1 - _LARGEST)
+    hidden = each / _STEEP * _SCORE * math.sqrt(min(1.0, (columns - 1) / pairs))
+    return pairs * total * max(supposed - hidden, 0.0), price.share(1 - _LARGEST)
 
 
 def _query(clean: Mapping[str, Array], cuts: Mapping[str, Cut]) -> SignProducts:

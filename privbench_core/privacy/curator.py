@@ -1,14 +1,14 @@
 """The curator: what a synthesizer holds instead of rows.
 
-Its methods are `Curator.measure` (answers plus noise), `Curator.select` (a noisy choice) and `Curator.split` (disjoint
-parts by a released rule); `PrivateSession.view` and `PrivateSession.discover` belong to the session. Each measurement
-is charged to the step's privacy filter and recorded in the ledger before rows are read, and refused if the filter has
-too little left.
+Its methods are `Curator.measure` (answers plus noise), `Curator.measure_in_two` (the same, paid in two parts),
+`Curator.select` (a noisy choice) and `Curator.split` (disjoint parts by a released rule); `PrivateSession.view` and
+`PrivateSession.discover` belong to the session. Each measurement is charged to the step's privacy filter and recorded
+in the ledger before rows are read, and refused if the filter has too little left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
 from privbench_core.privacy.admission import admit_price, admit_queries, admit_rule
-from privbench_core.privacy.budget import Price
+from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
-from privbench_core.privacy.noise import NoiseSource, Sensitivity, noise_std
+from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity, noise_std
 from privbench_core.privacy.queries import Distances, Query
 from privbench_core.privacy.split_rules import Rule
 from privbench_core.privacy.views import CodedView
@@ -35,6 +35,21 @@ class Measurement:
 
     values: tuple[NDArray[np.float64], ...]
     sigma: float
+
+
+@dataclass(frozen=True)
+class Refinable:
+    """Released answers that can be had with less noise.
+
+    Attributes:
+        first: What has been released.
+        missing: What is to be paid for the rest.
+        refine: Pays that and returns the same answers as for the whole price; they replace the first ones.
+    """
+
+    first: Measurement
+    missing: Price
+    refine: Callable[[], Measurement]
 
 
 class Curator:
@@ -73,20 +88,70 @@ class Curator:
         """
         site = f"{self._label}/{what}"
         admit_price(site, price)
-        asked = admit_queries(site, queries, self._view.sizes)
-        scales = {query.scale(self._view) for query in asked}
-        if len(scales) > 1:
-            raise InternalError(f"{site}: queries of different scales in one measurement")
-        sensitivity = self._sensitivity(asked)
+        asked, sensitivity = self._admitted(site, queries)
         self._filter.charge(site, price)
-        self._view.data.prepare([columns for query in asked for columns in query.marginals()])
-        exact = [query.evaluate(self._view) for query in asked]
+        exact = self._exact(asked)
         flat = np.concatenate([answer.ravel() for answer in exact])
         noisy = self._noise.add(site, flat, sensitivity, price)
-        scale = scales.pop()
+        return self._released(asked, exact, noisy, noise_std(sensitivity, price))
+
+    def measure_in_two(self, what: str, queries: Sequence[Query], first: Price, whole: Price) -> Refinable:
+        """Measure all ``queries`` for ``first``, so that they can be had as for ``whole`` by what that is more.
+
+        Two independent looks with Laplace noise are worth less than one for the price of both. Here the first is a
+        coarser form of the second, so nothing is lost.
+
+        Formal guarantee: satisfies ε-DP at the first price, and at the whole price once refined, for adding or removing
+        one unit; ``docs/privacy.md``, section 5, mechanism 4, *In two parts*.
+
+        Args:
+            what: As in `measure`.
+            queries: As in `measure`.
+            first: Pure; charged before any row is read.
+            whole: Pure, and more than ``first``.
+
+        Raises:
+            BudgetExhaustedError: The step has less than ``first`` left.
+            InternalError: A query that is not of `privacy.queries`, or other prices; nothing was charged.
+        """
+        site = f"{self._label}/{what}"
+        admit_price(site, first)
+        admit_price(site, whole)
+        pure = first.measure is whole.measure is Measure.PURE and first.delta == whole.delta == 0
+        if not pure or whole.amount <= first.amount:
+            raise InternalError(f"{site}: only a pure price can be paid in two parts, the first below the whole")
+        asked, sensitivity = self._admitted(site, queries)
+        self._filter.charge(site, first)
+        exact = self._exact(asked)
+        flat = np.concatenate([answer.ravel() for answer in exact])
+        held = self._noise.hold(site, flat, sensitivity, first, whole)
+        missing = Price(Measure.PURE, whole.amount - first.amount)
+
+        def refine() -> Measurement:
+            self._filter.charge(f"{site}, refined", missing)
+            return self._released(asked, exact, held.fine(), noise_std(sensitivity, whole))
+
+        coarse = self._released(asked, exact, held.coarse, noise_std(sensitivity, first))
+        return Refinable(coarse, missing, refine)
+
+    def _admitted(self, site: str, queries: Sequence[Query]) -> tuple[tuple[Query, ...], Sensitivity]:
+        """The queries, all admitted and of one scale, and their joint sensitivity."""
+        asked = admit_queries(site, queries, self._view.sizes)
+        if len({query.scale(self._view) for query in asked}) > 1:
+            raise InternalError(f"{site}: queries of different scales in one measurement")
+        return asked, self._sensitivity(asked)
+
+    def _exact(self, asked: Sequence[Query]) -> list[Counts]:
+        """Exact answers: private."""
+        self._view.data.prepare([columns for query in asked for columns in query.marginals()])
+        return [query.evaluate(self._view) for query in asked]
+
+    def _released(self, asked: Sequence[Query], exact: Sequence[Counts], noisy: Counts, sigma: float) -> Measurement:
+        """Noisy answers in counts; of the exact ones only the shapes are looked at."""
+        scale = asked[0].scale(self._view)
         ends = np.cumsum([answer.size for answer in exact])[:-1]
         parts = [p.reshape(a.shape) / scale for p, a in zip(np.split(noisy, ends), exact, strict=True)]
-        return Measurement(tuple(parts), noise_std(sensitivity, price) / scale)
+        return Measurement(tuple(parts), sigma / scale)
 
     def sigma(self, queries: Sequence[Query], price: Price) -> float:
         """Return the standard deviation of the noise that `measure` would add: public, for planning, free."""

@@ -82,6 +82,9 @@ class Histograms:
         """Return True: every leaf measures its own histogram, so there is always something to spend on."""
         return True
 
+    def glance(self, *_: object) -> None:
+        """Return None, and spend nothing."""
+
     def find(self, curator: Curator, one_way: OneWay, price: Price) -> Measured:
         """See `HistogramSPN.build`."""
         return self.network.build(curator, one_way, price, self.rng)

@@ -402,6 +402,19 @@ def ward(seed: int, units: int = 50) -> Database:
     return database_from(Schema("ward", (patient, stay), "patient"), {"patient": patients, "stay": stays})
 
 
+def poll(seed: int, units: int = 400, *, tied: bool = False) -> Database:
+    """One table of six lists of two to seven answers: most follow the last, or none depends on another."""
+    rng = np.random.default_rng(seed)
+    sizes = np.arange(2, 8)
+    columns = [Column(f"answer{size}", INTEGER, Values(tuple(range(size)))) for size in sizes.tolist()]
+    table = Table("poll", (Column("id", INTEGER), *columns), ("id",))
+    answers = rng.integers(0, sizes, (units, len(sizes)))
+    if tied:
+        answers = np.where(rng.random(answers.shape) < 0.8, answers[:, -1:] % sizes, answers)
+    rows: list[Row] = [(number, *answer) for number, answer in enumerate(answers.tolist())]
+    return database_from(Schema("poll", (table,), "poll"), {"poll": rows})
+
+
 def adversaries(database: Database, seed: int, random_ones: int = 1) -> list[object]:
     """Units worth removing: the one with the most rows, one without rows, the odd third one, and some at random."""
     units = database.units()

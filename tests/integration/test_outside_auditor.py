@@ -19,7 +19,7 @@ from privbench_core.privacy.noise import OpenDPNoise
 from privbench_core.privacy.views import CodedView
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privpetal.plan import PrivPetal
-from tests.helpers.databases import Database, adversaries, forum, shop, site, town
+from tests.helpers.databases import Database, adversaries, forum, poll, shop, site, town
 from tests.helpers.plans import Trace, computing_steps, plan_with, run_step
 
 pytest.importorskip("dp_recorder", reason="pip install --no-deps --requirement tests/auditor.txt")
@@ -49,6 +49,7 @@ HISTOGRAM: Mapping[str, Any] = {"beta": 12, "alpha": 0.05}
 CASES: dict[str, Case] = {
     "privbench, Gaussian": (partial(town, 0), _privbench(ZCDP)),
     "privbench, Laplace": (partial(town, 0, learned=False), _privbench(PURE)),
+    "privbench, Laplace in two parts": (partial(poll, 0), _privbench(Budget(6.0))),
     "privbench, numbers of siblings": (partial(site, 0), _privbench(ZCDP)),
     "privspn, Gaussian": (partial(town, 0), _privbench(ZCDP, **HISTOGRAM)),
     "privspn, Laplace": (partial(shop, 0, learned=False), _privbench(PURE, **HISTOGRAM)),

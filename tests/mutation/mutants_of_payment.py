@@ -18,10 +18,20 @@ _T_LEDGER = "tests/unit/test_privacy_ledger.py"
 _T_RUNNER = "tests/unit/test_runner.py"
 _T_ADMISSION = "tests/unit/test_privacy_admission.py"
 _T_OBSERVE = "tests/unit/test_observe.py"
+_T_IN_TWO = "tests/unit/test_privacy_in_two.py"
 _T_QUERIES = "tests/unit/test_privacy_queries.py"
 _T_WORKSPACE = "tests/unit/test_workspace.py"
 
 PAYMENT = [
+    Mutant(
+        "rest-for-nothing",
+        "payment",
+        "the rest of a price that is paid in two parts is not paid",
+        _CURATOR,
+        '            self._filter.charge(f"{site}, refined", missing)\n',
+        "",
+        (f"{_T_IN_TWO}::test_the_rest_is_paid_when_it_is_asked_for",),
+    ),
     Mutant(
         "charge-without-check",
         "payment",
@@ -81,11 +91,8 @@ PAYMENT = [
         "payment",
         "rows are looked at before they are paid for",
         _CURATOR,
-        ("        self._filter.charge(site, price)\n        self._view.data.prepare([columns for query"),
-        (
-            "        [query.evaluate(self._view) for query in asked]\n        self._filter.charge(site, price)\n"
-            "        self._view.data.prepare([columns for query"
-        ),
+        "        self._filter.charge(site, price)\n        exact = self._exact(asked)\n",
+        "        exact = self._exact(asked)\n        self._filter.charge(site, price)\n",
         (f"{_T_BUDGET}::test_asking_for_more_is_refused_before_the_look",),
     ),
     Mutant(
@@ -93,8 +100,8 @@ PAYMENT = [
         "payment",
         "a measurement is not charged",
         _CURATOR,
-        ("        self._filter.charge(site, price)\n        self._view.data.prepare([columns for query"),
-        "        self._view.data.prepare([columns for query",
+        "        self._filter.charge(site, price)\n        exact = self._exact(asked)\n",
+        "        exact = self._exact(asked)\n",
         (f"{_T_BUDGET}::test_charges_fit_prices_and_prices_fit_the_budget",),
     ),
     Mutant(

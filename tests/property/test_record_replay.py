@@ -28,7 +28,7 @@ from privbench_core.schema.constraints import OnUnitRemoved
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privbench import PrivBench
-from tests.helpers.databases import Database, adversaries, club, forum, shop, site, till, town, ward
+from tests.helpers.databases import Database, adversaries, club, forum, poll, shop, site, till, town, ward
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise, Violation
 from tests.helpers.plans import EagerSPN, Trace, computing_steps, plan_with, run_step
 
@@ -59,6 +59,8 @@ CASES = {
     "forum, histograms, zCDP": (forum, ZCDP, PAPER),
     "forum, cascading, zCDP": (cascading_forum, ZCDP, SPLITTING),
     "forum, cascading, pure": (cascading_forum, PURE, PAPER),
+    "poll, independent, pure": (poll, Budget(6.0), SPLITTING),
+    "poll, tied, pure": (partial(poll, tied=True), Budget(6.0), SPLITTING),
     "till, pairwise, zCDP": (till, ZCDP, SPLITTING),
     "till, pairwise, pure": (till, CLOSE, SPLITTING),
     "club, junction": (club, PLENTY, SPLITTING),
@@ -196,6 +198,19 @@ def test_half_the_sensitivity_is_flagged(case: str) -> None:
     for unit in database.units()[:10]:
         with pytest.raises(Violation, match="shift"):
             replay(plan, database.without(unit), ReplayNoise(recorded.tape, claim=0.5))
+
+
+def test_what_is_paid_in_two_parts_is_refined_where_nothing_depends() -> None:
+    """The cases of polls above hold counts back; of independent answers they release them, of others they do not."""
+    kinds = {}
+    for case in ("poll, independent, pure", "poll, tied, pure"):
+        make, budget, options = CASES[case]
+        database = make(0)
+        recorded, _, _ = record(plan_of(database, budget, options), database, 0)
+        kinds[case] = [call.head[0] for call in recorded.tape]
+        assert {"hold", "choose"} <= set(kinds[case])
+    assert "refine" in kinds["poll, independent, pure"]
+    assert "refine" not in kinds["poll, tied, pure"]
 
 
 @pytest.mark.parametrize("budget", [ZCDP, PURE], ids=["zCDP", "pure"])
