@@ -50,5 +50,5 @@ def learn_steps(
     free = zero(price.measure)
     return [
         measured_step(schema, table, price, learn, {**parameters, "first": first}),
-        Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), (), free, fit, version="2"),
+        Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), (), free, fit, version="3"),
     ]
