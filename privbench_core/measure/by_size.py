@@ -32,6 +32,7 @@ Features = Mapping[str, tuple[Feature, Discretizer]]
 _DOUBT = 1.0  # of what larger units move distributions: what is not known of it
 BY_SIZE = 0.4  # share of a price for what columns have to do with the number of rows of a unit
 _OTHERWISE = 0.05  # how far rows that are not counted move distributions beyond what shapes tell
+_HARDLY_MORE, _NO_DOUBT = 1.01, 1e-3  # doubts that are as good as the least: a hundredth more, a thousandth of all rows
 _POSSIBLE = 1e-9  # standard deviation of what is known exactly: what is divided by it stays finite
 
 
@@ -109,7 +110,10 @@ class RowLooks:
         return self.size.rows_of / max(float(self.size.rows_of.sum()), 1.0)
 
     def _best_counted(self, drift: Drift, sigma: float) -> int:
-        """T that leaves the least doubt about a column over all rows, for so much noise of a unit."""
+        """T that leaves the least doubt about a column over all rows, for so much noise of a unit.
+
+        Of those that leave hardly more it is the largest: it relies least on what is known of sizes.
+        """
 
         def doubt(most: int) -> float:
             counted = self.size.counted(most)
@@ -117,7 +121,9 @@ class RowLooks:
             sigmas = self._sigmas(drift, counted, np.full_like(drift.average(counted)[0], most * sigma / rows))
             return drift.doubt(self._all_rows, counted / rows, sigmas)
 
-        return min(counts_up_to(self.size.classes[-1]), key=doubt)
+        doubts = {most: doubt(most) for most in counts_up_to(self.size.classes[-1])}
+        enough = _HARDLY_MORE * min(doubts.values()) + _NO_DOUBT
+        return max(most for most, left in doubts.items() if left <= enough)
 
     def _sigmas(self, drift: Drift, counted: Array, noise: Array) -> Array:
         """Standard deviations of shares among counted rows: noise, and habits that differ inside of a class."""
