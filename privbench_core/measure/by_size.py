@@ -2,37 +2,138 @@
 
 Units with many rows have other habits than units with few, and most rows. A unit is in one class of sizes, so that a
 marginal over (class, column) counts the rows of units with up to T rows at a noise of T, for each class its own, and
-all of them for the price of one. Classes that are too small to tell lean on their neighbours (`class_shapes`).
+all of them for the price of one. Classes that are too small to tell lean on their neighbours (`Drift`), and on looks
+that count rows of all classes together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.estimate.random_walk import class_shapes
+from privbench_core.estimate.random_walk import Drift
 from privbench_core.measure.row_count import distance_by_noise
+from privbench_core.models.one_way import OneWay
 from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder, counts_up_to
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.features import Feature, Own, UnitRows
+from privbench_core.privacy.features import Feature, UnitRows
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 
 Array = NDArray[np.float64]
+Features = Mapping[str, tuple[Feature, Discretizer]]
 _DOUBT = 1.0  # of what larger units move distributions: what is not known of it
+BY_SIZE = 0.4  # share of a price for what columns have to do with the number of rows of a unit
 _OTHERWISE = 0.05  # how far rows that are not counted move distributions beyond what shapes tell
+_HARDLY_MORE, _NO_DOUBT = 1.01, 1e-3  # doubts that are as good as the least: a hundredth more, a thousandth of all rows
+_POSSIBLE = 1e-9  # standard deviation of what is known exactly: what is divided by it stays finite
 
 
-def measure_by_size(
-    session: PrivateSession, table: str, discretizers: Mapping[str, Discretizer], size: RowCount, price: Price
-) -> dict[str, Array]:
-    """Distributions of a table's columns in each class of sizes, shapes (classes, codes).
+@dataclass(frozen=True)
+class RowLooks:
+    """What is known of a table's columns over rows, from looks that count rows of large units in different ways.
+
+    Attributes:
+        size: Of the table.
+        drifts: Column -> its distributions by class of sizes.
+    """
+
+    size: RowCount
+    drifts: Mapping[str, Drift]
+
+    @property
+    def shapes(self) -> dict[str, Array]:
+        """Distributions of columns in each class of sizes, shapes (classes, codes)."""
+        return {name: drift.shapes for name, drift in self.drifts.items()}
+
+    def told(self, most: int, found: OneWay) -> RowLooks:
+        """The same, with a look at some columns that counted up to ``most`` rows of a unit in full."""
+        counted = self.size.counted(most)
+        expected = max(float(counted.sum()), 1.0)
+        unsure = expected * self.size.sigma / max(self.size.rows, 1.0)
+        share = unsure**2 / max(unsure**2 + found.total_sigma**2, _POSSIBLE)
+        rows = max(1.0, expected + share * (found.total - expected))
+        drifts = dict(self.drifts)
+        for name, noisy in found.counts.items():
+            sigmas = self._sigmas(drifts[name], counted, found.sigmas[name] / rows)
+            drifts[name] = drifts[name].told(counted / expected, noisy / rows, sigmas)
+        return RowLooks(self.size, drifts)
+
+    def again(self, session: PrivateSession, table: str, columns: Features, price: Price) -> RowLooks:
+        """The same, with another look at each column, for ``price`` in all.
+
+        Up to how many rows of a unit count in full is chosen for each column by itself: few codes bear much noise, and
+        those of rows that depend on the size of their unit need it. What is left of doubt then is known beforehand.
+
+        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
+        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+
+        Args:
+            session: Open for the step.
+            table: The table.
+            columns: Of its rows, those of ``drifts``.
+            price: Of everything here.
+        """
+        each = price.share(1 / max(1, len(self.drifts)))
+        sigma = session.view(ViewSpec(table, {}), "by size").sigma([Marginal(())], each)
+        alike: dict[int, list[str]] = {}
+        for name, drift in self.drifts.items():
+            alike.setdefault(self._best_counted(drift, sigma), []).append(name)
+        looks = self
+        for most, names in sorted(alike.items()):
+            view = session.view(ViewSpec(table, {name: columns[name] for name in names}, (most,)), "over rows")
+            noisy = view.measure(
+                "one-way", [Marginal((name,)) for name in names], price.share(len(names) / len(self.drifts))
+            )
+            looks = looks.told(most, OneWay.alike(dict(zip(names, noisy.values, strict=True)), noisy.sigma))
+        return looks
+
+    def one_way(self, most: int) -> OneWay:
+        """Counts of as many rows as there are if units count with up to ``most`` rows, distributed like all rows."""
+        total = max(1.0, float(self.size.counted(most).sum()))
+        counts, sigmas = {}, {}
+        for name, drift in self.drifts.items():
+            shares, deviations = drift.average(self._all_rows)
+            counts[name] = shares * (total / max(float(shares.sum()), _POSSIBLE))
+            sigmas[name] = np.maximum(deviations, _POSSIBLE) * total
+        return OneWay(counts, sigmas, total)
+
+    @property
+    def _all_rows(self) -> Array:
+        return self.size.rows_of / max(float(self.size.rows_of.sum()), 1.0)
+
+    def _best_counted(self, drift: Drift, sigma: float) -> int:
+        """T that leaves the least doubt about a column over all rows, for so much noise of a unit.
+
+        Of those that leave hardly more it is the largest: it relies least on what is known of sizes.
+        """
+
+        def doubt(most: int) -> float:
+            counted = self.size.counted(most)
+            rows = max(float(counted.sum()), 1.0)
+            sigmas = self._sigmas(drift, counted, np.full_like(drift.average(counted)[0], most * sigma / rows))
+            return drift.doubt(self._all_rows, counted / rows, sigmas)
+
+        doubts = {most: doubt(most) for most in counts_up_to(self.size.classes[-1])}
+        enough = _HARDLY_MORE * min(doubts.values()) + _NO_DOUBT
+        return max(most for most, left in doubts.items() if left <= enough)
+
+    def _sigmas(self, drift: Drift, counted: Array, noise: Array) -> Array:
+        """Standard deviations of shares among counted rows: noise, and habits that differ inside of a class."""
+        missing = max(0.0, 1 - float(counted.sum()) / max(float(self.size.rows_of.sum()), 1.0))
+        inside = _OTHERWISE * missing * np.maximum(drift.average(self._all_rows)[0], 0.0)
+        return np.asarray(np.hypot(noise, inside))
+
+
+def measure_by_size(session: PrivateSession, table: str, columns: Features, size: RowCount, price: Price) -> RowLooks:
+    """Distributions of columns of a table's rows in each class of sizes.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
@@ -40,28 +141,25 @@ def measure_by_size(
     Args:
         session: Open for the step.
         table: The table.
-        discretizers: Of its columns.
+        columns: Of its rows: their own, or of what these refer to.
         size: Of the table: its classes, and how many rows are in each.
         price: Of everything here.
     """
-    several = {name: discretizer for name, discretizer in discretizers.items() if discretizer.size > 1}
     of_unit = class_coder(FanoutCodec(size.bound), size.classes)
-    features: dict[str, tuple[Feature, Discretizer]] = {
-        name: (Own(name), discretizer) for name, discretizer in several.items()
-    }
-    view = session.view(ViewSpec(table, {UNIT_SIZE: (UnitRows(), of_unit), **features}, size.classes), "by size")
-    measured = view.measure("one-way by size", [Marginal((UNIT_SIZE, name)) for name in several], price)
+    view = session.view(ViewSpec(table, {UNIT_SIZE: (UnitRows(), of_unit), **columns}, size.classes), "by size")
+    measured = view.measure("one-way by size", [Marginal((UNIT_SIZE, name)) for name in columns], price)
     in_rows = np.array(size.classes) / size.classes[-1]  # of a count: those of the last class are of rows
-    return {
-        name: class_shapes(noisy * in_rows[:, None], measured.sigma * in_rows, size.rows_of)
-        for name, noisy in zip(several, measured.values, strict=True)
+    drifts = {
+        name: Drift.of(noisy * in_rows[:, None], measured.sigma * in_rows, size.rows_of)
+        for name, noisy in zip(columns, measured.values, strict=True)
     }
+    return RowLooks(size, drifts)
 
 
 def best_counted(curator: Curator, shapes: Mapping[str, Array], size: RowCount, price: Price) -> int:
-    """T: up to how many rows of a unit to count in full, for the least expected error of distributions over rows.
+    """T: up to how many rows of a unit to count in full in all that is asked of the table later.
 
-    It is for all that is asked of the table later: each column by itself, and with another one.
+    It has the least expected error of distributions over rows, of each column by itself and with another one.
 
     Args:
         curator: Of a view that counts every unit once.

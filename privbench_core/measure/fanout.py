@@ -6,7 +6,8 @@ belongs to. Here two small sets of joints are released instead, over rows of bot
 - (number of children, attribute of the parent or its number of children of another kind), over parents;
 - (attribute of the parent or group size, attribute of the child), over children.
 
-Numbers of children are fitted to the released number of rows of the child's table.
+Where a unit may have many parents, it is also counted over children whose they are: joints over parents are fitted to
+that. Numbers of children are fitted to the released number of rows of the child's table.
 
 Children are then drawn given their parent's row, so a join on the synthetic database shows parents and children
 correlating, and every child has a parent, of which no one has more than τ children.
@@ -22,7 +23,10 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.estimate.fitting import RAKING_ROUNDS, fit_margins
+from privbench_core.estimate.row_shares import believed, row_shares, with_row_shares
 from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.measure.by_size import BY_SIZE, Features, measure_by_size
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.row_count import counted_for_sizes
@@ -31,7 +35,14 @@ from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout, child
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount, class_coder, powers_up_to
-from privbench_core.models.size_counts import ExpectedSizes, NoisySum, SizeCounts, estimate_bands, refine_bands
+from privbench_core.models.size_counts import (
+    ExpectedSizes,
+    NoisySum,
+    SizeCounts,
+    estimate_bands,
+    mean_sizes,
+    refine_bands,
+)
 from privbench_core.models.spn import REGION, Node, Sum
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
@@ -43,7 +54,6 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
 
 Array = NDArray[np.float64]
-Features = Mapping[str, tuple[Feature, Discretizer]]
 Siblings = Mapping[ForeignKey, Fanout]
 """Other owner keys to the same parent -> their released links."""
 _OWNER = "#owner"
@@ -58,7 +68,8 @@ class FanoutFit:
     Attributes:
         count_share: Part of the price for the number of children, the rest is for pair tables between attributes.
         size_share: Part of the former for their distribution, the rest is for what it has to do with the parents.
-        margin_share: Part of the latter for one-way marginals.
+        row_share: Part of the latter for parents' attributes over children, where a unit may have many parents.
+        margin_share: Part of the pair tables' price for one-way marginals of the context.
         owner_share: Part of the counts' price for the number of rows without an owner, where the owner key may be NULL.
         region_share: Part of the pair tables' price for the parts of a sum node, where the child's model has one.
         pairs: How joints are chosen and measured.
@@ -66,6 +77,7 @@ class FanoutFit:
 
     count_share: float = 0.3
     size_share: float = 0.5
+    row_share: float = 0.5
     margin_share: float = 0.2
     owner_share: float = 0.1
     region_share: float = 0.15
@@ -76,6 +88,7 @@ class FanoutFit:
         return {
             "count_share": self.count_share,
             "size_share": self.size_share,
+            "row_share": self.row_share,
             "margin_share": self.margin_share,
             "owner_share": self.owner_share,
             "region_share": self.region_share,
@@ -116,7 +129,7 @@ def fit_fanout(
     if not own or not context:
         return sizes
     view = session.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "pair_tables")
-    pair_tables = measure_links(view, context, own, child.one_way, model, rest, fit)
+    pair_tables = measure_links(view, context, own, child.counted, model, rest, fit)
     return replace(sizes, pair_tables=pair_tables)
 
 
@@ -207,11 +220,51 @@ def _counts(
     pairs = [(name, OWN_FANOUT) for name in columns]
     ordered = ordered_codes({name: discretizer for name, (_, discretizer) in features.items()})
     total = parent.one_way.total
-    clean = {**parent.one_way.clean(), OWN_FANOUT: counts.counts * (total / counts.groups)}
+    clean = {**parent.counted.clean(), OWN_FANOUT: counts.counts * (total / counts.groups)}
     for other, link in siblings.items():
         clean[children_column(other.name)] = link.counts * (total / max(float(link.counts.sum()), _NOTHING))
-    joints = fit.pairs.fit_pairs(view, clean, pairs, price.share(1 - share), ordered)
-    return counts, {name: joint for (name, _), joint in joints.items()}
+    of_parents = price.share(1 - share)
+    # Units are counted best: where parents are units, joints over them tell all. Of others a unit may have many.
+    row_share = 0.0 if parent.size.units is None or not parent.discretizers else fit.row_share
+    joints = fit.pairs.fit_pairs(view, clean, pairs, of_parents.share(1 - row_share), ordered)
+    tables = {name: joint for (name, _), joint in joints.items()}
+    if row_share:
+        over_rows = _over_rows(session, key, parent, children, of_parents.share(row_share))
+        tables |= _fitted_to_rows(tables, over_rows, parent, counts)
+    return counts, tables
+
+
+def _over_rows(
+    session: PrivateSession, key: ForeignKey, parent: Profile, children: RowCount, price: Price
+) -> dict[str, tuple[Array, Array]]:
+    """Shares of the children that have an owner by its attributes, and their standard deviations, shapes (codes,)."""
+    columns: Features = {name: (OfParent(key, name), coder) for name, coder in parent.discretizers.items()}
+    looks = measure_by_size(session, key.child, columns, children, price.share(BY_SIZE))
+    found = looks.again(session, key.child, columns, price.share(1 - BY_SIZE)).one_way(children.classes[-1])
+    shares: dict[str, tuple[Array, Array]] = {}
+    for name, coder in parent.discretizers.items():
+        counts = found.clean()[name][: coder.size]  # rows without an owner have one more code
+        owned = max(float(counts.sum()), _NOTHING)
+        shares[name] = counts / owned, found.sigmas[name][: coder.size] / owned
+    return shares
+
+
+def _fitted_to_rows(
+    tables: Mapping[str, Array], over_rows: Mapping[str, tuple[Array, Array]], parent: Profile, counts: SizeCounts
+) -> dict[str, Array]:
+    """Joints of parents' attributes and numbers of children that agree with shares of the children."""
+    sizes, numbers = mean_sizes(counts.codec, counts.binning), counts.counts / max(counts.groups, _NOTHING)
+    fitted: dict[str, Array] = {}
+    for name, parents in parent.one_way.clean().items():
+        joint = tables.get(name)
+        start = np.outer(parents / parents.sum(), numbers)
+        if joint is not None:
+            start = fit_margins(joint, [((0,), start.sum(axis=1)), ((1,), start.sum(axis=0))], RAKING_ROUNDS)
+        expected = row_shares(start, sizes)
+        shares = believed(*over_rows[name], expected)
+        if (shares != expected).any():
+            fitted[name] = with_row_shares(start, sizes, np.maximum(shares, 0.0))
+    return fitted
 
 
 def link_context(
@@ -238,15 +291,15 @@ def measure_links(
         view: Of the children, with all these columns.
         context: Columns of the context.
         own: Columns of the children.
-        one_way: Released counts of the latter.
+        one_way: Released counts of the latter, as the view counts them.
         model: Of the children: the parts of a root sum node are tied to the context too.
         price: Of everything here.
         fit: How to spend it.
     """
     margins = view.measure("context", [Marginal((name,)) for name in context], price.share(fit.margin_share))
     clean = {name: onto_simplex(counts, one_way.total) for name, counts in zip(context, margins.values, strict=True)}
-    clean |= one_way.clean()
     price = price.share(1 - fit.margin_share)
+    clean |= one_way.clean()
     regions: dict[tuple[str, str], Array] = {}
     if isinstance(model, Sum):
         regions = _region_tables(view, model, {name: clean[name] for name in context}, price.share(fit.region_share))

@@ -5,7 +5,7 @@ A column with a declared domain costs nothing but its share of the one-way margi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.measure.adaptive_bins import CellCounts, refine_bins, share_of
-from privbench_core.measure.by_size import best_counted, doubts, measure_by_size
+from privbench_core.measure.by_size import BY_SIZE, Features, RowLooks, best_counted, measure_by_size
 from privbench_core.measure.learned import Learned, expected_codes, learn_domains
 from privbench_core.measure.one_way import least_noise, remeasure
 from privbench_core.measure.pairwise import MOST_CODES
@@ -33,7 +33,6 @@ from privbench_core.schema.tables import Table
 Array = NDArray[np.float64]
 _FIRST = 0.35  # of the price of one-way marginals, for a first look that leaves rows out
 _POSSIBLE = 1e-9  # rows of a class, at least: what has none is drawn like all others
-_BY_SIZE = 0.4  # of what it leaves, for what columns have to do with the number of rows of a unit
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ def profile_table(session: PrivateSession, table: Table, bound: int, price: Pric
     learned = learn_domains(session, table, size, rest, price.delta)
     first = first_share(size)
     cells = measure_cells(session, table, learned, size, learned.rest.share(first))
-    return over_rows(session, table, cells, learned.rest.share(1 - first))
+    return over_rows(session, table, cells, learned.rest.share(1 - first))[:2]
 
 
 def first_share(size: RowCount | None) -> float:
@@ -154,7 +153,9 @@ def can_be_held(table: Table, learned: Learned, size: RowCount | None, price: Pr
     return price.measure is Measure.PURE and first_share(size) == 1 and not share_of(table, telling)
 
 
-def over_rows(session: PrivateSession, table: Table, cells: Cells, price: Price) -> tuple[Cells, Profile]:
+def over_rows(
+    session: PrivateSession, table: Table, cells: Cells, price: Price
+) -> tuple[Cells, Profile, RowLooks | None]:
     """One-way marginals over rows, and by the number of rows of a unit, for ``price``: none if the first look was all.
 
     The first look has found which codes there are, at little noise. How much the distributions of units with many rows
@@ -165,54 +166,36 @@ def over_rows(session: PrivateSession, table: Table, cells: Cells, price: Price)
     """
     profile = cells.profile()
     if price.amount <= 0:
-        return cells, profile
+        return cells, profile, None
     size, several = profile.size, [name for name, discretizer in profile.discretizers.items() if discretizer.size > 1]
     if not several:  # noise has merged all cells of all columns
         cells = cells.again(session, table, price)
-        return cells, cells.profile()
-    shapes = measure_by_size(session, table.name, profile.discretizers, size, price.share(_BY_SIZE))
-    rest = price.share(1 - _BY_SIZE)
-    most = best_counted(session.view(ViewSpec(table.name, {}), "by size"), shapes, size, rest)
-    features = {name: (Own(name), profile.discretizers[name]) for name in several}
-    view = session.view(ViewSpec(table.name, dict(features), (most,)), "over rows")
+        return cells, cells.profile(), None
     first = profile.one_way.only(several)
+    columns = own_columns(profile, several)
+    looks = measure_by_size(session, table.name, columns, size, price.share(BY_SIZE)).told(size.rows_per_unit, first)
+    rest = price.share(1 - BY_SIZE)
+    most = best_counted(session.view(ViewSpec(table.name, {}), "by size"), looks.shapes, size, rest)
+    looks = looks.again(session, table.name, columns, rest)
+    return cells, with_looks(profile, looks, most), looks
 
-    def shifts(counted: int) -> dict[str, Array]:
-        return {name: size.left_out(shape, counted) for name, shape in shapes.items()}
 
-    if most == size.rows_per_unit:
-        found = remeasure(view, first, rest).moved(shifts(most))
-    else:
-        noisy = view.measure("one-way", [Marginal((name,)) for name in several], rest)
-        found = OneWay.alike(dict(zip(several, noisy.values, strict=True)), noisy.sigma)
-        first = first.times(found.total / first.total).moved(shifts(size.rows_per_unit))
-        found = found.moved(shifts(most))
-        found = _average(first, doubts(shapes, size, size.rows_per_unit), found, doubts(shapes, size, most))
-    total, sigma = found.total, found.total_sigma
+def own_columns(profile: Profile, names: Iterable[str]) -> Features:
+    """Columns of a table's own rows as views have them."""
+    return {name: (Own(name), profile.discretizers[name]) for name in names}
+
+
+def with_looks(profile: Profile, looks: RowLooks, most: int) -> Profile:
+    """A profile with what looks say of its columns, as counts of up to ``most`` rows of a unit."""
+    found = looks.one_way(most)
     one_way = OneWay(
-        {name: found.counts.get(name, np.array([total])) for name in profile.discretizers},
-        {name: found.sigmas.get(name, np.array([sigma])) for name in profile.discretizers},
-        total,
+        {name: found.counts.get(name, np.array([found.total])) for name in profile.discretizers},
+        {name: found.sigmas.get(name, np.array([found.total_sigma])) for name in profile.discretizers},
+        found.total,
     )
-    counted = size.counted(most) + _POSSIBLE
-    by_size = {name: shape * (counted / counted.sum())[:, None] for name, shape in shapes.items()}
-    return cells, Profile(profile.discretizers, one_way, replace(size, rows_per_unit=most), by_size, cells.guessed)
-
-
-def _average(one: OneWay, doubt: Mapping[str, float], other: OneWay, doubt_of_other: Mapping[str, float]) -> OneWay:
-    """Of two looks at the same columns, by their variances: noise, and what doubt about a distribution adds to each."""
-
-    def variances(look: OneWay, distance: Mapping[str, float], name: str) -> Array:
-        of_count = 2 * distance[name] * look.total / len(look.counts[name])
-        return np.asarray(look.sigmas[name] ** 2 + of_count**2)
-
-    counts, sigmas = {}, {}
-    for name in other.counts:
-        first, second = variances(one, doubt, name), variances(other, doubt_of_other, name)
-        share = second / np.maximum(first + second, _POSSIBLE)
-        counts[name] = share * one.counts[name] + (1 - share) * other.counts[name]
-        sigmas[name] = np.hypot(share * one.sigmas[name], (1 - share) * other.sigmas[name])
-    return OneWay(counts, sigmas, other.rows)
+    counted = looks.size.counted(most) + _POSSIBLE
+    by_size = {name: shape * (counted / counted.sum())[:, None] for name, shape in looks.shapes.items()}
+    return Profile(profile.discretizers, one_way, replace(looks.size, rows_per_unit=most), by_size, profile.guessed)
 
 
 def measure_cells(

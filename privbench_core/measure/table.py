@@ -15,8 +15,15 @@ from typing import Protocol
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.measure.glance import Glance, share_of_glance
 from privbench_core.measure.learned import expected_codes, learn_domains
-from privbench_core.measure.one_way import remeasure
-from privbench_core.measure.profile import Cells, can_be_held, first_share, measure_cells, over_rows
+from privbench_core.measure.profile import (
+    Cells,
+    can_be_held,
+    first_share,
+    measure_cells,
+    over_rows,
+    own_columns,
+    with_looks,
+)
 from privbench_core.measure.row_count import measure_row_count
 from privbench_core.models.measured import Measured, MeasuredLeaf
 from privbench_core.models.one_way import OneWay
@@ -98,17 +105,15 @@ def learn_table(
     early, glanced = first_share(size), rest.share((1 - share) * for_glance)
     whole = Price(rest.measure, rest.amount - glanced.amount) if glanced.amount > 0 else None
     cells = measure_cells(session, table, learned, size, rest.share(share * early), whole)
-    cells, profile = over_rows(session, table, cells, rest.share(share * (1 - early)))
+    cells, profile, looks = over_rows(session, table, cells, rest.share(share * (1 - early)))
     if share == 1:
         return cells, profile, MeasuredLeaf(profile.one_way)
     found = _modelled(session, table, profile, rest, share, network, glanced)
     if not isinstance(found, Price):
         return cells, profile, found
-    if early < 1:
-        # Counts of rows up to T of a unit are averaged before what that leaves out is added again.
-        shifts = profile.left_out()
-        counted = profile.one_way.moved({name: -shift for name, shift in shifts.items()})
-        profile = replace(profile, one_way=remeasure(_view(session, table, profile), counted, found).moved(shifts))
+    if looks is not None:
+        looks = looks.again(session, table.name, own_columns(profile, looks.drifts), found)
+        profile = with_looks(profile, looks, profile.size.rows_per_unit)
     else:
         cells = cells.again(session, table, found)
         profile = cells.profile()
@@ -136,9 +141,13 @@ def _modelled(
     left, seen = price.share(1 - share), None
     if glanced.amount > 0:
         rest = Price(left.measure, left.amount - glanced.amount)
-        seen = chosen.glance(view, profile.one_way, glanced, rest)
+        seen = chosen.glance(view, profile.counted, glanced, rest)
         left = left if seen is None else rest
-    if seen is not None or price.measure is Measure.ZCDP:
-        worth = chosen.promising(view, codes, profile.total, price, share, seen or False)
-        return chosen.find(view, profile.one_way, left) if worth else left
-    return chosen.find(view, profile.one_way, left)
+    if (seen is not None or price.measure is Measure.ZCDP) and not chosen.promising(
+        view, codes, profile.total, price, share, seen or False
+    ):
+        return left
+    found = chosen.find(view, profile.counted, left)
+    if isinstance(found, MeasuredLeaf):
+        return replace(found, one_way=found.one_way.moved(profile.left_out()))
+    return found

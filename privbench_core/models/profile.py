@@ -80,6 +80,11 @@ class Profile:
         """Distributions of columns in each class of ``by_size``, shapes (classes, codes)."""
         return {name: joint / joint.sum(axis=1, keepdims=True) for name, joint in self.by_size.items()}
 
+    @property
+    def counted(self) -> OneWay:
+        """``one_way`` distributed like the rows that were counted: what joints of these are to be compared with."""
+        return self.one_way.moved({name: -shift for name, shift in self.left_out().items()})
+
     def left_out(self) -> dict[str, Array]:
         """What ``by_size`` adds to counts of up to ``size.rows_per_unit`` rows of a unit: see `RowCount.left_out`."""
         return {name: self.size.left_out(shape, self.size.rows_per_unit) for name, shape in self.shapes.items()}

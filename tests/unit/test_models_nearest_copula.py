@@ -49,3 +49,34 @@ def test_lists_and_pairs_of_values_have_no_neighbours() -> None:
     _, noisy = measured(0.8, 20.0)
     for order in (NO_ORDER, (CODES, 2), (0, CODES)):
         assert nearest_copula(noisy, 20.0, GROUPS, (EVEN, EVEN), order) is None
+
+
+def test_parents_of_most_children_of_one_kind_have_most_of_another() -> None:
+    """Numbers that grow with one heavy-tailed factor: the size of a join is told by groups that hide the tail."""
+    rng = np.random.default_rng(3)
+    activity = rng.pareto(1.5, 40_000) + 0.2
+    numbers = [np.minimum(rng.poisson(activity * mean), 299) for mean in (2.0, 1.5)]
+    truth = np.zeros((300, 300))
+    np.add.at(truth, tuple(numbers), 1.0)
+    of_codes = np.minimum(np.arange(300), 8)
+    noisy = merge_codes(truth, (of_codes, of_codes)) + rng.normal(0, 50.0, (9, 9))
+    clean = {"a": truth.sum(axis=1), "b": truth.sum(axis=0)}
+    sizes = np.outer(np.arange(300), np.arange(300))
+    joined = {
+        ordered: float(
+            (
+                sizes
+                * estimated_joints({("a", "b"): NoisyTable(noisy, 50.0, (of_codes,) * 2, ordered)}, clean)["a", "b"]
+            ).sum()
+        )
+        for ordered in (NO_ORDER, (300, 300))
+    }
+    true = float((sizes * truth).sum())
+    gaussian = joint_by_copula(clean["a"], clean["b"], 300, 300, float(np.corrcoef(*map(_ranks, numbers))[0, 1]))
+    assert joined[300, 300] == pytest.approx(true, rel=0.2)
+    assert joined[NO_ORDER] < 0.8 * true
+    assert float((sizes * gaussian).sum()) < 0.8 * true
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    return np.argsort(np.argsort(values))

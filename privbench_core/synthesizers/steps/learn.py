@@ -51,5 +51,5 @@ def learn_steps(
     ways = {"glance": 1} if price.measure is Measure.PURE else {}  # how pure prices are divided
     return [
         measured_step(schema, table, price, learn, {**parameters, **ways, "first": first}),
-        Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), (), free, fit, version="2"),
+        Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), (), free, fit, version="3"),
     ]

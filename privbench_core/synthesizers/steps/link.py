@@ -64,8 +64,7 @@ def link_step(
     moves = [stability(schema, child.name), reference_moves(schema, key)]
     parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
-    version = "7" if child.attributes else "8"  # since 8, rows of keys alone spend all on numbers of children
-    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version=version)
+    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version="9")
 
 
 def released_siblings(schema: Schema, key: ForeignKey, context: StepContext) -> dict[ForeignKey, Fanout]:
