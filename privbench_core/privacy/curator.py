@@ -8,6 +8,7 @@ in the ledger before rows are read, and refused if the filter has too little lef
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,8 @@ from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity, noise
 from privbench_core.privacy.queries import Distances, Query
 from privbench_core.privacy.split_rules import Rule
 from privbench_core.privacy.views import CodedView
+
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -91,9 +94,9 @@ class Curator:
         asked, sensitivity = self._admitted(site, queries)
         self._filter.charge(site, price)
         exact = self._exact(asked)
-        flat = np.concatenate([answer.ravel() for answer in exact])
+        flat, shapes = np.concatenate([answer.ravel() for answer in exact]), [answer.shape for answer in exact]
         noisy = self._noise.add(site, flat, sensitivity, price)
-        return self._released(asked, exact, noisy, noise_std(sensitivity, price))
+        return self._released(asked, shapes, noisy, noise_std(sensitivity, price))
 
     def measure_in_two(self, what: str, queries: Sequence[Query], first: Price, whole: Price) -> Refinable:
         """Measure all ``queries`` for ``first``, so that they can be had as for ``whole`` by what that is more.
@@ -123,15 +126,15 @@ class Curator:
         asked, sensitivity = self._admitted(site, queries)
         self._filter.charge(site, first)
         exact = self._exact(asked)
-        flat = np.concatenate([answer.ravel() for answer in exact])
+        flat, shapes = np.concatenate([answer.ravel() for answer in exact]), [answer.shape for answer in exact]
         held = self._noise.hold(site, flat, sensitivity, first, whole)
         missing = Price(Measure.PURE, whole.amount - first.amount)
 
         def refine() -> Measurement:
             self._filter.charge(f"{site}, refined", missing)
-            return self._released(asked, exact, held.fine(), noise_std(sensitivity, whole))
+            return self._released(asked, shapes, held.fine(), noise_std(sensitivity, whole))
 
-        coarse = self._released(asked, exact, held.coarse, noise_std(sensitivity, first))
+        coarse = self._released(asked, shapes, held.coarse, noise_std(sensitivity, first))
         return Refinable(coarse, missing, refine)
 
     def _admitted(self, site: str, queries: Sequence[Query]) -> tuple[tuple[Query, ...], Sensitivity]:
@@ -146,11 +149,11 @@ class Curator:
         self._view.data.prepare([columns for query in asked for columns in query.marginals()])
         return [query.evaluate(self._view) for query in asked]
 
-    def _released(self, asked: Sequence[Query], exact: Sequence[Counts], noisy: Counts, sigma: float) -> Measurement:
-        """Noisy answers in counts; of the exact ones only the shapes are looked at."""
+    def _released(self, asked: Sequence[Query], shapes: Sequence[Shape], noisy: Counts, sigma: float) -> Measurement:
+        """Noisy answers of these shapes, in counts."""
         scale = asked[0].scale(self._view)
-        ends = np.cumsum([answer.size for answer in exact])[:-1]
-        parts = [p.reshape(a.shape) / scale for p, a in zip(np.split(noisy, ends), exact, strict=True)]
+        ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+        parts = [part.reshape(shape) / scale for part, shape in zip(np.split(noisy, ends), shapes, strict=True)]
         return Measurement(tuple(parts), sigma / scale)
 
     def sigma(self, queries: Sequence[Query], price: Price) -> float:
