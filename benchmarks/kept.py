@@ -59,10 +59,10 @@ class KeptRuns:
     def keep(self, method: str, epsilon: float, delta: float, seed: int, run: PeerRun) -> None:
         """Write the run into the file, with today's date."""
         every = self._read()
-        told = {"error": run.error, "reached": run.reached, "measured": f"{datetime.now(UTC):%Y-%m-%d}"}
+        facts = {"error": run.error, "reached": run.reached, "measured": f"{datetime.now(UTC):%Y-%m-%d}"}
         of_table = every.setdefault(self.table, {})
         of_table[_name(method, epsilon, delta, seed)] = {
-            name: value for name, value in told.items() if value is not None
+            name: value for name, value in facts.items() if value is not None
         }
         self.path.write_text(json.dumps(every, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 

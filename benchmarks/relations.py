@@ -1,8 +1,8 @@
 """Two private tables and the key between them: what each synthesizer makes of the tables, and of who belongs together.
 
 Beside the synthesizers stand random linkings, the papers' way to make a database with a synthesizer of single tables:
-sizes of groups are dealt out at random, and then the children. Of the source's own rows (*true tables*) every table is
-perfect and only the join is lost; of PrivBench's rows the tables are synthetic as well. *Sizes kept* deals out the
+sizes of groups are allocated at random, and then the children. Of the source's own rows (*true tables*) every table is
+perfect and only the join is lost; of PrivBench's rows the tables are synthetic as well. *Sizes kept* allocates the
 children alone: every parent has as many as it had, which already tells some of the join.
 """
 
@@ -76,12 +76,12 @@ class Join:
         return JoinValues(self.parent, self.child, self.linked.links)
 
     def with_shuffled_links(self, seed: int) -> dict[str, Join]:
-        """The same rows with children dealt out at random, by what the linking is called."""
+        """The same rows with children allocated at random, by what the linking is called."""
         rng = np.random.default_rng(seed)
         fanout = rng.permutation(self.linked.fanout)
-        dealt = np.full(len(self.linked.links), NO_PARENT, np.int64)
-        dealt[: int(fanout.sum())] = np.repeat(np.arange(len(fanout)), fanout)
-        anyone = replace(self.linked, links=rng.permutation(dealt))
+        allocated = np.full(len(self.linked.links), NO_PARENT, np.int64)
+        allocated[: int(fanout.sum())] = np.repeat(np.arange(len(fanout)), fanout)
+        anyone = replace(self.linked, links=rng.permutation(allocated))
         return {
             "random link": replace(self, linked=anyone),
             "random link, sizes kept": replace(self, linked=self.linked.with_shuffled_links(rng)),

@@ -47,7 +47,7 @@ class DuckDBDatabase:
         self._source = source
         self._folder = folder / uuid4().hex
         self._open = ExitStack()
-        with self._told():
+        with self._clear_errors():
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._open.enter_context(exclusive(lock_of(self._folder), "temporary rows"))  # before there are any
             self._folder.mkdir(mode=0o700)
@@ -107,7 +107,7 @@ class DuckDBDatabase:
 
     def _with(self, rows: pa.Table, statement: str) -> None:
         """Run a statement that reads these rows as privbench_rows."""
-        with self._told():
+        with self._clear_errors():
             self._connection.register("privbench_rows", rows)
             self._execute(statement)
             self._connection.unregister("privbench_rows")
@@ -116,11 +116,11 @@ class DuckDBDatabase:
         self._waited(lambda: self._connection.execute(statement))
 
     def _waited(self, work: Callable[[], T]) -> T:
-        with self._told():
+        with self._clear_errors():
             return waited(self._connection, work)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _clear_errors(self) -> Iterator[None]:
         """Replace DuckDB's errors, which may quote values, by one that says what to do."""
         try:
             yield

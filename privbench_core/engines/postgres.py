@@ -71,7 +71,7 @@ class PostgresDatabase:
         self._source = source
         self._url = parse_url(source.url)
         plain = self._url.set(drivername="postgresql").update_query_dict({"client_encoding": "utf8"})
-        with self._told():
+        with self._clear_errors():
             self._connection = adbc.connect(libpq_uri(plain))
         try:
             self._begin()
@@ -114,7 +114,7 @@ class PostgresDatabase:
     def insert(self, name: str, rows: pa.Table) -> None:
         """See `Database.insert`."""
         sent = f"{name}_sent"
-        with self._told(), self._connection.cursor() as cursor:
+        with self._clear_errors(), self._connection.cursor() as cursor:
             cursor.adbc_ingest(sent, rows, mode="create", temporary=True)
         textual = {field.name for field in rows.schema if pa.types.is_string(field.type)}
         columns: list[exp.Expr] = [
@@ -140,7 +140,7 @@ class PostgresDatabase:
 
     def batches(self, query: exp.Query, rows: int) -> Iterator[pa.RecordBatch]:
         """See `Database.batches`: the server decides how many rows come together."""
-        with self._told(), self._connection.cursor() as cursor:
+        with self._clear_errors(), self._connection.cursor() as cursor:
             cursor.execute(query.sql(self.dialect))
             reader: Iterator[pa.RecordBatch] = cursor.fetch_record_batch()
             yield from reader
@@ -182,16 +182,16 @@ class PostgresDatabase:
             raise SourceError("\n".join(problems))
 
     def _statement(self, statement: str) -> None:
-        with self._told(), self._connection.cursor() as cursor:
+        with self._clear_errors(), self._connection.cursor() as cursor:
             cursor.execute(statement)
 
     def _table(self, query: str) -> pa.Table:
-        with self._told(), self._connection.cursor() as cursor:
+        with self._clear_errors(), self._connection.cursor() as cursor:
             cursor.execute(query)
             return cursor.fetch_arrow_table()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _clear_errors(self) -> Iterator[None]:
         """Replace the server's errors, which may quote values, by one that says what to do."""
         try:
             yield

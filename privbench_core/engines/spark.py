@@ -132,7 +132,7 @@ class SparkDatabase:
         self._source = source
         self._copies: dict[str, DataFrame] = {}
         spark_logging.logger.disabled = True  # the errors that it logs quote values
-        with self._told():
+        with self._clear_errors():
             try:
                 channel = DefaultChannelBuilder(url)
                 channel.add_interceptor(_Deadline())
@@ -148,7 +148,7 @@ class SparkDatabase:
 
     def _begin(self) -> None:
         """Fix what statements mean, and refuse a server that would compute something else."""
-        with self._told():
+        with self._clear_errors():
             if int(self._session.version.partition(".")[0]) < _OLDEST:
                 found = f"needs Spark {_OLDEST} or later; the cluster has {self._session.version}"
                 raise SourceError(f"engine spark: {found}; run with --engine duckdb")
@@ -163,7 +163,7 @@ class SparkDatabase:
         """See `Database.load`: a copy on the cluster, of the columns as they are stored there."""
         path = self._source.parquet_file(table)
         _LOG.info("engine spark: %s is copied to the cluster", table.name)  # how far a copy is depends on the rows
-        with self._told():
+        with self._clear_errors():
             rows = self._session.read.parquet("file://" + _GLOB.sub(r"\\\1", str(path)))
             found = {field.name: field.dataType for field in rows.schema.fields}
         check_columns(table, found)
@@ -176,7 +176,7 @@ class SparkDatabase:
         if problems:
             raise SourceError("\n".join(problems))
         held, seen = f"{name}_held", f"{name}_seen"
-        with self._told():
+        with self._clear_errors():
             rows.createOrReplaceTempView(seen)
         copied = [exp.alias_(exp.column(_named(column)), f"c{place}") for place, column in enumerate(table.columns)]
         numbers = exp.alias_(exp.Anonymous(this="monotonically_increasing_id"), "n")
@@ -190,7 +190,7 @@ class SparkDatabase:
     def insert(self, name: str, rows: pa.Table) -> None:
         """See `Database.insert`."""
         some = rows if rows.num_rows else pa.table([pa.nulls(1, kind) for kind in rows.schema.types], rows.column_names)
-        with self._told():  # PySpark takes no table without rows
+        with self._clear_errors():  # PySpark takes no table without rows
             self._keep(name, self._session.createDataFrame(some).limit(rows.num_rows))
 
     def run(self, statement: exp.Expr) -> None:
@@ -209,7 +209,7 @@ class SparkDatabase:
         if isinstance(statement, exp.Delete):
             self.create(name, rows.select("r.*").where(missed))
             return
-        with self._told():
+        with self._clear_errors():
             columns = self._session.table(name).columns
         emptied = {each.this.name for each in statement.expressions}
         for column in columns:
@@ -221,7 +221,7 @@ class SparkDatabase:
 
     def create(self, name: str, query: exp.Query, kind: str = "TABLE") -> None:
         """See `Database.create`: a table is a copy, a view is its query."""
-        with self._told():
+        with self._clear_errors():
             rows = self._session.sql(self._text(query))
             if kind == "TABLE":
                 self._keep(name, rows)
@@ -230,12 +230,12 @@ class SparkDatabase:
 
     def fetch(self, query: exp.Query) -> pa.Table:
         """See `Database.fetch`."""
-        with self._told():
+        with self._clear_errors():
             return self._session.sql(self._text(query)).toArrow()
 
     def batches(self, query: exp.Query, rows: int) -> Iterator[pa.RecordBatch]:
         """See `Database.batches`: the cluster decides how many rows come together."""
-        with self._told():
+        with self._clear_errors():
             found: Any = self._session.sql(self._text(query))
             client, plan = self._session.client, found._plan
             # What `toLocalIterator` takes its rows from, which would make a Python object of each.
@@ -265,7 +265,7 @@ class SparkDatabase:
         self._copies[name] = copy
 
     def _drop(self, name: str) -> None:
-        with self._told():
+        with self._clear_errors():
             self._session.catalog.dropTempView(name)
         self._copies.pop(name, None)
         if f"{name}_held" in self._copies:
@@ -292,7 +292,7 @@ class SparkDatabase:
         return query.transform(_spelled).sql(self.dialect)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _clear_errors(self) -> Iterator[None]:
         """Replace Spark's errors, which quote values and plans, by one that says what to do."""
         try:
             with warnings.catch_warnings():  # its warnings repeat what is said here, and what servers write

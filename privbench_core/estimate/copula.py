@@ -96,8 +96,8 @@ class SignSums:
         found = {} if len(bits) == len(self.sums) else self.copula(clean).joints(most=most)
         excess = dict(zip(combinations(self.cuts, 2), self._excess(clean), strict=True)) if bits else {}
         strongest = sorted(bits, key=lambda pair: -abs(excess[pair]))[:most]
-        told = {(a, b): joint_of_bits(clean[a], clean[b], float(excess[a, b])) for a, b in strongest}
-        return {**found, **told}
+        of_bits = {(a, b): joint_of_bits(clean[a], clean[b], float(excess[a, b])) for a, b in strongest}
+        return {**found, **of_bits}
 
     def copula(self, clean: Mapping[str, Array]) -> Copula:
         """Return the copula that these sums speak for, given clean one-way counts with one total."""

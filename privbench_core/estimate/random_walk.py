@@ -44,7 +44,7 @@ class _Walk:
     means: Array
     covariances: Array
 
-    def told(self, weights: Array, shares: Array, variances: Array) -> _Walk:
+    def updated(self, weights: Array, shares: Array, variances: Array) -> _Walk:
         gain = self.covariances @ weights
         variance = np.maximum(gain @ weights + variances, _NOTHING)
         off = shares - self.means @ weights
@@ -85,11 +85,11 @@ class Drift:
             prior = _UNKNOWN + pooled[:, None, None] * (step * walk + trend * bend)
             known = _Walk(-_AGAINST if trend else 0.0, start, prior)
             for place, share, variance in zip(there, shares.T, noise, strict=True):
-                known = known.told(np.eye(classes)[place], share, np.full(codes, variance))
+                known = known.updated(np.eye(classes)[place], share, np.full(codes, variance))
             found.append(known)
         return cls(_likely(found))
 
-    def told(self, weights: Array, shares: Array, sigmas: Array) -> Drift:
+    def updated(self, weights: Array, shares: Array, sigmas: Array) -> Drift:
         """The same, given what an average over classes was found to be.
 
         Args:
@@ -97,7 +97,7 @@ class Drift:
             shares: The average, shape (codes,).
             sigmas: Standard deviations of these, shape (codes,).
         """
-        return Drift(_likely([walk.told(weights, shares, sigmas**2) for walk in self.walks]))
+        return Drift(_likely([walk.updated(weights, shares, sigmas**2) for walk in self.walks]))
 
     def average(self, weights: Array) -> tuple[Array, Array]:
         """An average over classes, and its standard deviations; shapes (codes,)."""
@@ -107,7 +107,7 @@ class Drift:
         return mean, np.sqrt(np.maximum(self._odds @ (variances + (means - mean) ** 2), 0.0))
 
     def doubt(self, wanted: Array, weights: Array, sigmas: Array) -> float:
-        """Standard deviations of the average with weights ``wanted``, summed up, once it is `told` another average."""
+        """Standard deviations of the average with weights ``wanted``, summed up, once `updated` by another one."""
         found = []
         for walk in self.walks:
             gain = walk.covariances @ weights

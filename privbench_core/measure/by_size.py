@@ -53,7 +53,7 @@ class RowLooks:
         """Distributions of columns in each class of sizes, shapes (classes, codes)."""
         return {name: drift.shapes for name, drift in self.drifts.items()}
 
-    def told(self, most: int, found: OneWay) -> RowLooks:
+    def updated(self, most: int, found: OneWay) -> RowLooks:
         """The same, with a look at some columns that counted up to ``most`` rows of a unit in full."""
         counted = self.size.counted(most)
         expected = max(float(counted.sum()), 1.0)
@@ -63,7 +63,7 @@ class RowLooks:
         drifts = dict(self.drifts)
         for name, noisy in found.counts.items():
             sigmas = self._sigmas(drifts[name], counted, found.sigmas[name] / rows)
-            drifts[name] = drifts[name].told(counted / expected, noisy / rows, sigmas)
+            drifts[name] = drifts[name].updated(counted / expected, noisy / rows, sigmas)
         return RowLooks(self.size, drifts)
 
     def again(self, session: PrivateSession, table: str, columns: Features, price: Price) -> RowLooks:
@@ -92,7 +92,7 @@ class RowLooks:
             noisy = view.measure(
                 "one-way", [Marginal((name,)) for name in names], price.share(len(names) / len(self.drifts))
             )
-            looks = looks.told(most, OneWay.alike(dict(zip(names, noisy.values, strict=True)), noisy.sigma))
+            looks = looks.updated(most, OneWay.alike(dict(zip(names, noisy.values, strict=True)), noisy.sigma))
         return looks
 
     def one_way(self, most: int) -> OneWay:

@@ -47,7 +47,7 @@ _RANGE = 0.43  # of what counting a column's values costs: 0.3 of all, where all
 # a value lost three times rarer than it is miscounted, errors balance at (7.6 / 0.8 / 3)^(2/3). On Adult, baseball
 # players, sakila and chinook 1.5 to 2.5 were alike, and 0.43 was worse.
 _LIST = 2.2
-_STEP_TOLD = 1.65  # standard deviations: a unit is then wrong for about one column in twenty
+_STEP_CLEAR = 1.65  # standard deviations: a unit is then wrong for about one column in twenty
 _STEP_SHARE = 0.2  # for the step, where a type has steps; the rest finds the range
 _UNNAMED_SHARE = 0.25  # for the values that are not named; the rest names values
 _FIRST_NAMES = 0.3  # of that, for a first list; units then count for their other values alone (Swanberg et al. 2023)
@@ -56,7 +56,7 @@ _RARER = 100  # times less often than a spike does noise alone make a stretch of
 _WINDOWS = (1, 2, 4, 8)  # cells of the grid that are looked at together
 _LEAST_PARTS = 4  # of a cell of the grid that holds rows: its ends are found to a quarter of an octave
 _UNKNOWN_CODES = 32  # that a column is taken to have before its domain is learned
-_TOLD = 25  # numbers that the shape of a list comes down to, as for parents (`measure.popularity`)
+_SHAPE_NUMBERS = 25  # numbers that the shape of a list comes down to, as for parents (`measure.popularity`)
 _OTHERWISE = 0.3  # how far units with more than T rows have other values, likewise
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 
@@ -166,8 +166,8 @@ def _seen(counts: Array, sigma: float, price: Price) -> NDArray[np.bool_]:
         summed = np.append(0.0, np.cumsum(np.where(seen, 0.0, counts)))
         sums = summed[width:] - summed[:-width]
         for first in np.flatnonzero(sums > highest_noise(price.measure, sigma * math.sqrt(width), tests)).tolist():
-            told = first + np.flatnonzero(counts[first : first + width] > sigma)
-            seen[told[0] : told[-1] + 1] = True
+            visible = first + np.flatnonzero(counts[first : first + width] > sigma)
+            seen[visible[0] : visible[-1] + 1] = True
     return seen
 
 
@@ -188,10 +188,10 @@ def _step(counts: Array, sigma: float, classes: StepCodec, rows: float, price: P
     finer = np.append(0.0, np.cumsum(counts)[:-1])
     sigmas = sigma * np.sqrt(np.arange(len(counts)))
     bars = np.array([highest_noise(price.measure, deviation, len(counts)) for deviation in sigmas])
-    bars = np.minimum(bars, np.maximum(rows / 3, _STEP_TOLD * sigmas))
-    told = _STEP_TOLD * sigmas <= rows / 3
+    bars = np.minimum(bars, np.maximum(rows / 3, _STEP_CLEAR * sigmas))
+    clear = _STEP_CLEAR * sigmas <= rows / 3
     coarser = np.arange(len(counts)) > classes.usual
-    possible = (finer <= bars) & (told | ~coarser)
+    possible = (finer <= bars) & (clear | ~coarser)
     return classes.units[int(np.flatnonzero(np.cumprod(possible))[-1])]
 
 
@@ -295,17 +295,17 @@ def _counted(session: PrivateSession, table: Table, size: RowCount | None, price
     counted = np.array([max(1.0, float(size.counted(most).sum())) for most in size.classes])
     alone = session.view(ViewSpec(table.name, {}), "values").sigma([Marginal(())], price)
     lost = 1 - counted / max(size.rows, float(counted.max()))
-    best = int(np.argmin(_OTHERWISE * lost + _ABSOLUTE * _TOLD * alone * np.array(size.classes) / counted))
+    best = int(np.argmin(_OTHERWISE * lost + _ABSOLUTE * _SHAPE_NUMBERS * alone * np.array(size.classes) / counted))
     return size.classes[best], float(max(size.rows, counted[best]) / counted[best])
 
 
 def _by_length(rows: Array, sigma: float, lengths: OpaqueCodec) -> tuple[float, ...]:
     """Rows by the length of their value, at least one length: cells of several lengths are shared out evenly."""
-    told = np.where(rows > SIGNIFICANT * sigma, rows, 0.0)
-    told = told if told.any() else np.maximum(rows, 0.0)
+    visible = np.where(rows > SIGNIFICANT * sigma, rows, 0.0)
+    visible = visible if visible.any() else np.maximum(rows, 0.0)
     result = np.zeros(lengths.max_length + 1)
     for cell in range(lengths.ordered):
         low, high = cell * (lengths.max_length + 1) // lengths.ordered, (cell + 1) * (lengths.max_length + 1)
-        result[low : max(low + 1, high // lengths.ordered)] += told[cell]
-    result[-1] += told[lengths.outside[0]]
+        result[low : max(low + 1, high // lengths.ordered)] += visible[cell]
+    result[-1] += visible[lengths.outside[0]]
     return tuple((result / max(result.sum(), 1e-9)).round(6).tolist())

@@ -176,19 +176,19 @@ def measure_cross_marginals(
         chosen = _select(view, now, min(per_round, planned), price.share(share * fit.select))
         if not chosen:
             break
-        told = False
+        significant = False
         for candidate, expected in chosen:
             noisy = view.measure(
                 " x ".join(candidate.names), [Marginal(candidate.names)], price.share(share * (1 - fit.select))
             )
             off = float(np.abs(noisy.values[0] - expected).sum()) / 2
-            told = told or off > 2 * _ABSOLUTE * noisy.sigma * expected.size
+            significant = significant or off > 2 * _ABSOLUTE * noisy.sigma * expected.size
             found.append(_cross_marginal(candidate, noisy.values[0], noisy.sigma, expected))
             candidates.remove(candidate)
             known |= candidate.pairs
         unspent -= share * len(chosen)
         planned -= len(chosen)
-        if not told:
+        if not significant:
             planned = (planned + 1) // 2 if planned > 1 else planned
         if planned:
             order = link_rows(reference.rows, reference.others, found, rng)

@@ -44,21 +44,21 @@ def choose_remeasurement(curator: Curator, one_way: OneWay, price: Price) -> Rem
         price: Of all that is measured again.
     """
     columns = sorted(one_way.counts, key=lambda name: -float(one_way.sigmas[name].sum()))
-    told = [name for name in columns if len(one_way.counts[name]) > 1] or columns[:1]
+    informative = [name for name in columns if len(one_way.counts[name]) > 1] or columns[:1]
     power = noise_power(price.measure)
-    weights = np.array([len(one_way.counts[name]) for name in told]) ** (1 / (power + 1))
+    weights = np.array([len(one_way.counts[name]) for name in informative]) ** (1 / (power + 1))
     alone = curator.sigma([Marginal(())], price)
     best = Remeasurement({}, math.inf)
     before = np.array([one_way.sigmas[name].sum() for name in columns])
-    for number in range(1, len(told) + 1):
+    for number in range(1, len(informative) + 1):
         shares = weights[:number] / weights[:number].sum()
         again = alone * shares**-power
         noise = float(before.sum() - before[:number].sum())
-        for name, sigma in zip(told, again, strict=False):
+        for name, sigma in zip(informative, again, strict=False):
             first = one_way.sigmas[name]
             noise += float((first / np.sqrt(1 + (first / sigma) ** 2)).sum())
         if noise < best.noise:
-            best = Remeasurement(dict(zip(told, shares.tolist(), strict=False)), noise)
+            best = Remeasurement(dict(zip(informative, shares.tolist(), strict=False)), noise)
     return best
 
 

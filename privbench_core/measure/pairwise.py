@@ -24,7 +24,7 @@ from privbench_core.measure.glance import Glance, glance
 from privbench_core.measure.one_way import choose_remeasurement, least_noise, remeasure
 from privbench_core.measure.scores import ABSOLUTE, clear_scores, largest_noise, pair_scores
 from privbench_core.measure.shortlist import share_of_shortlist, shortlist, shortlist_size
-from privbench_core.measure.signs import cuts_of, gain_of_signs, measure_signs, share_for_signs, told_by_signs
+from privbench_core.measure.signs import cuts_of, determined_by_signs, gain_of_signs, measure_signs, share_for_signs
 from privbench_core.measure.triples import SHARE_OF_TRIPLES, candidate_triples, measure_triples
 from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.one_way import OneWay
@@ -39,7 +39,7 @@ MOST_CODES = 100  # of a column: what is more is merged
 _SUPPOSED = 0.25  # of all rows: the score of a pair that depends on each other
 _HOPE_OF_SIGNS = 3.0  # the same for signs; verified on `shapes`: at 0.3 independent rough columns lost a sixth, δ = 0
 _HOPE = 0.3  # of what is lost if there is no such pair: least gain for which it pays to look
-_TOLD = 3.0  # standard deviations by which a code stands out
+_STANDS_OUT = 3.0  # standard deviations by which a code stands out
 _STRONG = 0.3  # of all rows: the score of two columns that determine each other is one minus the likeliest values
 _CLEAR = 0.2  # of all rows: largest noise of scores that is no reason to pay more for them
 _MORE_FOR_SCORES = (1.0, 2.0, 3.0)  # times the usual share, where scores would say little for less
@@ -114,8 +114,8 @@ class PairwiseFit:
         for_signs = share_for_signs(curator, one_way, cuts, price)
         signs = measure_signs(curator, clean, cuts, price.share(for_signs)) if for_signs else None
         known = signs.joints(clean) if signs else {}
-        told = told_by_signs(clean, cuts, for_signs)
-        pairs = [pair for pair in pairs if pair not in told]
+        determined = determined_by_signs(clean, cuts, for_signs)
+        pairs = [pair for pair in pairs if pair not in determined]
         price = price.share(1 - for_signs)
 
         def without_tables(rest: Price) -> MeasuredLeaf | Price:
@@ -200,8 +200,8 @@ class PairwiseFit:
         if for_scores is None:
             return False
         rest = second.share(1 - for_scores)
-        told = np.minimum(sizes, 1 + total / (_TOLD * once))[pairs]  # no more codes stand out of the noise
-        cells = noisy_cells(told[:, 0], told[:, 1])
+        visible = np.minimum(sizes, 1 + total / (_STANDS_OUT * once))[pairs]  # no more codes stand out of the noise
+        cells = noisy_cells(visible[:, 0], visible[:, 1])
         hidden = largest_noise(curator, number, second.share(for_scores)) / 2
         gain = 0.0
         for measured in range(1, min(len(sizes), number + 1)):

@@ -26,7 +26,7 @@ from privbench_core.schema.constraints import ForeignKey
 Numbers = NDArray[np.int64]
 _RANKS_SHARE = 0.3  # of the price, where the parent is public: for the shape of all rows that noise hides
 _GROUPS_SHARE = 0.2  # for groups of rows; single rows get the rest
-_TOLD = 25  # numbers that a shape comes down to
+_SHAPE_NUMBERS = 25  # numbers that a shape comes down to
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 _OTHERWISE = 0.3  # how far units with more than T rows refer to other parents
 _MOST_PARENTS = 1 << 20  # ranks that are looked at
@@ -47,7 +47,7 @@ def rank_popularity(session: PrivateSession, key: ForeignKey, size: RowCount, pr
         present: Released share of its rows that refer to some row.
         price: Of everything here.
     """
-    view, scale = _counted(session, key, size, price, _TOLD)
+    view, scale = _counted(session, key, size, price, _SHAPE_NUMBERS)
     references = max(1.0, size.rows * present)
     ends = rank_ends(min(math.ceil(references), _MOST_PARENTS))
     noisy = view.measure("ranks", [RankSums(tuple(ends.tolist()))], price)
@@ -115,7 +115,7 @@ def _texts(values: pa.ChunkedArray) -> pd.Series:
 
 
 def _counted(
-    session: PrivateSession, key: ForeignKey, size: RowCount, price: Price, told: int
+    session: PrivateSession, key: ForeignKey, size: RowCount, price: Price, numbers: int
 ) -> tuple[Curator, float]:
     """The view in which units of up to T rows count in full, with the least expected error, and its scale.
 
@@ -126,11 +126,11 @@ def _counted(
         key: Along which rows refer.
         size: Released, of the table that has the key.
         price: Of what is to be asked of the view.
-        told: How many numbers tell parents apart.
+        numbers: How many numbers tell parents apart.
     """
     views = [session.references(key, most, f"units of up to {most:,} rows") for most in size.classes]
     counted = np.array([max(1.0, float(size.counted(most).sum())) for most in size.classes])
     noise = np.array([view.sigma([Marginal(())], price) for view in views]) * size.classes
     lost = 1 - counted / max(size.rows, float(counted.max()))
-    best = int(np.argmin(_OTHERWISE * lost + _ABSOLUTE * told * noise / counted))
+    best = int(np.argmin(_OTHERWISE * lost + _ABSOLUTE * numbers * noise / counted))
     return views[best], float(size.classes[best] * max(size.rows, counted[best]) / counted[best])

@@ -69,8 +69,8 @@ class Cells:
         binnings = {name: look.merged(MOST_CODES) for name, look in self.looks.items()}
         counts = {name: binnings[name].sums(look.counts) for name, look in self.looks.items()}
         sigmas = {name: np.sqrt(binnings[name].sums(look.variances)) for name, look in self.looks.items()}
-        told = OneWay(counts, sigmas)
-        total, sigma = (told.total, told.total_sigma) if counts else self.rows
+        one_way = OneWay(counts, sigmas)
+        total, sigma = (one_way.total, one_way.total_sigma) if counts else self.rows
         total = max(1.0, total)
         # A column of one cell (generated, never NULL) says nothing: it is coded, so that it is drawn, but not measured.
         discretizers = {
@@ -173,7 +173,7 @@ def over_rows(
         return cells, cells.profile(), None
     first = profile.one_way.only(several)
     columns = own_columns(profile, several)
-    looks = measure_by_size(session, table.name, columns, size, price.share(BY_SIZE)).told(size.rows_per_unit, first)
+    looks = measure_by_size(session, table.name, columns, size, price.share(BY_SIZE)).updated(size.rows_per_unit, first)
     rest = price.share(1 - BY_SIZE)
     most = best_counted(session.view(ViewSpec(table.name, {}), "by size"), looks.shapes, size, rest)
     looks = looks.again(session, table.name, columns, rest)

@@ -34,7 +34,7 @@ Array = NDArray[np.float64]
 _SHARES = (0.02, 0.04, 0.08, 0.16, 0.32)  # of a table's price, for sizes, and for the number of rows: tried in turn
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 _FANOUT_OTHERWISE = 0.1  # how far parents of units with many rows have other numbers of children
-_TOLD = 3.0  # standard deviations by which a code stands out
+_STANDS_OUT = 3.0  # standard deviations by which a code stands out
 _FEW = 0.002  # of all rows: what may be left out
 _MODEST = 0.16  # a share that leaves the columns two thirds of the price, if sizes and rows both get it
 _USABLE = 0.2  # relative error of a number of rows above which a table is of no use, whatever its columns are
@@ -186,8 +186,8 @@ def counted_for_sizes(curator: Curator, parents: RowCount, expected: ExpectedSiz
 
 def distance_by_noise(sizes: Array, sigma: float, rows: float) -> Array:
     """Expected total variation distance of columns with so many codes from themselves with noise, shape (columns,)."""
-    told = np.minimum(sizes, 1 + rows / (_TOLD * sigma)) if sigma > 0 else sizes
-    return np.minimum(_ABSOLUTE * sigma * told / rows, 0.5)
+    visible = np.minimum(sizes, 1 + rows / (_STANDS_OUT * sigma)) if sigma > 0 else sizes
+    return np.minimum(_ABSOLUTE * sigma * visible / rows, 0.5)
 
 
 def _classes(fit: SizeCounts, bound: int) -> tuple[int, ...]:

@@ -65,10 +65,12 @@ def share_for_signs(curator: Curator, one_way: OneWay, cuts: Mapping[str, Cut], 
         return ABSOLUTE * left * (len(clean) - 1) + bits * min(of_pair, _SUPPOSED * one_way.total)
 
     best = min(_OF_BITS, key=error)
-    return float(best if best > _LARGEST else usual)  # of few bits among many columns tables tell more: `told_by_signs`
+    return float(
+        best if best > _LARGEST else usual
+    )  # of few bits among many columns tables tell more: `determined_by_signs`
 
 
-def told_by_signs(clean: Mapping[str, Array], cuts: Mapping[str, Cut], share: float) -> set[Pair]:
+def determined_by_signs(clean: Mapping[str, Array], cuts: Mapping[str, Cut], share: float) -> set[Pair]:
     """Return the pairs of which no table is to be measured beside this share for signs.
 
     Where signs got more than correlations ever get, it was for pairs of bits, and their noise is balanced with that of

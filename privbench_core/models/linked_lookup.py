@@ -102,12 +102,12 @@ class LinkedLookup(Lookup):
 
     def _kinds(self, parents: Mapping[str, Codes], count: int) -> tuple[Numbers, tuple[str, ...]]:
         """Return the kind of each parent, shape (count,), and the targets that its codes of make it."""
-        told: dict[str, float] = {}
+        information: dict[str, float] = {}
         for cross in self.cross_marginals:
             for name in cross.right:
-                told[name] = told.get(name, 0.0) + mutual_information(np.maximum(cross.counts, 0) + EMPTY)
+                information[name] = information.get(name, 0.0) + mutual_information(np.maximum(cross.counts, 0) + EMPTY)
         kinds, columns = np.zeros(count, dtype=np.int64), list[str]()
-        for name in sorted(self.targets, key=lambda name: -told.get(name, 0.0)):
+        for name in sorted(self.targets, key=lambda name: -information.get(name, 0.0)):
             codes = parents[name.removeprefix(TARGET)]
             finer = np.unique(kinds * (int(codes.max()) + 1) + codes, return_inverse=True)[1].astype(np.int64)
             if finer.max() < _MOST_KINDS:

@@ -60,15 +60,15 @@ class Lookup:
         """Share of rows that refer to none."""
         if not self.targets:
             return 0.0
-        first = next(iter(self._told or self.targets))
+        first = next(iter(self._informative or self.targets))
         return float(self.marginals[first][1 if first == _ANY else self.targets[first].size :].sum())
 
     def kind_columns(self, _parents: Mapping[str, Codes]) -> tuple[str, ...]:
         """Targets that parents are told apart by, the most informative first; () if all parents are alike to rows."""
-        return tuple(self._told)
+        return tuple(self._informative)
 
     @property
-    def _told(self) -> list[str]:
+    def _informative(self) -> list[str]:
         """What rows ask of their parents, the most informative first."""
         if _ANY in self.targets:
             return []
@@ -217,7 +217,7 @@ class Lookup:
         self, rows: Rows, parents: Mapping[str, Codes], rng: np.random.Generator
     ) -> tuple[NDArray[np.bool_], list[Level]]:
         """Whether each row refers to a parent at all, and which of its attributes tell most, as drawn for each row."""
-        wanted = self._told
+        wanted = self._informative
         first = wanted[0] if wanted else next(iter(self.targets))
         drawn: dict[str, Codes] = {}
         context = Rows(rows.n, dict(rows.codes), dict(rows.sizes), rows.weights)

@@ -190,7 +190,7 @@ def refine_bands(
     """
     codec, band, whole = bands.codec, np.asarray(bands.binning.code_of), bands.counts
     cells = np.bincount(band)
-    told = (whole > SIGNIFICANT * sigma * cells)[band]
+    significant = (whole > SIGNIFICANT * sigma * cells)[band]
     # A class was counted twice: by itself, and as the sum of its cells.
     sums, of_band, of_sums = bands.binning.sums(noisy), bands.sigmas**2, cells * sigma**2
     better = (whole * of_sums + sums * of_band) / np.maximum(of_band + of_sums, _NOTHING)
@@ -198,16 +198,16 @@ def refine_bands(
     even = noisy + ((better - sums) / cells)[band]
     smooth = better[band] * np.asarray(bands.binning.weights)
     even = smooth + (even - smooth) / (1 + (sigma / np.maximum(apart(smooth), _EXACT)) ** 2)
-    weights = np.where(told, 1.0, np.asarray(bands.binning.weights) * (whole > 0)[band])
-    begins = told | np.append(True, band[1:] != band[:-1]) & (whole > 0)[band]
+    weights = np.where(significant, 1.0, np.asarray(bands.binning.weights) * (whole > 0)[band])
+    begins = significant | np.append(True, band[1:] != band[:-1]) & (whole > 0)[band]
     begins[0] = True
     code_of = np.cumsum(begins) - 1
     weights[np.bincount(code_of, weights)[code_of] <= 0] = 1.0
     weights /= np.bincount(code_of, weights)[code_of]
     binning = Binning(tuple(code_of.tolist()), tuple(weights.tolist()), int(code_of[-1]) + 1)
-    counts = np.where(told, even, whole[band] * np.asarray(bands.binning.weights))
+    counts = np.where(significant, even, whole[band] * np.asarray(bands.binning.weights))
     of_cell = np.sqrt(sigma**2 * (1 - 1 / cells) + variance / cells**2)
-    sigmas = np.where(told, of_cell[band], (bands.sigmas / np.sqrt(cells))[band])
+    sigmas = np.where(significant, of_cell[band], (bands.sigmas / np.sqrt(cells))[band])
     return _counts(codec, binning, binning.sums(counts), np.sqrt(binning.sums(sigmas**2)), groups, rows)
 
 

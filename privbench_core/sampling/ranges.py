@@ -34,8 +34,8 @@ def can_be_cut(schema: Schema, table: Table) -> bool:
     """Whether each range of a private table's rows can be drawn by itself, given the rows of its owners.
 
     Not where rows of different owners must agree or differ: a unique set or a dependency that does not include the
-    owner key, a key that is filled in when all rows are there, and references whose places cannot be dealt out
-    (`can_be_dealt`). A unique reference is in the range alone that has the parent's only place.
+    owner key, a key that is filled in when all rows are there, and references whose places cannot be allocated
+    (`can_be_allocated`). A unique reference is in the range alone that has the parent's only place.
     """
     owner = table.owner_key
     if owner is not None and not can_be_cut(schema, schema.table(owner.parent)):
@@ -49,20 +49,20 @@ def can_be_cut(schema: Schema, table: Table) -> bool:
         return not numbered.isdisjoint(columns) or (inside is not None and inside <= set(columns))
 
     others = [key for key in table.foreign_keys if not key.owner]
-    dealt = [set(key.columns) for key in dealt_keys(schema, table)]
+    allocated = [set(key.columns) for key in allocated_keys(schema, table)]
     return (
         all(
-            can_be_dealt(schema, table, key) or (schema.table(key.parent).public and key.max_children is None)
+            can_be_allocated(schema, table, key) or (schema.table(key.parent).public and key.max_children is None)
             for key in others
         )
         and not any(key.name in schema.deferred_keys for key in table.foreign_keys)
-        and all(by_range(unique) or set(unique) in dealt for unique in (table.primary_key, *table.unique))
+        and all(by_range(unique) or set(unique) in allocated for unique in (table.primary_key, *table.unique))
         and all(by_range(dependency.determinant) for dependency in table.dependencies)
     )
 
 
-def can_be_dealt(schema: Schema, table: Table, key: ForeignKey) -> bool:
-    """Whether the references along a key to a private table can be dealt out to ranges of rows, see `dealing`.
+def can_be_allocated(schema: Schema, table: Table, key: ForeignKey) -> bool:
+    """Whether the references along a key to a private table can be allocated to ranges of rows, see `allocation`.
 
     Not where a row may refer to some parents only: those of its unit, or those that agree with another key of the row.
     """
@@ -76,9 +76,9 @@ def can_be_dealt(schema: Schema, table: Table, key: ForeignKey) -> bool:
     )
 
 
-def dealt_keys(schema: Schema, table: Table) -> tuple[ForeignKey, ...]:
-    """Return the keys of a table whose references are dealt out to its ranges."""
-    return tuple(key for key in table.foreign_keys if can_be_dealt(schema, table, key))
+def allocated_keys(schema: Schema, table: Table) -> tuple[ForeignKey, ...]:
+    """Return the keys of a table whose references are allocated to its ranges."""
+    return tuple(key for key in table.foreign_keys if can_be_allocated(schema, table, key))
 
 
 def range_count(rows: float) -> int:

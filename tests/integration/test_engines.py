@@ -144,7 +144,7 @@ def _full(fetch: Any) -> Any:
 
     def found(self: DuckDBDatabase, query: Any) -> pa.Table:
         if "GROUPING SETS" in query.sql():
-            with self._told():
+            with self._clear_errors():
                 raise OSError(28, "No space left on device")
         return fetch(self, query)
 
@@ -240,7 +240,7 @@ def test_two_runs_do_not_delete_each_others_rows(counted: Spec) -> None:
 
 def test_errors_of_engines_quote_no_value(counted: Spec, tmp_path: Path) -> None:
     database = DuckDBDatabase(FolderSource(Path(counted.source)), tmp_path / "rows")
-    with pytest.raises(SourceError) as caught, database._told():
+    with pytest.raises(SourceError) as caught, database._clear_errors():
         database._connection.execute("SELECT CAST('a secret' AS INTEGER)")
     assert "secret" not in str(caught.value)
     database.close()

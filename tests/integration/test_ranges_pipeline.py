@@ -144,7 +144,7 @@ def test_a_table_with_a_second_private_parent_is_published_in_parts(tmp_path: Pa
     one = content(place.out)
     assert {f"data/sale/part-0000{number}.parquet" for number in range(6)} <= one.keys()
     for path in place.spec.state.rglob("*.parts"):
-        assert {file.suffix for file in path.iterdir()} == {".bin"}  # what was dealt is gone
+        assert {file.suffix for file in path.iterdir()} == {".bin"}  # what was allocated is gone
         shutil.rmtree(path)
     assert place.run(workers=2).paid == 0
     assert content(place.out) == one

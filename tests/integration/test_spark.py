@@ -173,7 +173,7 @@ def test_ctrl_c_while_a_cluster_counts_is_ctrl_c(server: Sail, tmp_path: Path, s
     try:
         with closing(SparkDatabase(FolderSource(tmp_path), server.url)) as database:
             threading.Timer(1.0, stop).start()
-            with pytest.raises(KeyboardInterrupt), database._told():
+            with pytest.raises(KeyboardInterrupt), database._clear_errors():
                 database._session.sql(
                     "SELECT SUM(a.id * b.id % 7) FROM range(10000000) AS a, range(10000000) AS b"
                 ).toArrow()
@@ -188,7 +188,7 @@ def test_errors_of_a_cluster_quote_no_value(sail: str, tmp_path: Path, capfd: py
         for statement in ("SELECT CAST('a secret' AS INT) AS n", "SELECT secret FROM nothing", "secret"):
             with (
                 pytest.raises(SourceError, match="counting in the cluster failed: it refused") as caught,
-                database._told(),
+                database._clear_errors(),
             ):
                 database._session.sql(statement).toArrow()
             assert "secret" not in str(caught.value)

@@ -78,10 +78,10 @@ def test_queries_admit_codes_of_the_declared_domain_alone(pair: Pair, planted: P
 
 def test_random_links_keep_rows_and_sizes_of_groups(pair: Pair) -> None:
     true = pair.join.linked
-    dealt = {name: join.linked for name, join in pair.join.with_shuffled_links(0).items()}
-    np.testing.assert_array_equal(dealt["random link, sizes kept"].fanout, true.fanout)
-    np.testing.assert_array_equal(np.sort(dealt["random link"].fanout), np.sort(true.fanout))
-    assert not np.array_equal(dealt["random link"].fanout, true.fanout)
+    allocated = {name: join.linked for name, join in pair.join.with_shuffled_links(0).items()}
+    np.testing.assert_array_equal(allocated["random link, sizes kept"].fanout, true.fanout)
+    np.testing.assert_array_equal(np.sort(allocated["random link"].fanout), np.sort(true.fanout))
+    assert not np.array_equal(allocated["random link"].fanout, true.fanout)
 
 
 def test_the_source_has_no_error_and_a_random_link_has(pair: Pair) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from privbench_core.estimate.copula import Copula, Cut, SignSums, joint_of_bits, sign_noise
 from privbench_core.measure.pairwise import PairwiseFit
-from privbench_core.measure.signs import cuts_of, share_for_signs, told_by_signs
+from privbench_core.measure.signs import cuts_of, determined_by_signs, share_for_signs
 from privbench_core.models.measured import MeasuredLeaf, measured_from_dict, measured_to_dict
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Measure, Price
@@ -187,8 +187,8 @@ def test_two_bits_among_many_columns_may_have_a_table() -> None:
     curator, _ = curator_of(codes, sizes, price)
     cuts = cuts_of(one_way.clean(), SIZES)
     share = share_for_signs(curator, one_way, cuts, price)
-    assert told_by_signs(one_way.clean(), cuts, share) == set()
-    assert told_by_signs(one_way.clean(), cuts, 0.5) == {("b0", "again")}
+    assert determined_by_signs(one_way.clean(), cuts, share) == set()
+    assert determined_by_signs(one_way.clean(), cuts, 0.5) == {("b0", "again")}
 
 
 @pytest.mark.parametrize("measure", list(Measure))

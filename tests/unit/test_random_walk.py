@@ -62,13 +62,13 @@ def test_a_look_at_all_rows_tells_of_all_classes() -> None:
     weights = rows / rows.sum()
     mean, deviation = drift.average(weights)
     exact = np.full(2, 1e-3)
-    told = drift.told(weights, weights @ shapes, exact)
-    better, less = told.average(weights)
+    updated = drift.updated(weights, weights @ shapes, exact)
+    better, less = updated.average(weights)
     np.testing.assert_allclose(better, 0.5, atol=2e-3)
     assert (less < deviation / 10).all()
     assert (less <= exact).all()
     assert drift.doubt(weights, weights, exact) < deviation.sum() / 10
-    assert np.abs(told.shapes - shapes).sum() <= np.abs(drift.shapes - shapes).sum() + 0.02
+    assert np.abs(updated.shapes - shapes).sum() <= np.abs(drift.shapes - shapes).sum() + 0.02
     assert np.isfinite(mean).all()
 
 
@@ -78,6 +78,6 @@ def test_what_was_told_changes_how_far_habits_are_thought_to_drift() -> None:
     sigmas = np.array([5.0, 5.0, 5.0, 2000.0, 2000.0, 2000.0])
     drift = Drift.of(shapes * rows[:, None], sigmas, rows)
     weights = np.full(6, 1 / 6)
-    told = drift.told(weights, np.array([0.4, 0.6]), np.full(2, 0.005))
-    assert told.average(weights)[0][0] == pytest.approx(0.4, abs=0.05)
-    assert told.shapes[0, 0] == pytest.approx(0.7, abs=0.03)
+    updated = drift.updated(weights, np.array([0.4, 0.6]), np.full(2, 0.005))
+    assert updated.average(weights)[0][0] == pytest.approx(0.4, abs=0.05)
+    assert updated.shapes[0, 0] == pytest.approx(0.7, abs=0.03)

@@ -13,7 +13,7 @@ def test_sorting_digit_by_digit_is_a_stable_sort(highest):
     assert (stable_order(numbers) == np.argsort(numbers, kind="stable")).all()
 
 
-def test_every_value_is_dealt_as_often_as_whole_rows_can_and_only_inside_of_its_group():
+def test_every_value_is_allocated_as_often_as_whole_rows_can_and_only_inside_of_its_group():
     rng = np.random.default_rng(1)
     weights = rng.random((50, 9)) * (rng.random((50, 9)) > 0.4) + np.eye(50, 9) * 1e-3
     weights[:, 0] += 0.1
@@ -21,9 +21,9 @@ def test_every_value_is_dealt_as_often_as_whole_rows_can_and_only_inside_of_its_
     groups = rng.integers(0, 50, 20_000)
     counts = np.bincount(groups, minlength=50)
     numbers = systematic_counts(np.cumsum(shares, axis=1).ravel(), np.repeat(np.arange(50), 9), counts, rng)
-    dealt = distribute(np.tile(np.arange(9), 50), numbers, groups, rng)
+    allocated = distribute(np.tile(np.arange(9), 50), numbers, groups, rng)
     found = np.zeros((50, 9), dtype=np.int64)
-    np.add.at(found, (groups, dealt), 1)
+    np.add.at(found, (groups, allocated), 1)
     assert (found == numbers.reshape(50, 9)).all()
     assert (found.sum(axis=1) == counts).all()
     assert (np.abs(found - shares * counts[:, None]) < 1 + 1e-6).all()

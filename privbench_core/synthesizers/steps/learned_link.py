@@ -201,10 +201,10 @@ def _to_public(
     codes = {name: discretizer.encode_numbers(np.arange(rows.num_rows)) for name, discretizer in targets.items()}
     counts, marginals = popularity.counts, {}
     for name, found in zip(targets, noisy.values, strict=True):
-        told = np.bincount(codes[name], counts, len(found)).astype(np.float64)  # what the rows' own popularity says
-        told[-1] += none if key.optional else 0.0
-        told *= total / max(float(told.sum()), EMPTY)
-        marginals[name] = onto_simplex(shrunk(found, noisy.sigma, told), total) / total
+        by_rows = np.bincount(codes[name], counts, len(found)).astype(np.float64)  # what the rows' own popularity says
+        by_rows[-1] += none if key.optional else 0.0
+        by_rows *= total / max(float(by_rows.sum()), EMPTY)
+        marginals[name] = onto_simplex(shrunk(found, noisy.sigma, by_rows), total) / total
     for _ in range(RAKING_ROUNDS):
         for name, marginal in marginals.items():
             current = np.bincount(codes[name], counts, len(marginal))

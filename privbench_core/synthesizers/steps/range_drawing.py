@@ -14,9 +14,9 @@ from privbench_core.errors import InternalError
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.children import children_of, numbers_of_children
 from privbench_core.sampling.ranges import (
+    allocated_keys,
     can_be_cut,
     cuts_between_units,
-    dealt_keys,
     equal_shares,
     range_count,
     weighted_shares,
@@ -25,7 +25,7 @@ from privbench_core.sampling.references import Parent
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.synthesizers.artifact import PartFiles
 from privbench_core.synthesizers.contract import sampling_rng
-from privbench_core.synthesizers.steps.dealt import DealtKey
+from privbench_core.synthesizers.steps.allocated_keys import AllocatedKey
 from privbench_core.synthesizers.steps.drawing import TableModels
 from privbench_core.synthesizers.steps.sampled import Listed, Sample, SampledTable
 from privbench_core.workers import side_by_side
@@ -68,7 +68,7 @@ class RangeDrawing:
         parts: Where finished ranges are kept.
         pieces: The ranges.
         total: Rows planned in all of them.
-        dealt: References to other private tables, as they are dealt out to the ranges.
+        allocated: References to other private tables, as they are allocated to the ranges.
     """
 
     models: TableModels
@@ -78,7 +78,7 @@ class RangeDrawing:
     parts: PartFiles
     pieces: tuple[Piece, ...]
     total: int
-    dealt: tuple[DealtKey, ...] = ()
+    allocated: tuple[AllocatedKey, ...] = ()
     _owners: dict[int, tuple[Parent, Numbers]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -115,18 +115,18 @@ class RangeDrawing:
             total = ends[-1] + alone[-1]
         return cls(models, seed, above, beside, parts, tuple(pieces), total) if len(pieces) > 1 else None
 
-    def with_dealt_keys(self, workers: int | None = None) -> RangeDrawing:
-        """The same with the references to other private tables dealt out, in files beside the finished ranges.
+    def with_allocated_keys(self, workers: int | None = None) -> RangeDrawing:
+        """The same with the references to other private tables allocated, in files beside the finished ranges.
 
-        Those are deleted by `forget_dealt_keys`.
+        Those are deleted by `forget_allocated_keys`.
         """
         models = self.models
-        keys = dealt_keys(models.schema, models.table)
+        keys = allocated_keys(models.schema, models.table)
         if not keys:
             return self
         rows = list(side_by_side(_PlannedRows(self), range(len(self.pieces)), workers))
-        dealt = [
-            DealtKey.plan(
+        allocated = [
+            AllocatedKey.plan(
                 models.table,
                 key,
                 models.lookups[key.name],
@@ -134,16 +134,16 @@ class RangeDrawing:
                 self.above[key.parent],
                 rows,
                 self.seed,
-                PartFiles(self.parts.folder / f"dealt-{number}"),
+                PartFiles(self.parts.folder / f"allocated-{number}"),
             )
             for number, key in enumerate(keys)
         ]
-        return replace(self, dealt=tuple(dealt))
+        return replace(self, allocated=tuple(allocated))
 
-    def forget_dealt_keys(self) -> None:
-        """Delete what `with_dealt_keys` has stored."""
-        for dealt in self.dealt:
-            dealt.forget()
+    def forget_allocated_keys(self) -> None:
+        """Delete what `with_allocated_keys` has stored."""
+        for allocated in self.allocated:
+            allocated.forget()
 
     def __call__(self, number: int) -> Listed:
         """Draw a range and store it; one that an earlier run has finished is left as it is."""
@@ -158,8 +158,8 @@ class RangeDrawing:
         models, owner = self.models, self.models.table.owner_key
         rng = sampling_rng(self.seed, "sample", models.table.name, str(piece.number))
         tables, parents, lookups = dict[str, Parent](), dict[str, Parent](), dict(models.lookups)
-        for dealt in self.dealt:
-            parents[dealt.key.name], lookups[dealt.key.name] = dealt.range(piece.number)
+        for allocated in self.allocated:
+            parents[allocated.key.name], lookups[allocated.key.name] = allocated.range(piece.number)
         for key in models.table.foreign_keys:
             if not key.owner and key.name not in parents:
                 if key.parent not in tables:

@@ -117,9 +117,9 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
         facts = {"checks not kept while sampling": ", ".join(ignored)} if ignored else {}
         drawing = RangeDrawing.plan(models, context.seed, above, beside, context.parts)
         if drawing is not None:
-            drawing = drawing.with_dealt_keys(context.workers)
+            drawing = drawing.with_allocated_keys(context.workers)
             listed = list(side_by_side(drawing, range(len(drawing.pieces)), context.workers))
-            drawing.forget_dealt_keys()
+            drawing.forget_allocated_keys()
             return replace(SampledTable.listing(listed, **facts), parts=context.parts)
         rng = context.rng("sample", table.name)
         sample = draw_sample(models, above, beside, rng)
@@ -127,8 +127,8 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
         return sample.to_artifact(**facts)
 
     parameters = {**_constraints(schema, table), "rows of a range": ranges.MOST_ROWS}
-    if ranges.can_be_cut(schema, table) and (dealt := ranges.dealt_keys(schema, table)):
-        parameters["dealt"] = [key.name for key in dealt]
+    if ranges.can_be_cut(schema, table) and (allocated := ranges.allocated_keys(schema, table)):
+        parameters["allocated"] = [key.name for key in allocated]
     key = ("sample", table.name)
     return Step(
         key,

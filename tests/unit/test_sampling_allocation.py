@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.sampling import ranges
-from privbench_core.sampling.dealing import Dealing, ranks_of
+from privbench_core.sampling.allocation import Allocation, ranks_of
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
@@ -34,8 +34,8 @@ MOST = 700
 @pytest.mark.parametrize("rows", [[1], [5, 5, 5], [0, 1000, 3, 0], [1] * 40, [10**6, 1, 1]])
 @pytest.mark.parametrize("count", [0, 1, 7, 1023, 1024, 100_000])
 def test_every_place_is_in_one_range_and_ranges_get_their_shares(rows: list[int], count: int):
-    dealing = Dealing.by_rows(rows)
-    found = [dealing.places(number, count, np.random.default_rng(5)) for number in range(len(rows))]
+    allocation = Allocation.by_rows(rows)
+    found = [allocation.places(number, count, np.random.default_rng(5)) for number in range(len(rows))]
     assert np.sort(np.concatenate(found)).tolist() == list(range(count))
     for places, share in zip(found, np.array(rows) / sum(rows), strict=True):
         assert len(places) == pytest.approx(count * share, abs=6 + count / 900)
@@ -44,11 +44,11 @@ def test_every_place_is_in_one_range_and_ranges_get_their_shares(rows: list[int]
 
 
 def test_consecutive_places_are_spread_over_the_ranges():
-    dealing = Dealing.by_rows([10] * 8)
+    allocation = Allocation.by_rows([10] * 8)
     degrees = np.array([1, 400, 3, 80, 8, 8, 0, 500])
-    dealt = np.array([dealing.dealt(number, degrees, np.random.default_rng(1)) for number in range(8)])
-    assert dealt.sum(axis=0).tolist() == degrees.tolist()
-    assert (np.abs(dealt - degrees / 8) < 3).all()
+    allocated = np.array([allocation.allocated(number, degrees, np.random.default_rng(1)) for number in range(8)])
+    assert allocated.sum(axis=0).tolist() == degrees.tolist()
+    assert (np.abs(allocated - degrees / 8) < 3).all()
 
 
 @pytest.mark.parametrize("sizes", [[1], [7, 7, 7], [3, 0, 900, 1], [4, 5, 6, 2000, 1999]])
@@ -165,7 +165,7 @@ def test_unique_references_in_ranges_are_unique_and_all_there():
     assert rows_in(several, "sale").num_rows > 0.99 * 1500
 
 
-def test_two_keys_to_one_parent_are_dealt_each_by_itself():
+def test_two_keys_to_one_parent_are_allocated_each_by_itself():
     schema, tables = market()
     sale = schema.table("sale")
     again = ForeignKey("sale", ("also",), "product", ("id",), max_children=9000)
@@ -214,20 +214,20 @@ def test_any_number_of_processes_draws_the_same_bytes_and_leaves_nothing_else(
     found = []
     for workers in (1, 2, 3):
         folder = tmp_path / str(workers)
-        drawing = drawing_of(schema, made, folder).with_dealt_keys(workers)
+        drawing = drawing_of(schema, made, folder).with_allocated_keys(workers)
         listed = list(side_by_side(drawing, range(len(drawing.pieces)), workers))
-        drawing.forget_dealt_keys()
+        drawing.forget_allocated_keys()
         assert {path.suffix for path in folder.iterdir()} == {".bin"}
         found.append((listed, files(folder)))
     assert found[0] == found[1] == found[2]
-    backwards = drawing_of(schema, made, tmp_path / "back").with_dealt_keys()
+    backwards = drawing_of(schema, made, tmp_path / "back").with_allocated_keys()
     for number in reversed(range(len(backwards.pieces))):
         backwards(number)
     assert files(tmp_path / "back") == found[0][1]
 
 
 def _draw(drawing: RangeDrawing) -> None:
-    drawing = drawing.with_dealt_keys(2)
+    drawing = drawing.with_allocated_keys(2)
     list(side_by_side(drawing, range(len(drawing.pieces)), 2))
 
 
@@ -235,7 +235,7 @@ def test_a_killed_run_resumes_at_the_missing_ranges(tmp_path: Path, monkeypatch:
     schema, tables = market()
     made = drawn(schema, tables, MOST)
     monkeypatch.setattr(ranges, "MOST_ROWS", MOST)
-    whole = drawing_of(schema, made, tmp_path / "whole").with_dealt_keys()
+    whole = drawing_of(schema, made, tmp_path / "whole").with_allocated_keys()
     expected = list(side_by_side(whole, range(len(whole.pieces)), 1))
     folder = tmp_path / "killed"
     process = PROCESSES.Process(target=_draw, args=(drawing_of(schema, made, folder),))
@@ -248,8 +248,8 @@ def test_a_killed_run_resumes_at_the_missing_ranges(tmp_path: Path, monkeypatch:
     os.kill(process.pid, signal.SIGKILL)
     process.join(60)
     time.sleep(1)  # its children finish what they had begun, and leave
-    (folder / "dealt-0" / "00001.bin").write_bytes(b"half")
+    (folder / "allocated-0" / "00001.bin").write_bytes(b"half")
     (folder / "00001.bin").unlink(missing_ok=True)
-    again = drawing_of(schema, made, folder).with_dealt_keys(2)
+    again = drawing_of(schema, made, folder).with_allocated_keys(2)
     assert list(side_by_side(again, range(len(again.pieces)), 2)) == expected
     assert files(folder) == files(tmp_path / "whole")

@@ -1,4 +1,4 @@
-"""References to other private tables, dealt out to the ranges of a table before these are drawn (`sampling.dealing`).
+"""References to other private tables, allocated to the ranges of a table beforehand (`sampling.allocation`).
 
 Which synthetic parents are popular is decided once, range of parents by range of parents: those that come first get the
 first ranks, and what they leave of the references that a kind of parent is to get is shared by the next ones. What is
@@ -20,7 +20,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.errors import InternalError
 from privbench_core.models.lookup import TARGET, Lookup, raked
 from privbench_core.models.popularity import ByRank, ByRow, handed_out
-from privbench_core.sampling.dealing import Dealing, ranks_of
+from privbench_core.sampling.allocation import Allocation, ranks_of
 from privbench_core.sampling.references import Parent
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
@@ -35,13 +35,13 @@ _SPARE = 2.0  # places per mean degree, chosen by hand: a kind may be asked for 
 
 
 @dataclass(frozen=True)
-class DealtKey:
+class AllocatedKey:
     """The places of all parents along a key, and which of them each range of rows gets.
 
     Attributes:
         key: To a private table.
         lookup: Released, of the key.
-        dealing: Of places to ranges of rows.
+        allocation: Of places to ranges of rows.
         seed: Of the run.
         files: One for each range of parents: their keys and codes, and how many places they have.
         digests: Of the files.
@@ -49,7 +49,7 @@ class DealtKey:
 
     key: ForeignKey
     lookup: Lookup
-    dealing: Dealing
+    allocation: Allocation
     seed: int
     files: PartFiles
     digests: tuple[str, ...]
@@ -65,7 +65,7 @@ class DealtKey:
         rows: list[int],
         seed: int,
         files: PartFiles,
-    ) -> DealtKey:
+    ) -> AllocatedKey:
         """Decide how often each parent is referred to.
 
         Args:
@@ -103,15 +103,15 @@ class DealtKey:
             }
             columns = here.table.select(list(dict.fromkeys(key.parent_columns)))
             digests[number] = files.put(number, Artifact(stored, columns.take(pa.array(order))))
-        return cls(key, lookup, Dealing.by_rows(rows), seed, files, tuple(digests))
+        return cls(key, lookup, Allocation.by_rows(rows), seed, files, tuple(digests))
 
     def range(self, number: int) -> tuple[Parent, Lookup]:
         """The parents that a range of rows may refer to, with their room, and the link to draw these references by."""
         found: list[tuple[pa.Table, dict[str, Codes], Numbers, Numbers]] = []
         for part, digest in enumerate(self.digests):
             stored = self.files.get(part, digest)
-            rng = sampling_rng(self.seed, "dealt", self.key.name, str(part))
-            places, spare = (self.dealing.dealt(number, stored.data[name], rng) for name in ("degrees", "spare"))
+            rng = sampling_rng(self.seed, "allocated", self.key.name, str(part))
+            places, spare = (self.allocation.allocated(number, stored.data[name], rng) for name in ("degrees", "spare"))
             some = np.flatnonzero(places + spare)
             codes = {name: values[some] for name, values in stored.data["codes"]}
             if stored.table is None:

@@ -1,4 +1,4 @@
-"""References to a private parent dealt out to ranges of rows, so that every parent stays as popular as over all rows.
+"""References to a private parent allocated to ranges of rows, so that every parent stays as popular as over all rows.
 
 Each parent has as many *places* as it is to be referred to. If the rows of each range chose among all parents by
 themselves, caps would not hold, and if each range had parents of its own, none could have more rows than a range. So
@@ -22,7 +22,7 @@ _HEAD = 1 << 12  # parents of a range whose ranks are exact: the popular ones; d
 
 
 @dataclass(frozen=True)
-class Dealing:
+class Allocation:
     """Which places each range of rows gets, known without a list of them.
 
     Places come in blocks as long as there are slots, 2^k, and ranges have slots in proportion to their rows. Place i of
@@ -36,8 +36,8 @@ class Dealing:
     ends: tuple[int, ...]
 
     @classmethod
-    def by_rows(cls, rows: Sequence[int]) -> Dealing:
-        """Return the dealing to ranges of so many rows each."""
+    def by_rows(cls, rows: Sequence[int]) -> Allocation:
+        """Return the allocation to ranges of so many rows each."""
         slots = 1 << (len(rows) * _SLOTS - 1).bit_length()
         return cls(tuple(weighted_shares(slots, rows)))
 
@@ -49,8 +49,8 @@ class Dealing:
             count: Places in all.
             rng: The same for every range: then each place is in one range.
 
-        >>> dealing = Dealing.by_rows([1, 3])
-        >>> found = [dealing.places(number, 1000, np.random.default_rng(0)) for number in range(2)]
+        >>> allocation = Allocation.by_rows([1, 3])
+        >>> found = [allocation.places(number, 1000, np.random.default_rng(0)) for number in range(2)]
         >>> [len(places) for places in found], (np.sort(np.concatenate(found)) == np.arange(1000)).all().item()
         ([250, 750], True)
         """
@@ -62,7 +62,7 @@ class Dealing:
         found = np.sort((inside + np.arange(len(offsets))[:, np.newaxis] * slots).ravel())
         return np.asarray(found[found < count], dtype=np.int64)
 
-    def dealt(self, number: int, degrees: Numbers, rng: np.random.Generator) -> Numbers:
+    def allocated(self, number: int, degrees: Numbers, rng: np.random.Generator) -> Numbers:
         """Return how many places of each parent a range gets, shape (parents,).
 
         Args:
