@@ -96,12 +96,18 @@ class Cells:
             return self
         if self.held and sum((held.missing for held in self.held.values()), zero(price.measure)).fits(price):
             refined = {names: held.refine() for names, held in self.held.items()}
-            looks = {
-                name: CellCounts.first(self.looks[name].codec, counts, found.sigma)
+            finer = {
+                name: (counts, found.sigma)
                 for names, found in refined.items()
                 for name, counts in zip(names, found.values, strict=True)
             }
-            return replace(self, looks={name: looks[name] for name in self.looks}, held={})
+            return replace(
+                self,
+                first={name: finer[name][0] for name in self.first},
+                sigmas={name: finer[name][1] for name in self.sigmas},
+                looks={name: CellCounts.first(look.codec, *finer[name]) for name, look in self.looks.items()},
+                held={},
+            )
         counts = {name: look.counts for name, look in self.looks.items()}
         sigmas = {name: np.sqrt(look.variances) for name, look in self.looks.items()}
         features = {name: (Own(name), Discretizer(look.codec)) for name, look in self.looks.items()}
@@ -225,16 +231,20 @@ def measure_cells(
     closer = share_of(table, telling)
     first = price.share(1 - closer)
     shares = least_noise({name: min(codec.size, MOST_CODES) for name, codec in telling.items()}, price.measure)
+    groups = {tuple(name for name in telling if shares[name] == share): share for share in sorted(set(shares.values()))}
+    looks_at = [([Marginal((name,)) for name in alike], share * len(alike)) for alike, share in groups.items()]
+    if whole is not None and not all(
+        view.can_measure_in_two(asked, first.share(part), whole.share(part)) for asked, part in looks_at
+    ):
+        whole = None
     found: dict[str, Array] = {}
     sigmas: dict[str, float] = {}
     held: dict[tuple[str, ...], Refinable] = {}
-    for share in sorted(set(shares.values())):
-        alike = tuple(name for name in telling if shares[name] == share)
-        asked, paid = [Marginal((name,)) for name in alike], first.share(share * len(alike))
+    for alike, (asked, part) in zip(groups, looks_at, strict=True):
         if whole is None:
-            noisy = view.measure("one-way", asked, paid)
+            noisy = view.measure("one-way", asked, first.share(part))
         else:
-            held[alike] = view.measure_in_two("one-way", asked, paid, whole.share(share * len(alike)))
+            held[alike] = view.measure_in_two("one-way", asked, first.share(part), whole.share(part))
             noisy = held[alike].first
         found |= zip(alike, noisy.values, strict=True)
         sigmas |= dict.fromkeys(alike, noisy.sigma)

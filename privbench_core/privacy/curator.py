@@ -19,7 +19,7 @@ from privbench_core.errors import InternalError
 from privbench_core.privacy.admission import admit_price, admit_queries, admit_rule
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
-from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity, noise_std
+from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity, can_be_held, noise_std
 from privbench_core.privacy.queries import Distances, Query
 from privbench_core.privacy.split_rules import Rule
 from privbench_core.privacy.views import CodedView
@@ -115,7 +115,8 @@ class Curator:
 
         Raises:
             BudgetExhaustedError: The step has less than ``first`` left.
-            InternalError: A query that is not of `privacy.queries`, or other prices; nothing was charged.
+            InternalError: A query that is not of `privacy.queries`, or other prices (`can_measure_in_two` tells);
+                nothing was charged.
         """
         site = f"{self._label}/{what}"
         admit_price(site, first)
@@ -124,6 +125,8 @@ class Curator:
         if not pure or whole.amount <= first.amount:
             raise InternalError(f"{site}: only a pure price can be paid in two parts, the first below the whole")
         asked, sensitivity = self._admitted(site, queries)
+        if not can_be_held(sensitivity, first, whole):
+            raise InternalError(f"{site}: noise this large, or prices this far apart, cannot be paid in two parts")
         self._filter.charge(site, first)
         exact = self._exact(asked)
         flat, shapes = np.concatenate([answer.ravel() for answer in exact]), [answer.shape for answer in exact]
@@ -136,6 +139,10 @@ class Curator:
 
         coarse = self._released(asked, shapes, held.coarse, noise_std(sensitivity, first))
         return Refinable(coarse, missing, refine)
+
+    def can_measure_in_two(self, queries: Sequence[Query], first: Price, whole: Price) -> bool:
+        """Return whether noise at these prices is neither too large nor too far apart: public, free."""
+        return can_be_held(self._admitted(self._label, queries)[1], first, whole)
 
     def _admitted(self, site: str, queries: Sequence[Query]) -> tuple[tuple[Query, ...], Sensitivity]:
         """The queries, all admitted and of one scale, and their joint sensitivity."""

@@ -108,6 +108,11 @@ def share_as_fine(sensitivity: Sensitivity, first: Price, whole: Price) -> float
     return math.exp(one - other) * (math.expm1(-one) / math.expm1(-other)) ** 2
 
 
+def can_be_held(sensitivity: Sensitivity, first: Price, whole: Price) -> bool:
+    """Return whether `NoiseSource.hold` is exact enough at these prices."""
+    return noise_scale(sensitivity, first) <= _LARGEST_HELD and whole.amount <= _MOST_AS_FINE * first.amount
+
+
 def threshold(sensitivity: Sensitivity, price: Price, touched: int) -> float:
     """Return the count from which a key may be released; fails with probability at most ``price.delta``.
 
@@ -145,7 +150,7 @@ class OpenDPNoise:
 
     def hold(self, site: str, exact: Counts, sensitivity: Sensitivity, first: Price, whole: Price) -> Held:
         """Draw fine noise and add to some of it, see `NoiseSource.hold`."""
-        if noise_scale(sensitivity, first) > _LARGEST_HELD or whole.amount > _MOST_AS_FINE * first.amount:
+        if not can_be_held(sensitivity, first, whole):
             raise InternalError(f"{site}: noise this large, or prices this far apart, cannot be paid in two parts")
         fine = self.add(site, exact, sensitivity, whole)
         more = self.add(site, np.zeros_like(fine), sensitivity, first)

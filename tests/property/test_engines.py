@@ -13,6 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from privbench_core.backends.fingerprint import fingerprint_rows
@@ -612,6 +613,15 @@ def test_zeros_of_both_signs_are_one_value_to_every_engine(values: tuple[float, 
             found.append(str(error))
     assert found[0] == found[1]
     assert ("duplicate values" in found[0]) == (values[1] == 0.0)
+
+
+def test_a_missing_key_before_zero_is_no_repetition_of_it() -> None:
+    """Databases differ in where NULL comes."""
+    table = Table("row", (Column("a", ColumnType.INTEGER),), ("a",))
+    for values in ([None, 0, 1], [0, 1, None], [None, None, 0], [-1, None, 0]):
+        keys = engine_module._Keys.of(table)
+        keys.seen(pa.table({"a": pa.array(values, pa.int64())}))
+        assert keys.repeated == 0, values
 
 
 @pytest.mark.parametrize("first", [False, True], ids=["unread", "fingerprinted"])

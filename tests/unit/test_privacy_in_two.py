@@ -6,16 +6,25 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.errors import BudgetExhaustedError, InternalError
+from privbench_core.measure.learned import learn_domains
+from privbench_core.measure.privspn import PairwiseSPN
+from privbench_core.measure.profile import measure_cells
+from privbench_core.measure.table import learn_table
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.noise import Held, OpenDPNoise, Sensitivity, noise_scale, noise_std, share_as_fine
 from privbench_core.privacy.queries import Distances, Marginal
+from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import CodedView, HeldRows
+from privbench_core.schema.columns import Column, ColumnType, Range
+from privbench_core.schema.tables import Schema, Table
 from tests.helpers.audit import epsilon_at_least
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise, Violation
 
@@ -115,6 +124,8 @@ def test_what_cannot_be_paid_is_not_released() -> None:
         (pure(0.2), pure(0.2)),
         (pure(0.2), pure(0.1)),
         (Price(Measure.PURE, 0.1, 1e-9), pure(0.2)),
+        (pure(0.001), pure(1.1)),
+        (pure(1e-16), pure(1e-15)),
     ],
 )
 def test_other_prices_are_refused_before_anything_is_charged(first: Price, whole: Price) -> None:
@@ -122,6 +133,34 @@ def test_other_prices_are_refused_before_anything_is_charged(first: Price, whole
     with pytest.raises(InternalError):
         curator.measure_in_two("cells", [Marginal(("a",))], first, whole)
     assert not charged
+
+
+def test_a_first_look_at_a_thousandth_of_the_price_is_taken_in_one_part() -> None:
+    columns = [Column(f"c{number}", ColumnType.INTEGER, Range(0, 3)) for number in range(4)]
+    table = Table("t", (Column("id", ColumnType.INTEGER), *columns), ("id",))
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, 4, 50_000)
+    rows = {column.name: np.where(rng.random(len(values)) < 0.9, values, 0) for column in columns}
+    tables = {"t": pa.table({"id": np.arange(len(values)), **rows})}
+    account = PrivacyFilter(pure(4.0), lambda _, __: None)
+    database = PrivateDatabase(Schema("s", (table,), "t"), tables, bytes(16))
+    session = PrivateSession(database, account, SeededNoise(0), "t")
+    _, profile, _ = learn_table(session, table, 1, pure(4.0), 0.0005, PairwiseSPN)
+    assert account.spent.amount == pytest.approx(4.0)
+    assert profile.total == pytest.approx(len(values), rel=0.1)
+
+
+def test_what_is_bought_later_is_what_the_profile_says() -> None:
+    """Counts and noise of the first look are replaced with the rest of the price, in the summary as well."""
+    table = Table("t", (Column("id", ColumnType.INTEGER), Column("a", ColumnType.INTEGER, Range(0, 3))), ("id",))
+    account = PrivacyFilter(pure(1.0), lambda _, __: None)
+    database = PrivateDatabase(Schema("s", (table,), "t"), {"t": pa.table({"id": [0, 1], "a": [0, 3]})}, bytes(16))
+    session = PrivateSession(database, account, SeededNoise(0), "t")
+    learned = learn_domains(session, table, None, pure(1.0), 0.0)
+    cells = measure_cells(session, table, learned, None, pure(0.25), pure(1.0))
+    finer = cells.again(session, table, pure(0.75))
+    assert finer.sigmas["a"] == pytest.approx(cells.sigmas["a"] / 4, rel=0.01)
+    assert finer.first["a"].tolist() == finer.looks["a"].counts.tolist() != cells.first["a"].tolist()
 
 
 @pytest.mark.parametrize(("first", "whole"), [(1e-16, 1e-15), (0.001, 1.1)])

@@ -193,7 +193,8 @@ class _Keys:
             self._last = keys.slice(keys.num_rows - 1)
             same = np.ones(keys.num_rows - 1, dtype=bool)
             for column in keys.columns:
-                same &= column.is_valid().to_numpy()[1:]
+                valid = column.is_valid().to_numpy()
+                same &= valid[1:] & valid[:-1]
                 same &= np.diff(column.fill_null(0).to_numpy()) == 0
             self.repeated += int(same.sum())
         return rows

@@ -48,7 +48,8 @@ def learn_steps(
         return Artifact({"model": node_to_dict(node), "summary": count_nodes(node)})
 
     free = zero(price.measure)
-    ways = {"glance": 1} if price.measure is Measure.PURE else {}  # how pure prices are divided
+    # How a price is divided: by a glance at all pairs; Gaussian noise looks where columns have an order or two values.
+    ways = {"glance": 1} if price.measure is Measure.PURE else {"two values": 1}
     return [
         measured_step(schema, table, price, learn, {**parameters, **ways, "first": first}),
         Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), (), free, fit, version="3"),

@@ -118,8 +118,10 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
         drawing = RangeDrawing.plan(models, context.seed, above, beside, context.parts)
         if drawing is not None:
             drawing = drawing.with_allocated_keys(context.workers)
-            listed = list(side_by_side(drawing, range(len(drawing.pieces)), context.workers))
-            drawing.forget_allocated_keys()
+            try:
+                listed = list(side_by_side(drawing, range(len(drawing.pieces)), context.workers))
+            finally:
+                drawing.forget_allocated_keys()
             return replace(SampledTable.listing(listed, **facts), parts=context.parts)
         rng = context.rng("sample", table.name)
         sample = draw_sample(models, above, beside, rng)
