@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from benchmarks import histograms
 from benchmarks.measure import Runs, call_in_child
@@ -43,6 +42,7 @@ from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import LinkedTables, fanout_distance, joint_tvd, link_tables
 from privbench_core.evaluation.marginals import mean_distances
 from privbench_core.evaluation.subsets import column_subsets
+from privbench_core.publishing.bundle import read_bundle
 from privbench_core.schema.columns import Column, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
@@ -242,9 +242,8 @@ def _one_run(pair: Pair, name: str, run: tuple[float, float, int], baselines: bo
         given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "seed": seed, "out": folder, "synthesizer": name}
         given["spec"] = str(pair.spec.path)
         seconds, peak = call_in_child("benchmarks.workloads:run_pipeline", given)
-        synthetic = {
-            table: pq.read_table(Path(folder) / "bundle" / "data" / f"{table}.parquet") for table in pair.tables
-        }
+        bundle = read_bundle(Path(folder) / "bundle")
+        synthetic = {table: bundle.table(table) for table in pair.tables}
     coded = encode_tables(pair.spec.schema, synthetic, pair.tables)
     join = pair.joined(synthetic, coded)
     tables: Rows = [{"table": table, "method": name, **pair.score_table(table, of)} for table, of in coded.items()]
