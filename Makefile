@@ -18,7 +18,11 @@ demo: $(VENV)/.runtime ## Run the whole pipeline on the example database and say
 	@$(BIN)/privbench demo
 
 .PHONY: test
-test: lint ## Lint, types, layers, documentation, then all tests.
+test: $(VENV)/.dev ## Lint, types, layers, documentation, and all tests beside them.
+	@$(MAKE) --no-print-directory --jobs=2 lint tests
+
+.PHONY: tests
+tests: $(VENV)/.dev
 	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --durations=20
 
 .PHONY: coverage

@@ -32,7 +32,7 @@ def privbench(*arguments: object, cwd: Path, env: dict[str, str] | None = None) 
 
 @pytest.mark.parametrize(
     "database",
-    [pytest.param(d, marks=[pytest.mark.slow] if d.name == "chinook" else [], id=d.name) for d in DATABASES],
+    [pytest.param(d, marks=[] if d.name == "shop" else [pytest.mark.slow], id=d.name) for d in DATABASES],
 )
 def test_the_first_hour(postgres: str, tmp_path: Path, database: Database) -> None:
     url = new_database(postgres, f"hour_{database.name}")

@@ -92,8 +92,9 @@ CASES = {
     "forum, latents": (forum, PLENTY, LATENTS),
     "forum, cascading, latents": (cascading_forum, PLENTY, LATENTS),
 }
-EACH = [pytest.param(case, marks=pytest.mark.slow) if case == "ward, groups" else case for case in CASES]
-"""Pairs of children with differences take a minute; every other case of differences, and of pairs, takes seconds."""
+LONG = {"ward, groups", "town, groups"}
+EACH = [pytest.param(case, marks=pytest.mark.slow) if case in LONG else case for case in CASES]
+"""`LONG` cases take half a minute; every other case of differences, and of pairs of children, takes seconds."""
 
 
 @pytest.fixture(autouse=True)

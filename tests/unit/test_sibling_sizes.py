@@ -51,7 +51,10 @@ def joined(tables: dict[str, pa.Table]) -> int:
     return int(numbers[0] @ numbers[1])
 
 
-@pytest.mark.parametrize(("synthesizer", "most"), [("privbench", 1 << 20), ("privpetal", 1 << 20), ("privbench", 1000)])
+@pytest.mark.parametrize(
+    ("synthesizer", "most"),
+    [("privbench", 1 << 20), ("privpetal", 1 << 20), pytest.param("privbench", 1000, marks=pytest.mark.slow)],
+)
 def test_a_join_of_two_children_is_as_large_as_in_the_source(
     tmp_path: Path, synthesizer: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
