@@ -26,7 +26,7 @@ from privbench_core.models.rows import Rows
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Rng = np.random.Generator
-_MOST_KINDS = 1000  # of parents, that popularity is handed out by; chosen by hand, for time
+_MOST_KINDS = 1000  # of parents, that popularity is allocated by; chosen by hand, for time
 _EXCHANGES = 40  # rounds of them; chosen by hand: few rows repeat a pair afterwards
 
 
@@ -97,7 +97,7 @@ class LinkedLookup(Lookup):
         return float(np.mean([marginal[-1] for marginal in self.marginals.values()])) if self.optional else 0.0
 
     def kind_columns(self, parents: Mapping[str, Codes]) -> tuple[str, ...]:
-        """Return the targets that kinds of parents are told apart by: those that marginals tell most of."""
+        """Return the targets that kinds of parents are distinguished by: those that marginals tell most of."""
         return self._kinds(parents, len(next(iter(parents.values()), ())))[1]
 
     def _kinds(self, parents: Mapping[str, Codes], count: int) -> tuple[Numbers, tuple[str, ...]]:

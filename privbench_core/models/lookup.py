@@ -64,7 +64,7 @@ class Lookup:
         return float(self.marginals[first][1 if first == _ANY else self.targets[first].size :].sum())
 
     def kind_columns(self, _parents: Mapping[str, Codes]) -> tuple[str, ...]:
-        """Targets that parents are told apart by, the most informative first; () if all parents are alike to rows."""
+        """Targets that distinguish parents, the most informative first; () if all parents are alike to rows."""
         return tuple(self._informative)
 
     @property

@@ -82,7 +82,7 @@ class ByRank:
     def weights(self, parents: Numbers, wanted: Numbers, rng: np.random.Generator) -> Array:
         """Return the relative frequency with which each parent is to be referred to.
 
-        Degrees are `handed_out`: so kinds get the references that rows ask for, and degrees stay as released.
+        Degrees are `allocated_degrees`: so kinds get the references that rows ask for, and degrees stay as released.
 
         Args:
             parents: Kind of each parent.
@@ -92,12 +92,12 @@ class ByRank:
         kinds = int(max(parents.max(initial=0), wanted.max(initial=0))) + 1
         room = np.bincount(parents, minlength=kinds)
         lacking: Array = np.where(room > 0, np.bincount(wanted, minlength=kinds), 0).astype(np.float64)
-        return handed_out(self.degrees(len(parents), int(lacking.sum())), parents, lacking, rng)
+        return allocated_degrees(self.degrees(len(parents), int(lacking.sum())), parents, lacking, rng)
 
     def weights_inside(self, of_parent: Numbers, of_row: Numbers, rng: np.random.Generator) -> Array:
         """Return the relative frequency of each parent, if rows choose among the parents of their own group.
 
-        The number of rows of a group is given, so degrees cannot be handed out. Within groups weights are log-normal at
+        The number of rows of a group is given, so degrees cannot be allocated. Within groups weights are log-normal at
         first, of the spread with which degrees come closest to the released ones. Then each parent gets the released
         degree of its rank, and groups are scaled to their rows again, in turn, as in iterative proportional fitting.
 
@@ -148,10 +148,10 @@ def popularity_from_dict(stored: Mapping[str, Any]) -> Popularity:
     return ByRow(stored["counts"]) if "counts" in stored else ByRank(**stored)
 
 
-def handed_out(degrees: Array, kinds: Numbers, lacking: Array, rng: np.random.Generator) -> Array:
+def allocated_degrees(degrees: Array, kinds: Numbers, lacking: Array, rng: np.random.Generator) -> Array:
     """Return a degree for each parent, such that the parents of a kind have about the references it lacks.
 
-    Degrees are handed out from the largest down, to parents in the order of the logarithm of the references that their
+    Degrees are allocated from the largest down, to parents in the order of the logarithm of the references that their
     kind lacks per parent, plus normal luck of that spread with which kinds come closest to what they lack.
 
     Args:
@@ -165,15 +165,15 @@ def handed_out(degrees: Array, kinds: Numbers, lacking: Array, rng: np.random.Ge
     usual = np.log(np.maximum(lacking, _LEAST) / np.maximum(room, 1))[kinds]
     luck = rng.normal(size=len(kinds))
 
-    def handed(spread: float) -> Array:
+    def allocated(spread: float) -> Array:
         result = np.empty(len(kinds))
         result[np.argsort(-usual - max(spread, _LEAST) * luck)] = descending
         return result
 
     def misfit(spread: float) -> float:
-        return float(np.abs(lacking - np.bincount(kinds, handed(spread), minlength=len(lacking))).sum())
+        return float(np.abs(lacking - np.bincount(kinds, allocated(spread), minlength=len(lacking))).sum())
 
-    result = handed(min(_SPREADS, key=misfit))
+    result = allocated(min(_SPREADS, key=misfit))
     _balance(result, kinds, lacking - np.bincount(kinds, result, minlength=len(lacking)))
     return result
 

@@ -19,7 +19,7 @@ from privbench_core.errors import InternalError
 from privbench_core.privacy.admission import admit_price, admit_queries, admit_rule
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
-from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity, can_be_held, noise_std
+from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity, admit_in_two, can_hold, noise_std
 from privbench_core.privacy.queries import Distances, Query
 from privbench_core.privacy.split_rules import Rule
 from privbench_core.privacy.views import CodedView
@@ -125,8 +125,7 @@ class Curator:
         if not pure or whole.amount <= first.amount:
             raise InternalError(f"{site}: only a pure price can be paid in two parts, the first below the whole")
         asked, sensitivity = self._admitted(site, queries)
-        if not can_be_held(sensitivity, first, whole):
-            raise InternalError(f"{site}: noise this large, or prices this far apart, cannot be paid in two parts")
+        admit_in_two(site, sensitivity, first, whole)
         self._filter.charge(site, first)
         exact = self._exact(asked)
         flat, shapes = np.concatenate([answer.ravel() for answer in exact]), [answer.shape for answer in exact]
@@ -142,7 +141,7 @@ class Curator:
 
     def can_measure_in_two(self, queries: Sequence[Query], first: Price, whole: Price) -> bool:
         """Return whether noise at these prices is neither too large nor too far apart: public, free."""
-        return can_be_held(self._admitted(self._label, queries)[1], first, whole)
+        return can_hold(self._admitted(self._label, queries)[1], first, whole)
 
     def _admitted(self, site: str, queries: Sequence[Query]) -> tuple[tuple[Query, ...], Sensitivity]:
         """The queries, all admitted and of one scale, and their joint sensitivity."""

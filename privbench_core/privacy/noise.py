@@ -108,9 +108,15 @@ def share_as_fine(sensitivity: Sensitivity, first: Price, whole: Price) -> float
     return math.exp(one - other) * (math.expm1(-one) / math.expm1(-other)) ** 2
 
 
-def can_be_held(sensitivity: Sensitivity, first: Price, whole: Price) -> bool:
+def can_hold(sensitivity: Sensitivity, first: Price, whole: Price) -> bool:
     """Return whether `NoiseSource.hold` is exact enough at these prices."""
     return noise_scale(sensitivity, first) <= _LARGEST_HELD and whole.amount <= _MOST_AS_FINE * first.amount
+
+
+def admit_in_two(site: str, sensitivity: Sensitivity, first: Price, whole: Price) -> None:
+    """Raise InternalError unless `NoiseSource.hold` is exact enough at these prices."""
+    if not can_hold(sensitivity, first, whole):
+        raise InternalError(f"{site}: noise this large, or prices this far apart, cannot be paid in two parts")
 
 
 def threshold(sensitivity: Sensitivity, price: Price, touched: int) -> float:
@@ -150,8 +156,7 @@ class OpenDPNoise:
 
     def hold(self, site: str, exact: Counts, sensitivity: Sensitivity, first: Price, whole: Price) -> Held:
         """Draw fine noise and add to some of it, see `NoiseSource.hold`."""
-        if not can_be_held(sensitivity, first, whole):
-            raise InternalError(f"{site}: noise this large, or prices this far apart, cannot be paid in two parts")
+        admit_in_two(site, sensitivity, first, whole)
         fine = self.add(site, exact, sensitivity, whole)
         more = self.add(site, np.zeros_like(fine), sensitivity, first)
         bar = int(share_as_fine(sensitivity, first, whole) * (1 << 64))

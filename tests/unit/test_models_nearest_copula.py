@@ -52,7 +52,7 @@ def test_lists_and_pairs_of_values_have_no_neighbours() -> None:
 
 
 def test_parents_of_most_children_of_one_kind_have_most_of_another() -> None:
-    """Numbers that grow with one heavy-tailed factor: the size of a join is told by groups that hide the tail."""
+    """Numbers that grow with one heavy-tailed factor: the size of a join follows from groups that hide the tail."""
     rng = np.random.default_rng(3)
     activity = rng.pareto(1.5, 40_000) + 0.2
     numbers = [np.minimum(rng.poisson(activity * mean), 299) for mean in (2.0, 1.5)]

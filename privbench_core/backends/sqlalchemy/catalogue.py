@@ -73,7 +73,7 @@ def _table(inspector: Inspector, name: str) -> FoundTable:
 def _checks(inspector: Inspector, table: str, columns: tuple[FoundColumn, ...]) -> tuple[Check, ...]:
     try:
         found = inspector.get_check_constraints(table)
-    except NotImplementedError:  # not every dialect tells them
+    except NotImplementedError:  # not every dialect reports them
         return ()
     textual = [column.name for column in columns if column.type is ColumnType.CATEGORY]
     named = enumerate(found, start=1)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.errors import InternalError
 from privbench_core.models.lookup import TARGET, Lookup, raked
-from privbench_core.models.popularity import ByRank, ByRow, handed_out
+from privbench_core.models.popularity import ByRank, ByRow, allocated_degrees
 from privbench_core.sampling.allocation import Allocation, ranks_of
 from privbench_core.sampling.references import Parent
 from privbench_core.schema.constraints import ForeignKey
@@ -91,7 +91,7 @@ class AllocatedKey:
             degrees = _degrees(lookup, ranks_of(sizes, turns, number), total, references, most)
             if len(degrees) and degrees.min() < degrees.max():
                 share = np.maximum(lacking, 0.0)
-                degrees = handed_out(degrees, kind, share * (degrees.sum() / max(float(share.sum()), 1.0)), rng)
+                degrees = allocated_degrees(degrees, kind, share * (degrees.sum() / max(float(share.sum()), 1.0)), rng)
             lacking -= np.bincount(kind, degrees, minlength=len(lacking))
             order = np.lexsort((rng.random(len(kind)), kind))
             places = degrees[order].astype(np.int64)
