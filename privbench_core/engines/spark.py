@@ -161,10 +161,10 @@ class SparkDatabase:
 
     def load(self, table: Table, name: str) -> bool:
         """See `Database.load`: a copy on the cluster, of the columns as they are stored there."""
-        path = self._source.parquet_file(table)
+        files = self._source.parquet_files(table)
         _LOG.info("engine spark: %s is copied to the cluster", table.name)  # how far a copy is depends on the rows
         with self._clear_errors():
-            rows = self._session.read.parquet("file://" + _GLOB.sub(r"\\\1", str(path)))
+            rows = self._session.read.parquet(*("file://" + _GLOB.sub(r"\\\1", str(path)) for path in files))
             found = {field.name: field.dataType for field in rows.schema.fields}
         check_columns(table, found)
         problems = [
