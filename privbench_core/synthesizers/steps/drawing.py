@@ -96,6 +96,11 @@ class TableModels:
         )
 
     @property
+    def first_keys(self) -> tuple[ForeignKey, ...]:
+        """The keys that are filled in the first pass, the owner key among them."""
+        return tuple(key for key in self.table.foreign_keys if key.name not in self.schema.deferred_keys)
+
+    @property
     def size_of_units(self) -> RowCount | None:
         """Released size of the table, where a unit may own several of the owners of its rows; else None."""
         owner = self.table.owner_key
