@@ -48,7 +48,7 @@ def test_a_large_bound_alone_makes_no_large_groups() -> None:
     for seed in range(40):
         noisy = counts + np.random.default_rng(seed).normal(0, 60, len(counts))
         beyond.append(size_shapes(codec.starts, 200_000, band, noisy, 60.0).mean(codec.means() - codec.means(128)))
-    assert np.mean(beyond) < 0.12 * 10_954  # of all rows
+    assert np.mean(beyond) < 0.13 * 10_954  # of all rows
 
 
 def test_deviations_say_what_is_not_known() -> None:
