@@ -25,8 +25,8 @@ _APART = 0.3  # how far, relatively, true counts of classes are from any of thes
 _BESIDE = 0.1  # of the counts of its neighbours: what a shape may take for a class's, as it does not end so sharply
 _CUT, _MOST = 0.02, 0.9  # of the rows of a shape: what a largest size takes away at least, and at most
 # Power of the mean size by which heavier tails are less likely. Jeffreys' prior is 0.5 for a Poisson mean and 1 for a
-# scale. In between: of 0.5, 0.75 and 1, 0.75 and 1 had smaller errors of simulated numbers of rows (four tables of a real
-# site, a dozen distributions), and 1 lost rows of the smallest shop; 0.8 is level with 0.75.
+# scale. Of 0.5, 0.75 and 1, the latter two had smaller errors of simulated numbers of rows (four tables of a real site,
+# a dozen distributions), and 1 lost rows of the smallest shop; 0.8 is level with 0.75.
 _RARER = 0.8
 _NOTHING = 1e-300
 
