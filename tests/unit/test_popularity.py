@@ -8,7 +8,7 @@ import pytest
 
 from privbench_core.errors import InternalError
 from privbench_core.estimate.popularity import rank_ends, rank_sums, row_counts
-from privbench_core.measure.popularity import order_of_alike
+from privbench_core.measure.popularity import order_of_alike, references_to_none
 from privbench_core.models.parent_choice import Distinct, ParentChoice, pick_parents
 from privbench_core.models.popularity import ByRank, ByRow, allocated_degrees, popularity_from_dict
 from privbench_core.privacy.budget import Budget
@@ -129,6 +129,16 @@ def test_a_junction_keeps_the_degrees_of_its_other_side_and_its_pairs():
     found = degrees_of(made.parents["part.actor_id"], 200)
     there = np.bincount(actors, minlength=200)
     assert np.abs(np.sort(found) - np.sort(there)).sum() < 0.03 * there.sum()
+
+
+def test_noise_does_not_send_all_references_to_none_or_to_one_parent():
+    """59 rows under a noise of 2,400: a noisy number cut at all rows left one reference, so one parent had them all."""
+    rng = np.random.default_rng(0)
+    hidden = [references_to_none(20 + 2400 * rng.normal(), 2400.0, 59.0) for _ in range(50)]
+    assert min(hidden) > 20
+    assert max(hidden) < 40
+    assert references_to_none(20.0, 0.1, 59.0) == pytest.approx(20, abs=0.01)
+    assert references_to_none(-3.0, 1.0, 59.0) == 0.0
 
 
 def test_only_public_parents_are_counted_row_by_row():
