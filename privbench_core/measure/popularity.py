@@ -141,7 +141,10 @@ def _counted(
         numbers: How many numbers tell parents apart.
     """
     views = [session.references(key, most, f"units of up to {most:,} rows") for most in size.classes]
-    counted = np.array([max(1.0, float(size.counted(most).sum())) for most in size.classes])
+    # Shares, as a table of units has no numbers by class.
+    whole = max(float(size.rows_of.sum()), _NOTHING)
+    shares = np.array([float(size.counted(most).sum()) / whole for most in size.classes])
+    counted = np.maximum(1.0, size.rows * shares)
     noise = np.array([view.sigma([Marginal(())], price) for view in views]) * size.classes
     lost = 1 - counted / max(size.rows, float(counted.max()))
     best = int(np.argmin(_OTHERWISE * lost + _ABSOLUTE * numbers * noise / counted))
