@@ -13,7 +13,9 @@ from privbench_core.estimate.popularity import rank_sums
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-_SWAPS = 4  # of degrees, per kind, in the end
+# Exchanges of degrees between kinds, chosen by hand: on the convergence test next to nothing is left to exchange.
+_ROUNDS = 16  # per kind
+_PARTNERS = 24  # kinds that one looks for partners in
 _SPREADS = tuple(quarter / 4 for quarter in range(17))  # of the logarithms of popularity
 _FITS = 12  # of degrees to ranks and to groups in turn; chosen by hand, changes are small from there on
 _LEAST = 1e-6  # above zero
@@ -179,22 +181,50 @@ def allocated_degrees(degrees: Array, kinds: Numbers, lacking: Array, rng: np.ra
 
 
 def _balance(degrees: Array, kinds: Numbers, lacking: Array) -> None:
-    """Swap degrees between kinds until each has about the references that it lacks; changes both arrays."""
+    """Exchange degrees between kinds until each has about the references that it lacks; changes both arrays."""
     order = np.argsort(kinds, kind="stable")
     members = np.split(order, np.searchsorted(kinds[order], np.arange(1, len(lacking))))
-    for _ in range(_SWAPS * len(lacking)):
-        poor, rich = int(np.argmax(lacking)), int(np.argmin(lacking))
-        wanted = min(lacking[poor], -lacking[rich])
-        if wanted < 1 or not len(members[poor]) or not len(members[rich]):
+    stuck = np.zeros(len(lacking), dtype=bool)
+    for _ in range(_ROUNDS * len(lacking)):
+        poor = int(np.argmax(np.where(stuck, 0.0, lacking)))
+        if stuck[poor] or lacking[poor] < 1:
             return
-        small = members[poor][np.argsort(degrees[members[poor]])]
-        large = members[rich][np.argsort(degrees[members[rich]])]
-        partner = np.searchsorted(degrees[large], degrees[small] + wanted, side="right") - 1
-        gained = np.where(partner >= 0, degrees[large[partner]] - degrees[small], 0)
-        best = int(np.argmax(gained))
-        if gained[best] <= 0:
-            return
-        one, other = small[best], large[partner[best]]
-        degrees[one], degrees[other] = degrees[other], degrees[one]
-        lacking[poor] -= gained[best]
-        lacking[rich] += gained[best]
+        others = np.argsort(lacking, kind="stable")[:_PARTNERS].tolist()
+        stuck[poor] = not any(
+            _exchanged(degrees, members[poor], members[rich], lacking, (poor, rich), beyond=beyond)
+            for beyond in (False, True)
+            for rich in others
+        )
+
+
+def _exchanged(
+    degrees: Array, of_poor: Numbers, of_rich: Numbers, lacking: Array, kinds: tuple[int, int], *, beyond: bool
+) -> bool:
+    """Exchange degrees of parents of a kind that lacks references and one that has too many; False if none helps.
+
+    Most parents have one of few small degrees, so all exchanges of the two degrees that help most are made at once.
+
+    Args:
+        degrees: Of all parents.
+        of_poor: Parents of the kind that lacks references.
+        of_rich: Of the kind that has too many.
+        lacking: References that each kind lacks; changed as degrees are.
+        kinds: Both kinds.
+        beyond: Whether one of both may be off by the rest then, as a single degree may be more than it has too many.
+    """
+    poor, rich = kinds
+    both = lacking[poor], -lacking[rich]
+    if min(both) < 1 or not len(of_poor) or not len(of_rich):
+        return False
+    small, large = np.unique(degrees[of_poor]), np.unique(degrees[of_rich])
+    partner = np.searchsorted(large, small + (max(both) if beyond else min(both)), side="right") - 1
+    gained = np.where(partner >= 0, large[partner] - small, 0)
+    best = int(np.argmax(gained))
+    if gained[best] <= 0:
+        return False
+    one, other = of_poor[degrees[of_poor] == small[best]], of_rich[degrees[of_rich] == large[partner[best]]]
+    number = min(len(one), len(other), max(1, int(min(both) // gained[best])))
+    degrees[one[:number]], degrees[other[:number]] = large[partner[best]], small[best]
+    lacking[poor] -= number * gained[best]
+    lacking[rich] += number * gained[best]
+    return True
