@@ -16,6 +16,7 @@ Numbers = NDArray[np.int64]
 # Exchanges of degrees between kinds, chosen by hand: on the convergence test next to nothing is left to exchange.
 _ROUNDS = 16  # per kind
 _PARTNERS = 24  # kinds that one looks for partners in
+_LARGE = 100  # degrees that are moved where a kind has no rows for them; how many smaller ones are cut is negligible
 _SPREADS = tuple(quarter / 4 for quarter in range(17))  # of the logarithms of popularity
 _FITS = 12  # of degrees to ranks and to groups in turn; chosen by hand, changes are small from there on
 _LEAST = 1e-6  # above zero
@@ -167,17 +168,37 @@ def allocated_degrees(degrees: Array, kinds: Numbers, lacking: Array, rng: np.ra
     usual = np.log(np.maximum(lacking, _LEAST) / np.maximum(room, 1))[kinds]
     luck = rng.normal(size=len(kinds))
 
-    def allocated(spread: float) -> Array:
-        result = np.empty(len(kinds))
-        result[np.argsort(-usual - max(spread, _LEAST) * luck)] = descending
-        return result
+    def order(spread: float) -> Numbers:
+        return np.argsort(-usual - max(spread, _LEAST) * luck)
 
     def misfit(spread: float) -> float:
-        return float(np.abs(lacking - np.bincount(kinds, allocated(spread), minlength=len(lacking))).sum())
+        found = np.bincount(kinds[order(spread)], descending, minlength=len(lacking))
+        return float(np.abs(lacking - found).sum())
 
-    result = allocated(min(_SPREADS, key=misfit))
+    chosen = order(min(_SPREADS, key=misfit))
+    _move_large(chosen, descending, lacking[kinds])
+    result = np.empty(len(kinds))
+    result[chosen] = descending
     _balance(result, kinds, lacking - np.bincount(kinds, result, minlength=len(lacking)))
     return result
+
+
+def _move_large(order: Numbers, descending: Array, most: Array) -> None:
+    """Exchange parents in ``order``, in place, that would get a large degree which their whole kind has no rows for.
+
+    Such a degree would be cut, and exchanges of smaller ones do not make up for it. The next parent for which there are
+    rows gets it, if there is one.
+
+    Args:
+        order: Parents in the order of their degrees, shape (parents,).
+        descending: These degrees.
+        most: References that each parent's kind is to get, by parent, shape (parents,).
+    """
+    for place in np.flatnonzero(most[order[:_LARGE]] < descending[:_LARGE]).tolist():
+        enough = most[order[place + 1 :]] >= descending[place]
+        if most[order[place]] < descending[place] and enough.any():
+            other = place + 1 + int(np.argmax(enough))
+            order[place], order[other] = order[other], order[place]
 
 
 def _balance(degrees: Array, kinds: Numbers, lacking: Array) -> None:

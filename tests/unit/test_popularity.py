@@ -283,3 +283,13 @@ def test_popularity_comes_back_from_a_stored_artifact(popularity):
     back = popularity_from_dict(Artifact.from_bytes(stored).data["popularity"])
     assert type(back) is type(popularity)
     assert Artifact({"popularity": back.to_dict()}).to_bytes() == stored
+
+
+def test_a_degree_that_a_kind_has_no_rows_for_goes_to_another_kind():
+    kinds = np.array([0, *[1] * 100])
+    degrees = np.array([300.0, *[7.5] * 100])
+    wanted = np.array([50.0, 1000.0])  # references per parent let the single parent of its kind come first
+    for seed in range(5):
+        given = allocated_degrees(degrees, kinds, wanted, np.random.default_rng(seed))
+        assert kinds[np.argmax(given)] == 1
+        assert sorted(given) == sorted(degrees)
