@@ -133,7 +133,7 @@ def merge_cells(
         elif codec.ordered:
             code_of[cell] = _nearest_interval(cell, codec, counts)
         else:
-            all_alone = groups == proper and bool((noisy[:proper] > SIGNIFICANT * sigma).all())
+            all_alone = groups == proper and (visible or bool((noisy[:proper] > SIGNIFICANT * sigma).all()))
             # The rare code is the last one; where there is none, the smallest code is disturbed least.
             code_of[cell] = counts.argmin() if all_alone else groups - 1
     weights /= np.bincount(code_of, weights, size)[code_of]

@@ -151,7 +151,9 @@ def _without_bias(rows: float, sigma: float, likely: float) -> float:
         sigma: Its standard deviation.
         likely: What sizes that are likely make of all that was measured.
     """
-    share = max(0.0, 1 - (sigma / max(likely, _NOTHING)) ** 2)
+    if likely <= sigma:
+        return max(likely, _NOTHING)
+    share = 1 - (sigma / likely) ** 2
     return max(share * rows + (1 - share) * likely, _NOTHING)
 
 

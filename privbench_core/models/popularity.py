@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -205,47 +205,62 @@ def _balance(degrees: Array, kinds: Numbers, lacking: Array) -> None:
     """Exchange degrees between kinds until each has about the references that it lacks; changes both arrays."""
     order = np.argsort(kinds, kind="stable")
     members = np.split(order, np.searchsorted(kinds[order], np.arange(1, len(lacking))))
+    exchange = _Exchange(degrees, members, lacking)
     stuck = np.zeros(len(lacking), dtype=bool)
     for _ in range(_ROUNDS * len(lacking)):
         poor = int(np.argmax(np.where(stuck, 0.0, lacking)))
         if stuck[poor] or lacking[poor] < 1:
             return
         others = np.argsort(lacking, kind="stable")[:_PARTNERS].tolist()
-        stuck[poor] = not any(
-            _exchanged(degrees, members[poor], members[rich], lacking, (poor, rich), beyond=beyond)
-            for beyond in (False, True)
-            for rich in others
-        )
+        stuck[poor] = not any(exchange.helps(poor, rich, beyond=beyond) for beyond in (False, True) for rich in others)
 
 
-def _exchanged(
-    degrees: Array, of_poor: Numbers, of_rich: Numbers, lacking: Array, kinds: tuple[int, int], *, beyond: bool
-) -> bool:
-    """Exchange degrees of parents of a kind that lacks references and one that has too many; False if none helps.
+@dataclass(frozen=True)
+class _Exchange:
+    """Exchanges of degrees between the parents of two kinds.
 
-    Most parents have one of few small degrees, so all exchanges of the two degrees that help most are made at once.
-
-    Args:
-        degrees: Of all parents.
-        of_poor: Parents of the kind that lacks references.
-        of_rich: Of the kind that has too many.
+    Attributes:
+        degrees: Of all parents; changed.
+        members: Parents of each kind.
         lacking: References that each kind lacks; changed as degrees are.
-        kinds: Both kinds.
-        beyond: Whether one of both may be off by the rest then, as a single degree may be more than it has too many.
     """
-    poor, rich = kinds
-    both = lacking[poor], -lacking[rich]
-    if min(both) < 1 or not len(of_poor) or not len(of_rich):
-        return False
-    small, large = np.unique(degrees[of_poor]), np.unique(degrees[of_rich])
-    partner = np.searchsorted(large, small + (max(both) if beyond else min(both)), side="right") - 1
-    gained = np.where(partner >= 0, large[partner] - small, 0)
-    best = int(np.argmax(gained))
-    if gained[best] <= 0:
-        return False
-    one, other = of_poor[degrees[of_poor] == small[best]], of_rich[degrees[of_rich] == large[partner[best]]]
-    number = min(len(one), len(other), max(1, int(min(both) // gained[best])))
-    degrees[one[:number]], degrees[other[:number]] = large[partner[best]], small[best]
-    lacking[poor] -= number * gained[best]
-    lacking[rich] += number * gained[best]
-    return True
+
+    degrees: Array
+    members: Sequence[Numbers]
+    lacking: Array
+    _distinct: dict[int, Array] = field(default_factory=dict)
+
+    def helps(self, poor: int, rich: int, *, beyond: bool) -> bool:
+        """Exchange degrees of a kind that lacks references and one that has too many; False if no exchange helps.
+
+        Most parents have one of few small degrees, so all exchanges of the two that help most are made at once.
+
+        Args:
+            poor: Lacks references.
+            rich: Has too many.
+            beyond: Whether one of both may be off by the rest then, as a single degree may be too large.
+        """
+        of_poor, of_rich = self.members[poor], self.members[rich]
+        both = self.lacking[poor], -self.lacking[rich]
+        if min(both) < 1 or not len(of_poor) or not len(of_rich):
+            return False
+        small, large = self._of(poor), self._of(rich)
+        partner = np.searchsorted(large, small + (max(both) if beyond else min(both)), side="right") - 1
+        gained = np.where(partner >= 0, large[partner] - small, 0)
+        best = int(np.argmax(gained))
+        if gained[best] <= 0:
+            return False
+        less, more = small[best], large[partner[best]]
+        one, other = of_poor[self.degrees[of_poor] == less], of_rich[self.degrees[of_rich] == more]
+        number = min(len(one), len(other), max(1, int(min(both) // gained[best])))
+        self.degrees[one[:number]], self.degrees[other[:number]] = more, less
+        self.lacking[poor] -= number * gained[best]
+        self.lacking[rich] += number * gained[best]
+        del self._distinct[poor], self._distinct[rich]
+        return True
+
+    def _of(self, kind: int) -> Array:
+        """Return the different degrees of a kind, in order."""
+        if kind not in self._distinct:
+            self._distinct[kind] = np.unique(self.degrees[self.members[kind]])
+        return self._distinct[kind]

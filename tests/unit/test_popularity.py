@@ -286,10 +286,10 @@ def test_popularity_comes_back_from_a_stored_artifact(popularity):
 
 
 def test_a_degree_that_a_kind_has_no_rows_for_goes_to_another_kind():
-    kinds = np.array([0, *[1] * 100])
-    degrees = np.array([300.0, *[7.5] * 100])
-    wanted = np.array([50.0, 1000.0])  # references per parent let the single parent of its kind come first
+    kinds = np.array([*[0] * 100, *range(1, 101)])
+    degrees = np.array([300.0, *[50.0] * 100, *[7.0] * 99])
+    wanted = np.array([993.0, *[50.0] * 100])  # references per parent let those that are alone in their kind come first
     for seed in range(5):
         given = allocated_degrees(degrees, kinds, wanted, np.random.default_rng(seed))
-        assert kinds[np.argmax(given)] == 1
+        assert kinds[np.argmax(given)] == 0
         assert sorted(given) == sorted(degrees)

@@ -16,7 +16,7 @@ from privbench_core.backends.postgres.ddl import quote_identifier, quote_text
 from privbench_core.errors import PublishError
 from privbench_core.schema.tables import Schema, Table
 
-_MEMORY = "512MB"  # of rows that are tried: some ranges of rows; what does not fit goes to a temporary file
+_MEMORY = "512MB"  # for rows that are tried, where that will do; what does not fit goes to a temporary file
 
 
 def load_duckdb(bundle: Loadable, path: Path, *, replace: bool) -> Loaded:
@@ -66,8 +66,13 @@ def try_rows(schema: Schema, files: Mapping[str, Path]) -> None:
             connection.execute(statement)
         for table, statement in translated.tables.items():
             connection.execute(statement)
+            insertion = insert_rows(schema.table(table), quote_text(str(files[table])))
             try:
-                _execute(connection, insert_rows(schema.table(table), quote_text(str(files[table]))))
+                try:
+                    _execute(connection, insertion)
+                except duckdb.OutOfMemoryException:  # a row group of long texts is one block
+                    connection.execute("RESET memory_limit")
+                    _execute(connection, insertion)
             except duckdb.Error as error:
                 raise PublishError(
                     f"{table}: its rows break the bundle's own schema.sql, so nothing was published:"

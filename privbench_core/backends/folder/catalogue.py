@@ -1,11 +1,13 @@
 """The catalogue of a folder: the schemas of Parquet files and the headers of CSV files.
 
 A table is a file, or a folder of Parquet files with the same columns (``orders/part-*.parquet``, as engines write it).
+What is called ``.name`` or ``_name`` is not data, as for those engines.
 """
 
 from __future__ import annotations
 
 import csv
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,13 +39,18 @@ def folder_catalogue(folder: Path) -> Catalogue:
 def stored_tables(folder: Path) -> list[tuple[str, tuple[Path, ...]]]:
     """Return the tables of a folder with their files, in the order of names; OSError if it cannot be read."""
     found = []
-    for path in sorted(folder.iterdir()):
+    for path in _data(folder):
         if path.is_dir():
-            parts = sorted(part for part in path.iterdir() if _is_parquet(part) and part.is_file())
-            found += [(path.stem if _is_parquet(path) else path.name, tuple(parts))] if parts else []
+            with suppress(PermissionError):  # lost+found, and the like: not a table that could be declared
+                parts = tuple(part for part in _data(path) if _is_parquet(part) and part.is_file())
+                found += [(path.stem if _is_parquet(path) else path.name, parts)] if parts else []
         elif _is_parquet(path) or is_csv(path):
             found.append((path.stem, (path,)))
     return found
+
+
+def _data(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if not path.name.startswith((".", "_")))
 
 
 def is_csv(path: Path) -> bool:

@@ -174,7 +174,8 @@ class AllocatedPublicKey:
         count, references = parents.num_rows, round(sum(rows) * (1 - lookup.none))
         expected = lookup.popularity.counts if isinstance(lookup.popularity, ByRow) else np.ones(count)
         shares = np.cumsum(expected) / expected.sum() if expected.any() else np.linspace(0, 1, count + 1)[1:]
-        numbers = systematic_counts(shares, np.zeros(count, dtype=np.int64), np.array([references]), rng)
+        single = np.zeros(count, dtype=np.int64)  # one group of all parents
+        numbers = systematic_counts(shares, single, np.array([references]), rng) if count else single
         degrees = np.minimum(numbers, most).astype(np.int64)
         allocation = Allocation.by_rows(rows)
         return cls(key, lookup, allocation, seed, parents, degrees, _spare(degrees, most, references / max(count, 1)))

@@ -16,6 +16,7 @@ import pyarrow as pa
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.publishing.figures import FidelityFigure
+from privbench_core.sampling.ranges import stays_inside
 from privbench_core.schema.identity import column_identity, constraints_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -73,8 +74,8 @@ def _integrity(schema: Schema, table: Table, needed: Sequence[str], context: Ste
 class _RangeRows:
     """The rows that one range of a table is checked with.
 
-    Its own, those of its owners' range, and the keys of other parents, which a process reads once. Where keys stay
-    within the unit: the rows of the same units, of all private tables that these are looked up in.
+    Its own, those of its owners' range, and the keys of parents that may be in any range, which a process reads once.
+    Where keys stay within the unit: the rows of the same units, of all private tables that these are looked up in.
     """
 
     schema: Schema
@@ -89,20 +90,31 @@ class _RangeRows:
         ends = {owner.parent} if owner is not None else set[str]()
         for name in {end for key in inside for end in (key.child, key.parent)}:
             ends |= {name, *(step.parent for step in self.schema.ownership_path(name))}
+        anywhere = {
+            key.parent
+            for key in self.table.foreign_keys
+            if not key.owner and not stays_inside(self.schema, self.table, key)
+        }
         for name in self.sampled.keys() - found.keys():
             sampled = self.sampled[name]
-            if inside and name in ends:
-                found[name] = sampled.of_units(np.asarray(mine.units)).table
-            elif name in ends:
-                found[name] = sampled.part_rows(self.sampled[self.table.name].owners[number])
-            else:
+            if name in anywhere or name not in ends:
                 if name not in self._keys:
                     self._keys[name] = sampled.whole_rows(self._columns(name))
                 found[name] = self._keys[name]
+            elif inside:
+                found[name] = sampled.of_units(np.asarray(mine.units)).table
+            else:
+                found[name] = sampled.part_rows(self.sampled[self.table.name].owners[number])
         return found
 
     def _columns(self, parent: str) -> list[str]:
-        names = (name for key in self.table.foreign_keys if key.parent == parent for name in key.parent_columns)
+        """Columns of a parent by which rows refer to it, and by which units are looked up."""
+        owner = self.schema.table(parent).owner_key
+        names = [name for key in self.table.foreign_keys if key.parent == parent for name in key.parent_columns]
+        names += [] if owner is None else owner.columns
+        for table in self.schema.tables:
+            if (up := table.owner_key) is not None and up.parent == parent:
+                names += up.parent_columns
         return list(dict.fromkeys(names))
 
     def whole(self) -> dict[str, pa.Table]:
