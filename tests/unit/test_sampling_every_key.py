@@ -14,14 +14,25 @@ import pytest
 from privbench_core.errors import ValidationError
 from privbench_core.sampling import ranges
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.tables import Schema
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key
 from privbench_core.synthesizers.steps import range_drawing
 from privbench_core.synthesizers.steps.sample import sampled_key
 from privbench_core.synthesizers.steps.sampled import SampledTable
 from tests.helpers.bank import BOXES, MOST_ADVISED, MOST_HELD, MOST_MEMBERS, bank
-from tests.helpers.planted import broken_expectations, codes_of, made_exactly, place_of, tvd
+from tests.helpers.planted import (
+    broken_expectations,
+    category,
+    codes_of,
+    integer,
+    made_exactly,
+    owner_key,
+    place_of,
+    rows_of,
+    texts,
+    tvd,
+)
 
 MOST = 400
 SCHEMA, TABLES = bank()
@@ -183,3 +194,50 @@ def test_a_range_that_refers_out_of_its_unit_is_found(tmp_path: Path, monkeypatc
     monkeypatch.setattr(range_drawing.RangeCompletion, "_completed", outside)
     with pytest.raises(ValidationError, match="client: best account of the same unit"):
         place_of(tmp_path, SCHEMA, TABLES).run(workers=1)
+
+
+def transfers() -> tuple[Schema, dict[str, pa.Table]]:
+    """Transfers to any account, with fees from one of the same client, and branches, of which there are none."""
+    client = Table("client", (integer("id"), category("kind", 3)), ("id",))
+    account = Table(
+        "account",
+        (integer("id"), integer("client_id"), category("kind", 3)),
+        ("id",),
+        (owner_key("account", "client_id", "client", 2),),
+    )
+    branch = Table("branch", (integer("id"),), ("id",), public=True)
+    columns = (*(integer(name) for name in ("id", "source", "target", "fee")), integer("branch", nullable=True))
+    keys = (
+        owner_key("transfer", "source", "account", 2),
+        ForeignKey("transfer", ("target",), "account", ("id",), max_children=20),
+        ForeignKey("transfer", ("fee",), "account", ("id",), same_unit=True),
+        ForeignKey("transfer", ("branch",), "branch", ("id",), max_children=5, optional=True),
+    )
+    transfer = Table("transfer", (*columns, category("kind", 3)), ("id",), keys)
+    rng, number = np.random.default_rng(0), 1500
+    every, kind = np.arange(number), texts(rng.integers(0, 3, number))
+    return Schema("transfers", (client, branch, account, transfer), "client"), {
+        "client": rows_of(client, id=every[:1000], kind=kind.slice(0, 1000)),
+        "branch": rows_of(branch, id=every[:0]),
+        "account": rows_of(account, id=every, client_id=every % 1000, kind=kind),
+        "transfer": rows_of(
+            transfer,
+            id=every,
+            source=every,
+            fee=every,
+            target=rng.integers(0, number, number),
+            branch=pa.nulls(number, pa.int64()),
+            kind=kind,
+        ),
+    }
+
+
+def test_second_keys_to_the_owners_table_and_public_tables_without_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(ranges, "MOST_ROWS", MOST)
+    schema, tables = transfers()
+    assert all(ranges.can_be_cut(schema, table) for table in schema.private_tables)
+    place = place_of(tmp_path, schema, tables)
+    assert not broken_expectations(place.run(workers=1))
+    assert len(list(place.out.glob("data/transfer/part-*.parquet"))) > 2

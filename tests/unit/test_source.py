@@ -80,6 +80,8 @@ def parts_folder(folder: Path) -> Path:
     pq.write_table(ROWS.slice(0, 2), folder / "event" / "part-00000.parquet")
     pq.write_table(ROWS.slice(2).append_column("ignored", pa.array([1])), folder / "event" / "part-00001.parquet")
     (folder / "event" / "_SUCCESS").touch()
+    for name in (".event-1", "_event-2"):  # what engines leave of a write that was killed
+        pq.write_table(ROWS, folder / "event" / f"{name}.parquet")
     (folder / "state").mkdir()  # no table: it holds no Parquet files
     return folder
 
