@@ -79,8 +79,10 @@ def main() -> int:
     )
     parser.add_argument("--rows", type=float, nargs="+", help="of the child table, for rows_out and engines")
     parser.add_argument(
-        "--databases", nargs="+", default=(), help="for rows, relationships and refinement (default: all)"
+        "--databases", nargs="+", default=(), help="for rows, relationships, refinement and rows_out (default: all)"
     )
+    parser.add_argument("--no-csv", action="store_true", help="for rows_out: no rows for psql in the bundles")
+    parser.add_argument("--no-bundle", action="store_true", help="for rows_out: draw rows, and neither check nor write")
     parser.add_argument("--tables", nargs="+", default=(), help="for dense and shares (default: all of them)")
     parser.add_argument("--dry", action="store_true", help="print the tables, leave the README as it is")
     given = parser.parse_args()
@@ -119,7 +121,14 @@ def main() -> int:
         "orchestration": partial(orchestration.run, progress=_tell),
         "ledger": partial(ledger.run, seeds=given.seeds or 3, progress=_tell),
         "scale": partial(scale.run, progress=_tell),
-        "rows_out": partial(scale.run_rows_out, given.rows or scale.ROWS_OUT, progress=_tell),
+        "rows_out": partial(
+            scale.run_rows_out,
+            given.rows or scale.ROWS_OUT,
+            given.databases or scale.ROWS_OUT_OF,
+            csv=not given.no_csv,
+            publish=not given.no_bundle,
+            progress=_tell,
+        ),
         "engines": partial(
             scale.run_engines,
             given.rows or scale.ENGINE_ROWS,

@@ -34,7 +34,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.engine import ENGINES
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.contract import Step
+from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 
 EPSILON, DELTA = 0.8, 1e-9
 ROWS = (10_000, 100_000, 1_000_000, 10_000_000)
@@ -85,16 +85,30 @@ def run(*, progress: Callable[[str], None] = print) -> str:
     )
 
 
-def run_rows_out(rows: Sequence[float] = ROWS_OUT, *, progress: Callable[[str], None] = print) -> str:
+def run_rows_out(
+    rows: Sequence[float] = ROWS_OUT,
+    databases: Sequence[str] = ROWS_OUT_OF,
+    *,
+    csv: bool = True,
+    publish: bool = True,
+    progress: Callable[[str], None] = print,
+) -> str:
     """Measure how drawing, checking and writing grow with the rows of the synthetic database; text for the README.
 
     A hundredth of the tables is learned; ``scale`` makes as many rows of it as asked for.
+
+    Args:
+        rows: Of the largest synthetic table.
+        databases: Names for `schema_of`.
+        csv: Whether bundles have their rows as CSV, too.
+        publish: Whether rows are checked and published at all, or drawn only.
+        progress: Told what is going on.
     """
     found: list[Row] = []
     titles, casts = round(TITLES * SHARES[0]), round(CASTS * SHARES[0])
-    for wanted, database in product(rows, ROWS_OUT_OF):
+    for wanted, database in product(rows, databases):
         progress(f"scale: {wanted:,.0f} rows out of {database}")
-        stages = measure_pipeline(titles, casts, scale=wanted / casts, database=database)
+        stages = measure_pipeline(titles, casts, wanted / casts, database, csv=csv, publish=publish)
         out = [of for stage, of in stages.items() if stage.startswith(_ROWS_OUT)]
         seconds = {
             f"{kind} s": sum(of["s"] for stage, of in stages.items() if stage.startswith(kind)) for kind in _ROWS_OUT
@@ -184,9 +198,7 @@ def count(folder: str, source: str, engine: str, database: str) -> tuple[float, 
     plan = plan_for(spec, EPSILON)
     workspace = Workspace(spec)
     runner = Runner(workspace, plan, Run("scale"))
-    needed = {step.key for step in plan.steps if step.reads}
-    for step in reversed(plan.steps):  # and what these are made from
-        needed |= set(step.inputs) if step.key in needed else set()
+    needed = _with_inputs(plan)
     start, cores = perf_counter(), process_time()
     Executor(runner, needed).run()
     figures = perf_counter() - start, process_time() - cores
@@ -196,14 +208,13 @@ def count(folder: str, source: str, engine: str, database: str) -> tuple[float, 
 
 
 def measure_pipeline(
-    titles: int, casts: int, scale: float = 1.0, database: str = "star"
+    titles: int, casts: int, scale: float = 1.0, database: str = "star", *, csv: bool = True, publish: bool = True
 ) -> dict[str, dict[str, float]]:
     """`pipeline` of new tables of that size, in a process of its own."""
     with TemporaryDirectory() as folder:
         call_in_child("benchmarks.scale:write_star", {"folder": folder, "titles": titles, "casts": casts})
-        stages: dict[str, dict[str, float]] = call_in_child(
-            "benchmarks.scale:pipeline", {"folder": folder, "scale": scale, "database": database}
-        )[0]
+        how = {"folder": folder, "scale": scale, "database": database, "csv": csv, "publish": publish}
+        stages: dict[str, dict[str, float]] = call_in_child("benchmarks.scale:pipeline", how)[0]
     return stages
 
 
@@ -307,10 +318,13 @@ def _star_block(rng: np.random.Generator, first: int, titles: int, mean: float, 
     return {"title": pa.table(films), "review": pa.table({**reviews, "stars": stars}), "cast_info": pa.table(casts)}
 
 
-def pipeline(folder: str, scale: float = 1.0, database: str = "star") -> dict[str, dict[str, float]]:
+def pipeline(
+    folder: str, scale: float = 1.0, database: str = "star", *, csv: bool = True, publish: bool = True
+) -> dict[str, dict[str, float]]:
     """Stage -> seconds, those of all cores together, and peak memory, of a whole run on the tables of a folder.
 
-    Memory is that of the process, and of the largest of those that it starts.
+    Memory is that of the process, and of the largest of those that it starts. Without ``publish``, the run ends when
+    all rows are drawn.
     """
     place = Path(folder)
     spec = Spec(schema_of(database), folder, place / "spec.yaml", (EPSILON,), DELTA, 20.0, 1e-7, state=place / "state")
@@ -328,9 +342,24 @@ def pipeline(folder: str, scale: float = 1.0, database: str = "star") -> dict[st
         reset_peak()
         stage, start = " ".join(step.key), (perf_counter(), _cpu_time())
 
-    run_spec(spec, EPSILON, out=place / "bundle", scale=scale, progress=next_stage)
+    if publish:
+        run_spec(spec, EPSILON, out=place / "bundle", scale=scale, csv=csv, progress=next_stage)
+    else:
+        plan = plan_for(spec, EPSILON)
+        workspace = Workspace(spec)
+        runner = Runner(workspace, plan, Run("scale", scale=scale))
+        Executor(runner, _with_inputs(plan, StepKind.SAMPLE)).run(progress=next_stage)
+        workspace.close()
     done()
     return stages
+
+
+def _with_inputs(plan: Plan, kind: StepKind | None = None) -> set[Key]:
+    """The steps of a kind, or those that read, and what these are made from."""
+    needed = {step.key for step in plan.steps if (step.reads if kind is None else step.kind == kind)}
+    for step in reversed(plan.steps):
+        needed |= set(step.inputs) if step.key in needed else set()
+    return needed
 
 
 def _cpu_time() -> float:

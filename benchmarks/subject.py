@@ -18,6 +18,7 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, StepContext, StepKind, Synthesizer
 from privbench_core.synthesizers.registry import load_synthesizer
+from privbench_core.synthesizers.steps.sampled import SampledTable
 
 DEFAULT = "privbench"
 _LEARNING = {StepKind.PROFILE, StepKind.MODEL}
@@ -78,10 +79,8 @@ def learn_and_sample(
             )
         done[step.key] = step.run(StepContext({key: done[key] for key in step.inputs}, session, {}, seed))
         seconds["learn" if step.kind in _LEARNING else "sample"] += time.perf_counter() - start
-    sampled = done["sample", table.name].table
-    if sampled is None:
-        raise RuntimeError("the sample step made no rows")
-    return sampled, seconds["learn"], seconds["sample"]
+    sampled = SampledTable(done["sample", table.name])
+    return sampled.whole_rows(), seconds["learn"], seconds["sample"]
 
 
 def _column(name: str, size: int, ordered: bool) -> Column:

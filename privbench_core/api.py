@@ -44,6 +44,7 @@ def run(
     seed: int = 0,
     scale: float = 1.0,
     workers: int | None = None,
+    csv: bool = True,
     accept_noise: bool = False,
     progress: Progress | None = None,
 ) -> RunResult:
@@ -59,6 +60,7 @@ def run(
         scale: Size of the synthetic database relative to the source; costs nothing.
         workers: Most processes that make large tables; as many as there are processors if None. Any number makes the
             same bytes.
+        csv: Whether the bundle has its rows once more, as CSV for psql, which takes as long as the rest of writing.
         accept_noise: Whether to buy the rest of a run even if released numbers show that it will be noise.
         progress: Called before each step with its number, the number of steps and the step.
 
@@ -77,6 +79,7 @@ def run(
         seed=seed,
         scale=scale,
         workers=workers,
+        csv=csv,
         progress=progress,
     )
 

@@ -133,6 +133,7 @@ def run(
     ] = False,
     accept_noise: AcceptNoise = False,
     engine: Engine = None,
+    csv: Annotated[bool, typer.Option("--csv/--no-csv", help="Write the rows as CSV for psql, too.")] = True,
     json: Json = False,
 ) -> None:
     """Run the whole plan and write a bundle. What was released before is not paid for again."""
@@ -140,7 +141,7 @@ def run(
         from privbench_core.commands.run import Options, run_and_tell
 
         options = Options(
-            epsilon, out, synthesizer, delta, seed, scale, undeclared_epsilon, accept_noise, workers, engine
+            epsilon, out, synthesizer, delta, seed, scale, undeclared_epsilon, accept_noise, workers, engine, csv
         )
         run_and_tell(spec, options, as_json=json)
 

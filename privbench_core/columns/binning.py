@@ -87,10 +87,13 @@ class Binning:
         return narrow(cells, len(weights)), code, total - before[code]
 
 
-def merge_cells(noisy: Floats, codec: Codec, sigma: float, max_codes: int, widths: Floats | None = None) -> Binning:
+def merge_cells(
+    noisy: Floats, codec: Codec, sigma: float, max_codes: int, widths: Floats | None = None, *, visible: bool = False
+) -> Binning:
     """Merge cells that released counts cannot tell from noise.
 
-    Lists of values: values with a noisy count of at most ``SIGNIFICANT`` * ``sigma`` become one rare code. Ordered
+    Lists of values: values with a noisy count of at most ``SIGNIFICANT`` * ``sigma`` become one rare code, unless
+    another release has shown that they are ``visible``. Ordered
     domains: neighbouring cells that noise cannot tell apart become one code. NULL and cells of
     values outside of the domain keep a code of their own if they are significant; else they join another code with
     weight 0, that is, they are never drawn.
@@ -101,6 +104,7 @@ def merge_cells(noisy: Floats, codec: Codec, sigma: float, max_codes: int, width
         sigma: Standard deviation of the counts' noise; 0 for exact (public) counts.
         max_codes: Bound on the codes of the domain proper; at most three more hold values outside of it and NULL.
         widths: Of ordered cells, shape (codec.ordered,), where they are not equal.
+        visible: Whether all listed values are known to be significant, counted in another way.
 
     Returns:
         Every cell in exactly one code, and no code without weight.
@@ -118,7 +122,7 @@ def merge_cells(noisy: Floats, codec: Codec, sigma: float, max_codes: int, width
         alike = np.ones(proper) if widths is None else widths
         code_of[:proper], weights[:proper] = _merge_ordered(noisy[:proper], sigma, max_codes, alike)
     else:
-        code_of[:proper], weights[:proper] = _merge_list(noisy[:proper], sigma, max_codes)
+        code_of[:proper], weights[:proper] = _merge_list(noisy[:proper], sigma, max_codes, visible)
     ordered = groups = int(code_of[:proper].max()) + 1
     counts = np.bincount(code_of[:proper], noisy[:proper], groups)
     size = groups
@@ -129,16 +133,16 @@ def merge_cells(noisy: Floats, codec: Codec, sigma: float, max_codes: int, width
         elif codec.ordered:
             code_of[cell] = _nearest_interval(cell, codec, counts)
         else:
-            all_alone = groups == proper and bool((noisy[:proper] > SIGNIFICANT * sigma).all())
+            all_alone = groups == proper and (visible or bool((noisy[:proper] > SIGNIFICANT * sigma).all()))
             # The rare code is the last one; where there is none, the smallest code is disturbed least.
             code_of[cell] = counts.argmin() if all_alone else groups - 1
     weights /= np.bincount(code_of, weights, size)[code_of]
     return Binning(tuple(code_of.tolist()), tuple(weights.tolist()), ordered if codec.ordered else 0)
 
 
-def _merge_list(noisy: Floats, sigma: float, max_codes: int) -> tuple[NDArray[np.int64], Floats]:
+def _merge_list(noisy: Floats, sigma: float, max_codes: int, visible: bool) -> tuple[NDArray[np.int64], Floats]:
     """Codes and unnormalised weights of listed values: significant ones in order, then a rare code, if need be."""
-    own = noisy > SIGNIFICANT * sigma
+    own = (noisy > SIGNIFICANT * sigma) | visible
     if own.sum() > max_codes or (own.sum() == max_codes and not own.all()):
         kept = np.argsort(-noisy, kind="stable")[: max_codes - 1]
         own = np.zeros(len(noisy), bool)

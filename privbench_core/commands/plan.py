@@ -19,6 +19,7 @@ from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
 from privbench_core.pipeline.run import plan_for
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.reach import find_reaches
+from privbench_core.sampling.ranges import MOST_ROWS, can_be_cut
 from privbench_core.schema.checks import unparsed_checks
 from privbench_core.spec.engine import engine_in_words, with_engine
 from privbench_core.spec.load import load_spec
@@ -44,6 +45,7 @@ def show_plans(path: Path, asked: Asked, *, as_json: bool) -> None:
     account, unenforced = standing_of(spec), unparsed_checks(spec.schema)
     private = spec.schema.private_tables
     inside = [key.name for table in private for key in table.foreign_keys if key.same_unit]
+    whole_tables = [table.name for table in private if not can_be_cut(spec.schema, table)]
     reaches = find_reaches(spec.schema)
     if as_json:
         print_json({
@@ -54,6 +56,7 @@ def show_plans(path: Path, asked: Asked, *, as_json: bool) -> None:
             "unenforced_checks": list(unenforced),
             "refreshes": refreshes_as_data(spec, account),
             "keys_inside_of_a_unit": inside,
+            "drawn_in_one_piece": whole_tables,
             "stability_above_one": {reach.subject: reach.stability for reach in reaches},
             "plans": [_as_data(spec, account, plan) for plan in plans],
         })  # fmt: skip
@@ -75,6 +78,8 @@ def show_plans(path: Path, asked: Asked, *, as_json: bool) -> None:
     for line in engine_in_words(spec):
         say(line)
     say(f"Time and memory: {in_words(spec.schema, released)}.")
+    if whole_tables:
+        say(f"Drawn in one piece, even where they have more than {MOST_ROWS:,} rows: {', '.join(whole_tables)}")
     say()
     show(
         f"What it guarantees, for {unit_in_words(spec)}",

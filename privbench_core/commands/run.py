@@ -41,6 +41,7 @@ class Options:
     accept_noise: bool = False
     workers: int | None = None
     engine: str | None = None
+    csv: bool = True
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,7 @@ def run_with_progress(spec: Spec, options: Options) -> Outcome:
                 seed=options.seed,
                 scale=options.scale,
                 workers=options.workers,
+                csv=options.csv,
                 progress=progress,
                 workspace=workspace,
             )

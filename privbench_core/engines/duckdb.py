@@ -16,7 +16,7 @@ from sqlglot import exp
 from privbench_core.backends.base import Source
 from privbench_core.backends.duckdb.interruptible import waited
 from privbench_core.engines.left_over import lock_of
-from privbench_core.engines.sql.engine import numbered
+from privbench_core.engines.sql.engine import Keys, numbered
 from privbench_core.engines.stored import stored_type
 from privbench_core.errors import SourceError
 from privbench_core.locks import exclusive
@@ -56,15 +56,18 @@ class DuckDBDatabase:
             self._connection.execute("SET temp_directory = ?", [str(self._folder)])
             self._connection.execute("SET preserve_insertion_order = false")  # no order of rows decides anything
 
-    def load(self, table: Table, name: str) -> None:
+    def load(self, table: Table, name: str) -> bool:
         """See `Database.load`."""
         types = [_TYPES.get(str(stored_type(column)), _DECIMAL) for column in table.columns]
         listed = ", ".join(f"c{place} {kind}" for place, kind in enumerate(types))
         self._execute(f"CREATE TABLE {name} (n BIGINT{', ' * bool(listed)}{listed})")
-        first = 0
+        first, keys = 0, Keys.of(table)
         for part in self._source.batches(table):
-            self._with(numbered(table, part, first), f"INSERT INTO {name} SELECT * FROM privbench_rows")
+            rows = numbered(table, part, first)
+            keys.seen(rows.remove_column(0))
+            self._with(rows, f"INSERT INTO {name} SELECT * FROM privbench_rows")
             first += part.num_rows
+        return keys.ascending
 
     def insert(self, name: str, rows: pa.Table) -> None:
         """See `Database.insert`."""

@@ -94,7 +94,7 @@ class PostgresDatabase:
             needs = f"PostgreSQL 14 or later with the encoding UTF8; {describe(self._url)} is another one"
             raise SourceError(f"engine source: needs {needs}; run with --engine duckdb")
 
-    def load(self, table: Table, name: str) -> None:
+    def load(self, table: Table, name: str) -> bool:
         """See `Database.load`: a copy on the server, so that each column is read once."""
         found = self._source.types(table)
         problems: list[str] = []
@@ -110,6 +110,7 @@ class PostgresDatabase:
             raise SourceError("\n".join(problems))
         self._refuse_long_decimals(table)
         self.create(name, exp.select(*columns).from_(_named(table)))
+        return False
 
     def insert(self, name: str, rows: pa.Table) -> None:
         """See `Database.insert`."""

@@ -159,12 +159,12 @@ class SparkDatabase:
             found = "the cluster compares or converts values in another way than Apache Spark"
             raise SourceError(f"engine spark: {found}; run with --engine duckdb")
 
-    def load(self, table: Table, name: str) -> None:
+    def load(self, table: Table, name: str) -> bool:
         """See `Database.load`: a copy on the cluster, of the columns as they are stored there."""
-        path = self._source.parquet_file(table)
+        files = self._source.parquet_files(table)
         _LOG.info("engine spark: %s is copied to the cluster", table.name)  # how far a copy is depends on the rows
         with self._clear_errors():
-            rows = self._session.read.parquet("file://" + _GLOB.sub(r"\\\1", str(path)))
+            rows = self._session.read.parquet(*("file://" + _GLOB.sub(r"\\\1", str(path)) for path in files))
             found = {field.name: field.dataType for field in rows.schema.fields}
         check_columns(table, found)
         problems = [
@@ -186,6 +186,7 @@ class SparkDatabase:
         self._refuse_unfit(table, held)
         stored = [exp.alias_(_form(column, place), f"c{place}") for place, column in enumerate(table.columns)]
         self.create(name, exp.select("n", *stored).from_(held), "VIEW")
+        return False
 
     def insert(self, name: str, rows: pa.Table) -> None:
         """See `Database.insert`."""

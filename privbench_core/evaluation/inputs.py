@@ -15,7 +15,7 @@ from privbench_core.backends.registry import open_source
 from privbench_core.errors import PublishError
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import LinkedTables, link_tables
-from privbench_core.publishing.bundle import Bundle, is_bundle, parts_of, read_bundle
+from privbench_core.publishing.bundle import Bundle, is_bundle, read_bundle
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
@@ -116,9 +116,9 @@ def read_bundle_and_source(spec: Spec, folder: Path) -> BundleAndSource:
     source = open_source(spec)
     rows = check_rows(spec.schema, {t.name: source.read(t) for t in spec.schema.tables}, spec.orphans)
     summary = summarize_bundle(folder.resolve().name, bundle.manifest)
-    # The tables once more.
-    copies = {part.get("csv") for entry in bundle.manifest["tables"].values() for part in parts_of(entry)}
-    texts = [name for name in bundle.manifest["files"] if name not in copies]
+    texts = [
+        name for name in bundle.manifest["files"] if not name.startswith("data/")
+    ]  # those are the tables once more
     documents = {name: (bundle.path / name).read_text(encoding="utf-8") for name in texts}
     return BundleAndSource(summary, DatabasePair(spec.schema, rows, synthetic), documents)
 

@@ -55,6 +55,7 @@ class CellCounts:
         variances: Of these, shape (codec.size,).
         widths: Of the ordered cells, where the cells of the first look have width 1.
         unseen: Which of the ordered cells no look has cut yet, or only from a wider cell that it stood out of.
+        named: Whether the cells are values of a learned list: they stood out when units were counted.
     """
 
     codec: Codec
@@ -62,11 +63,13 @@ class CellCounts:
     variances: Array
     widths: Array
     unseen: NDArray[np.bool_]
+    named: bool = False
 
     @classmethod
-    def first(cls, codec: Codec, counts: Array, sigma: float) -> CellCounts:
+    def first(cls, codec: Codec, counts: Array, sigma: float, *, named: bool = False) -> CellCounts:
         """The first look: cells that count as equally wide."""
-        return cls(codec, counts, np.full(codec.size, sigma**2), np.ones(codec.ordered), np.ones(codec.ordered, bool))
+        alike, unseen = np.ones(codec.ordered), np.ones(codec.ordered, bool)
+        return cls(codec, counts, np.full(codec.size, sigma**2), alike, unseen, named)
 
     @property
     def sigma(self) -> float:
@@ -79,8 +82,13 @@ class CellCounts:
         return replace(self, counts=self.counts + gain * (counts - self.counts), variances=sigma**2 * gain)
 
     def merged(self, max_codes: int) -> Binning:
-        """The cells merged into codes; see `merge_cells`."""
-        return merge_cells(self.counts, self.codec, self.sigma, max_codes, _visible(self.widths))
+        """The cells merged into codes; see `merge_cells`.
+
+        A value of a learned list keeps its code where noise hides its rows: what units with many rows have in common
+        weighs little in a first look at units, and has most rows.
+        """
+        widths = _visible(self.widths)
+        return merge_cells(self.counts, self.codec, self.sigma, max_codes, widths, visible=self.named)
 
 
 def share_of(table: Table, codecs: Mapping[str, Codec]) -> float:

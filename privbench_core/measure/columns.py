@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
@@ -14,6 +18,8 @@ from privbench_core.privacy.features import Feature, GroupTypes, Own, OwnType
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 
+Array = NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -24,12 +30,14 @@ class Columns:
         one_way: Their released counts.
         rows_per_unit: T: up to how many rows of a unit are counted in full.
         types: Names of the latent attributes among them.
+        left_out: Of attributes: what counting up to so many rows of a unit leaves out (`Profile.left_out`).
     """
 
     sources: dict[str, tuple[Own | OwnType, Discretizer]]
     one_way: OneWay
     rows_per_unit: int
     types: tuple[str, ...] = ()
+    left_out: Mapping[str, Array] = field(default_factory=dict)
 
     @classmethod
     def of(cls, profile: Profile) -> Columns:
@@ -37,7 +45,7 @@ class Columns:
         sources: dict[str, tuple[Own | OwnType, Discretizer]] = {
             name: (Own(name), discretizer) for name, discretizer in profile.discretizers.items()
         }
-        return cls(sources, profile.one_way, profile.size.rows_per_unit)
+        return cls(sources, profile.one_way, profile.size.rows_per_unit, (), profile.left_out())
 
     def with_latents(self, key: ForeignKey, latents: Latents, types: GroupTypes) -> Columns:
         """With the latent attributes of the groups along a key to this table."""
@@ -47,7 +55,12 @@ class Columns:
         counts = {**self.one_way.counts, **latents.one_way.counts}
         sigmas = {**self.one_way.sigmas, **latents.one_way.sigmas}
         one_way = OneWay(counts, sigmas, self.one_way.rows)
-        return Columns(sources, one_way, self.rows_per_unit, (*self.types, *latents.names))
+        return Columns(sources, one_way, self.rows_per_unit, (*self.types, *latents.names), self.left_out)
+
+    @property
+    def counted(self) -> OneWay:
+        """``one_way`` distributed like the rows that are counted: what joints of these are to be compared with."""
+        return self.one_way.moved({name: -shift for name, shift in self.left_out.items()})
 
     @property
     def ordered(self) -> dict[str, int]:

@@ -123,8 +123,9 @@ class LatentFit:
         if not children.types:
             return self._of_attributes(session, key, parent, child, children, for_sizes, for_groups)
         view = session.view(ViewSpec(key.child, children.features, (children.rows_per_unit,)), "rows")
-        observed = self.pairs.fit(view, children.one_way, for_groups.share(self.observed), children.ordered)
+        counted = self.pairs.fit(view, children.counted, for_groups.share(self.observed), children.ordered)
         rest = for_groups.share(1 - self.observed)
+        observed = replace(counted, one_way=counted.one_way.moved(children.left_out))
         children = replace(children, one_way=observed.one_way)
         values = self.values(session, key, children, rest)
         if values < 2:  # noqa: PLR2004 - a single type is none
@@ -141,8 +142,8 @@ class LatentFit:
         view = session.view(
             ViewSpec(key.child, {**context, **children.features}, (children.rows_per_unit,)), "pair_tables"
         )
-        network = observed.fit()
-        links = measure_links(view, context, children.features, children.one_way, network, of_links, spending)
+        network = counted.fit()
+        links = measure_links(view, context, children.features, counted.one_way, network, of_links, spending)
         most = 0 if order is None else order.most
         return LatentLink(replace(found.fanout, pair_tables=links, places=most), observed, found.latents)
 
@@ -176,7 +177,7 @@ class LatentFit:
             session.view(spec, "pair_tables"),
             context,
             children.features,
-            children.one_way,
+            children.counted,
             plain,
             rest.share(self.typed),
             spending,

@@ -93,7 +93,7 @@ class Maximisation:
         fanout: Fanout,
     ) -> Maximisation:
         """What all iterations need, from what is released already."""
-        clean = {name: counts for name, counts in children.one_way.clean().items() if len(counts) > 1}
+        clean = {name: counts for name, counts in children.counted.clean().items() if len(counts) > 1}
         names = latent_names(key.name, latents)
         return cls(groups, session, key, parent, children, fanout, names, clean, mean_sizes(fanout))
 

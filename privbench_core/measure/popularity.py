@@ -24,6 +24,7 @@ from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.constraints import ForeignKey
 
 Numbers = NDArray[np.int64]
+_NOTHING = 1e-300
 _RANKS_SHARE = 0.3  # of the price, where the parent is public: for the shape of all rows that noise hides
 _GROUPS_SHARE = 0.2  # for groups of rows; single rows get the rest
 _SHAPE_NUMBERS = 25  # numbers that a shape comes down to
@@ -78,7 +79,8 @@ def row_popularity(
     coarse = view.measure("groups of parents", [ParentCounts(group_of)], price.share(_GROUPS_SHARE))
     fine = view.measure("parents", [ParentCounts(np.arange(parents))], price.share(1 - _RANKS_SHARE - _GROUPS_SHARE))
     weight = fine.sigma**2 / (fine.sigma**2 + coarse.sigma**2)
-    none = max(0.0, float(weight * coarse.values[0][-1] + (1 - weight) * fine.values[0][-1]) * scale)
+    found = float(weight * coarse.values[0][-1] + (1 - weight) * fine.values[0][-1]) * scale
+    none = references_to_none(found, np.sqrt(weight) * coarse.sigma * scale, size.rows)
     references = max(1.0, size.rows - none if key.optional else size.rows)
     ends = rank_ends(parents)
     noisy = view.measure("ranks", [RankSums(tuple(ends.tolist()))], price.share(_RANKS_SHARE))
@@ -92,6 +94,16 @@ def row_popularity(
         (ranked / sizes, sizes),
     )
     return ByRow(counts), none
+
+
+def references_to_none(noisy: float, sigma: float, rows: float) -> float:
+    """Return how many of ``rows`` refer to none: about half of them, as far as noise hides it, and never more than all.
+
+    The mean under a normal prior; noisy numbers cut at zero and at all rows would leave either nobody or one parent.
+    """
+    half = rows / 2
+    kept = half**2 / max(half**2 + sigma**2, _NOTHING)
+    return float(np.clip(half + kept * (noisy - half), 0.0, rows))
 
 
 def order_of_alike(parent: pa.Table, attributes: tuple[str, ...]) -> Numbers:
@@ -129,7 +141,10 @@ def _counted(
         numbers: How many numbers tell parents apart.
     """
     views = [session.references(key, most, f"units of up to {most:,} rows") for most in size.classes]
-    counted = np.array([max(1.0, float(size.counted(most).sum())) for most in size.classes])
+    # Shares, as a table of units has no numbers by class.
+    whole = max(float(size.rows_of.sum()), _NOTHING)
+    shares = np.array([float(size.counted(most).sum()) / whole for most in size.classes])
+    counted = np.maximum(1.0, size.rows * shares)
     noise = np.array([view.sigma([Marginal(())], price) for view in views]) * size.classes
     lost = 1 - counted / max(size.rows, float(counted.max()))
     best = int(np.argmin(_OTHERWISE * lost + _ABSOLUTE * numbers * noise / counted))

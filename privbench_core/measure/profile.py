@@ -15,7 +15,7 @@ from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.measure.adaptive_bins import CellCounts, refine_bins, share_of
 from privbench_core.measure.by_size import BY_SIZE, Features, RowLooks, best_counted, measure_by_size
-from privbench_core.measure.learned import Learned, expected_codes, learn_domains
+from privbench_core.measure.learned import Learned, expected_codes, learn_domains, lists_to_learn
 from privbench_core.measure.one_way import least_noise, remeasure
 from privbench_core.measure.pairwise import MOST_CODES
 from privbench_core.measure.row_count import measure_row_count
@@ -105,7 +105,10 @@ class Cells:
                 self,
                 first={name: finer[name][0] for name in self.first},
                 sigmas={name: finer[name][1] for name in self.sigmas},
-                looks={name: CellCounts.first(look.codec, *finer[name]) for name, look in self.looks.items()},
+                looks={
+                    name: CellCounts.first(look.codec, *finer[name], named=look.named)
+                    for name, look in self.looks.items()
+                },
                 held={},
             )
         counts = {name: look.counts for name, look in self.looks.items()}
@@ -248,6 +251,9 @@ def measure_cells(
             noisy = held[alike].first
         found |= zip(alike, noisy.values, strict=True)
         sigmas |= dict.fromkeys(alike, noisy.sigma)
-    looks = {name: CellCounts.first(codec, found[name], sigmas[name]) for name, codec in telling.items()}
+    named = {column.name for column in lists_to_learn(table)}
+    looks = {
+        name: CellCounts.first(codec, found[name], sigmas[name], named=name in named) for name, codec in telling.items()
+    }
     looks = refine_bins(session, table, looks, full, price.share(closer)) if closer else looks
     return Cells(codecs, found, looks, sigmas, (0.0, 0.0), size, learned.guessed, held)

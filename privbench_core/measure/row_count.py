@@ -40,6 +40,7 @@ _MODEST = 0.16  # a share that leaves the columns two thirds of the price, if si
 _USABLE = 0.2  # relative error of a number of rows above which a table is of no use, whatever its columns are
 _PREDICATES = 2.0  # columns that a query looks at, beside the rows it counts, as in the papers' workloads
 _PRECISE = 0.01  # relative error of a number of rows that is no reason to pay more for it: a fifth of what is wanted
+_FITTED = 1e-3  # relative error of a number of rows that sizes are fitted to: far below any that matters
 _NOTHING = 1e-300
 
 
@@ -134,10 +135,26 @@ def measure_row_count(
     total = NoisySum(float(found.values[0]), found.sigma, most)
     fit = sizes.fit(total)
     off = float(np.hypot(total.sigma, fit.unknown_beyond(most)))
+    rows = _without_bias(total.value + fit.beyond(most), off, fit.rows())
+    fit = sizes.fit(NoisySum(rows, min(off, _FITTED * rows)))
     classes = _classes(fit, bound)
     of_class = fit.rows_up_to(classes), fit.rows_up_to(classes, 1)
     left = price.share(1 - spent - share)
-    return RowCount(fit.rows(), off, 1, classes, *of_class, bound, sizes.noisy, sizes.sigma), left
+    return RowCount(rows, off, 1, classes, *of_class, bound, sizes.noisy, sizes.sigma), left
+
+
+def _without_bias(rows: float, sigma: float, likely: float) -> float:
+    """Return a number of rows, as far as it stands out of its noise: a likely one has less noise, and a bias.
+
+    Args:
+        rows: An estimate without bias, which may be negative.
+        sigma: Its standard deviation.
+        likely: What sizes that are likely make of all that was measured.
+    """
+    if likely <= sigma:
+        return max(likely, _NOTHING)
+    share = 1 - (sigma / likely) ** 2
+    return max(share * rows + (1 - share) * likely, _NOTHING)
 
 
 def _measure_sizes(session: PrivateSession, table: str, bound: int, balance: _Balance) -> tuple[_Sizes, float]:

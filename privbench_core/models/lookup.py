@@ -61,7 +61,9 @@ class Lookup:
         if not self.targets:
             return 0.0
         first = next(iter(self._informative or self.targets))
-        return float(self.marginals[first][1 if first == _ANY else self.targets[first].size :].sum())
+        size = 1 if first == _ANY else self.targets[first].size
+        none_from = _none_from(self.targets[first]) if first == _POSITION else size
+        return float(self.marginals[first][none_from:].sum())
 
     def kind_columns(self, _parents: Mapping[str, Codes]) -> tuple[str, ...]:
         """Targets that distinguish parents, the most informative first; () if all parents are alike to rows."""
@@ -103,6 +105,18 @@ class Lookup:
     def at_scale(self, scale: float) -> Self:
         """The link where there are so many synthetic parents per parent."""
         return self if self.popularity is None else replace(self, popularity=self.popularity.at_scale(scale))
+
+    def with_places(self, places: NDArray[np.int64]) -> Self:
+        """The link for rows that share so many places of each parent, shape (parents,): those of a range of rows."""
+        marginals, counts = dict(self.marginals), places.astype(np.float64)
+        if _POSITION in self.targets:
+            discretizer, marginal = self.targets[_POSITION], self.marginals[_POSITION]
+            have = discretizer.encode_numbers(np.arange(len(counts))).astype(np.int64)
+            here = np.bincount(have, counts, len(marginal))
+            if here.any():
+                here *= (1 - self.none) / here.sum()
+                marginals[_POSITION] = np.append(here[: _none_from(discretizer)], marginal[_none_from(discretizer) :])
+        return replace(self, marginals=marginals, popularity=ByRow(counts))
 
     def draw(
         self,

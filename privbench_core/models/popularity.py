@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,10 @@ from privbench_core.estimate.popularity import rank_sums
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-_SWAPS = 4  # of degrees, per kind, in the end
+# Exchanges of degrees between kinds, chosen by hand: on the convergence test next to nothing is left to exchange.
+_ROUNDS = 16  # per kind
+_PARTNERS = 24  # kinds that one looks for partners in
+_LARGE = 100  # degrees that are moved where a kind has no rows for them; how many smaller ones are cut is negligible
 _SPREADS = tuple(quarter / 4 for quarter in range(17))  # of the logarithms of popularity
 _FITS = 12  # of degrees to ranks and to groups in turn; chosen by hand, changes are small from there on
 _LEAST = 1e-6  # above zero
@@ -165,36 +168,99 @@ def allocated_degrees(degrees: Array, kinds: Numbers, lacking: Array, rng: np.ra
     usual = np.log(np.maximum(lacking, _LEAST) / np.maximum(room, 1))[kinds]
     luck = rng.normal(size=len(kinds))
 
-    def allocated(spread: float) -> Array:
-        result = np.empty(len(kinds))
-        result[np.argsort(-usual - max(spread, _LEAST) * luck)] = descending
-        return result
+    def order(spread: float) -> Numbers:
+        return np.argsort(-usual - max(spread, _LEAST) * luck)
 
     def misfit(spread: float) -> float:
-        return float(np.abs(lacking - np.bincount(kinds, allocated(spread), minlength=len(lacking))).sum())
+        found = np.bincount(kinds[order(spread)], descending, minlength=len(lacking))
+        return float(np.abs(lacking - found).sum())
 
-    result = allocated(min(_SPREADS, key=misfit))
+    chosen = order(min(_SPREADS, key=misfit))
+    _move_large(chosen, descending, lacking[kinds])
+    result = np.empty(len(kinds))
+    result[chosen] = descending
     _balance(result, kinds, lacking - np.bincount(kinds, result, minlength=len(lacking)))
     return result
 
 
+def _move_large(order: Numbers, descending: Array, most: Array) -> None:
+    """Exchange parents in ``order``, in place, that would get a large degree which their whole kind has no rows for.
+
+    Such a degree would be cut, and exchanges of smaller ones do not make up for it. The next parent for which there are
+    rows gets it, if there is one.
+
+    Args:
+        order: Parents in the order of their degrees, shape (parents,).
+        descending: These degrees.
+        most: References that each parent's kind is to get, by parent, shape (parents,).
+    """
+    for place in np.flatnonzero(most[order[:_LARGE]] < descending[:_LARGE]).tolist():
+        enough = most[order[place + 1 :]] >= descending[place]
+        if most[order[place]] < descending[place] and enough.any():
+            other = place + 1 + int(np.argmax(enough))
+            order[place], order[other] = order[other], order[place]
+
+
 def _balance(degrees: Array, kinds: Numbers, lacking: Array) -> None:
-    """Swap degrees between kinds until each has about the references that it lacks; changes both arrays."""
+    """Exchange degrees between kinds until each has about the references that it lacks; changes both arrays."""
     order = np.argsort(kinds, kind="stable")
     members = np.split(order, np.searchsorted(kinds[order], np.arange(1, len(lacking))))
-    for _ in range(_SWAPS * len(lacking)):
-        poor, rich = int(np.argmax(lacking)), int(np.argmin(lacking))
-        wanted = min(lacking[poor], -lacking[rich])
-        if wanted < 1 or not len(members[poor]) or not len(members[rich]):
+    exchange = _Exchange(degrees, members, lacking)
+    stuck = np.zeros(len(lacking), dtype=bool)
+    for _ in range(_ROUNDS * len(lacking)):
+        poor = int(np.argmax(np.where(stuck, 0.0, lacking)))
+        if stuck[poor] or lacking[poor] < 1:
             return
-        small = members[poor][np.argsort(degrees[members[poor]])]
-        large = members[rich][np.argsort(degrees[members[rich]])]
-        partner = np.searchsorted(degrees[large], degrees[small] + wanted, side="right") - 1
-        gained = np.where(partner >= 0, degrees[large[partner]] - degrees[small], 0)
+        others = np.argsort(lacking, kind="stable")[:_PARTNERS].tolist()
+        stuck[poor] = not any(exchange.helps(poor, rich, beyond=beyond) for beyond in (False, True) for rich in others)
+
+
+@dataclass(frozen=True)
+class _Exchange:
+    """Exchanges of degrees between the parents of two kinds.
+
+    Attributes:
+        degrees: Of all parents; changed.
+        members: Parents of each kind.
+        lacking: References that each kind lacks; changed as degrees are.
+    """
+
+    degrees: Array
+    members: Sequence[Numbers]
+    lacking: Array
+    _distinct: dict[int, Array] = field(default_factory=dict)
+
+    def helps(self, poor: int, rich: int, *, beyond: bool) -> bool:
+        """Exchange degrees of a kind that lacks references and one that has too many; False if no exchange helps.
+
+        Most parents have one of few small degrees, so all exchanges of the two that help most are made at once.
+
+        Args:
+            poor: Lacks references.
+            rich: Has too many.
+            beyond: Whether one of both may be off by the rest then, as a single degree may be too large.
+        """
+        of_poor, of_rich = self.members[poor], self.members[rich]
+        both = self.lacking[poor], -self.lacking[rich]
+        if min(both) < 1 or not len(of_poor) or not len(of_rich):
+            return False
+        small, large = self._of(poor), self._of(rich)
+        partner = np.searchsorted(large, small + (max(both) if beyond else min(both)), side="right") - 1
+        gained = np.where(partner >= 0, large[partner] - small, 0)
         best = int(np.argmax(gained))
         if gained[best] <= 0:
-            return
-        one, other = small[best], large[partner[best]]
-        degrees[one], degrees[other] = degrees[other], degrees[one]
-        lacking[poor] -= gained[best]
-        lacking[rich] += gained[best]
+            return False
+        less, more = small[best], large[partner[best]]
+        one, other = of_poor[self.degrees[of_poor] == less], of_rich[self.degrees[of_rich] == more]
+        number = min(len(one), len(other), max(1, int(min(both) // gained[best])))
+        self.degrees[one[:number]], self.degrees[other[:number]] = more, less
+        self.lacking[poor] -= number * gained[best]
+        self.lacking[rich] += number * gained[best]
+        del self._distinct[poor], self._distinct[rich]
+        return True
+
+    def _of(self, kind: int) -> Array:
+        """Return the different degrees of a kind, in order."""
+        if kind not in self._distinct:
+            self._distinct[kind] = np.unique(self.degrees[self.members[kind]])
+        return self._distinct[kind]

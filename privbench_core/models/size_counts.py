@@ -46,6 +46,7 @@ class SizeCounts:
         counts: Number of groups of each code, shape (codes,), none negative.
         sigmas: Standard deviations of the noise that these were measured with, shape (codes,).
         shapes: What is known of all of them together, where noise hides single ones.
+        alone: ``counts`` before they were fitted to any sum; some may be negative, so that noise adds up to nothing.
     """
 
     codec: FanoutCodec
@@ -53,6 +54,7 @@ class SizeCounts:
     counts: Array
     sigmas: Array
     shapes: Shapes | None = None
+    alone: Array | None = None
 
     @property
     def groups(self) -> float:
@@ -69,6 +71,15 @@ class SizeCounts:
         rows = self.counts[code_of] * np.asarray(self.binning.weights) * self.codec.means(most)
         place = np.minimum(np.searchsorted(classes, self.codec.starts), len(classes) - 1)
         return np.bincount(place, rows, len(classes)).astype(np.float64)
+
+    def beyond(self, most: float) -> float:
+        """Expected number of the rows that `rows` leaves out, from what is known of sizes alone.
+
+        It completes a noisy number of the others without bias of its own: neither is cut at zero, nor is the number of
+        the others moved to where sizes are more likely.
+        """
+        counts = self.counts if self.alone is None else self.alone
+        return float(counts @ (mean_sizes(self.codec, self.binning) - mean_sizes(self.codec, self.binning, most)))
 
     def unknown_beyond(self, most: float) -> float:
         """Standard deviation of what is known of the rows that `rows` leaves out."""
@@ -134,7 +145,8 @@ def estimate_bands(
         prior = prior * _tilt(codec, band, prior, np.maximum(noisy, 0.0), sigma, rows)
     mass = np.bincount(band, prior).astype(np.float64)
     binning = Binning(tuple(band.tolist()), tuple((prior / mass[band]).tolist()), len(mass))
-    return replace(_counts(codec, binning, *_believed(shapes, band, noisy, sigma, bar), groups, rows), shapes=shapes)
+    alone, sigmas = _believed(shapes, band, noisy, sigma, bar)
+    return replace(_counts(codec, binning, alone, sigmas, groups, rows), shapes=shapes, alone=alone)
 
 
 def _believed(shapes: Shapes, band: NDArray[np.int64], noisy: Array, sigma: float, bar: float) -> tuple[Array, Array]:

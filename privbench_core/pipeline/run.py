@@ -80,6 +80,7 @@ def run_spec(
     seed: int = 0,
     scale: float = 1.0,
     workers: int | None = None,
+    csv: bool = True,
     noise: NoiseSource | None = None,
     progress: Progress | None = None,
     workspace: Workspace | None = None,
@@ -96,6 +97,7 @@ def run_spec(
         scale: Size of the synthetic database relative to the source; costs nothing.
         workers: Most processes that make large tables; as many as there are processors if None. Any number makes the
             same bytes.
+        csv: Whether the bundle has its rows once more, as CSV for psql, which takes as long as the rest of writing.
         noise: Injected by tests, refused by a durable ledger.
         progress: Called before each step with its number, the number of steps and the step.
         workspace: An open workspace to use; else the spec's own is opened and closed.
@@ -111,7 +113,7 @@ def run_spec(
     plan = plan_for(spec, epsilon, delta=delta, synthesizer=synthesizer)
     workload = public_workload(spec)
     here = workspace or Workspace(spec)
-    runner = Runner(here, plan, Run(run_name(epsilon), seed, scale, Path(out), workload, workers), noise)
+    runner = Runner(here, plan, Run(run_name(epsilon), seed, scale, Path(out), workload, workers, csv), noise)
     try:
         made = Executor(runner).run(progress=progress)
         releases = {key: step.release for key, step in made.items()}

@@ -50,6 +50,7 @@ class Run:
         out: Folder of the bundle, for the publish step.
         workload: Queries for the publish step by name, see `public_workload`.
         workers: Most processes that draw, check and write ranges of rows; as many as there are processors if None.
+        csv: Whether a bundle has its rows once more for psql.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Run:
     out: Path | None = None
     workload: Mapping[str, Workload] = field(default_factory=dict)
     workers: int | None = None
+    csv: bool = True
 
 
 @dataclass(frozen=True)
@@ -367,6 +369,7 @@ class Runner:
             fidelity,
             parts=(parts := self.workspace.releases.parts(key)),
             workers=run.workers,
+            csv=run.csv,
         )
         stored = step.run(context).to_bytes()
         if session is not None:

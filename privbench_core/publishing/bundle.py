@@ -1,10 +1,10 @@
 """The bundle: the published folder.
 
     data/<table>.parquet    the rows; special characters in names are percent-encoded
-    data/<table>.csv.gz     the same rows for psql, which reads no Parquet
+    data/<table>.csv.gz     the same rows for psql, which reads no Parquet; may be left out
     data/<table>/part-*     the same two, a pair for each range, of a table that was drawn in ranges
     schema.sql              tables, then keys and indexes, for PostgreSQL
-    load.sql                loads all of it with psql alone
+    load.sql                loads all of it with psql alone, from these
     load.duckdb.sql         loads all of it with DuckDB alone
     workload/<name>.sql     queries, if any
     MANIFEST.json           the list of files with checksums, the schema and the privacy receipt
@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
@@ -125,6 +125,8 @@ def write_bundle(
     receipt: Mapping[str, Any],
     workload: Mapping[str, str] | None = None,
     workers: int | None = None,
+    *,
+    csv: bool = True,
 ) -> Path:
     """Write a bundle to ``out``, whole or not at all.
 
@@ -136,6 +138,7 @@ def write_bundle(
             the README quotes its ``guarantee``.
         workload: SQL text by name.
         workers: Most processes that write ranges at a time.
+        csv: Whether to write the rows once more for psql, and load.sql.
 
     Returns:
         The folder.
@@ -156,12 +159,14 @@ def write_bundle(
 
     def write(folder: Path) -> None:
         (folder / "data").mkdir()
-        written = {table.name: _write_ranges(folder, schema, table, tables[table.name], workers) for table in ordered}
+        writing = partial(_write_ranges, folder, schema, csv=csv, workers=workers)
+        written = {table.name: writing(table, tables[table.name]) for table in ordered}
         try_rows(schema, {name: folder / parts[0].file for name, parts in written.items() if len(parts) == 1})
         described = {table.name: _describe_table(table, written[table.name]) for table in ordered}
-        copies = {part.csv: {"sha256": part.csv_sha256} for parts in written.values() for part in parts}
+        copies = {part.csv: {"sha256": part.csv_sha256} for parts in written.values() for part in parts if part.csv}
         texts = {SCHEMA_SQL: create_schema_sql(schema), README: consumer_readme(schema, described, receipt, workload)}
-        texts |= {PSQL: psql_script(schema, described), DUCKDB: duckdb_script(schema, described)}
+        texts |= {PSQL: psql_script(schema, described)} if csv else {}
+        texts |= {DUCKDB: duckdb_script(schema, described)}
         texts |= {f"workload/{name}.sql": sql for name, sql in sorted(workload.items())}
         for name, text in texts.items():
             (folder / name).parent.mkdir(exist_ok=True)
@@ -265,10 +270,10 @@ class _Written:
     """The files of one range of rows: names relative to the bundle, checksums, and the number of rows."""
 
     file: str
-    csv: str
     rows: int
     sha256: str
-    csv_sha256: str
+    csv: str | None
+    csv_sha256: str | None
 
 
 @dataclass(frozen=True)
@@ -279,26 +284,29 @@ class _Writing:
     schema: Schema
     table: Table
     ranges: RowRanges
+    csv: bool
 
     def __call__(self, number: int) -> _Written:
         """Write a range; where there are several, it is tried at once against the DDL."""
         several = self.ranges.count > 1
         stem = f"data/{file_name(self.table.name)}" + (f"/part-{number:05d}" if several else "")
         (self.folder / stem).parent.mkdir(exist_ok=True)
-        file, csv = f"{stem}.parquet", f"{stem}.csv.gz"
+        file, csv = f"{stem}.parquet", f"{stem}.csv.gz" if self.csv else None
         rows = self.ranges.read(number)
         _write_parquet(self.folder / file, self.table, rows)
         if several:
             try_rows(self.schema, {self.table.name: self.folder / file})
-        write_csv(self.folder / file, self.folder / csv)
-        return _Written(file, csv, rows.num_rows, _sha256(self.folder / file), _sha256(self.folder / csv))
+        if csv is not None:
+            write_csv(self.folder / file, self.folder / csv)
+        digest = None if csv is None else _sha256(self.folder / csv)
+        return _Written(file, rows.num_rows, _sha256(self.folder / file), csv, digest)
 
 
 def _write_ranges(
-    folder: Path, schema: Schema, table: Table, rows: pa.Table | RowRanges, workers: int | None
+    folder: Path, schema: Schema, table: Table, rows: pa.Table | RowRanges, *, csv: bool, workers: int | None
 ) -> list[_Written]:
     ranges = rows if isinstance(rows, RowRanges) else RowRanges(1, lambda _: rows)
-    return list(side_by_side(_Writing(folder, schema, table, ranges), range(ranges.count), workers))
+    return list(side_by_side(_Writing(folder, schema, table, ranges, csv), range(ranges.count), workers))
 
 
 def _write_parquet(file: Path, table: Table, rows: pa.Table) -> None:
@@ -323,11 +331,11 @@ def _describe_table(table: Table, written: Sequence[_Written]) -> dict[str, Any]
     pattern = f"data/{file_name(table.name)}/part-*"
     several = {
         "file": f"{pattern}.parquet",
-        "csv": f"{pattern}.csv.gz",
+        **({"csv": f"{pattern}.csv.gz"} if only.csv else {}),
         "parts": [{"file": part.file, "rows": part.rows, "sha256": part.sha256} for part in written],
     }
     return {
-        **({"file": only.file, "csv": only.csv} if len(written) == 1 else several),
+        **({"file": only.file, **({"csv": only.csv} if only.csv else {})} if len(written) == 1 else several),
         "rows": sum(part.rows for part in written),
         **({"description": table.comment} if table.comment else {}),
         "columns": [_describe_column(column) for column in table.columns],

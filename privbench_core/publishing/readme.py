@@ -130,17 +130,20 @@ def _cell(text: str) -> str:
 def _loading(tables: Mapping[str, Mapping[str, Any]]) -> str:
     """Return commands that work in this folder."""
     first = next(iter(tables.values()))["file"] if tables else "data/table.parquet"
+    psql = [
+        "With psql alone: tables, rows, keys and indexes, all or nothing. psql reads no Parquet, so it takes the",
+        "same rows from the `.csv.gz` files; `gzip` has to be there.",
+        "",
+        "```sh",
+        f'psql "$URL" -f {PSQL}',
+        "```",
+        "",
+    ]
     return "\n".join(
         [
             "## Loading it",
             "",
-            "With psql alone: tables, rows, keys and indexes, all or nothing. psql reads no Parquet, so it takes the",
-            "same rows from the `.csv.gz` files; `gzip` has to be there.",
-            "",
-            "```sh",
-            f'psql "$URL" -f {PSQL}',
-            "```",
-            "",
+            *(psql if all("csv" in entry for entry in tables.values()) else []),
             "With DuckDB alone, from the Parquet files (the script lists what DuckDB cannot hold), or without loading:",
             "",
             "```sh",

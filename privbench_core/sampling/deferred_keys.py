@@ -46,7 +46,7 @@ def complete_table(
         made: Its rows, with NULL in the deferred keys.
         discretizers: Of its attributes.
         weights: Of its rows.
-        parents: The parents of ``keys``, by table name.
+        parents: By foreign key name.
         lookups: By foreign key name.
         rng: Sampling only.
         units: Number of the unit of each row, where a key has to stay inside of it.
@@ -60,7 +60,7 @@ def complete_table(
     columns: Columns = {n: made.column(n).combine_chunks() for n in made.column_names if n not in waiting}
     places: dict[str, Places] = {}
     for key in keys:
-        parent, lookup = parents[key.parent], lookups[key.name]
+        parent, lookup = parents[key.name], lookups[key.name]
         later = waiting - set(table.emptied_columns(key)) - columns.keys()
         rules = [
             r for r in row_rules(table) if not set(key.columns).isdisjoint(r.columns) and later.isdisjoint(r.columns)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.rows import Rows
+from privbench_core.sampling.references import lookup_order
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workers import processors
@@ -33,52 +34,103 @@ Numbers = NDArray[np.signedinteger[Any]]
 def can_be_cut(schema: Schema, table: Table) -> bool:
     """Whether each range of a private table's rows can be drawn by itself, given the rows of its owners.
 
-    Not where rows of different owners must agree or differ: a unique set or a dependency that does not include the
-    owner key, a key that is filled in when all rows are there, and references whose places cannot be allocated
-    (`can_be_allocated`). A unique reference is in the range alone that has the parent's only place.
+    Not where rows of different owners must agree or differ: a unique set or a dependency that includes neither the
+    owner key nor another key along which rows with the same parent are in one range, and references that are neither
+    free, nor within a range (`stays_in_range`), nor can be allocated (`can_be_allocated`). A unique reference is in the
+    range alone that has the parent's only place.
     """
     owner = table.owner_key
     if owner is not None and not can_be_cut(schema, schema.table(owner.parent)):
         return False
-    inside = set(owner.columns) if owner is not None else None
+    together = [set(key.columns) for key in table.foreign_keys if key.owner or stays_in_range(schema, table, key)]
     generated = table.key_columns - table.referring_columns
     fresh = [name for name in table.primary_key if name in generated]
     numbered = set(fresh if len(fresh) == len(table.primary_key) else fresh[:-1])  # else within the rest of the key
 
     def by_range(columns: Sequence[str]) -> bool:
-        return not numbered.isdisjoint(columns) or (inside is not None and inside <= set(columns))
+        return not numbered.isdisjoint(columns) or any(key <= set(columns) for key in together)
 
-    others = [key for key in table.foreign_keys if not key.owner]
     allocated = [set(key.columns) for key in allocated_keys(schema, table)]
     return (
         all(
-            can_be_allocated(schema, table, key) or (schema.table(key.parent).public and key.max_children is None)
-            for key in others
+            key.owner
+            or stays_in_range(schema, table, key)
+            or can_be_allocated(schema, table, key)
+            or _is_free(schema, table, key)
+            for key in table.foreign_keys
         )
-        and not any(key.name in schema.deferred_keys for key in table.foreign_keys)
         and all(by_range(unique) or set(unique) in allocated for unique in (table.primary_key, *table.unique))
         and all(by_range(dependency.determinant) for dependency in table.dependencies)
     )
 
 
-def can_be_allocated(schema: Schema, table: Table, key: ForeignKey) -> bool:
-    """Whether the references along a key to a private table can be allocated to ranges of rows, see `allocation`.
+def stays_inside(schema: Schema, table: Table, key: ForeignKey) -> bool:
+    """Whether rows refer to parents of their own unit alone along a key that is not their owner key.
 
-    Not where a row may refer to some parents only: those of its unit, or those that agree with another key of the row.
+    Either it says so, or it shares the columns of the owner key with the parents' one: then it is of the same owner.
     """
-    elsewhere = {name for other in table.foreign_keys if other is not key for name in other.columns}
+    if key.owner or schema.table(key.parent).public:
+        return False
+    mine, theirs = table.owner_key, schema.table(key.parent).owner_key
+    if key.same_unit or mine is None or theirs is None or mine.parent != theirs.parent:
+        return key.same_unit
+    referred = dict(zip(key.columns, key.parent_columns, strict=True))
+    here = {(referred.get(name), column) for name, column in zip(mine.columns, mine.parent_columns, strict=True)}
+    return here == set(zip(theirs.columns, theirs.parent_columns, strict=True))
+
+
+def stays_in_range(schema: Schema, table: Table, key: ForeignKey) -> bool:
+    """Whether all rows with the same parent along a key, not the owner key, are in one range.
+
+    So are those of a unit, and rows that refer to rows of their own table: these are linked within each range, where no
+    cycle can lead through another one.
+    """
+    own = key.parent == table.name and not _filled_before(schema, table, key)
+    return own or stays_inside(schema, table, key)
+
+
+def can_be_allocated(schema: Schema, table: Table, key: ForeignKey) -> bool:
+    """Whether the references along a key can be allocated to ranges of rows, see `allocation`, and have to be.
+
+    Not where a row may refer to some parents only: those that agree with another key of the row. Nor need those to a
+    public table without a bound on the rows that refer to one of its rows.
+    """
     return (
         not key.owner
-        and not schema.table(key.parent).public
-        and key.name not in schema.deferred_keys
-        and not key.same_unit
-        and elsewhere.isdisjoint(key.columns)
+        and key.parent != table.name
+        and not _is_free(schema, table, key)
+        and not stays_inside(schema, table, key)
+        and not _filled_before(schema, table, key)
     )
 
 
 def allocated_keys(schema: Schema, table: Table) -> tuple[ForeignKey, ...]:
     """Return the keys of a table whose references are allocated to its ranges."""
     return tuple(key for key in table.foreign_keys if can_be_allocated(schema, table, key))
+
+
+def is_unique(table: Table, key: ForeignKey) -> bool:
+    """Whether no two rows may refer to the same parent along a key."""
+    return any(set(columns) == set(key.columns) for columns in (table.primary_key, *table.unique))
+
+
+def _is_free(schema: Schema, table: Table, key: ForeignKey) -> bool:
+    """Whether any number of rows may refer to a parent, and all parents are known to all ranges."""
+    return schema.table(key.parent).public and key.max_children is None and not is_unique(table, key)
+
+
+def _filled_before(schema: Schema, table: Table, key: ForeignKey) -> bool:
+    """Whether another key that is resolved before this one, or has to agree with it over all ranges, shares columns."""
+    order = [
+        *lookup_order(table, schema.deferred_keys),
+        *(k for k in table.foreign_keys if k.name in schema.deferred_keys),
+    ]
+    later = order[order.index(key) + 1 :]
+    return any(
+        not (other in later and _is_free(schema, table, other)) and not set(other.columns).isdisjoint(key.columns)
+        for other in table.foreign_keys
+        if other is not key
+    )
 
 
 def range_count(rows: float) -> int:

@@ -60,6 +60,7 @@ class StepContext:
         fidelity: How a publish step judges the fidelity figures.
         parts: Where a sample step keeps rows that it makes range by range.
         workers: Most processes at a time, see `workers.side_by_side`.
+        csv: Whether a publish step writes rows for psql, too.
     """
 
     inputs: Mapping[Key, Artifact]
@@ -73,6 +74,7 @@ class StepContext:
     fidelity: FidelityPolicy = field(default_factory=FidelityPolicy)
     parts: PartFiles = field(default_factory=PartFiles.temporary)
     workers: int | None = None
+    csv: bool = True
 
     def rng(self, *salt: str) -> np.random.Generator:
         """A generator for sampling, determined by the run's seed and ``salt``; never used for privacy noise."""

@@ -79,39 +79,62 @@ def check_table(
         cells: Maximum number of values in a frame (which takes far more memory than Arrow); one expectation's columns
             are always together.
     """
+    results = hold_for_witnesses(table, witnesses(schema, table, tables))
+    places = range(len(integrity_suite(table)))
+    results |= judged(schema, table, tables, [place for place in places if place not in results], cells=cells)
+    return [results[place] for place in places]
+
+
+def judged(
+    schema: Schema, table: Table, tables: Mapping[str, pa.Table], places: Sequence[int], *, cells: int = _MAX_CELLS
+) -> dict[int, ExpectationResult]:
+    """Return the results of some expectations by their place in the suite; arguments as in `check_table`."""
     suite = integrity_suite(table)
     needed = [frozenset(_columns(expectation)) for expectation in suite]
     width = max(1, cells // max(1, tables[table.name].num_rows))
-    results = _hold_for_witnesses(schema, table, tables, suite)
+    results: dict[int, ExpectationResult] = {}
     # Sorted, so that expectations on the same columns follow each other.
-    waiting = sorted((place for place in range(len(suite)) if place not in results), key=lambda p: sorted(needed[p]))
+    waiting = sorted(places, key=lambda place: sorted(needed[place]))
     while waiting:
         columns, part = needed[waiting[0]], waiting[:1]
         while len(part) < len(waiting) and len(columns | needed[waiting[len(part)]]) <= width:
             columns |= needed[waiting[len(part)]]
             part.append(waiting[len(part)])
-        judged = _judge(schema, table, tables, columns, [suite[place] for place in part], cells)
-        results |= zip(part, judged, strict=True)
+        found = _judge(schema, table, tables, columns, [suite[place] for place in part], cells)
+        results |= zip(part, found, strict=True)
         waiting = waiting[len(part) :]
-    return [results[place] for place in range(len(suite))]
+    return results
 
 
-def _hold_for_witnesses(
-    schema: Schema, table: Table, tables: Mapping[str, pa.Table], suite: Sequence[Expectation]
-) -> dict[int, ExpectationResult]:
+def witnesses(schema: Schema, table: Table, tables: Mapping[str, pa.Table]) -> pd.DataFrame:
+    """Return what expectations on single values are to be checked on; of several ranges, all of these together."""
+    suite, asked = integrity_suite(table), dict[str, set[str]]()
+    for place in _on_single_values(suite):
+        kind = _ONE_BY_ONE[suite[place].configuration.type]
+        asked.setdefault(_columns(suite[place])[0], set()).update([kind] if kind else [])
+    return witness_frame(schema, table, tables, asked)
+
+
+def hold_for_witnesses(table: Table, frame: pd.DataFrame) -> dict[int, ExpectationResult]:
     """Return, by place in the suite, the results of expectations that hold for the witnesses of their column.
 
     Expectations on single values hold for all values if they hold for the witnesses. Checking millions of values takes
     minutes, and their frame gigabytes. Failed expectations are left out: their violations are still to be counted.
     """
-    places = [place for place, expectation in enumerate(suite) if expectation.configuration.type in _ONE_BY_ONE]
-    asked: dict[str, set[str]] = {}
-    for place in places:
-        kind = _ONE_BY_ONE[suite[place].configuration.type]
-        asked.setdefault(_columns(suite[place])[0], set()).update([kind] if kind else [])
-    frame = witness_frame(schema, table, tables, asked)
+    suite = integrity_suite(table)
+    places = _on_single_values(suite)
     found = run_suite(table.name, frame, [suite[place] for place in places])
     return {place: result for place, result in zip(places, found, strict=True) if result.success}
+
+
+def compared_places(table: Table) -> list[int]:
+    """Return the places in the suite of the expectations that compare rows, which witnesses can't show to hold."""
+    suite = integrity_suite(table)
+    return sorted(set(range(len(suite))) - set(_on_single_values(suite)))
+
+
+def _on_single_values(suite: Sequence[Expectation]) -> list[int]:
+    return [place for place, expectation in enumerate(suite) if expectation.configuration.type in _ONE_BY_ONE]
 
 
 def _judge(

@@ -1,10 +1,10 @@
 """Check a synthetic table range by range: one range of rows and of their owners is in memory at a time.
 
-What holds for each row holds for all ranges if it holds for each. What compares rows (unique keys, the number of rows
-of an owner) holds for all if it holds within each range and no value is in two ranges: some column of the key then has
-values in each range that are all below, or all above, those of every other range. Rows of different ranges may refer to
-one parent off the ownership path: how many do is counted in each range and added up. Where neither will do, the whole
-table is checked together.
+Expectations on single values are checked once, on the witnesses of all ranges. What else holds for each row holds for
+all ranges if it holds for each. What compares rows (unique keys, the number of rows of an owner) holds for all if it
+holds within each range and no value is in two ranges: some column of the key then has values in each range that are all
+below, or all above, those of every other range. Rows of different ranges may refer to one parent off the ownership
+path: how many do is counted in each range and added up. Where neither will do, the whole table is checked together.
 """
 
 from __future__ import annotations
@@ -14,13 +14,23 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.constraints import check_constraints
 from privbench_core.validate.derived import fanout_column
-from privbench_core.validate.expectations import ExpectationResult, check_table, combined
+from privbench_core.validate.expectations import (
+    ExpectationResult,
+    check_table,
+    combined,
+    compared_places,
+    hold_for_witnesses,
+    integrity_suite,
+    judged,
+    witnesses,
+)
 from privbench_core.workers import side_by_side
 
 Tables = Mapping[str, pa.Table]
@@ -53,18 +63,61 @@ def check_ranges(
         whole: All rows of these tables.
         workers: Most processes at a time.
     """
-    found, spans, counts = list[list[ExpectationResult]](), list[Spans](), dict[Columns, pa.Table]()
-    for results, span, counted in side_by_side(_RangeCheck(schema, table, rows), range(ranges), workers):
-        found.append(results)
-        spans.append(span)
-        counts = {columns: _added(counts.get(columns), more) for columns, more in counted.items()}
+    found, spans, counts = list[_Checked](), list[Spans](), dict[Columns, pa.Table]()
+    for checked in side_by_side(_RangeCheck(schema, table, rows), range(ranges), workers):
+        found.append(checked)
+        spans.append(checked.spans)
+        counts = {columns: _added(counts.get(columns), more) for columns, more in checked.counts.items()}
     if not all(_apart(spans, columns) for columns in _compared(table) if columns not in counts):
         return check_whole(schema, table, whole())
+    results = hold_for_witnesses(table, pd.concat([checked.witnesses for checked in found], ignore_index=True))
+    results |= _together([checked.compared for checked in found])
+    broken = [place for place in range(len(integrity_suite(table))) if place not in results]
+    if broken:  # to count what breaks them
+        results |= _together(list(side_by_side(_RangeCount(schema, table, rows, broken), range(ranges), workers)))
     limits = _limits(table)
+    in_order = [results[place] for place in sorted(results)]
     return [
         _judged(one, counts[limits[where][0]], limits[where][1]) if (where := (one.name, one.column)) in limits else one
-        for one in (combined(results) for results in zip(*found, strict=True))
+        for one in (*in_order, *(combined(of) for of in zip(*(checked.constraints for checked in found), strict=True)))
     ]
+
+
+def _together(found: Sequence[Mapping[int, ExpectationResult]]) -> dict[int, ExpectationResult]:
+    """Return the results on all ranges, by place in the suite."""
+    return {place: combined([results[place] for results in found]) for place in found[0]}
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """What is found in a range.
+
+    Attributes:
+        witnesses: See `expectations.witnesses`.
+        compared: By place in the suite, the results of the expectations that compare rows.
+        constraints: Of `check_constraints`.
+        spans: Of the columns by which rows are compared.
+        counts: Rows of each combination of values, of columns whose counts are added up.
+    """
+
+    witnesses: pd.DataFrame
+    compared: Mapping[int, ExpectationResult]
+    constraints: Sequence[ExpectationResult]
+    spans: Spans
+    counts: Mapping[Columns, pa.Table]
+
+
+@dataclass(frozen=True)
+class _RangeCount:
+    """Counts what breaks some expectations."""
+
+    schema: Schema
+    table: Table
+    rows: Callable[[int], Tables]
+    places: Sequence[int]
+
+    def __call__(self, number: int) -> dict[int, ExpectationResult]:
+        return judged(self.schema, self.table, self.rows(number), self.places)
 
 
 @dataclass(frozen=True)
@@ -73,14 +126,20 @@ class _RangeCheck:
     table: Table
     rows: Callable[[int], Tables]
 
-    def __call__(self, number: int) -> tuple[list[ExpectationResult], Spans, Mapping[Columns, pa.Table]]:
+    def __call__(self, number: int) -> _Checked:
         tables = self.rows(number)
         mine = tables[self.table.name]
         names = {name for columns in _compared(self.table) for name in columns} & set(mine.column_names)
         spans = {name: _span(mine.column(name)) for name in sorted(names)}
         counted = {columns for columns, _ in _limits(self.table).values() if names.issuperset(columns)}
         counts = {columns: _counted(mine, columns) for columns in sorted(counted)}
-        return check_whole(self.schema, self.table, tables), spans, counts
+        return _Checked(
+            witnesses(self.schema, self.table, tables),
+            judged(self.schema, self.table, tables, compared_places(self.table)),
+            check_constraints(self.table, mine),
+            spans,
+            counts,
+        )
 
 
 def _limits(table: Table) -> dict[tuple[str, str | None], tuple[Columns, int]]:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privbench_core.errors import PublishError, ReleaseError
+from privbench_core.evaluation.inputs import read_bundle_and_source
 from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.publishing.load import load_bundle
@@ -155,3 +156,10 @@ def test_a_table_with_a_second_private_parent_is_published_in_parts(tmp_path: Pa
             "SELECT max(n) FROM (SELECT count(*) AS n FROM sale WHERE product_id IS NOT NULL GROUP BY product_id)"
         ).fetchall()
     assert most <= 40
+
+
+def test_a_bundle_in_parts_is_read_beside_its_source(spec: Spec, tmp_path: Path):
+    run(spec, tmp_path / "out")
+    found = read_bundle_and_source(spec, tmp_path / "out")
+    assert set(found.documents) == {"README.md", "schema.sql", "load.sql", "load.duckdb.sql"}
+    assert found.pair.synthetic["child"].num_rows == read_bundle(tmp_path / "out").table("child").num_rows

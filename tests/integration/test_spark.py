@@ -25,6 +25,7 @@ from privbench_assets.build import build_defs
 from privbench_core.backends.folder.read import FolderSource
 from privbench_core.columns.categorical import categorical_codec
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.registry import codec_for
 from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.errors import SourceError
@@ -33,7 +34,7 @@ from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import Own
 from privbench_core.privacy.views import ViewSpec, build_view
-from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.engine import engine_in_words, with_engine
 from privbench_core.spec.load import load_spec
@@ -307,3 +308,26 @@ def test_statements_hold_what_is_public_and_one_derived_key(
     for private in ("never seen", "y" * 20, *names):
         assert f"'{private}'" not in text
         assert private.encode().hex().upper() not in text.upper()
+
+
+def test_a_table_of_several_files_is_one_table(sail: str, tmp_path: Path) -> None:
+    from privbench_core.engines.spark import SparkDatabase
+
+    column = Column("v", ColumnType.INTEGER, Range(0, 3))
+    table = Table("row", (Column("id", ColumnType.INTEGER), column), ("id",))
+    rows = pa.table({"id": np.arange(40), "v": np.arange(40) % 3})
+    (tmp_path / "row").mkdir()
+    for part in range(3):
+        pq.write_table(rows.slice(15 * part, 15), tmp_path / "row" / f"part-{part}.parquet")
+    source = FolderSource(tmp_path)
+    with closing(SqlEngine(Schema("values", (table,), "row"), SparkDatabase(source, sail), SECRET)) as engine:
+        engine.load({})
+        assert engine.fingerprint(table) == source.fingerprint(table)
+        engine.keep({})
+        codes = Discretizer(codec_for(column, table="row"))
+        assert build_view(engine, ViewSpec("row", {"v": (Own("v"), codes)})).counts(("v",))[:4].tolist() == [
+            14,
+            13,
+            13,
+            0,
+        ]

@@ -389,6 +389,30 @@ def test_the_fingerprint_does_not_depend_on_the_engine(place: Place) -> None:
         assert engine.fingerprint(table) == fingerprint_rows(table, database.tables["row"])
 
 
+@pytest.mark.parametrize("order", ["ascending", "swapped", "shuffled", "dates"])
+def test_the_fingerprint_does_not_depend_on_the_order_of_rows(
+    place: Place, order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "_IN_ORDER", 7)
+    kind = ColumnType.DATE if order == "dates" else ColumnType.INTEGER
+    table = Table("row", (Column("x", ColumnType.INTEGER, Range(0, 9)), Column("id", kind)), ("id",))
+    ids = np.arange(-10, 40)
+    if order == "swapped":
+        ids[[6, 7]] = ids[[7, 6]]
+    elif order == "shuffled":
+        ids = np.random.default_rng(0).permutation(ids)
+    first = dt.date(1970, 1, 5)
+    keys = [first + dt.timedelta(int(n)) if order == "dates" else int(n) for n in ids]
+    rows = [(number % 10, key) for number, key in enumerate(keys)]
+    database = database_from(Schema("values", (table,), "row"), {"row": rows})
+    if isinstance(place, str):
+        in_postgres(database, place)
+    with closing(opened(database, place)) as engine:
+        assert engine.fingerprint(table) == fingerprint_rows(table, database.tables["row"])
+        if isinstance(place, Path):
+            assert bool(engine._in_order) == (order in {"ascending", "dates"})
+
+
 def _breaking() -> Database:
     """Rows that break what their schema declares, in all ways."""
     unit = Table("unit", (Column("id", ColumnType.INTEGER), Column("x", ColumnType.FLOAT, Range(0, 1))), ("id",))
@@ -619,7 +643,7 @@ def test_a_missing_key_before_zero_is_no_repetition_of_it() -> None:
     """Databases differ in where NULL comes."""
     table = Table("row", (Column("a", ColumnType.INTEGER),), ("a",))
     for values in ([None, 0, 1], [0, 1, None], [None, None, 0], [-1, None, 0]):
-        keys = engine_module._Keys.of(table)
+        keys = engine_module.Keys.of(table)
         keys.seen(pa.table({"a": pa.array(values, pa.int64())}))
         assert keys.repeated == 0, values
 

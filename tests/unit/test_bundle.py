@@ -397,3 +397,15 @@ def test_the_duckdb_script_loads_the_bundle_without_privbench(bundle, tables, mo
         assert connection.execute("SELECT name FROM pet ORDER BY name").fetchall()[0] == ("",)
         with pytest.raises(duckdb.ConstraintException):
             connection.execute("INSERT INTO pet VALUES (1, 99, 'x')")
+
+
+def test_a_bundle_without_csv_says_nothing_of_psql_and_loads(tmp_path, schema, tables):
+    folder = write_bundle(tmp_path / "zoo", schema, tables, RECEIPT, csv=False)
+    assert not list(folder.rglob("*.csv.gz"))
+    assert not (folder / "load.sql").exists()
+    assert "psql alone" not in (folder / "README.md").read_text(encoding="utf-8")
+    found = read_bundle(folder)
+    assert all("csv" not in entry for entry in found.manifest["tables"].values())
+    assert load_bundle(folder, str(tmp_path / "zoo.duckdb")).rows == {
+        name: table.num_rows for name, table in tables.items()
+    }

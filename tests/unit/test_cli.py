@@ -186,6 +186,18 @@ def test_plan_names_the_checks_that_sampling_does_not_enforce(shop: Path) -> Non
     assert line.endswith(": customer.strange")
 
 
+def test_plan_names_the_tables_that_are_drawn_in_one_piece(shop: Path) -> None:
+    said = "Drawn in one piece, even where they have more than"
+    assert data_of("plan", shop)["drawn_in_one_piece"] == []
+    assert said not in call("plan", shop).stdout
+    shop.write_text(
+        SPEC.replace("    primary_key: id\n", "    primary_key: id\n    unique: [[age]]\n", 1), encoding="utf-8"
+    )
+    assert data_of("plan", shop)["drawn_in_one_piece"] == ["customer", "purchase"]
+    (line,) = [line for line in call("plan", shop).stdout.splitlines() if said in line]
+    assert line.endswith("rows: customer, purchase")
+
+
 def test_plan_says_which_keys_stay_inside_of_a_unit_and_what_the_others_cost(shop: Path) -> None:
     assert data_of("plan", shop)["stability_above_one"] == {}
     assert "scaled up" not in call("plan", shop).stdout

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 
 import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from privbench_core.backends.duckdb import load
 from privbench_core.backends.duckdb.ddl import duckdb_schema
 from privbench_core.backends.postgres.ddl import (
     AFTER_THE_ROWS,
@@ -15,6 +20,7 @@ from privbench_core.backends.postgres.ddl import (
     create_schema_sql,
     create_tables_sql,
 )
+from privbench_core.errors import PublishError
 from privbench_core.schema.columns import Column, ColumnType, EnumType
 from privbench_core.schema.constraints import Check, ForeignKey, Index
 from privbench_core.schema.tables import Schema, Table
@@ -202,3 +208,15 @@ def test_every_known_type_is_spelled_as_postgres_would() -> None:
     assert str(parse_sql_type("timestamp(3)   without time zone")) == "timestamp(3) without time zone"
     assert str(parse_sql_type("char")) == "character(1)"
     assert str(parse_sql_type("numeric(8 , 2)")) == "numeric(8,2)"
+
+
+def test_rows_that_take_much_memory_are_tried_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(load, "_MEMORY", "2MB")
+    table = Table("note", (Column("id", ColumnType.INTEGER), Column("body", ColumnType.TEXT)), ("id",))
+    rng, number = np.random.default_rng(0), 40_000
+    rows = {"id": np.arange(number), "body": [rng.bytes(100).hex() for _ in range(number)]}
+    pq.write_table(pa.table(rows), tmp_path / "note.parquet")
+    load.try_rows(Schema("notes", (table,), "note"), {"note": tmp_path / "note.parquet"})
+    pq.write_table(pa.table({**rows, "id": pa.nulls(number, pa.int64())}), tmp_path / "note.parquet")
+    with pytest.raises(PublishError, match="break the bundle's own schema"):
+        load.try_rows(Schema("notes", (table,), "note"), {"note": tmp_path / "note.parquet"})

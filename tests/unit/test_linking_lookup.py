@@ -5,8 +5,11 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.measure.lookup import LookupFit, fit_lookup
+from privbench_core.measure.popularity import row_popularity
 from privbench_core.models.lookup import Lookup
+from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
+from privbench_core.privacy.budget import Measure, Price
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -60,6 +63,17 @@ def test_public_parents_are_referred_to_by_position(places):
     assert (at * 3 // places == codes_of(rows.column("a"))).mean() > 0.97
     assert rows.column("place_id").to_pylist() == [tables["place"].column("id")[int(i)].as_py() for i in at]
     assert len(np.unique(at)) > 0.9 * min(places, 900)
+
+
+def test_references_of_units_are_counted_at_the_noise_of_units():
+    """A table of units has no numbers by class: taken for one row, it multiplied its noise by the number of units."""
+    schema, tables, *_ = at_places(30)
+    door, price = door_of(schema, tables), Price(Measure.ZCDP, 0.1)
+    found, none = row_popularity(
+        door, schema.table("unit").foreign_keys[0], RowCount(3000.0, 1.0), np.arange(30), price
+    )
+    assert found.counts.sum() + none == pytest.approx(3000, rel=0.1)
+    assert found.counts == pytest.approx(np.bincount(at_places(30)[3], minlength=30), abs=60)
 
 
 def test_an_optional_reference_is_null_as_often_and_for_the_same_rows():

@@ -8,9 +8,9 @@ import pytest
 
 from privbench_core.errors import InternalError
 from privbench_core.estimate.popularity import rank_ends, rank_sums, row_counts
-from privbench_core.measure.popularity import order_of_alike
+from privbench_core.measure.popularity import order_of_alike, references_to_none
 from privbench_core.models.parent_choice import Distinct, ParentChoice, pick_parents
-from privbench_core.models.popularity import ByRank, ByRow, popularity_from_dict
+from privbench_core.models.popularity import ByRank, ByRow, allocated_degrees, popularity_from_dict
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.queries import Marginal, ParentCounts, RankSums
 from privbench_core.privacy.views import ViewSpec
@@ -131,6 +131,16 @@ def test_a_junction_keeps_the_degrees_of_its_other_side_and_its_pairs():
     assert np.abs(np.sort(found) - np.sort(there)).sum() < 0.03 * there.sum()
 
 
+def test_noise_does_not_send_all_references_to_none_or_to_one_parent():
+    """59 rows under a noise of 2,400: a noisy number cut at all rows left one reference, so one parent had them all."""
+    rng = np.random.default_rng(0)
+    hidden = [references_to_none(20 + 2400 * rng.normal(), 2400.0, 59.0) for _ in range(50)]
+    assert min(hidden) > 20
+    assert max(hidden) < 40
+    assert references_to_none(20.0, 0.1, 59.0) == pytest.approx(20, abs=0.01)
+    assert references_to_none(-3.0, 1.0, 59.0) == 0.0
+
+
 def test_only_public_parents_are_counted_row_by_row():
     schema, tables, bought, of_variant = store()
     to_product, to_variant = schema.table("sale").foreign_keys[1:]
@@ -230,6 +240,17 @@ def test_kinds_get_the_references_that_rows_ask_for():
     assert np.abs(np.sort(given)[::-1] - there).sum() < 0.05 * there.sum()
 
 
+def test_many_kinds_get_their_references_where_most_parents_have_one_or_none():
+    """Exchanges of single degrees, one after the other, would leave three in ten references with another kind."""
+    rng = np.random.default_rng(0)
+    degrees = np.minimum(rng.zipf(1.9, 3000) - 1, 300).astype(float)
+    wanted = np.rint(rng.dirichlet(np.full(24, 5.0)) * degrees.sum())
+    kinds = rng.integers(0, 24, 3000)
+    given = allocated_degrees(degrees, kinds, wanted, rng)
+    assert np.sort(given).tolist() == np.sort(degrees).tolist()
+    assert np.abs(np.bincount(kinds, given) - wanted).sum() / 2 < 0.03 * degrees.sum()
+
+
 def test_parents_are_chosen_by_weight_and_differ_within_a_scope():
     rng = np.random.default_rng(0)
     weights = np.array([50.0, 30.0, 15.0, 5.0, 0.0])
@@ -262,3 +283,13 @@ def test_popularity_comes_back_from_a_stored_artifact(popularity):
     back = popularity_from_dict(Artifact.from_bytes(stored).data["popularity"])
     assert type(back) is type(popularity)
     assert Artifact({"popularity": back.to_dict()}).to_bytes() == stored
+
+
+def test_a_degree_that_a_kind_has_no_rows_for_goes_to_another_kind():
+    kinds = np.array([*[0] * 100, *range(1, 101)])
+    degrees = np.array([300.0, *[50.0] * 100, *[7.0] * 99])
+    wanted = np.array([993.0, *[50.0] * 100])  # references per parent let those that are alone in their kind come first
+    for seed in range(5):
+        given = allocated_degrees(degrees, kinds, wanted, np.random.default_rng(seed))
+        assert kinds[np.argmax(given)] == 0
+        assert sorted(given) == sorted(degrees)

@@ -8,6 +8,7 @@ import pytest
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.measure.by_size import doubts
+from privbench_core.measure.columns import Columns
 from privbench_core.measure.fanout_classes import FanoutClasses, best_counted_by_class, counted_by_class
 from privbench_core.models.fanout import Fanout
 from privbench_core.models.one_way import OneWay
@@ -39,6 +40,17 @@ def test_a_profile_knows_what_its_counts_left_out() -> None:
     np.testing.assert_allclose(moved.counts["x"] / 40, SIZES.rows_of @ SHAPES / 110)
     assert moved.total == pytest.approx(one_way.total)
     np.testing.assert_allclose(moved.counts["y"], one_way.counts["y"])
+
+
+def test_latent_attributes_are_learned_from_rows_as_they_are_counted() -> None:
+    """Joints of counted rows have their margins: those of all rows differ where units with many rows do."""
+    one_way = OneWay.alike({"x": SIZES.rows_of @ SHAPES, "y": np.array([40.0])}, 1.0)
+    counted = SIZES.counted(1)
+    profile = Profile({}, one_way, SIZES, {"x": SHAPES * (counted / counted.sum())[:, None]})
+    columns = Columns.of(profile)
+    np.testing.assert_allclose(columns.counted.counts["x"], profile.counted.counts["x"])
+    np.testing.assert_allclose(columns.counted.moved(columns.left_out).counts["x"], columns.one_way.counts["x"])
+    assert abs(columns.counted.counts["x"] - columns.one_way.counts["x"]).max() > 1
 
 
 def test_doubt_falls_with_what_is_counted() -> None:

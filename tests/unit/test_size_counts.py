@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.measure.row_count import noise_of_rows
+from privbench_core.measure.row_count import _without_bias, noise_of_rows
 from privbench_core.models.row_count import powers_up_to
 from privbench_core.models.size_counts import NoisySum, estimate_bands, refine_bands
 from privbench_core.privacy.budget import Measure, Price
@@ -94,6 +94,25 @@ def test_rows_of_larger_groups_count_as_so_many() -> None:
     assert found.rows() == pytest.approx(30, rel=0.01)
     assert found.rows(1) == pytest.approx(20, rel=0.01)
     np.testing.assert_allclose(found.rows_up_to(classes)[:2], [10, 20], rtol=0.01)
+
+
+def test_what_a_sum_leaves_out_completes_it_without_bias() -> None:
+    """Sizes fitted to a sum are likely sizes: 300 groups of 24 came out as 5% more rows, at a noise of 4%."""
+    codec, classes, sigma, numbers = FanoutCodec(100), tuple(powers_up_to(100)), 8.0, np.full(300, 24)
+    found = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        noisy, total = banded(numbers, classes) + rng.normal(0, sigma, len(classes)), 7200 + rng.normal(0, 32 * sigma)
+        bands = estimate_bands(codec, classes, noisy, sigma, 4.0, rows=NoisySum(total, 32 * sigma, 32))
+        found.append((total + bands.beyond(32)) / 7200 - 1)
+    assert abs(np.mean(found)) < 3 * np.std(found) / np.sqrt(len(found))
+    assert np.std(found) < 0.06
+
+
+def test_a_number_of_rows_that_noise_hides_is_a_likely_one() -> None:
+    assert _without_bias(-300.0, 900.0, 800.0) == 800.0
+    assert 0 < _without_bias(0.4, 1.0, 0.0) < 1e-9  # of an empty table
+    assert _without_bias(7_150.0, 70.0, 7_600.0) == pytest.approx(7_150, rel=1e-3)
 
 
 def test_what_a_plan_says_of_rows_is_the_noise_that_they_get() -> None:

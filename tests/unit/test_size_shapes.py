@@ -39,6 +39,18 @@ def test_tails_that_noise_hides_are_supplied(make: object) -> None:
     assert np.abs(off).mean() < 0.15
 
 
+def test_a_large_bound_alone_makes_no_large_groups() -> None:
+    """Nobody has more than 128 rows where 200,000 are declared: few rows are expected beyond what was counted."""
+    codec, classes = FanoutCodec(200_000), np.array(powers_up_to(200_000))
+    band, counts = np.searchsorted(classes, codec.starts), np.zeros(len(classes))
+    counts[:8] = [2619, 1105, 693, 304, 98, 27, 5, 1]
+    beyond = []
+    for seed in range(40):
+        noisy = counts + np.random.default_rng(seed).normal(0, 60, len(counts))
+        beyond.append(size_shapes(codec.starts, 200_000, band, noisy, 60.0).mean(codec.means() - codec.means(128)))
+    assert np.mean(beyond) < 0.13 * 10_954  # of all rows
+
+
 def test_deviations_say_what_is_not_known() -> None:
     numbers = power_law(np.random.default_rng(0), 20_000)
     beyond = CODEC.means() - CODEC.means(256)

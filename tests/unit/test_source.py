@@ -18,6 +18,7 @@ import pytest
 from privbench_core.backends import integrity
 from privbench_core.backends.cast import canonical_table
 from privbench_core.backends.fingerprint import fingerprint_rows
+from privbench_core.backends.folder.catalogue import folder_catalogue
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.postgres.ddl import create_tables_sql
 from privbench_core.backends.registry import open_source
@@ -74,6 +75,22 @@ def parquet_folder(folder: Path) -> Path:
     return folder
 
 
+def parts_folder(folder: Path) -> Path:
+    (folder / "event").mkdir()
+    pq.write_table(ROWS.slice(0, 2), folder / "event" / "part-00000.parquet")
+    pq.write_table(ROWS.slice(2).append_column("ignored", pa.array([1])), folder / "event" / "part-00001.parquet")
+    (folder / "event" / "_SUCCESS").touch()
+    for name in (".event-1", "_event-2"):  # what engines leave of a write that was killed
+        pq.write_table(ROWS, folder / "event" / f"{name}.parquet")
+    (folder / "state").mkdir()  # no table: it holds no Parquet files
+    return folder
+
+
+def spark_folder(folder: Path) -> Path:
+    (parts_folder(folder) / "event").rename(folder / "event.parquet")  # as Spark calls it
+    return folder
+
+
 def csv_folder(folder: Path) -> Path:
     pyarrow.csv.write_csv(ROWS.select(ROWS.column_names[::-1]), folder / "event.csv")
     return folder
@@ -98,17 +115,18 @@ def sqlite_url(folder: Path) -> str:
     return f"sqlite:///{folder / 'events.sqlite'}"
 
 
-@pytest.mark.parametrize("kind", [parquet_folder, csv_folder, duckdb_file, sqlite_url])
+@pytest.mark.parametrize("kind", [parquet_folder, parts_folder, spark_folder, csv_folder, duckdb_file, sqlite_url])
 def test_every_kind_of_source_gives_the_same_rows_and_fingerprint(tmp_path: Path, kind) -> None:
     source = open_source(spec(kind(tmp_path)))
     assert source.tables() == ["event"]
     rows = source.read(EVENT)
     assert rows.schema.types == EVENT.arrow_schema.types
     assert rows.to_pylist() == ROWS.to_pylist()
+    assert pa.concat_tables(source.batches(EVENT)).to_pylist() == ROWS.to_pylist()
     assert source.fingerprint(EVENT) == fingerprint_rows(EVENT, ROWS)
 
 
-@pytest.mark.parametrize("kind", [parquet_folder, csv_folder, duckdb_file, sqlite_url])
+@pytest.mark.parametrize("kind", [parquet_folder, parts_folder, csv_folder, duckdb_file, sqlite_url])
 def test_missing_tables_and_columns_are_named(tmp_path: Path, kind) -> None:
     source = open_source(spec(kind(tmp_path)))
     with pytest.raises(SourceError, match=r"^evnt: the source has no such table; did you mean 'event'\?$"):
@@ -232,6 +250,30 @@ def test_a_table_in_two_files_is_refused(tmp_path: Path) -> None:
     csv_folder(tmp_path)
     with pytest.raises(SourceError, match=r"two files hold this table, event\.csv and event\.parquet"):
         open_source(spec(tmp_path)).read(EVENT)
+
+
+def test_a_table_in_a_file_and_a_folder_is_refused(tmp_path: Path) -> None:
+    parquet_folder(parts_folder(tmp_path))
+    with pytest.raises(SourceError, match=r"two files hold this table, event and event\.parquet"):
+        open_source(spec(tmp_path)).read(EVENT)
+
+
+def test_a_changed_part_changes_what_is_stored_and_a_damaged_one_is_named(tmp_path: Path) -> None:
+    source = open_source(spec(parts_folder(tmp_path)))
+    before = source.stored([EVENT])
+    assert set(before) == {"event"}
+    (tmp_path / "event" / "part-00001.parquet").write_bytes(b"PAR1 secret")
+    assert source.stored([EVENT]) != before
+    with pytest.raises(SourceError, match=r"^event: part-00001\.parquet is not a readable Parquet file"):
+        source.read(EVENT)
+
+
+def test_a_spec_is_drafted_from_part_files(tmp_path: Path) -> None:
+    one, parts = tmp_path / "one", tmp_path / "parts"
+    one.mkdir()
+    parts.mkdir()
+    pq.write_table(ROWS, one / "event.parquet")
+    assert folder_catalogue(parts_folder(parts)).tables == folder_catalogue(one).tables
 
 
 def test_sources_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,32 @@ def test_the_counts_of_an_owned_table_are_of_rows():
     assert back.size.rows_of.tolist() == profile.size.rows_of.tolist()
 
 
+def test_values_of_units_with_many_rows_are_named_apart_though_noise_hides_them_among_units():
+    """400 users have all of 12 honours five times over, 12,000 have nothing but one start: honours weigh 1/61 a row."""
+    names = [f"honour {number}" for number in range(12)]
+    owners = np.concatenate([np.arange(12_400), np.repeat(np.arange(400), 60)])
+    values = pa.array(["start"] * 12_400 + names * 5 * 400)
+    user = Table("user", (integer("id"),), ("id",))
+    key = owner_key("row", "user", "user", 100)
+    row = Table("row", (integer("id"), integer("user"), Column("x", ColumnType.CATEGORY, Learn())), ("id",), (key,))
+    schema = Schema("s", (user, row), "user")
+    rows = {
+        "user": rows_of(user, id=np.arange(12_400)),
+        "row": rows_of(row, id=np.arange(len(owners)), user=owners, x=values),
+    }
+    price = Price(Measure.ZCDP, 0.02, 1e-6)
+    session = door_of(schema, rows, price)
+    session._noise = SeededNoise(0)
+    cells, profile = profile_table(session, row, 100, price)
+    labels = profile.discretizers["x"].codec.labels()
+    named = [labels.index(name) for name in names if name in labels]
+    assert len(named) > 6
+    first, sigma = cells.first["x"][named], cells.sigmas["x"]
+    assert (first < 3 * sigma).any()  # as a rare value that would share a code with others
+    codes = profile.discretizers["x"].encode(pa.chunked_array([[labels[cell] for cell in named]]))
+    assert len(set(codes.tolist())) == len(named)
+
+
 def test_a_profile_spends_its_price_whatever_is_learned():
     table = Table(
         "t", (integer("id"), Column("x", ColumnType.INTEGER, Learn()), Column("y", ColumnType.BOOLEAN)), ("id",)

@@ -16,6 +16,8 @@ from privbench_core.backends.postgres.ddl import quote_identifier, quote_text
 from privbench_core.errors import PublishError
 from privbench_core.schema.tables import Schema, Table
 
+_MEMORY = "512MB"  # for rows that are tried, where that will do; what does not fit goes to a temporary file
+
 
 def load_duckdb(bundle: Loadable, path: Path, *, replace: bool) -> Loaded:
     """Load into the file at ``path``, which is made if it is not there; see `load_bundle`."""
@@ -57,13 +59,20 @@ def try_rows(schema: Schema, files: Mapping[str, Path]) -> None:
         if table.name in files
     )
     translated = duckdb_schema(dataclasses.replace(schema, tables=bare))
-    with TemporaryDirectory(prefix="privbench-try-") as folder, duckdb.connect(f"{folder}/try.duckdb") as connection:
+    with TemporaryDirectory(prefix="privbench-try-") as folder, duckdb.connect() as connection:
+        connection.execute("SET temp_directory = ?", [folder])  # for what is beyond the limit; a file takes longer
+        connection.execute(f"SET memory_limit = '{_MEMORY}'")
         for statement in translated.enums:
             connection.execute(statement)
         for table, statement in translated.tables.items():
             connection.execute(statement)
+            insertion = insert_rows(schema.table(table), quote_text(str(files[table])))
             try:
-                _execute(connection, insert_rows(schema.table(table), quote_text(str(files[table]))))
+                try:
+                    _execute(connection, insertion)
+                except duckdb.OutOfMemoryException:  # a row group of long texts is one block
+                    connection.execute("RESET memory_limit")
+                    _execute(connection, insertion)
             except duckdb.Error as error:
                 raise PublishError(
                     f"{table}: its rows break the bundle's own schema.sql, so nothing was published:"

@@ -1,8 +1,13 @@
-"""The catalogue of a folder: the schemas of Parquet files and the headers of CSV files."""
+"""The catalogue of a folder: the schemas of Parquet files and the headers of CSV files.
+
+A table is a file, or a folder of Parquet files with the same columns (``orders/part-*.parquet``, as engines write it).
+What is called ``.name`` or ``_name`` is not data, as for those engines.
+"""
 
 from __future__ import annotations
 
 import csv
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,25 +24,52 @@ CSV = "CSV"
 
 
 def folder_catalogue(folder: Path) -> Catalogue:
-    """Return one table per file, called by its stem.
+    """Return one table per file or folder of files, called by its stem.
 
     Raises:
         SourceError: A file cannot be read.
     """
-    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in {".parquet", ".csv"})
-    readers = {".parquet": _parquet_columns, ".csv": _csv_columns}
-    tables = tuple(FoundTable(path.stem, readers[path.suffix.lower()](path)) for path in files)
+    tables = tuple(
+        FoundTable(name, (_csv_columns if is_csv(files[0]) else _parquet_columns)(name, files[0]))
+        for name, files in stored_tables(folder)
+    )
     return Catalogue(folder.resolve().name, tables)
 
 
-def _parquet_columns(path: Path) -> tuple[FoundColumn, ...]:
+def stored_tables(folder: Path) -> list[tuple[str, tuple[Path, ...]]]:
+    """Return the tables of a folder with their files, in the order of names; OSError if it cannot be read."""
+    found = []
+    for path in _data(folder):
+        if path.is_dir():
+            with suppress(PermissionError):  # lost+found, and the like: not a table that could be declared
+                parts = tuple(part for part in _data(path) if _is_parquet(part) and part.is_file())
+                found += [(path.stem if _is_parquet(path) else path.name, parts)] if parts else []
+        elif _is_parquet(path) or is_csv(path):
+            found.append((path.stem, (path,)))
+    return found
+
+
+def _data(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if not path.name.startswith((".", "_")))
+
+
+def is_csv(path: Path) -> bool:
+    """Whether a file is CSV, by its name."""
+    return path.suffix.lower() == ".csv"
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix.lower() == ".parquet"
+
+
+def _parquet_columns(table: str, path: Path) -> tuple[FoundColumn, ...]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         schema = pq.read_schema(path)
     except (pa.ArrowException, OSError):
-        raise SourceError(f"{path.stem}: {path.name} is not a readable Parquet file; write it again") from None
+        raise SourceError(f"{table}: {path.name} is not a readable Parquet file; write it again") from None
     return tuple(arrow_column(field) for field in schema)
 
 
@@ -58,12 +90,12 @@ def arrow_column(field: pa.Field) -> FoundColumn:
     return FoundColumn(field.name, logical, str(field.type), field.nullable, precision, scale, note=note)
 
 
-def _csv_columns(path: Path) -> tuple[FoundColumn, ...]:
-    header = csv_header(path.stem, path)
+def _csv_columns(table: str, path: Path) -> tuple[FoundColumn, ...]:
+    header = csv_header(table, path)
     if not may_be_names(header):
         found = "the first line has the same name twice, or one without a letter or with a separator in it"
         todo = "put a line with the names of the columns before the rows, with commas between them"
-        raise SourceError(f"{path.stem}: {path.name}: {found}; {todo}")
+        raise SourceError(f"{table}: {path.name}: {found}; {todo}")
     return tuple(FoundColumn(name, ColumnType.CATEGORY, CSV, nullable=True) for name in header)
 
 

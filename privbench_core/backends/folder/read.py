@@ -1,4 +1,4 @@
-"""A folder with one Parquet or CSV file per table."""
+"""A folder with one Parquet or CSV file per table, or a folder of Parquet files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,20 +16,19 @@ import pyarrow.parquet as pq
 from privbench_core.backends.base import check_columns, check_table
 from privbench_core.backends.cast import canonical_batches, canonical_parts, canonical_table
 from privbench_core.backends.fingerprint import fingerprint_files, fingerprint_rows
-from privbench_core.backends.folder.catalogue import csv_header, may_be_names
+from privbench_core.backends.folder.catalogue import csv_header, is_csv, may_be_names, stored_tables
 from privbench_core.backends.folder.csv_lines import irregular, refuse_broken_quotes
 from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.tables import Table
 
-_SUFFIXES = frozenset({".parquet", ".csv"})
 _ROWS = 1 << 20  # of a Parquet file at a time
 _BYTES = 1 << 24  # of a CSV file at a time: more than any row has
 
 
 @dataclass(frozen=True)
 class FolderSource:
-    """Files named ``<table>.parquet`` or ``<table>.csv``.
+    """Files named ``<table>.parquet`` or ``<table>.csv``, or folders of Parquet files named ``<table>``.
 
     CSV files have a header, commas and UTF-8; an empty field is NULL, a quoted empty one is empty text.
     """
@@ -36,39 +36,39 @@ class FolderSource:
     folder: Path
 
     def tables(self) -> list[str]:
-        """Stems of the files."""
-        return sorted({path.stem for path in self._files()})
+        """Stems of the files, and names of the folders."""
+        return sorted({name for name, _ in self._stored()})
 
     def read(self, table: Table) -> pa.Table:
         """See `Source.read`."""
-        path = self._path(table)
-        if path.suffix.lower() == ".csv":
-            return canonical_batches(table, _csv_batches(table, path))
-        return _read_parquet(table, path)
+        first, *rest = self._files(table)
+        if is_csv(first):
+            return canonical_batches(table, _csv_batches(table, first))
+        return pa.concat_tables([_read_parquet(table, path) for path in (first, *rest)])
 
     def batches(self, table: Table) -> Iterator[pa.Table]:
         """See `Source.batches`."""
-        path = self._path(table)
-        stored = _csv_batches if path.suffix.lower() == ".csv" else _parquet_batches
-        return canonical_parts(table, stored(table, path))
+        files = self._files(table)
+        stored = _csv_batches if is_csv(files[0]) else _parquet_batches
+        return chain.from_iterable(canonical_parts(table, stored(table, path)) for path in files)
 
-    def parquet_file(self, table: Table) -> Path:
-        """Return the Parquet file of a table; SourceError if it is a CSV file."""
-        path = self._path(table)
-        if path.suffix.lower() != ".parquet":
-            raise SourceError(
-                f"{table.name}: engine spark reads Parquet files, and {path.name} is none; run with --engine duckdb"
-            )
-        return path
+    def parquet_files(self, table: Table) -> tuple[Path, ...]:
+        """Return the Parquet files of a table; SourceError if it is a CSV file."""
+        files = self._files(table)
+        if is_csv(files[0]):
+            found = f"engine spark reads Parquet files, and {files[0].name} is none"
+            raise SourceError(f"{table.name}: {found}; run with --engine duckdb")
+        return files
 
-    def _path(self, table: Table) -> Path:
-        """Return the one file of a table."""
+    def _files(self, table: Table) -> tuple[Path, ...]:
+        """Return the one file of a table, or those of its folder."""
         check_table(table.name, self.tables())
-        paths = [path for path in self._files() if path.stem == table.name]
-        if len(paths) > 1:
-            names = " and ".join(path.name for path in paths)
+        found = [files for name, files in self._stored() if name == table.name]
+        if len(found) > 1:
+            ends = (files[0] if files[0].parent == self.folder else files[0].parent for files in found)
+            names = " and ".join(path.name for path in ends)
             raise SourceError(f"{table.name}: two files hold this table, {names}; remove one")
-        return paths[0]
+        return found[0]
 
     def fingerprint(self, table: Table) -> str:
         """See `Source.fingerprint`."""
@@ -86,16 +86,16 @@ class FolderSource:
         """See `Source.stored`."""
         digests: dict[str, str] = {}
         files: dict[str, list[Path]] = {table.name: [] for table in tables}
-        for path in self._files():
-            files.get(path.stem, []).append(path)
+        for name, stored in self._stored():
+            files.get(name, []).extend(stored)
         for name, paths in files.items():
             with suppress(OSError):  # reading the table reports it
                 digests |= {name: fingerprint_files(paths)} if paths else {}
         return digests
 
-    def _files(self) -> list[Path]:
+    def _stored(self) -> list[tuple[str, tuple[Path, ...]]]:
         try:
-            return sorted(path for path in self.folder.iterdir() if path.suffix.lower() in _SUFFIXES)
+            return stored_tables(self.folder)
         except OSError as error:
             raise SourceError(f"source: {self.folder} cannot be read ({error.strerror}); check the folder") from None
 

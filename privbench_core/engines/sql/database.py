@@ -22,10 +22,13 @@ class Database(Protocol):
     dialect: str
     zeros: bool
 
-    def load(self, table: Table, name: str) -> None:
+    def load(self, table: Table, name: str) -> bool:
         """Make the table ``name`` of a private table's rows: column ``n``, a number for each row, and ``c0``, ``c1``..
 
         The latter hold the stored values (see `engines.stored`) of its columns, in spec order.
+
+        Returns:
+            Whether the numbers, from 0 on, are known to be in the order of the primary key.
 
         Raises:
             SourceError: The rows cannot be read, or are not of the declared types.

@@ -1,26 +1,34 @@
-"""References to other private tables, allocated to the ranges of a table beforehand (`sampling.allocation`).
+"""References to other tables, allocated to the ranges of a table beforehand (`sampling.allocation`).
 
 Which synthetic parents are popular is decided once, range of parents by range of parents: those that come first get the
 first ranks, and what they leave of the references that a kind of parent is to get is shared by the next ones. What is
-stored is as large as the parents' keys; no process holds more than a range of them.
+stored is as large as the parents' keys; no process holds more than a range of them. Rows that refer to rows of their
+own table get all places of their own range, so that it can be seen to have no cycle.
+
+Public parents are known to every range, and how often each is referred to is released.
 """
 
 from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
+from privbench_core.columns.systematic import systematic_counts
 from privbench_core.errors import InternalError
 from privbench_core.models.lookup import TARGET, Lookup, raked
 from privbench_core.models.popularity import ByRank, ByRow, allocated_degrees
 from privbench_core.sampling.allocation import Allocation, ranks_of
+from privbench_core.sampling.ranges import is_unique
 from privbench_core.sampling.references import Parent
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
@@ -36,7 +44,7 @@ _SPARE = 2.0  # places per mean degree, chosen by hand: a kind may be asked for 
 
 @dataclass(frozen=True)
 class AllocatedKey:
-    """The places of all parents along a key, and which of them each range of rows gets.
+    """The places of all private parents along a key, and which of them each range of rows gets.
 
     Attributes:
         key: To a private table.
@@ -62,7 +70,7 @@ class AllocatedKey:
         lookup: Lookup,
         coded: Callable[[Sample], Parent],
         parents: SampledTable,
-        rows: list[int],
+        rows: Sequence[int],
         seed: int,
         files: PartFiles,
     ) -> AllocatedKey:
@@ -78,8 +86,7 @@ class AllocatedKey:
             seed: Of the run.
             files: For what is decided.
         """
-        unique = any(set(columns) == set(key.columns) for columns in (table.primary_key, *table.unique))
-        most = 1 if unique else key.max_children
+        most = 1 if is_unique(table, key) else key.max_children
         rng = sampling_rng(seed, "degrees", key.name)
         sizes, turns = parents.rows, rng.permutation(len(parents.rows))
         total, references = sum(sizes), round(sum(rows) * (1 - lookup.none))
@@ -93,12 +100,13 @@ class AllocatedKey:
                 share = np.maximum(lacking, 0.0)
                 degrees = allocated_degrees(degrees, kind, share * (degrees.sum() / max(float(share.sum()), 1.0)), rng)
             lacking -= np.bincount(kind, degrees, minlength=len(lacking))
-            order = np.lexsort((rng.random(len(kind)), kind))
+            own = key.parent == key.child
+            order = np.arange(len(kind)) if own else np.lexsort((rng.random(len(kind)), kind))
             places = degrees[order].astype(np.int64)
             names = [name for name in here.codes if f"{TARGET}{name}" in lookup.targets]
             stored = {
-                "degrees": places,
-                "spare": _spare(places, most, references / max(total, 1)),
+                "degrees": _narrow(places),
+                "spare": _narrow(_spare(places, most, references / max(total, 1))),
                 "codes": [[name, here.codes[name][order]] for name in names],
             }
             columns = here.table.select(list(dict.fromkeys(key.parent_columns)))
@@ -108,11 +116,14 @@ class AllocatedKey:
     def range(self, number: int) -> tuple[Parent, Lookup]:
         """The parents that a range of rows may refer to, with their room, and the link to draw these references by."""
         found: list[tuple[pa.Table, dict[str, Codes], Numbers, Numbers]] = []
-        for part, digest in enumerate(self.digests):
-            stored = self.files.get(part, digest)
-            rng = sampling_rng(self.seed, "allocated", self.key.name, str(part))
-            places, spare = (self.allocation.allocated(number, stored.data[name], rng) for name in ("degrees", "spare"))
-            some = np.flatnonzero(places + spare)
+        own = self.key.parent == self.key.child
+        for part in (number,) if own else range(len(self.digests)):
+            stored = self.files.get(part, self.digests[part])
+            places, spare = (stored.data[name].astype(np.int64) for name in ("degrees", "spare"))
+            if not own:
+                rng = sampling_rng(self.seed, "allocated", self.key.name, str(part))
+                places, spare = (self.allocation.allocated(number, each, rng) for each in (places, spare))
+            some = np.arange(len(places)) if own else np.flatnonzero(places + spare)
             codes = {name: values[some] for name, values in stored.data["codes"]}
             if stored.table is None:
                 raise InternalError(f"{self.key.name}: parents were stored without their keys")
@@ -122,12 +133,99 @@ class AllocatedKey:
         codes = {name: np.concatenate([codes[name] for _, codes, *_ in found]) for name in found[0][1]}
         places, spare = (np.concatenate([each[which] for each in found]) for which in (2, 3))
         sizes = {name.removeprefix(TARGET): d.size for name, d in self.lookup.targets.items()}
-        parent = Parent(rows, codes, sizes, None, None, None if self.key.max_children is None else places + spare)
-        return parent, replace(self.lookup, popularity=ByRow(places.astype(np.float64)))
+        room = None if own or self.key.max_children is None else places + spare
+        parent = Parent(rows, codes, sizes, None, None, room)
+        return parent, self.lookup.with_places(places)
 
     def forget(self) -> None:
         """Delete the files."""
         shutil.rmtree(self.files.folder, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class AllocatedPublicKey:
+    """The places of all public parents along a key, and which of them each range of rows gets.
+
+    Attributes:
+        key: To a public table, to whose rows only so many rows may refer.
+        lookup: Released, of the key.
+        allocation: Of places to ranges of rows.
+        seed: Of the run.
+        parents: All public rows.
+        degrees: How often each is to be referred to, shape (parents,).
+        spare: Places beyond, shape (parents,).
+    """
+
+    key: ForeignKey
+    lookup: Lookup
+    allocation: Allocation
+    seed: int
+    parents: pa.Table
+    degrees: Numbers
+    spare: Numbers
+
+    @classmethod
+    def plan(
+        cls, table: Table, key: ForeignKey, lookup: Lookup, parents: pa.Table, rows: Sequence[int], seed: int
+    ) -> AllocatedPublicKey:
+        """Decide how often each parent is referred to; arguments as in `AllocatedKey.plan`."""
+        most = 1 if is_unique(table, key) else (key.max_children or 1)
+        rng = sampling_rng(seed, "degrees", key.name)
+        count, references = parents.num_rows, round(sum(rows) * (1 - lookup.none))
+        expected = lookup.popularity.counts if isinstance(lookup.popularity, ByRow) else np.ones(count)
+        shares = np.cumsum(expected) / expected.sum() if expected.any() else np.linspace(0, 1, count + 1)[1:]
+        single = np.zeros(count, dtype=np.int64)  # one group of all parents
+        numbers = systematic_counts(shares, single, np.array([references]), rng) if count else single
+        degrees = np.minimum(numbers, most).astype(np.int64)
+        allocation = Allocation.by_rows(rows)
+        return cls(key, lookup, allocation, seed, parents, degrees, _spare(degrees, most, references / max(count, 1)))
+
+    def range(self, number: int) -> tuple[Parent, Lookup]:
+        """As `AllocatedKey.range`, with all parents: those without room are referred to by no row of the range."""
+        rng = sampling_rng(self.seed, "allocated", self.key.name)
+        places, spare = (self.allocation.allocated(number, each, rng) for each in (self.degrees, self.spare))
+        parent = Parent(self.parents, {}, {}, None, None, places + spare)
+        return parent, self.lookup.with_places(places)
+
+    def forget(self) -> None:
+        """Delete nothing: there are no files."""
+
+
+Allocated = AllocatedKey | AllocatedPublicKey
+
+
+def allocate(
+    table: Table,
+    keys: Sequence[ForeignKey],
+    lookups: Mapping[str, Lookup],
+    coded: Callable[[str, Sample], Parent],
+    parents: Mapping[str, SampledTable | pa.Table],
+    rows: Sequence[int],
+    seed: int,
+    folder: Path,
+) -> tuple[Allocated, ...]:
+    """Allocate the references along some keys of a table to its ranges.
+
+    Args:
+        table: The referring one.
+        keys: Of it, those of `sampling.ranges.allocated_keys`, and to its own rows.
+        lookups: Released, by key name.
+        coded: Codes the attributes of some rows of a parent, given its name.
+        parents: By table name; public ones as rows.
+        rows: Planned for each range.
+        seed: Of the run.
+        folder: For a folder of files for each key.
+    """
+    found: list[Allocated] = []
+    for number, key in enumerate(keys):
+        lookup, above = lookups[key.name], parents[key.parent]
+        if isinstance(above, pa.Table):
+            found.append(AllocatedPublicKey.plan(table, key, lookup, above, rows, seed))
+        else:
+            files = PartFiles(folder / f"allocated-{number}")
+            of_parent = partial(coded, key.parent)
+            found.append(AllocatedKey.plan(table, key, lookup, of_parent, above, rows, seed, files))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -200,6 +298,11 @@ def _degrees(lookup: Lookup, ranks: Numbers, parents: int, references: int, most
     else:
         degrees = np.rint((ranks + 1) * (references / parents)) - np.rint(ranks * (references / parents))
     return degrees if most is None else np.minimum(degrees, most)
+
+
+def _narrow(numbers: Numbers) -> NDArray[np.unsignedinteger[Any]]:
+    """Return numbers in as few bytes as hold them: each range of rows reads those of all parents."""
+    return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
 
 
 def _spare(degrees: Numbers, most: int | None, usual: float) -> Numbers:

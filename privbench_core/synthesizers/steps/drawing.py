@@ -31,7 +31,7 @@ from privbench_core.synthesizers.contract import Key
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 Numbers = NDArray[np.int64]
-DRAWING = "7"
+DRAWING = "8"
 """Changed by hand when other rows are drawn from the same models: samples, and what is measured of them, are others."""
 _SPREAD = 16  # unit numbers per row that counting by number may go through
 
@@ -94,6 +94,11 @@ class TableModels:
             {key.name: lookup_from_dict(links[key.name]).at_scale(scale) for key in keys if not key.owner},
             {name: Profile.from_dict(inputs["profile", name].data["profile"]) for name in sorted(private)},
         )
+
+    @property
+    def first_keys(self) -> tuple[ForeignKey, ...]:
+        """The keys that are filled in the first pass, the owner key among them."""
+        return tuple(key for key in self.table.foreign_keys if key.name not in self.schema.deferred_keys)
 
     @property
     def size_of_units(self) -> RowCount | None:

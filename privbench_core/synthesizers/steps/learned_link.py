@@ -56,7 +56,7 @@ class LinkFit:
     def identity(self) -> Identity:
         """Return all that a release depends on."""
         return {
-            "version": 3,  # rows that references are chosen by are drawn otherwise
+            "version": 4,  # degrees of parents are allocated to their kinds otherwise
             "degrees": self.degrees,
             "sizes": self.sizes.identity(),
             "references": self.references.identity(),

@@ -62,7 +62,7 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Price])
         queries, noted = _workload(context, schema, tables)
         if noted:
             receipt["workload"] = noted
-        path = write_bundle(context.out, schema, _Ranges(tables), receipt, queries, context.workers)
+        path = write_bundle(context.out, schema, _Ranges(tables), receipt, queries, context.workers, csv=context.csv)
         rows_of = {name: described["rows"] for name, described in read_bundle(path).manifest["tables"].items()}
         return Artifact({"path": str(path), "rows": rows_of, "warnings": warnings, "summary": {"rows": rows_of}})
 

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
+from privbench_core.models.lookup import Lookup
+from privbench_core.models.profile import Profile
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.children import children_of, numbers_of_children
+from privbench_core.sampling.deferred_keys import complete_table
 from privbench_core.sampling.ranges import (
-    allocated_keys,
+    can_be_allocated,
     can_be_cut,
     cuts_between_units,
     equal_shares,
     range_count,
+    stays_inside,
     weighted_shares,
 )
 from privbench_core.sampling.references import Parent
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import PartFiles
 from privbench_core.synthesizers.contract import sampling_rng
-from privbench_core.synthesizers.steps.allocated_keys import AllocatedKey
-from privbench_core.synthesizers.steps.drawing import TableModels
+from privbench_core.synthesizers.steps.allocated_keys import Allocated, allocate
+from privbench_core.synthesizers.steps.drawing import TableModels, as_parent
 from privbench_core.synthesizers.steps.sampled import Listed, Sample, SampledTable
 from privbench_core.workers import side_by_side
 
@@ -68,7 +74,7 @@ class RangeDrawing:
         parts: Where finished ranges are kept.
         pieces: The ranges.
         total: Rows planned in all of them.
-        allocated: References to other private tables, as they are allocated to the ranges.
+        allocated: References to other tables, as they are allocated to the ranges.
     """
 
     models: TableModels
@@ -78,7 +84,7 @@ class RangeDrawing:
     parts: PartFiles
     pieces: tuple[Piece, ...]
     total: int
-    allocated: tuple[AllocatedKey, ...] = ()
+    allocated: tuple[Allocated, ...] = ()
     _owners: dict[int, tuple[Parent, Numbers]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -104,7 +110,12 @@ class RangeDrawing:
             rng, strata = sampling_rng(seed, "ranges", table.name), len(owners)
             planned = [float(fanout.numbers(n, rng, (j, strata)).sum()) for j, n in enumerate(owners)]
             ends = weighted_shares(round(fanout.owned * scale), planned)
-            counts = [range_count(b - a) for a, b in pairwise(ends)]
+            inside = [above[key.parent] for key in models.first_keys if stays_inside(models.schema, table, key)]
+            beside_units = [
+                max((parent.rows_between(*span) for parent in inside), default=0)
+                for span in above[table.owner_key.parent].units
+            ]
+            counts = [range_count(max(b - a, n)) for (a, b), n in zip(pairwise(ends), beside_units, strict=True)]
             alone = equal_shares(round(fanout.ownerless * scale), sum(counts))
             for j, count in enumerate(counts):
                 for place in range(count):
@@ -116,29 +127,20 @@ class RangeDrawing:
         return cls(models, seed, above, beside, parts, tuple(pieces), total) if len(pieces) > 1 else None
 
     def with_allocated_keys(self, workers: int | None = None) -> RangeDrawing:
-        """The same with the references to other private tables allocated, in files beside the finished ranges.
+        """The same with the references to other tables allocated, in files beside the finished ranges.
 
         Those are deleted by `forget_allocated_keys`.
         """
         models = self.models
-        keys = allocated_keys(models.schema, models.table)
+        keys = [key for key in models.first_keys if can_be_allocated(models.schema, models.table, key)]
         if not keys:
             return self
         rows = list(side_by_side(_PlannedRows(self), range(len(self.pieces)), workers))
-        allocated = [
-            AllocatedKey.plan(
-                models.table,
-                key,
-                models.lookups[key.name],
-                partial(models.parent, key.parent),
-                self.above[key.parent],
-                rows,
-                self.seed,
-                PartFiles(self.parts.folder / f"allocated-{number}"),
-            )
-            for number, key in enumerate(keys)
-        ]
-        return replace(self, allocated=tuple(allocated))
+        parents = {key.parent: _known(models.schema, key.parent, self.above[key.parent]) for key in keys}
+        allocated = allocate(
+            models.table, keys, models.lookups, models.parent, parents, rows, self.seed, self.parts.folder
+        )
+        return replace(self, allocated=allocated)
 
     def forget_allocated_keys(self) -> None:
         """Delete what `with_allocated_keys` has stored."""
@@ -152,7 +154,7 @@ class RangeDrawing:
             drawn = self._drawn(self.pieces[number]).to_artifact()
             found = self.parts.put(number, drawn), drawn
         digest, part = found
-        return Listed(digest, part.data["summary"]["rows"], self.pieces[number].owners, part.data["dropped"])
+        return Listed.of(digest, part, self.pieces[number].owners)
 
     def _drawn(self, piece: Piece) -> Sample:
         models, owner = self.models, self.models.table.owner_key
@@ -160,17 +162,27 @@ class RangeDrawing:
         tables, parents, lookups = dict[str, Parent](), dict[str, Parent](), dict(models.lookups)
         for allocated in self.allocated:
             parents[allocated.key.name], lookups[allocated.key.name] = allocated.range(piece.number)
-        for key in models.table.foreign_keys:
-            if not key.owner and key.name not in parents:
+        for key in models.first_keys:
+            if models.schema.table(key.parent).public and key.name not in parents:
                 if key.parent not in tables:
                     tables[key.parent] = models.parent(key.parent, self.above[key.parent].whole())
                 parents[key.name] = tables[key.parent]
-        models = replace(models, lookups=lookups)
         if owner is None or models.fanout is None:
+            models = replace(models, lookups=lookups)
             return models.draw(Rows(piece.rows), None, parents, rng, (piece.first, self.total))
         above, children, (start, stop) = self._children(piece)
         parents[owner.name] = here = above.slice(start, stop)
+        for key in models.first_keys:
+            if stays_inside(models.schema, models.table, key):
+                parents[key.name], lookups[key.name] = _of_units(
+                    np.asarray(here.units),
+                    models.lookups[key.name],
+                    partial(models.parent, key.parent),
+                    self.above[key.parent],
+                    models.scale,
+                )
         rows, owners = children_of(models.fanout, here, children[start:stop], piece.ownerless, rng, models.table)
+        models = replace(models, lookups=lookups)
         drawn = models.draw(rows, owners, parents, rng, (piece.first + int(children[:start].sum()), self.total))
         places = drawn.parents[owner.name]
         return replace(drawn, parents={owner.name: np.where(places < 0, -1, places + start)})
@@ -200,6 +212,92 @@ class RangeDrawing:
         above, numbers = self._owners[piece.owners]
         cuts = cuts_between_units(numbers, np.asarray(above.units), piece.of)
         return above, numbers, (cuts[piece.place], cuts[piece.place + 1])
+
+
+@dataclass(frozen=True)
+class RangeCompletion:
+    """Fills the deferred keys of a table range by range: its second pass.
+
+    Attributes:
+        schema: The database.
+        table: The table.
+        keys: Its deferred keys.
+        seed: Of the run.
+        scale: As the tables were drawn at.
+        first: What the first pass has left.
+        above: Private tables that these keys refer to, by name.
+        profiles: Of these tables and of the table itself, by name.
+        lookups: By key name.
+        parts: Where finished ranges are kept.
+        allocated: References of these keys, as they are allocated to the ranges.
+    """
+
+    schema: Schema
+    table: Table
+    keys: tuple[ForeignKey, ...]
+    seed: int
+    scale: float
+    first: SampledTable
+    above: Mapping[str, SampledTable]
+    profiles: Mapping[str, Profile]
+    lookups: Mapping[str, Lookup]
+    parts: PartFiles
+    allocated: tuple[Allocated, ...] = ()
+
+    def with_allocated_keys(self) -> RangeCompletion:
+        """As `RangeDrawing.with_allocated_keys`."""
+        keys = [key for key in self.keys if not stays_inside(self.schema, self.table, key)]
+        rows, folder = self.first.rows, self.parts.folder
+        return replace(
+            self,
+            allocated=allocate(self.table, keys, self.lookups, self._coded, self.above, rows, self.seed, folder),
+        )
+
+    def forget_allocated_keys(self) -> None:
+        """Delete what `with_allocated_keys` has stored."""
+        for allocated in self.allocated:
+            allocated.forget()
+
+    def __call__(self, number: int) -> Listed:
+        """Complete a range and store it; one that an earlier run has finished is left as it is."""
+        found = self.parts.finished(number)
+        if found is None:
+            completed = self._completed(number).to_artifact()
+            found = self.parts.put(number, completed), completed
+        return Listed.of(*found, self.first.owners[number])
+
+    def _completed(self, number: int) -> Sample:
+        drawn = self.first.part(number)
+        parents, lookups = dict[str, Parent](), dict(self.lookups)
+        for allocated in self.allocated:
+            parents[allocated.key.name], lookups[allocated.key.name] = allocated.range(number)
+        for key in self.keys:
+            if key.name not in parents:
+                above, coded = self.above[key.parent], partial(self._coded, key.parent)
+                units = np.asarray(drawn.units)
+                parents[key.name], lookups[key.name] = _of_units(units, lookups[key.name], coded, above, self.scale)
+        rng = sampling_rng(self.seed, "references", self.table.name, str(number))
+        discretizers = self.profiles[self.table.name].discretizers
+        rows, _ = complete_table(
+            self.table, self.keys, drawn.table, discretizers, drawn.weights, parents, lookups, rng, drawn.units
+        )
+        return replace(drawn, table=rows)
+
+    def _coded(self, name: str, sample: Sample) -> Parent:
+        return as_parent(self.schema.table(name), sample, self.profiles[name])
+
+
+def _of_units(
+    units: Numbers, lookup: Lookup, coded: Callable[[Sample], Parent], parents: SampledTable, scale: float
+) -> tuple[Parent, Lookup]:
+    """The parents that belong to some units, and the link to draw references to them by."""
+    found = coded(parents.of_units(units))
+    return found, lookup.at_scale(scale * found.table.num_rows / max(1, sum(parents.rows)))
+
+
+def _known(schema: Schema, name: str, sampled: SampledTable) -> SampledTable | pa.Table:
+    """A parent as `allocate` wants it."""
+    return sampled.whole_rows() if schema.table(name).public else sampled
 
 
 @dataclass(frozen=True)

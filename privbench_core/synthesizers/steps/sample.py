@@ -6,7 +6,7 @@ children and parents build on, and filled in a second pass, when the tables they
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -30,10 +30,12 @@ from privbench_core.synthesizers.steps.drawing import (
     draw_sample,
     fanout_key,
 )
-from privbench_core.synthesizers.steps.range_drawing import RangeDrawing
-from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
+from privbench_core.synthesizers.steps.range_drawing import RangeCompletion, RangeDrawing
+from privbench_core.synthesizers.steps.sampled import Listed, Sample, SampledTable
 from privbench_core.workers import side_by_side
 
+_IN_RANGES = {"in ranges": "2"}
+"""Changed by hand when tables in ranges get other rows, and those in one piece do not: samples are made again."""
 _SIBLINGS = 4  # so that the work grows with the number of tables, not with its square; chosen by hand
 
 
@@ -117,20 +119,13 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
         facts = {"checks not kept while sampling": ", ".join(ignored)} if ignored else {}
         drawing = RangeDrawing.plan(models, context.seed, above, beside, context.parts)
         if drawing is not None:
-            drawing = drawing.with_allocated_keys(context.workers)
-            try:
-                listed = list(side_by_side(drawing, range(len(drawing.pieces)), context.workers))
-            finally:
-                drawing.forget_allocated_keys()
-            return replace(SampledTable.listing(listed, **facts), parts=context.parts)
+            return _in_ranges(drawing.with_allocated_keys(context.workers), len(drawing.pieces), context, **facts)
         rng = context.rng("sample", table.name)
         sample = draw_sample(models, above, beside, rng)
         del above  # their rows are not needed beside the bytes
         return sample.to_artifact(**facts)
 
-    parameters = {**_constraints(schema, table), "rows of a range": ranges.MOST_ROWS}
-    if ranges.can_be_cut(schema, table) and (allocated := ranges.allocated_keys(schema, table)):
-        parameters["allocated"] = [key.name for key in allocated]
+    parameters = {**_constraints(schema, table), **_IN_RANGES, "rows of a range": ranges.MOST_ROWS}
     key = ("sample", table.name)
     return Step(
         key,
@@ -150,27 +145,42 @@ def complete_step(schema: Schema, table: Table, free: Price) -> Step:
     """The step that fills the deferred keys of a table: its second pass."""
     keys = deferred_of(schema, table)
     parents = sorted({key.parent for key in keys})
+    coded = sorted({table.name, *parents})
     inputs: list[Key] = [("sample", table.name), *(("sample", name) for name in parents), ("profile", table.name)]
     inputs += [*(("profile", name) for name in parents), *(fanout_key(key) for key in keys)]
 
     def run(context: StepContext) -> Artifact:
-        first = Sample.from_artifact(context.inputs["sample", table.name])
+        stored = SampledTable(context.inputs["sample", table.name])
+        links = {key.name: context.inputs[fanout_key(key)].data["link"] for key in keys}
+        lookups = {name: lookup_from_dict(link).at_scale(context.scale) for name, link in links.items()}
+        if len(stored.rows) > 1:
+            completion = RangeCompletion(
+                schema,
+                table,
+                keys,
+                context.seed,
+                context.scale,
+                stored,
+                {name: SampledTable(context.inputs["sample", name]) for name in parents},
+                {name: Profile.from_dict(context.inputs["profile", name].data["profile"]) for name in coded},
+                lookups,
+                context.parts,
+            )
+            return _in_ranges(completion.with_allocated_keys(), len(stored.rows), context)
+        first = Sample.from_artifact(stored.artifact)
         above = {
             name: as_parent(
                 schema.table(name),
                 Sample.from_artifact(context.inputs["sample", name]),
-                None
-                if schema.table(name).public
-                else Profile.from_dict(context.inputs["profile", name].data["profile"]),
+                Profile.from_dict(context.inputs["profile", name].data["profile"]),
             )
             for name in parents
         }
-        links = {key.name: context.inputs[fanout_key(key)].data["link"] for key in keys}
-        lookups = {name: lookup_from_dict(link).at_scale(context.scale) for name, link in links.items()}
         discretizers = Profile.from_dict(context.inputs["profile", table.name].data["profile"]).discretizers
         rng = context.rng("references", table.name)
+        by_key = {key.name: above[key.parent] for key in keys}
         rows, places = complete_table(
-            table, keys, first.table, discretizers, first.weights, above, lookups, rng, first.units
+            table, keys, first.table, discretizers, first.weights, by_key, lookups, rng, first.units
         )
         return replace(first, table=rows, parents={**first.parents, **places}).to_artifact()
 
@@ -184,10 +194,19 @@ def complete_step(schema: Schema, table: Table, free: Price) -> Step:
         (),
         free,
         run,
-        _constraints(schema, table),
+        {**_constraints(schema, table), **_IN_RANGES, "rows of a range": ranges.MOST_ROWS},
         version="3",
         depends=("seed", "scale"),
     )
+
+
+def _in_ranges(drawing: RangeDrawing | RangeCompletion, number: int, context: StepContext, **facts: Any) -> Artifact:
+    """Draw so many ranges in processes, and list them."""
+    try:
+        listed: Sequence[Listed] = list(side_by_side(drawing, range(number), context.workers))
+    finally:
+        drawing.forget_allocated_keys()
+    return replace(SampledTable.listing(listed, **facts), parts=context.parts)
 
 
 def _constraints(schema: Schema, table: Table) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -75,12 +76,22 @@ class Listed:
         rows: Number of rows.
         owners: Number of the range that their owners are in; 0 for the unit's table.
         dropped: Why rows were dropped while sampling -> how many.
+        units: The least and the greatest number of the units of its rows.
     """
 
     digest: str
     rows: int
     owners: int
     dropped: Mapping[str, int]
+    units: tuple[int, int]
+
+    @classmethod
+    def of(cls, digest: str, sample: Artifact, owners: int) -> Listed:
+        """List a sample that was stored for a range."""
+        data = sample.data
+        units = np.zeros(0, dtype=np.int64) if data["units"] is None else data["units"]
+        span = (int(units.min()), int(units.max())) if len(units) else (0, -1)
+        return cls(digest, data["summary"]["rows"], owners, data["dropped"], span)
 
 
 @dataclass(frozen=True)
@@ -100,13 +111,14 @@ class SampledTable:
         summary = {"rows": sum(part.rows for part in ranges), "ranges": len(ranges), **facts}
         if dropped:
             summary["rows dropped to keep constraints"] = dict(dropped)
-        return Artifact({"parts": [[part.digest, part.rows, part.owners] for part in ranges], "summary": summary})
+        parts = [[part.digest, part.rows, part.owners, list(part.units)] for part in ranges]
+        return Artifact({"parts": parts, "summary": summary})
 
     @property
     def rows(self) -> tuple[int, ...]:
         """Rows of each range."""
         if "parts" in self.artifact.data:
-            return tuple(rows for _, rows, _ in self.artifact.data["parts"])
+            return tuple(rows for _, rows, *_ in self.artifact.data["parts"])
         if self.artifact.table is None:
             raise InternalError("a sample was stored without its rows")
         return (self.artifact.table.num_rows,)
@@ -114,12 +126,19 @@ class SampledTable:
     @property
     def digests(self) -> tuple[str, ...]:
         """Digest of each range that has a file of its own: of none, where the table is in one piece."""
-        return tuple(digest for digest, _, _ in self.artifact.data.get("parts", ()))
+        return tuple(digest for digest, *_ in self.artifact.data.get("parts", ()))
 
     @property
     def owners(self) -> tuple[int, ...]:
         """For each range the number of the range that holds all of its rows' owners."""
-        return tuple(owners for _, _, owners in self.artifact.data.get("parts", ())) or (0,)
+        return tuple(owners for _, _, owners, _ in self.artifact.data.get("parts", ())) or (0,)
+
+    @property
+    def units(self) -> tuple[tuple[int, int], ...]:
+        """The least and the greatest number of units in each range."""
+        if self.digests:
+            return tuple((least, most) for *_, (least, most) in self.artifact.data["parts"])
+        return (Listed.of("", self.artifact, 0).units,)
 
     def part(self, number: int) -> Sample:
         """Read one range; raises as `PartFiles.get`. Its ``parents`` are rows of the owners' range, and of no other."""
@@ -135,6 +154,25 @@ class SampledTable:
     def whole(self) -> Sample:
         """Read all ranges; those of tables that are drawn together."""
         return joined([self.part(number) for number in range(len(self.rows))])
+
+    def of_units(self, units: NDArray[np.int64]) -> Sample:
+        """Read the rows of some units, in order; their ``parents`` are left out."""
+        wanted = np.unique(units)
+        found = []
+        for number, (least, most) in enumerate(self.units):
+            first = int(np.searchsorted(wanted, least))
+            if first < len(wanted) and wanted[first] <= most:
+                found.append(_some(part := self.part(number), np.isin(np.asarray(part.units), wanted)))
+        return joined(found or [_some(part := self.part(0), np.zeros(part.table.num_rows, dtype=bool))])
+
+    def rows_between(self, least: int, most: int) -> int:
+        """Return about how many rows have units with numbers from ``least`` to ``most``."""
+        shares = (
+            rows * max(0, min(b, most) - max(a, least) + 1) / (b - a + 1)
+            for rows, (a, b) in zip(self.rows, self.units, strict=True)
+            if rows
+        )
+        return math.ceil(sum(shares))
 
     def whole_rows(self, columns: list[str] | None = None) -> pa.Table:
         """Read the rows of all ranges: some columns, or all if None."""
@@ -167,6 +205,14 @@ class SampledTable:
         if self.artifact.parts is None:
             raise InternalError("the ranges of a sample were not handed on with it")
         return self.artifact.parts.get(number, self.digests[number])
+
+
+def _some(sample: Sample, which: NDArray[np.bool_]) -> Sample:
+    """Some rows of a sample."""
+    weights = None if sample.weights is None else sample.weights[which]
+    units = None if sample.units is None else sample.units[which]
+    latents = {name: (size, codes[which]) for name, (size, codes) in sample.latents.items()}
+    return Sample(sample.table.filter(pa.array(which)), {}, weights, {}, units, latents)
 
 
 def joined(ranges: Sequence[Sample]) -> Sample:

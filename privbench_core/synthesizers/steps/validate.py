@@ -7,14 +7,16 @@ Free: integrity is a matter of the synthetic rows and the schema. How figures ar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.publishing.figures import FidelityFigure
+from privbench_core.sampling.ranges import stays_inside
 from privbench_core.schema.identity import column_identity, constraints_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -58,7 +60,7 @@ def validate_step(schema: Schema, table: Table, free: Price) -> Step:
 
 def _integrity(schema: Schema, table: Table, needed: Sequence[str], context: StepContext) -> list[dict[str, Any]]:
     sampled = {name: SampledTable(context.inputs[sampled_key(schema, schema.table(name))]) for name in needed}
-    rows = _RangeRows(table, sampled)
+    rows = _RangeRows(schema, table, sampled)
     ranges = len(sampled[table.name].rows)
     results = (
         check_whole(schema, table, rows.whole())
@@ -70,26 +72,49 @@ def _integrity(schema: Schema, table: Table, needed: Sequence[str], context: Ste
 
 @dataclass(frozen=True)
 class _RangeRows:
-    """The rows that one range of a table is checked with: its own, those of its owners' range, and other parents' keys.
+    """The rows that one range of a table is checked with.
 
-    Keys that stay within the unit are looked up by more than keys: tables that have any are in one piece.
+    Its own, those of its owners' range, and the keys of parents that may be in any range, which a process reads once.
+    Where keys stay within the unit: the rows of the same units, of all private tables that these are looked up in.
     """
 
+    schema: Schema
     table: Table
     sampled: Mapping[str, SampledTable]
+    _keys: dict[str, pa.Table] = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, number: int) -> dict[str, pa.Table]:
-        mine, owner = self.sampled[self.table.name], self.table.owner_key
-        places = {self.table.name: number}
-        if owner is not None:
-            places[owner.parent] = mine.owners[number]
-        return {
-            name: found.part_rows(places[name]) if name in places else found.whole_rows(self._keys(name))
-            for name, found in self.sampled.items()
+        mine, owner = self.sampled[self.table.name].part(number), self.table.owner_key
+        found = {self.table.name: mine.table}
+        inside = [key for key in self.table.foreign_keys if key.same_unit]
+        ends = {owner.parent} if owner is not None else set[str]()
+        for name in {end for key in inside for end in (key.child, key.parent)}:
+            ends |= {name, *(step.parent for step in self.schema.ownership_path(name))}
+        anywhere = {
+            key.parent
+            for key in self.table.foreign_keys
+            if not key.owner and not stays_inside(self.schema, self.table, key)
         }
+        for name in self.sampled.keys() - found.keys():
+            sampled = self.sampled[name]
+            if name in anywhere or name not in ends:
+                if name not in self._keys:
+                    self._keys[name] = sampled.whole_rows(self._columns(name))
+                found[name] = self._keys[name]
+            elif inside:
+                found[name] = sampled.of_units(np.asarray(mine.units)).table
+            else:
+                found[name] = sampled.part_rows(self.sampled[self.table.name].owners[number])
+        return found
 
-    def _keys(self, parent: str) -> list[str]:
-        names = (name for key in self.table.foreign_keys if key.parent == parent for name in key.parent_columns)
+    def _columns(self, parent: str) -> list[str]:
+        """Columns of a parent by which rows refer to it, and by which units are looked up."""
+        owner = self.schema.table(parent).owner_key
+        names = [name for key in self.table.foreign_keys if key.parent == parent for name in key.parent_columns]
+        names += [] if owner is None else owner.columns
+        for table in self.schema.tables:
+            if (up := table.owner_key) is not None and up.parent == parent:
+                names += up.parent_columns
         return list(dict.fromkeys(names))
 
     def whole(self) -> dict[str, pa.Table]:
