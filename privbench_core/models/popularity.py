@@ -16,7 +16,8 @@ Numbers = NDArray[np.int64]
 # Exchanges of degrees between kinds, chosen by hand: on the convergence test next to nothing is left to exchange.
 _ROUNDS = 16  # per kind
 _PARTNERS = 24  # kinds that one looks for partners in
-_LARGE = 100  # degrees that are moved where a kind has no rows for them; how many smaller ones are cut is negligible
+# Share of all references that a degree may lose, where its kind has no rows for it: as popularity may be off by.
+_CUT = 0.02
 _SPREADS = tuple(quarter / 4 for quarter in range(17))  # of the logarithms of popularity
 _FITS = 12  # of degrees to ranks and to groups in turn; chosen by hand, changes are small from there on
 _LEAST = 1e-6  # above zero
@@ -184,7 +185,7 @@ def allocated_degrees(degrees: Array, kinds: Numbers, lacking: Array, rng: np.ra
 
 
 def _move_large(order: Numbers, descending: Array, most: Array) -> None:
-    """Exchange parents in ``order``, in place, that would get a large degree which their whole kind has no rows for.
+    """Exchange parents in ``order``, in place, that would get a degree far beyond the rows of their whole kind.
 
     Such a degree would be cut, and exchanges of smaller ones do not make up for it. The next parent for which there are
     rows gets it, if there is one.
@@ -194,9 +195,11 @@ def _move_large(order: Numbers, descending: Array, most: Array) -> None:
         descending: These degrees.
         most: References that each parent's kind is to get, by parent, shape (parents,).
     """
-    for place in np.flatnonzero(most[order[:_LARGE]] < descending[:_LARGE]).tolist():
+    bearable = _CUT * float(descending.sum())
+    large = int(np.count_nonzero(descending > bearable))  # no more than one by the share
+    for place in np.flatnonzero(descending[:large] - most[order[:large]] > bearable).tolist():
         enough = most[order[place + 1 :]] >= descending[place]
-        if most[order[place]] < descending[place] and enough.any():
+        if enough.any():
             other = place + 1 + int(np.argmax(enough))
             order[place], order[other] = order[other], order[place]
 

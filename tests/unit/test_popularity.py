@@ -10,7 +10,7 @@ from privbench_core.errors import InternalError
 from privbench_core.estimate.popularity import rank_ends, rank_sums, row_counts
 from privbench_core.measure.popularity import order_of_alike, references_to_none
 from privbench_core.models.parent_choice import Distinct, ParentChoice, pick_parents
-from privbench_core.models.popularity import ByRank, ByRow, allocated_degrees, popularity_from_dict
+from privbench_core.models.popularity import ByRank, ByRow, _move_large, allocated_degrees, popularity_from_dict
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.queries import Marginal, ParentCounts, RankSums
 from privbench_core.privacy.views import ViewSpec
@@ -285,11 +285,9 @@ def test_popularity_comes_back_from_a_stored_artifact(popularity):
     assert Artifact({"popularity": back.to_dict()}).to_bytes() == stored
 
 
-def test_a_degree_that_a_kind_has_no_rows_for_goes_to_another_kind():
-    kinds = np.array([*[0] * 100, *range(1, 101)])
-    degrees = np.array([300.0, *[50.0] * 100, *[7.0] * 99])
-    wanted = np.array([993.0, *[50.0] * 100])  # references per parent let those that are alone in their kind come first
-    for seed in range(5):
-        given = allocated_degrees(degrees, kinds, wanted, np.random.default_rng(seed))
-        assert kinds[np.argmax(given)] == 0
-        assert sorted(given) == sorted(degrees)
+def test_a_degree_far_beyond_the_rows_of_a_kind_goes_to_another_one():
+    order, degrees = np.array([0, 1, 2, 3]), np.array([300.0, 60.0, 20.0, 20.0])
+    _move_large(order, degrees, np.array([50.0, 59.0, 400.0, 20.0]))
+    assert order.tolist() == [2, 1, 0, 3]  # the second degree is 1 too large, of 400
+    _move_large(order, degrees, np.full(4, 50.0))
+    assert order.tolist() == [2, 1, 0, 3]  # there is no other
