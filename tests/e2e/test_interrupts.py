@@ -104,6 +104,7 @@ def test_a_plan_stops(made_town: Path) -> None:
     assert not (made_town.parent / ".privbench").exists()
 
 
+@pytest.mark.slow
 def test_an_evaluation_leaves_no_half_of_a_report(made_town: Path, bundle: Path) -> None:
     out = made_town.parent / "report"
     for place in ("privbench_core.evaluation.evaluation.compare", "privbench_core.report.page.render"):
