@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -62,8 +63,36 @@ class Piece:
     ownerless: int = 0
 
 
+class _Ranges(ABC):
+    """What makes the ranges of a table, one at a time, and keeps them in files."""
+
+    parts: PartFiles
+    allocated: tuple[Allocated, ...]
+
+    def __call__(self, number: int) -> Listed:
+        """Make a range and store it; one that an earlier run has finished is left as it is."""
+        found = self.parts.finished(number)
+        if found is None:
+            made = self._made(number).to_artifact()
+            found = self.parts.put(number, made), made
+        return Listed.of(*found, self._owners_of(number))
+
+    def forget_allocated_keys(self) -> None:
+        """Delete what `with_allocated_keys` has stored."""
+        for allocated in self.allocated:
+            allocated.forget()
+
+    @abstractmethod
+    def _made(self, number: int) -> Sample:
+        """Return the rows of a range."""
+
+    @abstractmethod
+    def _owners_of(self, number: int) -> int:
+        """Return the range of owners that they belong to."""
+
+
 @dataclass(frozen=True)
-class RangeDrawing:
+class RangeDrawing(_Ranges):
     """Draws a table range by range; what a range holds depends on its number alone.
 
     Attributes:
@@ -142,22 +171,11 @@ class RangeDrawing:
         )
         return replace(self, allocated=allocated)
 
-    def forget_allocated_keys(self) -> None:
-        """Delete what `with_allocated_keys` has stored."""
-        for allocated in self.allocated:
-            allocated.forget()
+    def _owners_of(self, number: int) -> int:
+        return self.pieces[number].owners
 
-    def __call__(self, number: int) -> Listed:
-        """Draw a range and store it; one that an earlier run has finished is left as it is."""
-        found = self.parts.finished(number)
-        if found is None:
-            drawn = self._drawn(self.pieces[number]).to_artifact()
-            found = self.parts.put(number, drawn), drawn
-        digest, part = found
-        return Listed.of(digest, part, self.pieces[number].owners)
-
-    def _drawn(self, piece: Piece) -> Sample:
-        models, owner = self.models, self.models.table.owner_key
+    def _made(self, number: int) -> Sample:
+        piece, models, owner = self.pieces[number], self.models, self.models.table.owner_key
         rng = sampling_rng(self.seed, "sample", models.table.name, str(piece.number))
         tables, parents, lookups = dict[str, Parent](), dict[str, Parent](), dict(models.lookups)
         for allocated in self.allocated:
@@ -215,7 +233,7 @@ class RangeDrawing:
 
 
 @dataclass(frozen=True)
-class RangeCompletion:
+class RangeCompletion(_Ranges):
     """Fills the deferred keys of a table range by range: its second pass.
 
     Attributes:
@@ -253,20 +271,10 @@ class RangeCompletion:
             allocated=allocate(self.table, keys, self.lookups, self._coded, self.above, rows, self.seed, folder),
         )
 
-    def forget_allocated_keys(self) -> None:
-        """Delete what `with_allocated_keys` has stored."""
-        for allocated in self.allocated:
-            allocated.forget()
+    def _owners_of(self, number: int) -> int:
+        return self.first.owners[number]
 
-    def __call__(self, number: int) -> Listed:
-        """Complete a range and store it; one that an earlier run has finished is left as it is."""
-        found = self.parts.finished(number)
-        if found is None:
-            completed = self._completed(number).to_artifact()
-            found = self.parts.put(number, completed), completed
-        return Listed.of(*found, self.first.owners[number])
-
-    def _completed(self, number: int) -> Sample:
+    def _made(self, number: int) -> Sample:
         drawn = self.first.part(number)
         parents, lookups = dict[str, Parent](), dict(self.lookups)
         for allocated in self.allocated:
