@@ -23,7 +23,7 @@ test: $(VENV)/.dev ## Lint, types, layers, documentation, and all tests beside t
 
 .PHONY: tests
 tests: $(VENV)/.dev
-	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --durations=20
+	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=20
 
 .PHONY: coverage
 coverage: $(VENV)/.dev ## Run all tests and show the lines that none reaches; fails below 90%, and takes half as long again.
