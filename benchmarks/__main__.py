@@ -39,6 +39,7 @@ from benchmarks import (
     tpch,
 )
 from benchmarks.measure import Runs
+from benchmarks.workloads import SYNTHESIZERS
 from privbench_core.errors import PrivbenchError
 from privbench_core.spec.engine import ENGINES
 
@@ -72,7 +73,7 @@ def main() -> int:
         "--methods",
         nargs="+",
         help=f"for adult and dense, of: copula {' '.join(adult.methods())} (default for adult: privbench histograms);"
-        f" for engines, of: {' '.join(ENGINES)} (default: all)",
+        f" for rows, of: {' '.join(SYNTHESIZERS)}; for engines, of: {' '.join(ENGINES)} (default: all)",
     )
     parser.add_argument(
         "--scale", type=float, nargs="+", default=[0.1], help="of TPC-H, for schemas and engines (default 0.1)"
@@ -105,7 +106,7 @@ def main() -> int:
         # Its budgets are part of what is claimed, and its figures do not vary with the seed.
         "schemas": partial(schemas.run, given.data, scales=given.scale, progress=_tell),
         "stats": partial(stats.run, runs(stats.RUNS), given.data),
-        "rows": partial(rows.run, runs(rows.RUNS), given.data, given.databases),
+        "rows": partial(rows.run, runs(rows.RUNS), given.data, given.databases, given.methods or SYNTHESIZERS),
         **{
             f"relationships/{name}": partial(relationships.run, name, runs(relationships.RUNS), given.data)
             for name in relationships.DATABASES
