@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privbench_core.backends.folder.catalogue import arrow_column
+from privbench_core.backends.folder.catalogue import arrow_column, is_csv, stored_tables
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import ColumnType, Domain, Range, Values
 
@@ -29,32 +29,42 @@ Samples = Mapping[str, Mapping[str, SampleColumn]]
 
 
 def read_samples(folder: Path) -> Samples:
-    """Read every Parquet and CSV file of a folder; by table, then by column.
+    """Read every Parquet file, folder of Parquet files and CSV file of a folder; by table, then by column.
 
     Raises:
         SourceError: The folder holds no such file, or one that cannot be read.
     """
     try:
-        files = sorted(path for path in folder.iterdir() if path.suffix.lower() in {".parquet", ".csv"})
+        tables = stored_tables(folder)
     except OSError as error:
         raise SourceError(f"samples: {folder} cannot be read ({error.strerror}); check the folder") from None
-    if not files:
+    if not tables:
         raise SourceError(f"samples: {folder} holds no .parquet or .csv file; put one per table there")
-    return {path.stem: _columns(path) for path in files}
+    return {name: _columns(files) for name, files in tables}
 
 
-def _columns(path: Path) -> dict[str, SampleColumn]:
+def _columns(files: Sequence[Path]) -> dict[str, SampleColumn]:
+    import pyarrow as pa
+
+    parts = [_read(path) for path in files]
+    try:
+        rows = pa.concat_tables(parts, promote_options="default")
+    except pa.ArrowException:
+        raise SourceError(f"samples: the files of {files[0].parent.name} differ in their columns") from None
+    return {field.name: _column(field, rows.column(index)) for index, field in enumerate(rows.schema)}
+
+
+def _read(path: Path) -> pa.Table:
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet as pq
 
     try:
-        rows = pa.csv.read_csv(path) if path.suffix.lower() == ".csv" else pq.read_table(path)
+        return pa.csv.read_csv(path) if is_csv(path) else pq.ParquetFile(path).read()
     except (pa.ArrowException, OSError):
         raise SourceError(
             f"samples: {path.name} is not readable; write it again as Parquet or as CSV in UTF-8"
         ) from None
-    return {field.name: _column(field, rows.column(index)) for index, field in enumerate(rows.schema)}
 
 
 def _column(field: pa.Field, values: pa.ChunkedArray) -> SampleColumn:

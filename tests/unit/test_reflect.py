@@ -412,6 +412,21 @@ def test_public_example_data_proposes_domains(tmp_path: Path) -> None:
         reflect(str(source), sample_dir=examples)
 
 
+def test_example_data_may_be_in_parts_as_the_source_may(tmp_path: Path) -> None:
+    for place, values in (("source", [[]]), ("examples", [[3, 5], [4, 9]])):
+        folder = tmp_path / place / "visit"
+        folder.mkdir(parents=True)
+        for part, found in enumerate(values):
+            rows = pa.table({"id": pa.array(range(len(found)), pa.int64()), "nights": pa.array(found, pa.int64())})
+            pq.write_table(rows, folder / f"part-{part}.parquet")
+    assert "nights: {type: integer, domain: {min: 3, max: 9}" in reflect(
+        str(tmp_path / "source"), sample_dir=tmp_path / "examples"
+    )
+    pq.write_table(pa.table({"nights": ["many"]}), tmp_path / "examples" / "visit" / "part-2.parquet")
+    with pytest.raises(SourceError, match=r"samples: the files of visit differ in their columns"):
+        reflect(str(tmp_path / "source"), sample_dir=tmp_path / "examples")
+
+
 def test_names_that_tell_who_somebody_is() -> None:
     def what(name: str, table: str = "thing") -> str | None:
         guess = guess_identifying(FoundColumn(name, ColumnType.CATEGORY, "text", nullable=True), table, None)
