@@ -1,7 +1,9 @@
 """What the benchmarks on whole databases share: a run of the pipeline, and what workloads make of its bundle.
 
-Beside each bundle stands a baseline that is not private: the source with every column shuffled. Its tables have perfect
-one-way marginals, and nothing else: what a synthetic database is better at, it owes to correlations and joins.
+Beside each bundle stand two baselines that are not private. The source with every column shuffled has perfect one-way
+marginals, and nothing else: what a synthetic database is better at, it owes to correlations and joins. The source with
+its values drawn again within the codes of a run has its joins and correlations: what it gets wrong, no model of these
+codes gets right, because noise left one code to several values, or no name to a value.
 """
 
 from __future__ import annotations
@@ -13,22 +15,27 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
+import numpy as np
 import pyarrow as pa
 
 from benchmarks.measure import Runs, call_in_child
 from benchmarks.report import Row, markdown, medians
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
+from privbench_core.columns.differences import encoded, written_values
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
 from privbench_core.evaluation.rows import shuffled_reference
 from privbench_core.evaluation.runtime import RunTimeResult, RunTimeSettings
 from privbench_core.evaluation.side_by_side import compare_run_times
+from privbench_core.models.profile import Profile
 from privbench_core.publishing.bundle import read_bundle, write_bundle
+from privbench_core.schema.tables import Schema
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.workload.statements import Workload
 
 SHUFFLED = "source, columns shuffled"
+CODED = "source, within the codes of "
 SYNTHESIZERS = ("privlava", "privpetal", "privbench")
 PROTOCOL = RunTimeSettings(limit=100)
 Tables = Mapping[str, pa.Table]
@@ -54,9 +61,7 @@ class Case:
         """Save the spec, load it as a user's would be, read the source; SpecError if the core has no such schema."""
         spec.path.write_text(dump_spec(spec), encoding="utf-8")
         checked = load_spec(spec.path)
-        source = open_source(checked)
-        rows = {table.name: source.read(table) for table in checked.schema.tables}
-        kept = check_rows(checked.schema, rows, checked.orphans)
+        kept = source_rows(checked)
         return cls(checked, kept, workloads(checked, kept))
 
 
@@ -68,12 +73,45 @@ def run_pipeline(spec: str, epsilon: float, delta: float, seed: int, out: str, s
     """
     from privbench_core.pipeline.run import run_spec  # only the child process pays for it
 
-    loaded = replace(
-        load_spec(spec).accepting_noise, state=Path(out) / "state", lifetime_epsilon=1e6, lifetime_delta=0.5
-    )
     start = perf_counter()
-    run_spec(loaded, epsilon, delta=delta, synthesizer=synthesizer, seed=seed, out=Path(out) / "bundle")
+    run_spec(_loaded(spec, out), epsilon, delta=delta, synthesizer=synthesizer, seed=seed, out=Path(out) / "bundle")
     return perf_counter() - start
+
+
+def code_source(spec: str, epsilon: float, delta: float, seed: int, out: str, synthesizer: str | None = None) -> None:
+    """Write the source, `within_codes` of what `run_pipeline` released into ``out``, there. Also in its own process."""
+    from privbench_core.pipeline.run import run_spec
+
+    loaded, bundle = _loaded(spec, out), Path(out) / "bundle"
+    result = run_spec(loaded, epsilon, delta=delta, synthesizer=synthesizer, seed=seed, out=bundle)
+    released = {key[1]: made.artifact.data for key, made in result.releases.items() if key[0] == "profile"}
+    profiles = {name: Profile.from_dict(data["profile"]) for name, data in released.items()}
+    write_bundle(
+        Path(out) / "coded", loaded.schema, within_codes(loaded.schema, source_rows(loaded), profiles, seed), {}
+    )
+
+
+def _loaded(spec: str, out: str) -> Spec:
+    return replace(load_spec(spec).accepting_noise, state=Path(out) / "state", lifetime_epsilon=1e6, lifetime_delta=0.5)
+
+
+def source_rows(spec: Spec) -> dict[str, pa.Table]:
+    """The rows of a source, as a run reads them."""
+    source = open_source(spec)
+    return check_rows(spec.schema, {table.name: source.read(table) for table in spec.schema.tables}, spec.orphans)
+
+
+def within_codes(schema: Schema, rows: Tables, profiles: Mapping[str, Profile], seed: int) -> dict[str, pa.Table]:
+    """The same rows, each attribute's value drawn again among those of its code; keys and public tables stay."""
+    rng = np.random.default_rng(seed)
+    made = dict(rows)
+    for name, profile in profiles.items():
+        table, codes = schema.table(name), encoded(schema.table(name), rows[name], profile.discretizers)
+        drawn = {column: profile.discretizers[column].decode(each, rng) for column, each in codes.items()}
+        for column, values in written_values(table, drawn).items():
+            place, field = rows[name].column_names.index(column), rows[name].schema.field(column)
+            made[name] = made[name].set_column(place, field, values.cast(field.type))
+    return made
 
 
 def measure(
@@ -99,12 +137,17 @@ def measure(
             continue
         runs.progress(f"{case.spec.schema.name}: {synthesizer}, epsilon {epsilon:g}, delta {delta:g}, seed {seed}")
         with TemporaryDirectory() as folder:
-            given = {"epsilon": epsilon, "delta": delta, "seed": seed, "out": folder, "synthesizer": synthesizer}
-            seconds, peak = call_in_child("benchmarks.workloads:run_pipeline", {"spec": str(case.spec.path), **given})
+            budget = {"epsilon": epsilon, "delta": delta, "seed": seed}
+            given = {"spec": str(case.spec.path), **budget, "out": folder, "synthesizer": synthesizer}
+            seconds, peak = call_in_child("benchmarks.workloads:run_pipeline", given)
+            call_in_child("benchmarks.workloads:code_source", given)
             bundle = read_bundle(Path(folder) / "bundle")
             tables = {name: bundle.table(name) for name in bundle.tables}
             cell = {"method": synthesizer, "δ": f"{delta:.3g}", "ε": f"{epsilon:g}"}
             found.add(cell, tables, bundle.path, {"whole run s": seconds, "peak MB": peak})
+            coded = read_bundle(Path(folder) / "coded")
+            tables = {name: coded.table(name) for name in coded.tables}
+            found.add({**cell, "method": CODED + synthesizer}, tables, None, {})
     return found.markdown()
 
 
@@ -124,17 +167,18 @@ class _Figures:
             "Run time in PostgreSQL": [],
         }
 
-    def add(self, cell: dict[str, str], tables: Tables, bundle: Path, costs: dict[str, float]) -> None:
-        """Measure one synthetic database."""
+    def add(self, cell: dict[str, str], tables: Tables, bundle: Path | None, costs: dict[str, float]) -> None:
+        """Measure one synthetic database; its run times, where it is in a bundle."""
         case = self._case
         for name, workload in case.workloads.items():
             here: dict[str, str | float] = {"workload": name, **cell}
             result = run_workload(workload, case.source, tables)
-            times = compare_run_times(case.spec.schema, case.source, bundle, workload, settings=PROTOCOL)
             self._rows["Q-error"].append({**here, **_q_errors(result), **costs})
             if len(result.by_joins) > 1:
                 self._rows["Q-error by joins, median / 95th"].append({**here, **by_joins(result)})
-            self._rows["Run time in PostgreSQL"].append({**here, **_run_times(times)})
+            if bundle is not None:
+                times = compare_run_times(case.spec.schema, case.source, bundle, workload, settings=PROTOCOL)
+                self._rows["Run time in PostgreSQL"].append({**here, **_run_times(times)})
         if self._more is not None:
             self._rows.setdefault("Relative errors of answers", []).append({**cell, **self._more(case.source, tables)})
 
