@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -129,7 +130,7 @@ def test_a_login_that_may_not_make_temporary_tables_is_told_so(
 
 def test_no_room_for_temporary_rows(counted: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of the first step: its price stays spent, nothing is released, and no rows are left."""
-    monkeypatch.setattr(duckdb_engine.DuckDBDatabase, "fetch", _full(duckdb_engine.DuckDBDatabase.fetch))
+    monkeypatch.setattr(DuckDBDatabase, "batches", _full(DuckDBDatabase.batches))
     with pytest.raises(SourceError, match=r"there is no room for temporary files in .*; make room there"):
         run_spec(counted, EPSILON, out=tmp_path / "bundle")
     assert _spent(counted) == ["reserved"]
@@ -139,14 +140,14 @@ def test_no_room_for_temporary_rows(counted: Spec, tmp_path: Path, monkeypatch: 
     assert run_spec(counted, EPSILON, out=tmp_path / "bundle").paid > 0
 
 
-def _full(fetch: Any) -> Any:
-    """Keeps rows, and finds no room to count those of views."""
+def _full(batches: Any) -> Any:
+    """Keeps rows, and finds no room to count those of views with several columns."""
 
-    def found(self: DuckDBDatabase, query: Any) -> pa.Table:
-        if "GROUPING SETS" in query.sql():
+    def found(self: DuckDBDatabase, query: Any, rows: int) -> Iterator[pa.RecordBatch]:
+        if " AS f1" in query.sql():
             with self._clear_errors():
                 raise OSError(28, "No space left on device")
-        return fetch(self, query)
+        yield from batches(self, query, rows)
 
     return found
 

@@ -393,7 +393,7 @@ def test_the_fingerprint_does_not_depend_on_the_engine(place: Place) -> None:
 def test_the_fingerprint_does_not_depend_on_the_order_of_rows(
     place: Place, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_module, "_IN_ORDER", 7)
+    monkeypatch.setattr(engine_module, "_PART", 7)
     kind = ColumnType.DATE if order == "dates" else ColumnType.INTEGER
     table = Table("row", (Column("x", ColumnType.INTEGER, Range(0, 9)), Column("id", kind)), ("id",))
     ids = np.arange(-10, 40)
