@@ -18,10 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from sqlglot import exp
+from typer.testing import CliRunner
 
 from privbench_core.backends.folder.read import FolderSource
 from privbench_core.backends.sqlalchemy.read import DatabaseSource
+from privbench_core.cli import app
+from privbench_core.engines import choice
 from privbench_core.engines import duckdb as duckdb_engine
+from privbench_core.engines.choice import engine_of
 from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.engines.sql.engine import SqlEngine
@@ -95,6 +99,28 @@ def test_what_one_engine_released_another_does_not_pay_for(counted: Spec, tmp_pa
     assert again.paid == 0
     bundles = [{p.name: p.read_bytes() for p in (tmp_path / name / "data").iterdir()} for name in ("one", "other")]
     assert bundles[0] == bundles[1]
+
+
+def test_many_rows_in_parquet_files_are_counted_by_duckdb(
+    town: Town, town_spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = load_spec(town_spec).accepting_noise
+    held = sum(town.tables[table.name].num_rows for table in town.schema.private_tables)
+    for many, chosen in ((held + 1, "memory"), (held, "duckdb")):
+        monkeypatch.setattr(choice, "_MANY", many)
+        assert engine_of(spec) == chosen
+        assert engine_of(with_engine(spec, "memory")) == "memory"
+        planned = CliRunner().invoke(app, ["plan", str(town_spec)])
+        assert f"Engine: {chosen};" in planned.output, planned.output
+    loaded = []
+    load = DuckDBDatabase.load
+    monkeypatch.setattr(DuckDBDatabase, "load", lambda self, *what: (loaded.append(what), load(self, *what))[1])
+    assert run_spec(spec, EPSILON, out=tmp_path / "bundle").paid > 0
+    assert len(loaded) == len(town.schema.private_tables)
+    (town_spec.parent / "person.parquet").write_bytes(b"no rows")
+    assert engine_of(spec) == "memory"  # which reports it
+    assert engine_of(replace(spec, source="sqlite:///rows.db")) == "memory"
+    assert engine_of(replace(spec, source="elsewhere")) == "memory"
 
 
 def _there(town_spec: Path, town: Town, url: str, login: str | None = None) -> Spec:
