@@ -74,6 +74,7 @@ _NETWORKS = [
 @pytest.mark.parametrize(("place", "seed"), _NETWORKS, indirect=["place"])
 def test_engines_agree_on_random_schemas_and_views(seed: int, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(networks, "SmallNumbers", lambda: _NUMBERS)
+    monkeypatch.setattr(engine_module, "_NEAR_SCANS", seed % 3)  # before a view is written down
     rng = np.random.default_rng([seed, 19])
     database = network(rng)
     private = database.private()

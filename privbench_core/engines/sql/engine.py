@@ -34,6 +34,7 @@ from privbench_core.schema.tables import Schema, Table
 
 _TOGETHER = 32  # marginals counted in one scan; measured: more of them save no time, and each has a hash table
 _PART = 1 << 20  # rows that come out of a database at a time
+_NEAR_SCANS = 8  # the same where codes are counted here, which leaves the reading alone
 _SCANS = 4  # of a view that take about as long as one that writes it down; measured with DuckDB, 12 million rows
 
 
@@ -275,11 +276,12 @@ class SqlRows:
         summed = exp.cast(exp.Sum(this=column(WEIGHT)), exp.DataType.Type.BIGINT)
         return self._engine._number(exp.select(exp.alias_(summed, "total")).from_(inner.subquery("coded")))
 
-    def _coded(self, names: Sequence[str]) -> tuple[exp.Select, dict[str, str]]:
-        """Return a query for the codes of some columns with the weights, and what it calls each column."""
-        if self._scans < _SCANS:
+    def _coded(self, names: Sequence[str], *, weighed: bool = True) -> tuple[exp.Select, dict[str, str]]:
+        """Return a query for the codes of some columns, and what it calls each; a table always has the weights."""
+        if self._scans < (_NEAR_SCANS if self._engine._database.near else _SCANS):
             self._scans += 1
-            return self._engine._views.coded(replace(self._spec, features={n: self._spec.features[n] for n in names}))
+            features = {name: self._spec.features[name] for name in names}
+            return self._engine._views.coded(replace(self._spec, features=features), weighed=weighed)
         if self._table is None:
             query, called = self._engine._views.coded(self._spec)
             self._table = self._engine.keep_coded(query), called
@@ -315,15 +317,14 @@ class SqlRows:
     def _count_here(self, marginals: Sequence[tuple[str, ...]]) -> None:
         """Count some marginals of codes that come in parts."""
         names = list(dict.fromkeys(name for columns in marginals for name in columns))
-        features = {name: self._spec.features[name] for name in names}
-        coded, called = self._engine._views.coded(replace(self._spec, features=features), weighed=False)
+        coded, called = self._coded(names, weighed=False)
         sizes = {name: self._sizes[name] for name in names}
         cells = {columns: np.zeros([sizes[name] for name in columns], dtype=np.int64) for columns in marginals}
         for batch in self._engine._database.batches(coded, _PART):
             codes = {name: batch.column(called[name]).to_numpy() for name in names}
-            weights = None
-            if self._weighted:
-                weights = unit_weights(batch.column(WEIGHT).to_numpy(), self._spec.rows_per_unit)
+            weights = batch.column(WEIGHT).to_numpy() if self._weighted else None
+            if weights is not None and self._table is None:
+                weights = unit_weights(weights, self._spec.rows_per_unit)
             for columns in marginals:
                 cells[columns] += contingency(codes, sizes, columns, weights)
         self._counted |= {frozenset(columns): (columns, found) for columns, found in cells.items()}
