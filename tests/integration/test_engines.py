@@ -61,9 +61,10 @@ from privbench_core.engines.sql.engine import SqlRows
 def counted(self, marginals):
     print("counting", flush=True)
     database = self._engine._database
-    database.fetch(parse_one(statement, dialect=database.dialect))
+    query = parse_one(statement, dialect=database.dialect)
+    list(database.batches(query, 1)) if database.near else database.fetch(query)
 
-SqlRows._count = counted
+SqlRows._count = SqlRows._count_here = counted
 statement = sys.argv.pop(1)
 main()
 """
