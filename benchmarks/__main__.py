@@ -41,7 +41,6 @@ from benchmarks import (
 from benchmarks.measure import Runs
 from benchmarks.workloads import SYNTHESIZERS
 from privbench_core.errors import PrivbenchError
-from privbench_core.spec.engine import ENGINES
 
 
 def main() -> int:
@@ -63,7 +62,7 @@ def main() -> int:
         "refinement",
     )
     names += ("rows", "tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness", "attacks")
-    names += ("first_hour", "rows_out", "engines", "differences")
+    names += ("first_hour", "rows_out", "whole", "engines", "differences")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -73,16 +72,17 @@ def main() -> int:
         "--methods",
         nargs="+",
         help=f"for adult and dense, of: copula {' '.join(adult.methods())} (default for adult: privbench histograms);"
-        f" for rows, of: {' '.join(SYNTHESIZERS)}; for engines, of: {' '.join(ENGINES)} (default: all)",
+        f" for rows, of: {' '.join(SYNTHESIZERS)}; for engines and whole, of: {' '.join(scale.COUNTING)} (default: all;"
+        " memory and duckdb)",
     )
     parser.add_argument(
         "--scale", type=float, nargs="+", default=[0.1], help="of TPC-H, for schemas and engines (default 0.1)"
     )
-    parser.add_argument("--rows", type=float, nargs="+", help="of the child table, for rows_out and engines")
+    parser.add_argument("--rows", type=float, nargs="+", help="of the child table, for rows_out, whole and engines")
     parser.add_argument(
         "--databases", nargs="+", default=(), help="for rows, relationships, refinement and rows_out (default: all)"
     )
-    parser.add_argument("--no-csv", action="store_true", help="for rows_out: no rows for psql in the bundles")
+    parser.add_argument("--no-csv", action="store_true", help="for rows_out and whole: no rows for psql in the bundles")
     parser.add_argument("--no-bundle", action="store_true", help="for rows_out: draw rows, and neither check nor write")
     parser.add_argument("--tables", nargs="+", default=(), help="for dense and shares (default: all of them)")
     parser.add_argument("--dry", action="store_true", help="print the tables, leave the README as it is")
@@ -130,10 +130,17 @@ def main() -> int:
             publish=not given.no_bundle,
             progress=_tell,
         ),
+        "whole": partial(
+            scale.run_whole,
+            given.rows or scale.WHOLE_ROWS,
+            given.methods or scale.WHOLE_ENGINES,
+            csv=not given.no_csv,
+            progress=_tell,
+        ),
         "engines": partial(
             scale.run_engines,
             given.rows or scale.ENGINE_ROWS,
-            given.methods or tuple(ENGINES),
+            given.methods or scale.COUNTING,
             given.scale,
             progress=_tell,
         ),

@@ -33,7 +33,7 @@ from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.engine import ENGINES
-from privbench_core.spec.model import Spec
+from privbench_core.spec.model import DEFAULT_ENGINE, Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 
 EPSILON, DELTA = 0.8, 1e-9
@@ -47,6 +47,9 @@ _MAX_CITED = 20  # rows that refer to one review
 SHARES = (0.01, 0.1, 1.0)  # of these two
 ROWS_OUT = (1_000_000, 10_000_000, 36_000_000, 100_000_000)
 ROWS_OUT_OF = ("star", "two parents")
+WHOLE_ROWS = (36_000_000,)
+WHOLE_ENGINES = ("memory", "duckdb")
+COUNTING = tuple(engine for engine in ENGINES if engine != DEFAULT_ENGINE)  # that is one of the others
 ENGINE_ROWS = (1_000_000, 10_000_000, 36_000_000)
 CLUSTER = "PRIVBENCH_CLUSTER"  # environment variable with the URL of a Spark Connect, see deploy/spark
 _ROWS_A_BLOCK = 1 << 21  # of the larger table, made at a time
@@ -110,15 +113,12 @@ def run_rows_out(
         progress(f"scale: {wanted:,.0f} rows out of {database}")
         stages = measure_pipeline(titles, casts, wanted / casts, database, csv=csv, publish=publish)
         out = [of for stage, of in stages.items() if stage.startswith(_ROWS_OUT)]
-        seconds = {
-            f"{kind} s": sum(of["s"] for stage, of in stages.items() if stage.startswith(kind)) for kind in _ROWS_OUT
-        }
         peaks = {f"peak MB, {which}": max(of[name] for of in out) for which, name in _PEAKS.items()}
         found.append(
             {
                 "database": database,
                 "rows": f"{wanted:,.0f}",
-                **seconds,
+                **_seconds_out(stages),
                 "CPU s": sum(of["CPU s"] for of in out),
                 **peaks,
             }
@@ -128,7 +128,7 @@ def run_rows_out(
 
 def run_engines(
     rows: Sequence[float] = ENGINE_ROWS,
-    engines: Sequence[str] = tuple(ENGINES),
+    engines: Sequence[str] = COUNTING,
     tpch_scales: Sequence[float] = (),
     *,
     progress: Callable[[str], None] = print,
@@ -158,6 +158,38 @@ def run_engines(
                 call_in_child("benchmarks.scale:load", {"folder": folder, "url": server.url, "database": "tpch"})
                 counted("tpch", f"TPC-H {scale:g}", folder, server.url, "source")
     return f"{machine(1)}\n\n{markdown(found)}"
+
+
+def run_whole(
+    rows: Sequence[float] = WHOLE_ROWS,
+    engines: Sequence[str] = WHOLE_ENGINES,
+    *,
+    csv: bool = True,
+    progress: Callable[[str], None] = print,
+) -> str:
+    """Measure from Parquet files to a bundle of as many rows, with some engines; return the Markdown text.
+
+    Args:
+        rows: Of the larger table.
+        engines: Names.
+        csv: Whether bundles have their rows as CSV, too.
+        progress: Told what is going on.
+    """
+    found: list[Row] = []
+    for casts, engine in product(rows, engines):
+        progress(f"scale: {casts:,.0f} rows, from Parquet to a bundle, engine {engine}")
+        stages = measure_pipeline(round(casts * TITLES / CASTS), round(casts), csv=csv, engine=engine)
+        out = _seconds_out(stages)
+        figures = {name: sum(of[name] for of in stages.values()) for name in ("s", "CPU s")}
+        figures |= {"count and learn s": figures["s"] - sum(out.values())} | out
+        figures |= {f"peak MB, {which}": max(of[name] for of in stages.values()) for which, name in _PEAKS.items()}
+        found.append({"rows": f"{casts:,.0f}", "engine": engine, "CSV": "yes" if csv else "no", **figures})
+    return f"{machine(1)}\n\n{markdown(found)}"
+
+
+def _seconds_out(stages: dict[str, dict[str, float]]) -> dict[str, float]:
+    """Seconds of drawing, checking and writing rows."""
+    return {f"{kind} s": sum(of["s"] for name, of in stages.items() if name.startswith(kind)) for kind in _ROWS_OUT}
 
 
 def schema_of(database: str) -> Schema:
@@ -208,13 +240,13 @@ def count(folder: str, source: str, engine: str, database: str) -> tuple[float, 
 
 
 def measure_pipeline(
-    titles: int, casts: int, scale: float = 1.0, database: str = "star", *, csv: bool = True, publish: bool = True
+    titles: int, casts: int, scale: float = 1.0, database: str = "star", **how: bool | str
 ) -> dict[str, dict[str, float]]:
-    """`pipeline` of new tables of that size, in a process of its own."""
+    """`pipeline` of new tables of that size, in a process of its own; ``how`` are arguments of it."""
     with TemporaryDirectory() as folder:
         call_in_child("benchmarks.scale:write_star", {"folder": folder, "titles": titles, "casts": casts})
-        how = {"folder": folder, "scale": scale, "database": database, "csv": csv, "publish": publish}
-        stages: dict[str, dict[str, float]] = call_in_child("benchmarks.scale:pipeline", how)[0]
+        arguments = {"folder": folder, "scale": scale, "database": database, **how}
+        stages: dict[str, dict[str, float]] = call_in_child("benchmarks.scale:pipeline", arguments)[0]
     return stages
 
 
@@ -319,7 +351,13 @@ def _star_block(rng: np.random.Generator, first: int, titles: int, mean: float, 
 
 
 def pipeline(
-    folder: str, scale: float = 1.0, database: str = "star", *, csv: bool = True, publish: bool = True
+    folder: str,
+    scale: float = 1.0,
+    database: str = "star",
+    *,
+    csv: bool = True,
+    publish: bool = True,
+    engine: str = DEFAULT_ENGINE,
 ) -> dict[str, dict[str, float]]:
     """Stage -> seconds, those of all cores together, and peak memory, of a whole run on the tables of a folder.
 
@@ -327,7 +365,8 @@ def pipeline(
     all rows are drawn.
     """
     place = Path(folder)
-    spec = Spec(schema_of(database), folder, place / "spec.yaml", (EPSILON,), DELTA, 20.0, 1e-7, state=place / "state")
+    accounts = (EPSILON,), DELTA, 20.0, 1e-7
+    spec = Spec(schema_of(database), folder, place / "spec.yaml", *accounts, state=place / "state", engine=engine)
     stages: dict[str, dict[str, float]] = {}
     stage, start = _READ, (perf_counter(), _cpu_time())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from privbench_core.commands.lifetime import balance_after, cohort_as_data, refr
 from privbench_core.commands.released import released_rows
 from privbench_core.commands.terminal import finite, print_json, say, show
 from privbench_core.commands.time_and_memory import in_words
+from privbench_core.engines.choice import engine_of
 from privbench_core.measure.expected_noise import expected_noise, link_noise
 from privbench_core.models.row_count import RowCount
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
@@ -40,6 +41,7 @@ class Asked:
 def show_plans(path: Path, asked: Asked, *, as_json: bool) -> None:
     """Print the plan at one ε, or at each ε of the spec."""
     spec = with_engine(load_spec(path), asked.engine)
+    spec = replace(spec, engine=engine_of(spec))
     epsilons = (asked.epsilon,) if asked.epsilon is not None else spec.epsilons
     plans = [plan_for(spec, e, delta=asked.delta, synthesizer=asked.synthesizer) for e in epsilons]
     account, unenforced = standing_of(spec), unparsed_checks(spec.schema)

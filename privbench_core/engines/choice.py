@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from privbench_core.backends.base import Source
+from privbench_core.backends.registry import open_source
 from privbench_core.backends.row_ids import NumberedSource
 from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.errors import SourceError
-from privbench_core.spec.location import expand
-from privbench_core.spec.model import Spec
+from privbench_core.spec.location import expand, is_url
+from privbench_core.spec.model import DEFAULT_ENGINE, Spec
+
+_MANY = 20_000_000  # private rows; with more, DuckDB is not slower on two cores, and memory takes more than 2 GB
+
+
+def engine_of(spec: Spec) -> str:
+    """Return the engine that counts the rows of a spec: the one it names, or one by how many rows Parquet files hold.
+
+    No row is read, and releases do not depend on it. A source that cannot be looked at is for `memory` to report.
+    """
+    if spec.engine != DEFAULT_ENGINE:
+        return spec.engine
+    from privbench_core.backends.folder.read import FolderSource
+
+    with suppress(SourceError):
+        folder = None if is_url(expand(spec.source)) else _plain(open_source(spec))
+        if isinstance(folder, FolderSource) and folder.parquet_rows(spec.schema.private_tables) >= _MANY:
+            return "duckdb"
+    return "memory"
 
 
 def open_engine(spec: Spec, source: Source, secret: bytes, folder: Path) -> SqlEngine:
@@ -33,7 +53,7 @@ def _database(spec: Spec, source: Source, folder: Path) -> Database:
         from privbench_core.engines.duckdb import DuckDBDatabase
 
         return DuckDBDatabase(source, folder)
-    plain = source.source if isinstance(source, NumberedSource) else source  # only public tables are numbered here
+    plain = _plain(source)  # only public tables are numbered here
     if spec.engine == "spark":
         from privbench_core.backends.folder.read import FolderSource
 
@@ -52,3 +72,8 @@ def _database(spec: Spec, source: Source, folder: Path) -> Database:
     from privbench_core.engines.postgres import PostgresDatabase
 
     return PostgresDatabase(plain)
+
+
+def _plain(source: Source) -> Source:
+    """Return a source without the numbers that rows get here."""
+    return source.source if isinstance(source, NumberedSource) else source

@@ -42,6 +42,7 @@ class DuckDBDatabase:
 
     dialect = "duckdb"
     zeros = True
+    near = True
 
     def __init__(self, source: Source, folder: Path) -> None:
         self._source = source

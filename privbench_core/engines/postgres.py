@@ -66,6 +66,7 @@ class PostgresDatabase:
 
     dialect = "postgres"
     zeros = False
+    near = False
 
     def __init__(self, source: DatabaseSource) -> None:
         self._source = source

@@ -127,6 +127,7 @@ class SparkDatabase:
 
     dialect = "spark"
     zeros = True
+    near = False
 
     def __init__(self, source: FolderSource, url: str) -> None:
         self._source = source
@@ -351,7 +352,8 @@ def _named(column: Column) -> exp.Identifier:
 def _spelled(node: exp.Expr) -> exp.Expr:
     """Return a text that needs quoting as its bytes, and an element of a list by a function that all servers have."""
     if isinstance(node, exp.Bracket):
-        return exp.Anonymous(this="get", expressions=[node.this, *node.expressions])
+        place = exp.Sub(this=node.expressions[0], expression=exp.Literal.number(1))
+        return exp.Anonymous(this="get", expressions=[node.this, place])
     if not isinstance(node, exp.Literal) or not node.is_string or _PLAIN.fullmatch(node.this):
         return node
     return exp.cast(exp.HexString(this=node.this.encode().hex()), exp.DataType.Type.TEXT)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from privbench_core.backends.fingerprint import fingerprint_rows
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
-from privbench_core.engines.choice import open_engine
+from privbench_core.engines.choice import engine_of, open_engine
 from privbench_core.engines.left_over import sweep
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.engines.sql.engine import SqlEngine
@@ -31,7 +31,6 @@ from privbench_core.privacy.session import open_session
 from privbench_core.privacy.views import Engine
 from privbench_core.schema.identity import canonical_json
 from privbench_core.schema.tables import Table
-from privbench_core.spec.model import DEFAULT_ENGINE
 from privbench_core.synthesizers.artifact import Artifact, PartFiles, digest_of, listed_parts, verified
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext
 
@@ -119,6 +118,7 @@ class Snapshot:
         self._schema = workspace.spec.schema
         self._source = open_source(workspace.spec)
         self._rows: dict[str, pa.Table] = {}
+        self._engine = engine_of(workspace.spec)
         self._folder = workspace.folder / "rows"
         sweep(self._folder)
         self.fingerprints: dict[str, str] = {}
@@ -142,7 +142,7 @@ class Snapshot:
     def private(self) -> Engine:
         """The rows behind the session, integrity checked."""
         spec = self._workspace.spec
-        if spec.engine == DEFAULT_ENGINE:
+        if self._engine == "memory":
             return PrivateDatabase(self._schema, self.tables, self._workspace.secret)
         for table in self._schema.private_tables:  # some rows may be gone afterwards
             self.fingerprint(table.name)
@@ -155,7 +155,7 @@ class Snapshot:
         spec = self._workspace.spec
         for table in spec.changes:
             self.fingerprint(table)  # before the rows: what changes in between is seen as a change the next time
-        engine = open_engine(spec, self._source, self._workspace.secret, self._folder)
+        engine = open_engine(replace(spec, engine=self._engine), self._source, self._workspace.secret, self._folder)
         try:
             engine.load(self.public)
         except BaseException:
@@ -165,7 +165,7 @@ class Snapshot:
 
     def _content(self, table: Table) -> str:
         """The digest of a table's rows."""
-        if self._workspace.spec.engine == DEFAULT_ENGINE or table.public:
+        if self._engine == "memory" or table.public:
             return fingerprint_rows(table, self._read(table.name))
         return self._loaded.fingerprint(table)
 

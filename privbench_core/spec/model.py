@@ -13,7 +13,7 @@ from privbench_core.spec.fidelity import FidelityPolicy
 from privbench_core.spec.refresh import RefreshPolicy
 
 _DEFAULT_SYNTHESIZER = "privbench"
-DEFAULT_ENGINE = "memory"
+DEFAULT_ENGINE = "auto"
 _DEFAULT_STATE = ".privbench"
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from sqlglot import exp
+from typer.testing import CliRunner
 
 from privbench_core.backends.folder.read import FolderSource
 from privbench_core.backends.sqlalchemy.read import DatabaseSource
+from privbench_core.cli import app
+from privbench_core.engines import choice
 from privbench_core.engines import duckdb as duckdb_engine
+from privbench_core.engines.choice import engine_of
 from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.engines.sql.engine import SqlEngine
@@ -56,9 +61,10 @@ from privbench_core.engines.sql.engine import SqlRows
 def counted(self, marginals):
     print("counting", flush=True)
     database = self._engine._database
-    database.fetch(parse_one(statement, dialect=database.dialect))
+    query = parse_one(statement, dialect=database.dialect)
+    list(database.batches(query, 1)) if database.near else database.fetch(query)
 
-SqlRows._count = counted
+SqlRows._count = SqlRows._count_here = counted
 statement = sys.argv.pop(1)
 main()
 """
@@ -96,6 +102,28 @@ def test_what_one_engine_released_another_does_not_pay_for(counted: Spec, tmp_pa
     assert bundles[0] == bundles[1]
 
 
+def test_many_rows_in_parquet_files_are_counted_by_duckdb(
+    town: Town, town_spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = load_spec(town_spec).accepting_noise
+    held = sum(town.tables[table.name].num_rows for table in town.schema.private_tables)
+    for many, chosen in ((held + 1, "memory"), (held, "duckdb")):
+        monkeypatch.setattr(choice, "_MANY", many)
+        assert engine_of(spec) == chosen
+        assert engine_of(with_engine(spec, "memory")) == "memory"
+        planned = CliRunner().invoke(app, ["plan", str(town_spec)])
+        assert f"Engine: {chosen};" in planned.output, planned.output
+    loaded = []
+    load = DuckDBDatabase.load
+    monkeypatch.setattr(DuckDBDatabase, "load", lambda self, *what: (loaded.append(what), load(self, *what))[1])
+    assert run_spec(spec, EPSILON, out=tmp_path / "bundle").paid > 0
+    assert len(loaded) == len(town.schema.private_tables)
+    (town_spec.parent / "person.parquet").write_bytes(b"no rows")
+    assert engine_of(spec) == "memory"  # which reports it
+    assert engine_of(replace(spec, source="sqlite:///rows.db")) == "memory"
+    assert engine_of(replace(spec, source="elsewhere")) == "memory"
+
+
 def _there(town_spec: Path, town: Town, url: str, login: str | None = None) -> Spec:
     """The spec of the same town in PostgreSQL, to be counted there."""
     in_postgres(Database(town.schema, town.tables), url)
@@ -129,7 +157,7 @@ def test_a_login_that_may_not_make_temporary_tables_is_told_so(
 
 def test_no_room_for_temporary_rows(counted: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of the first step: its price stays spent, nothing is released, and no rows are left."""
-    monkeypatch.setattr(duckdb_engine.DuckDBDatabase, "fetch", _full(duckdb_engine.DuckDBDatabase.fetch))
+    monkeypatch.setattr(DuckDBDatabase, "batches", _full(DuckDBDatabase.batches))
     with pytest.raises(SourceError, match=r"there is no room for temporary files in .*; make room there"):
         run_spec(counted, EPSILON, out=tmp_path / "bundle")
     assert _spent(counted) == ["reserved"]
@@ -139,14 +167,14 @@ def test_no_room_for_temporary_rows(counted: Spec, tmp_path: Path, monkeypatch: 
     assert run_spec(counted, EPSILON, out=tmp_path / "bundle").paid > 0
 
 
-def _full(fetch: Any) -> Any:
-    """Keeps rows, and finds no room to count those of views."""
+def _full(batches: Any) -> Any:
+    """Keeps rows, and finds no room to count those of views with several columns."""
 
-    def found(self: DuckDBDatabase, query: Any) -> pa.Table:
-        if "GROUPING SETS" in query.sql():
+    def found(self: DuckDBDatabase, query: Any, rows: int) -> Iterator[pa.RecordBatch]:
+        if " AS f1" in query.sql():
             with self._clear_errors():
                 raise OSError(28, "No space left on device")
-        return fetch(self, query)
+        yield from batches(self, query, rows)
 
     return found
 

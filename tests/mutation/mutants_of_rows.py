@@ -6,6 +6,7 @@ from tests.mutation.mutant import Mutant
 
 _BOUNDS = "privacy/relations.py"
 _RELATIONS = "engines/memory/relations.py"
+_WEIGHTS = "engines/unit_weights.py"
 _ORDER = "engines/keyed_order.py"
 _CODED = "engines/memory/database.py"
 _VIEWS = "privacy/views.py"
@@ -154,7 +155,7 @@ WEIGHTS = [
         "each-row-counts-in-full",
         "weights",
         "a row of a unit beyond T weighs 1/T",
-        _RELATIONS,
+        _WEIGHTS,
         "np.append(rows_per_unit, 1)[place], np.maximum(rows, 1))",
         "np.append(rows_per_unit, 1)[place], rows_per_unit[-1])",
         (f"{_TRUNCATION}::test_a_unit_weighs_at_most_one",),
@@ -163,7 +164,7 @@ WEIGHTS = [
         "t-below-the-rows",
         "weights",
         "T is the last number below a unit's rows, not the first above",
-        _RELATIONS,
+        _WEIGHTS,
         "place = np.searchsorted(rows_per_unit, rows)",
         "place = np.maximum(np.searchsorted(rows_per_unit, rows) - 1, 0)",
         (f"{_TRUNCATION}::test_a_unit_weighs_at_most_one",),
@@ -172,9 +173,9 @@ WEIGHTS = [
         "weights-rounded-up",
         "weights",
         "weights are rounded up",
-        _RELATIONS,
-        "weights = (WEIGHT_SCALE // self.divisors(table, rows_per_unit)).astype(np.int32)",
-        "weights = (1 + WEIGHT_SCALE // self.divisors(table, rows_per_unit)).astype(np.int32)",
+        _WEIGHTS,
+        "(WEIGHT_SCALE // _divisors(numbers, rows_per_unit)).astype(np.int32)",
+        "(1 + WEIGHT_SCALE // _divisors(numbers, rows_per_unit)).astype(np.int32)",
         (f"{_TRUNCATION}::test_a_unit_weighs_at_most_one",),
     ),
     Mutant(

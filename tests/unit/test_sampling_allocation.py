@@ -192,6 +192,21 @@ def test_more_ranges_than_parents_and_a_parent_without_rows():
     assert rows_in(several, "sale").num_rows == pytest.approx(9000, abs=60)
 
 
+def test_a_process_reads_the_parents_of_a_key_once(monkeypatch: pytest.MonkeyPatch):
+    read: list[tuple[str, int]] = []
+    get = PartFiles.get
+
+    def seen(self: PartFiles, number: int, digest: str) -> Artifact:
+        read.append((self.folder.name, number))
+        return get(self, number, digest)
+
+    monkeypatch.setattr(PartFiles, "get", seen)
+    several = drawn(*market(), MOST)
+    numbers = [number for folder, number in read if folder.startswith("allocated")]
+    assert numbers == list(range(len(SampledTable(several["sample", "product"]).rows)))
+    assert len(SampledTable(several["sample", "sale"]).rows) > 10
+
+
 def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*.bin"))}
 

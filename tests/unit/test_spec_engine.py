@@ -17,7 +17,7 @@ from tests.helpers.specs import changed, explained, load
 
 def test_an_engine_is_read_and_written(town_spec: Path) -> None:
     text = town_spec.read_text(encoding="utf-8")
-    assert load_spec(town_spec).engine == "memory"
+    assert load_spec(town_spec).engine == "auto"
     spec = load(town_spec.parent, text + "\nengine: duckdb\n")
     assert spec.engine == "duckdb"
     assert load(town_spec.parent, dump_spec(spec)) == spec

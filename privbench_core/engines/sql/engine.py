@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from privbench_core.backends.fingerprint import BLOCK, fingerprint_blocks
+from privbench_core.columns.contingency import contingency
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST
 from privbench_core.engines.sql.checks import RowChecks
@@ -21,6 +22,7 @@ from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.relations import Names, column, count, keep_rows
 from privbench_core.engines.sql.views import WEIGHT, Views
 from privbench_core.engines.stored import from_stored, stored_type, to_stored
+from privbench_core.engines.unit_weights import unit_divisors, unit_weights
 from privbench_core.errors import InternalError
 from privbench_core.privacy.features import CoMember, Feature, OwnerType, OwnType, feature_size
 from privbench_core.privacy.group_types import best_types
@@ -31,7 +33,8 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 
 _TOGETHER = 32  # marginals counted in one scan; measured: more of them save no time, and each has a hash table
-_IN_ORDER = 1 << 20  # rows read at a time where their numbers are in the order of their keys
+_PART = 1 << 20  # rows that come out of a database at a time
+_NEAR_SCANS = 8  # the same where codes are counted here, which leaves the reading alone
 _SCANS = 4  # of a view that take about as long as one that writes it down; measured with DuckDB, 12 million rows
 
 
@@ -91,10 +94,10 @@ class SqlEngine:
         if table.name not in self._in_order:
             yield rows.order_by(*map(column, self._names.columns(table.name, table.primary_key)))
             return
-        for first in range(0, total, _IN_ORDER):
+        for first in range(0, total, _PART):
             ends = (
                 exp.GTE(this=column("n"), expression=number(first)),
-                exp.LT(this=column("n"), expression=number(first + _IN_ORDER)),
+                exp.LT(this=column("n"), expression=number(first + _PART)),
             )
             yield rows.where(*ends).order_by(column("n"))
 
@@ -239,6 +242,9 @@ class SqlRows:
             return
         asked = {frozenset(columns): tuple(dict.fromkeys(columns)) for columns in marginals}
         wanted = [columns for group, columns in asked.items() if columns and group not in self._counted]
+        if wanted and self._engine._database.near:
+            self._count_here(wanted)
+            return
         if len(wanted) > _SCANS * _TOGETHER:
             self._scans = _SCANS
         for start in range(0, len(wanted), _TOGETHER):
@@ -270,11 +276,12 @@ class SqlRows:
         summed = exp.cast(exp.Sum(this=column(WEIGHT)), exp.DataType.Type.BIGINT)
         return self._engine._number(exp.select(exp.alias_(summed, "total")).from_(inner.subquery("coded")))
 
-    def _coded(self, names: Sequence[str]) -> tuple[exp.Select, dict[str, str]]:
-        """Return a query for the codes of some columns with the weights, and what it calls each column."""
-        if self._scans < _SCANS:
+    def _coded(self, names: Sequence[str], *, weighed: bool = True) -> tuple[exp.Select, dict[str, str]]:
+        """Return a query for the codes of some columns, and what it calls each; a table always has the weights."""
+        if self._scans < (_NEAR_SCANS if self._engine._database.near else _SCANS):
             self._scans += 1
-            return self._engine._views.coded(replace(self._spec, features={n: self._spec.features[n] for n in names}))
+            features = {name: self._spec.features[name] for name in names}
+            return self._engine._views.coded(replace(self._spec, features=features), weighed=weighed)
         if self._table is None:
             query, called = self._engine._views.coded(self._spec)
             self._table = self._engine.keep_coded(query), called
@@ -307,6 +314,21 @@ class SqlRows:
             cells[np.ravel_multi_index([codes[name][mine] for name in columns], shape)] = totals[mine]
             self._counted[frozenset(columns)] = columns, cells.reshape(shape)
 
+    def _count_here(self, marginals: Sequence[tuple[str, ...]]) -> None:
+        """Count some marginals of codes that come in parts."""
+        names = list(dict.fromkeys(name for columns in marginals for name in columns))
+        coded, called = self._coded(names, weighed=False)
+        sizes = {name: self._sizes[name] for name in names}
+        cells = {columns: np.zeros([sizes[name] for name in columns], dtype=np.int64) for columns in marginals}
+        for batch in self._engine._database.batches(coded, _PART):
+            codes = {name: batch.column(called[name]).to_numpy() for name in names}
+            weights = batch.column(WEIGHT).to_numpy() if self._weighted else None
+            if weights is not None and self._table is None:
+                weights = unit_weights(weights, self._spec.rows_per_unit)
+            for columns in marginals:
+                cells[columns] += contingency(codes, sizes, columns, weights)
+        self._counted |= {frozenset(columns): (columns, found) for columns, found in cells.items()}
+
     def _fetched(self) -> HeldRows:
         if not self._sizes and not self._weighted:
             return HeldRows({}, self._sizes, None, self._total())
@@ -325,7 +347,7 @@ class SqlRows:
         order = np.argsort(owner, kind="stable")
         size = found.column("g").to_numpy().astype(np.int64)[order]
         rows = found.column("s").to_numpy().astype(np.int64)[order]
-        shares = size * (PERMUTATION_SCALE // divisors(rows, self._spec.rows_per_unit))
+        shares = size * (PERMUTATION_SCALE // unit_divisors(rows, self._spec.rows_per_unit))
         groups = Groups(owner[order], size, shares)
         codes = {name: values[order] for name, values in self._codes(found, called).items()}
         return HeldRows(codes, self._sizes, groups.weights(1), len(rows), self._members, groups)
@@ -376,12 +398,6 @@ def numbered(table: Table, rows: pa.Table, first: int = 0) -> pa.Table:
     columns = [to_stored(rows.column(declared.name), declared) for declared in table.columns]
     numbers = pa.array(np.arange(first, first + rows.num_rows), pa.int64())
     return pa.table([numbers, *columns], names=["n", *(f"c{place}" for place in range(len(columns)))])
-
-
-def divisors(rows: NDArray[np.int64], rows_per_unit: Sequence[int]) -> NDArray[np.int64]:
-    """Return by what the weight of a unit with so many rows is divided, see `Relations.divisors`."""
-    place = np.searchsorted(rows_per_unit, rows)
-    return np.where(place < len(rows_per_unit), np.append(rows_per_unit, 1)[place], np.maximum(rows, 1))
 
 
 def _canonical(table: Table, rows: pa.Table) -> pa.Table:

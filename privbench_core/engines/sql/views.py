@@ -33,7 +33,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 
 WEIGHT = "w"
-_SMALL = 1 << 15  # codes below fit 16 bits
+_SMALL = ("tinyint", 1 << 7), ("smallint", 1 << 15)  # types, and how many codes fit them
 
 
 @dataclass
@@ -74,8 +74,13 @@ class Views:
         self._secret = secret
         self._types = types
 
-    def coded(self, spec: ViewSpec) -> tuple[exp.Select, dict[str, str]]:
-        """Return a query for codes and weights, and what it calls each column of the view."""
+    def coded(self, spec: ViewSpec, *, weighed: bool = True) -> tuple[exp.Select, dict[str, str]]:
+        """Return a query for codes and weights, and what it calls each column of the view.
+
+        Args:
+            spec: The view.
+            weighed: Whether weights are wanted, and not the numbers of rows of units that they follow from.
+        """
         found = exp.select().from_(exp.to_table(self._names.kept(spec.table), alias="r"))
         called = {name: f"f{place}" for place, name in enumerate(spec.features)}
         joined = _Joined()
@@ -85,10 +90,12 @@ class Views:
                 joined.codes.setdefault(feature.key, {})[called[name]] = self._code(value, discretizer)
         for name, (feature, discretizer) in spec.features.items():
             found, code = self._feature(found, spec.table, called[name], feature, discretizer, joined)
-            small = feature_size(feature, discretizer) <= _SMALL
-            found = found.select(exp.alias_(exp.cast(code, "smallint" if small else "int"), called[name]))
+            kind = next((kind for kind, most in _SMALL if feature_size(feature, discretizer) <= most), "int")
+            of_column = exp.alias_(exp.cast(code, kind, copy=False), called[name], copy=False)
+            found = found.select(of_column, copy=False)  # each copy would be of all columns so far
         if self._schema.ownership_path(spec.table):
-            found = found.select(exp.alias_(weight(spec.rows_per_unit), WEIGHT))
+            shown = weight(spec.rows_per_unit) if weighed else column("s", "r")
+            found = found.select(exp.alias_(shown, WEIGHT))
         return found, called
 
     def groups(self, spec: ViewSpec) -> tuple[exp.Select, dict[str, str]]:

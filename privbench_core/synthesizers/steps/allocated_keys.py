@@ -14,7 +14,7 @@ import math
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
+_HELD = 8  # files of parents that a process keeps: each of up to a million parents, in ten to twenty bytes
 _MOST_LABELS = 1 << 62  # numbers of combinations of codes
 _SPARE = 2.0  # places per mean degree, chosen by hand: a kind may be asked for twice as often in a range as in others
 
@@ -117,8 +118,9 @@ class AllocatedKey:
         """The parents that a range of rows may refer to, with their room, and the link to draw these references by."""
         found: list[tuple[pa.Table, dict[str, Codes], Numbers, Numbers]] = []
         own = self.key.parent == self.key.child
+        read = self.files.get if own else partial(_held, self.files)
         for part in (number,) if own else range(len(self.digests)):
-            stored = self.files.get(part, self.digests[part])
+            stored = read(part, self.digests[part])
             places, spare = (stored.data[name].astype(np.int64) for name in ("degrees", "spare"))
             if not own:
                 rng = sampling_rng(self.seed, "allocated", self.key.name, str(part))
@@ -139,6 +141,7 @@ class AllocatedKey:
 
     def forget(self) -> None:
         """Delete the files."""
+        _held.cache_clear()
         shutil.rmtree(self.files.folder, ignore_errors=True)
 
 
@@ -298,6 +301,12 @@ def _degrees(lookup: Lookup, ranks: Numbers, parents: int, references: int, most
     else:
         degrees = np.rint((ranks + 1) * (references / parents)) - np.rint(ranks * (references / parents))
     return degrees if most is None else np.minimum(degrees, most)
+
+
+@lru_cache(_HELD)
+def _held(files: PartFiles, number: int, digest: str) -> Artifact:
+    """Return a file of parents, which one range of rows after the other reads."""
+    return files.get(number, digest)
 
 
 def _narrow(numbers: Numbers) -> NDArray[np.unsignedinteger[Any]]:
