@@ -44,6 +44,7 @@ def validate_step(schema: Schema, table: Table, free: Price) -> Step:
             "figures": figures,
             "noise": profile.noise_in_words if profile.all_noise else "",
             "guessed": dict(profile.guessed),
+            "made_up": profile.made_up,
         }
         shown = {figure["metric"]: str(FidelityFigure.from_dict(figure)) for figure in figures}
         return Artifact({"expectations": found, **released, "summary": shown})
@@ -55,7 +56,7 @@ def validate_step(schema: Schema, table: Table, free: Price) -> Step:
         "keys": [key_identity(key) for key in table.foreign_keys],
         **constraints_identity(table.checks, table.dependencies),
     }
-    return Step(("validate", table.name), StepKind.VALIDATE, table.name, tuple(inputs), (), free, run, parameters, "4")
+    return Step(("validate", table.name), StepKind.VALIDATE, table.name, tuple(inputs), (), free, run, parameters, "5")
 
 
 def _integrity(schema: Schema, table: Table, needed: Sequence[str], context: StepContext) -> list[dict[str, Any]]:
