@@ -92,6 +92,7 @@ def row_popularity(
         group_of,
         (coarse.values[0][:-1] * scale, coarse.sigma * scale),
         (ranked / sizes, sizes),
+        references,
     )
     return ByRow(counts), none
 
