@@ -93,6 +93,12 @@ def warnings_of(validated: Mapping[str, Mapping[str, Any]], policy: FidelityPoli
             for column, share in data["made_up"].items()
             if share > _CLOSE and column not in data["guessed"]
         ]
+        lines += [
+            f"{table}.{columns}: about {share:.0%} of the rows belong to owners with as many as max_children; if they"
+            " have more, those are left out: declare a larger bound"
+            for columns, share in data["at_bound"].items()
+            if share > _CLOSE
+        ]
     return lines
 
 

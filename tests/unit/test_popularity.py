@@ -17,6 +17,7 @@ from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
+from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import (
     PLENTY,
     category,
@@ -309,3 +310,25 @@ def test_what_heavy_hitters_leave_is_known_by_them_and_not_by_the_shape(sigma: f
     found = row_counts(noisy, sigma, group_of, (groups, sigma), (ranked / sizes, sizes), truth.sum())
     assert found[truth == 0].sum() < 2 * sigma * 3**0.5
     assert found.sum() == pytest.approx(truth.sum(), abs=2 * sigma * 3**0.5)
+
+
+@pytest.mark.parametrize("epsilon", [0.8, 3.2])
+def test_units_with_many_rows_count_in_full_however_many_parents_a_public_table_has(epsilon: float):
+    """Planes with few flights land at another airport than those with many, which have nearly all flights."""
+    rng = np.random.default_rng(0)
+    numbers = np.where(rng.random(2500) < 0.5, rng.integers(1, 4, 2500), rng.integers(80, 160, 2500))
+    plane = np.repeat(np.arange(2500), numbers)
+    place = np.where(np.repeat(numbers > 50, numbers), rng.choice([700, 900], len(plane), p=[0.7, 0.3]), 100)
+    airport = Table("airport", (integer("id"), category("zone", 5)), ("id",), public=True)
+    owner = Table("plane", (integer("id"), category("kind", 3)), ("id",))
+    keys = owner_key("flight", "plane_id", "plane", 200), ForeignKey("flight", ("place_id",), "airport", ("id",))
+    flight = Table("flight", (integer("id"), integer("plane_id"), integer("place_id")), ("id",), keys)
+    tables = {
+        "airport": rows_of(airport, id=np.arange(1458), zone=texts(rng.integers(0, 5, 1458))),
+        "plane": rows_of(owner, id=np.arange(2500), kind=texts(rng.integers(0, 3, 2500))),
+        "flight": rows_of(flight, id=np.arange(len(plane)), plane_id=plane, place_id=place),
+    }
+    schema, budget = Schema("flights", (airport, owner, flight), "plane"), Budget(epsilon, 1e-9)
+    made = draw_exactly(schema, tables, noise=SeededNoise(1), budget=budget)["flight"].table
+    source, drawn = (np.bincount(rows["place_id"].to_numpy(), minlength=1458) for rows in (tables["flight"], made))
+    assert np.abs(source / source.sum() - drawn / drawn.sum()).sum() / 2 < 0.08

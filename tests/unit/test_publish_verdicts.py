@@ -14,10 +14,15 @@ PAIRS, COLUMNS = "two-way TVD", "one-way TVD"
 
 
 def validated(
-    *figures: FidelityFigure, noise: str = "", made_up: dict[str, float] | None = None, **guessed: str
+    *figures: FidelityFigure,
+    noise: str = "",
+    made_up: dict[str, float] | None = None,
+    at_bound: dict[str, float] | None = None,
+    **guessed: str,
 ) -> dict[str, Any]:
     shown = [figure.to_dict() for figure in figures]
-    return {"figures": shown, "noise": noise, "guessed": guessed, "made_up": made_up or {}}
+    shares = {"made_up": made_up or {}, "at_bound": at_bound or {}}
+    return {"figures": shown, "noise": noise, "guessed": guessed, **shares}
 
 
 @pytest.mark.parametrize(
@@ -74,3 +79,9 @@ def test_made_up_values_are_said_where_they_are_many_whatever_the_figures_say() 
     lines = warnings_of({"person": validated(close, made_up=made_up, zip="noise hid all of it")}, FidelityPolicy())
     assert [line.partition(": ")[0] for line in lines] == ["person.zip", "person.id", "person.city"]
     assert "63% of its rows have made-up values" in lines[2]
+
+
+def test_a_bound_that_cuts_many_rows_off_is_said() -> None:
+    tables = {"flight": validated(at_bound={"tailnum": 0.8}), "visit": validated(at_bound={"pet": 0.03})}
+    (line,) = warnings_of(tables, FidelityPolicy())
+    assert line.startswith("flight.tailnum: about 80% of the rows belong to owners with as many as max_children")
