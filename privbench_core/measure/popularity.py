@@ -2,8 +2,7 @@
 
 A unit has many references, and one noisy number per parent must bound them. Every row of a unit of s rows weighs
 min(1/T, 1/s), so units of up to T rows count in full and larger ones as T rows, with a noise of T. Which T follows from
-the released size of the table, by the error that it is expected to leave; for single parents also from sums by rank,
-which are released before and tell how many of them noise would leave.
+the released size of the table, by the error that it is expected to leave.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ Numbers = NDArray[np.int64]
 _NOTHING = 1e-300
 _RANKS_SHARE = 0.3  # of the price, where the parent is public: for the shape of all rows that noise hides
 _GROUPS_SHARE = 0.2  # for groups of rows; single rows get the rest
-_SHAPE_NUMBERS = 25  # numbers that a shape comes down to; before anything is known, shares under Zipf's law
-_ZIPF = 1 / np.arange(1, _SHAPE_NUMBERS + 1) / (1 / np.arange(1, _SHAPE_NUMBERS + 1)).sum()
+_SHAPE_NUMBERS = 25  # numbers that a shape comes down to
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 _OTHERWISE = 0.3  # how far units with more than T rows refer to other parents
 _MOST_PARENTS = 1 << 20  # ranks that are looked at
@@ -50,7 +48,7 @@ def rank_popularity(session: PrivateSession, key: ForeignKey, size: RowCount, pr
         present: Released share of its rows that refer to some row.
         price: Of everything here.
     """
-    view, scale = _counted(session, key, size, price, _ZIPF)
+    view, scale = _counted(session, key, size, price, _SHAPE_NUMBERS)
     references = max(1.0, size.rows * present)
     ends = rank_ends(min(math.ceil(references), _MOST_PARENTS))
     noisy = view.measure("ranks", [RankSums(tuple(ends.tolist()))], price)
@@ -73,15 +71,8 @@ def row_popularity(
             `order_of_alike`.
         price: Of everything here.
     """
+    view, scale = _counted(session, key, size, price, len(place))
     parents, groups = len(place), min(len(place), _MOST_GROUPS)
-    ends = rank_ends(parents)
-    sizes = np.diff(ends, prepend=0).astype(np.float64)
-    by_rank, of_ranks = _counted(session, key, size, price.share(_RANKS_SHARE), _ZIPF)
-    noisy = by_rank.measure("ranks", [RankSums(tuple(ends.tolist()))], price.share(_RANKS_SHARE))
-    summed, sigma = noisy.values[0] * of_ranks, noisy.sigma * of_ranks
-    shape = rank_sums(summed, ends, sigma, max(1.0, size.rows), parents)
-    likely = np.repeat(shape / sizes, np.diff(ends, prepend=0)) / max(float(shape.sum()), _NOTHING)
-    view, scale = _counted(session, key, size, price, likely)
     noise = view.sigma([Marginal(())], price.share(_GROUPS_SHARE)) * scale
     groups = max(1, min(groups, int(size.rows / (_CLEAR * noise))))
     group_of = place * groups // parents
@@ -91,7 +82,10 @@ def row_popularity(
     found = float(weight * coarse.values[0][-1] + (1 - weight) * fine.values[0][-1]) * scale
     none = references_to_none(found, np.sqrt(weight) * coarse.sigma * scale, size.rows)
     references = max(1.0, size.rows - none if key.optional else size.rows)
-    ranked = rank_sums(summed, ends, sigma, references, parents)
+    ends = rank_ends(parents)
+    noisy = view.measure("ranks", [RankSums(tuple(ends.tolist()))], price.share(_RANKS_SHARE))
+    ranked = rank_sums(noisy.values[0] * scale, ends, noisy.sigma * scale, references, parents)
+    sizes = np.diff(ends, prepend=0).astype(np.float64)
     counts = row_counts(
         fine.values[0][:-1] * scale,
         fine.sigma * scale,
@@ -134,7 +128,7 @@ def _texts(values: pa.ChunkedArray) -> pd.Series:
 
 
 def _counted(
-    session: PrivateSession, key: ForeignKey, size: RowCount, price: Price, likely: NDArray[np.float64]
+    session: PrivateSession, key: ForeignKey, size: RowCount, price: Price, numbers: int
 ) -> tuple[Curator, float]:
     """The view in which units of up to T rows count in full, with the least expected error, and its scale.
 
@@ -145,8 +139,7 @@ def _counted(
         key: Along which rows refer.
         size: Released, of the table that has the key.
         price: Of what is to be asked of the view.
-        likely: Shares of the references that the numbers are likely to be which tell parents apart. None is off by
-            more than itself, as those that noise hides are not kept.
+        numbers: How many numbers tell parents apart.
     """
     views = [session.references(key, most, f"units of up to {most:,} rows") for most in size.classes]
     # Shares, as a table of units has no numbers by class.
@@ -155,6 +148,9 @@ def _counted(
     counted = np.maximum(1.0, size.rows * shares)
     noise = np.array([view.sigma([Marginal(())], price) for view in views]) * size.classes
     lost = 1 - counted / max(size.rows, float(counted.max()))
+    # No number is off by more than itself, as those that noise hides are not kept: as under Zipf's law.
+    ranks = np.arange(1, numbers + 1)
+    likely = 1 / (ranks * (1 / ranks).sum())
     off = np.array([np.minimum(_ABSOLUTE * share, likely).sum() for share in noise / counted])
     best = int(np.argmin(_OTHERWISE * lost + off))
     return views[best], float(size.classes[best] * max(size.rows, counted[best]) / counted[best])
