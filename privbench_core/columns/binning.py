@@ -20,9 +20,17 @@ from privbench_core.errors import InternalError
 from privbench_core.estimate.segmentation import SIGNIFICANT, merge_smallest, segment_and_smooth, segment_sums
 
 Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
 
 _RARE_PRIOR = 0.2
 """What each rare value weighs at least, in standard deviations: a noisy count below zero does not rule it out."""
+
+
+_ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
+_DEARER = (
+    1.25  # where there are more parts than codes may be, noise is taken to weigh so much more, until there are not
+)
+_NOTHING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,30 @@ class Binning:
     def sums(self, counts: Floats) -> Floats:
         """Counts per code from counts per cell, shape (size,)."""
         return np.bincount(self._code_array, weights=counts, minlength=self.size).astype(np.float64)
+
+    def cut(self, parts: NDArray[np.int64]) -> tuple[Binning, NDArray[np.int64], Floats]:
+        """The same cells with codes of neighbouring cells cut into parts of about equal shares.
+
+        Args:
+            parts: Into how many parts each code is cut, at most; 1 for those that are no intervals, shape (size,).
+
+        Returns:
+            The new codes; for each of them the code that it is a part of, and its share of that, shapes (new size,).
+        """
+        weights, code_of = np.array(self.weights), np.array(self.code_of)
+        new_of, number = np.empty(len(code_of), np.int64), 0
+        for code, most in enumerate(parts.tolist()):
+            cells = np.flatnonzero(code_of == code)
+            held = weights[cells] / weights[cells].sum()
+            part = np.minimum(((np.cumsum(held) - held / 2) * most).astype(np.int64), most - 1)
+            part[held <= 0] = -1  # a cell that is never drawn, of NULL or of other values, makes no part of its own
+            part = np.maximum(np.unique(part, return_inverse=True)[1] - bool((part < 0).any()), 0)
+            new_of[cells] = number + part
+            number += int(part.max()) + 1
+        held, parent = np.bincount(new_of, weights, number).astype(np.float64), np.zeros(number, np.int64)
+        parent[new_of] = code_of
+        intervals = int((parent < self.ordered).sum())
+        return Binning(tuple(new_of.tolist()), tuple((weights / held[new_of]).tolist()), intervals), parent, held
 
     def expand(self, codes: Codes, rng: np.random.Generator) -> Codes:
         """A cell for each code, shape (n,).
@@ -138,6 +170,34 @@ def merge_cells(
             code_of[cell] = counts.argmin() if all_alone else groups - 1
     weights /= np.bincount(code_of, weights, size)[code_of]
     return Binning(tuple(code_of.tolist()), tuple(weights.tolist()), ordered if codec.ordered else 0)
+
+
+def parts_worth_cutting(binning: Binning, counts: Floats, sigma: float, max_codes: int) -> Counts:
+    """Into how many parts to cut each code, so that joints can tell its rows apart; shape (binning.size,).
+
+    Neighbours that noise cannot tell from an even spread are one code, and a code is all that joints see. Of what two
+    ordered columns have to do with each other, about a quarter of all rows' places, a code with the share h of the rows
+    hides 4h² (`estimate.coarsening`): h² of all rows. A count of its own is wrong by 0.4 of its noise. A code is cut
+    while it hides more than that.
+
+    Args:
+        binning: Cells and codes.
+        counts: Released rows of each code, shape (binning.size,).
+        sigma: Standard deviation of the noise of a cell's count.
+        max_codes: Bound on the intervals in all.
+    """
+    cells = np.bincount(binning.code_of, np.array(binning.weights) > 0, binning.size)
+    rows = np.maximum(counts, 0.0)
+    # Parts of one code: h² n = 0.4 σ √cells for each, where there are k of them: (h/k)² n = 0.4 σ √(cells/k).
+    hidden = rows**2 / max(float(rows.sum()), 1.0) / max(_ABSOLUTE * sigma, _NOTHING)
+    interval = np.arange(binning.size) < binning.ordered
+    bar = 1.0
+    while True:
+        parts = (hidden / bar / np.sqrt(np.maximum(cells, 1.0))) ** (2 / 3)
+        parts = np.where(interval, np.clip(parts, 1.0, np.maximum(cells, 1.0)), 1.0)
+        if np.floor(parts[interval]).sum() <= max(max_codes, binning.ordered):
+            return parts.astype(np.int64)
+        bar *= _DEARER
 
 
 def _merge_list(noisy: Floats, sigma: float, max_codes: int, visible: bool) -> tuple[NDArray[np.int64], Floats]:

@@ -36,6 +36,11 @@ class FanoutCodec:
         starts = np.append(np.arange(_SINGLES + 1), np.rint(wide).astype(np.int64) + 1)
         return np.asarray(starts[starts <= self.bound], dtype=np.int64)
 
+    @property
+    def in_singles(self) -> bool:
+        """Whether each number has a cell of its own."""
+        return self.bound <= _SINGLES
+
     @cached_property
     def prior(self) -> NDArray[np.float64]:
         """What cells hold, in proportion, under a tail of P[X >= x] ~ x^-1.5: a public prior for what noise hides.

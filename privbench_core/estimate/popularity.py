@@ -90,7 +90,12 @@ def _fitted(noisy: Array, shape: Array, sigma: float, references: float) -> tupl
 
 
 def row_counts(
-    noisy: Array, sigma: float, group_of: Numbers, groups: tuple[Array, float], ranked: tuple[Array, Array]
+    noisy: Array,
+    sigma: float,
+    group_of: Numbers,
+    groups: tuple[Array, float],
+    ranked: tuple[Array, Array],
+    references: float,
 ) -> Array:
     """Return the references to each row of a public parent, shape (parents,), none below zero.
 
@@ -103,13 +108,15 @@ def row_counts(
         group_of: Group of each row.
         groups: Noisy references to each group, and the standard deviation of their noise.
         ranked: References per parent of each block of ranks, and the number of its parents.
+        references: Released number of all references.
     """
     parents = len(noisy)
     threshold = sigma * (math.sqrt(2 * math.log(max(parents, 2))) + 1)  # noise hardly exceeds it in any row
     heavy = noisy > threshold
     values, numbers = _levels(*_cut_to(parents, *ranked))
     below = np.clip(np.cumsum(numbers) - heavy.sum(), 0.0, numbers)  # parents of lower ranks than the heavy hitters
-    remaining, members = _remaining_by_group(noisy, sigma, group_of, groups, heavy, float(values @ below))
+    left = _left_by(noisy[heavy], sigma, float(values @ below), references)
+    remaining, members = _remaining_by_group(noisy, sigma, group_of, groups, heavy, left)
     numbers = numbers * ndtr((threshold - values) / sigma)  # expected number of them below the threshold
     mean = float(values @ numbers) / max(float(numbers.sum()), _TINY)
     relative = remaining / np.maximum(members, 1) / max(mean, _TINY)
@@ -128,6 +135,24 @@ def row_counts(
     even = remaining / np.maximum(members, 1)
     factor = np.divide(remaining, sums, out=np.zeros_like(remaining), where=sums > 0)[group_of]
     return np.where(heavy, drawn, np.where(sums[group_of] > 0, drawn * factor, even[group_of]))
+
+
+def _left_by(heavy: Array, sigma: float, shaped: float, references: float) -> float:
+    """Return the references that heavy hitters leave to the other rows.
+
+    By the shape it is what lower ranks have; there, the shape may be no more than a guess at what noise hides. It is
+    also all references less those to the heavy hitters, up to the noise of these. The two are averaged as if the
+    shape's were off by as much as itself, which is the prior of its levels (`_fitted`).
+
+    Args:
+        heavy: Noisy references to each heavy hitter.
+        sigma: Standard deviation of their noise.
+        shaped: References to all lower ranks, by the shape.
+        references: Released number of all references.
+    """
+    less = max(0.0, references - float(heavy.sum()))
+    known = shaped**2 / max(shaped**2 + len(heavy) * sigma**2, _TINY)
+    return shaped + known * (less - shaped)
 
 
 def _remaining_by_group(

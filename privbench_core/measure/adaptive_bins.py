@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning, merge_cells
+from privbench_core.columns.binning import Binning, merge_cells, parts_worth_cutting
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.equal_width import OrderedCodec
@@ -81,14 +81,19 @@ class CellCounts:
         gain = self.variances / (self.variances + sigma**2)
         return replace(self, counts=self.counts + gain * (counts - self.counts), variances=sigma**2 * gain)
 
-    def merged(self, max_codes: int) -> Binning:
-        """The cells merged into codes; see `merge_cells`.
+    def merged(self, max_codes: int) -> tuple[Binning, Array, Array]:
+        """The cells merged into codes, counts of these and the standard deviations of their noise.
 
+        See `merge_cells` and `parts_worth_cutting`; a part has its share of the count of the code that it was cut from.
         A value of a learned list keeps its code where noise hides its rows: what units with many rows have in common
         weighs little in a first look at units, and has most rows.
         """
         widths = _visible(self.widths)
-        return merge_cells(self.counts, self.codec, self.sigma, max_codes, widths, visible=self.named)
+        binning = merge_cells(self.counts, self.codec, self.sigma, max_codes, widths, visible=self.named)
+        counts = binning.sums(self.counts)
+        parts = parts_worth_cutting(binning, counts, self.sigma, max_codes)
+        binning, whole, share = binning.cut(parts)
+        return binning, counts[whole] * share, np.sqrt(binning.sums(self.variances))
 
 
 def share_of(table: Table, codecs: Mapping[str, Codec]) -> float:

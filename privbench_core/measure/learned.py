@@ -29,7 +29,7 @@ from privbench_core.columns.registry import codec_for
 from privbench_core.columns.step_classes import StepCodec
 from privbench_core.columns.variable_width import VariableWidthCodec, values_in
 from privbench_core.estimate.made_up import rank_blocks, value_blocks
-from privbench_core.estimate.segmentation import SIGNIFICANT
+from privbench_core.estimate.segmentation import SIGNIFICANT, segment_and_smooth
 from privbench_core.measure.scores import highest_noise
 from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Price
@@ -53,7 +53,8 @@ _UNNAMED_SHARE = 0.25  # for the values that are not named; the rest names value
 _FIRST_NAMES = 0.3  # of that, for a first list; units then count for their other values alone (Swanberg et al. 2023)
 _LENGTHS_SHARE = 0.3  # of that, for their lengths and the rows that have them; the rest for how often each occurs
 _RARER = 100  # times less often than a spike does noise alone make a stretch of the grid significant
-_WINDOWS = (1, 2, 4, 8)  # cells of the grid that are looked at together
+# Cells of the grid that are looked at together: what a column counts spans a few powers of two, but its dates decades.
+_OCTAVES, _YEARS = (1, 2, 4, 8), (1, 2, 4, 8, 16, 32, 64, 128)
 _LEAST_PARTS = 4  # of a cell of the grid that holds rows: its ends are found to a quarter of an octave
 _UNKNOWN_CODES = 32  # that a column is taken to have before its domain is learned
 _SHAPE_NUMBERS = 25  # numbers that the shape of a list comes down to, as for parents (`measure.popularity`)
@@ -137,7 +138,7 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
     view = session.view(ViewSpec(table.name, features), f"range of {column.name}")
     noisy = view.measure("grid", [Marginal((column.name,))], price.share(1 - _STEP_SHARE) if classes else price)
     counts = noisy.values[0][: grid.ordered]
-    seen = _seen(counts, noisy.sigma, price)
+    seen = _seen(counts, noisy.sigma, price, _YEARS if grid.grid.logical.calendar else _OCTAVES)
     step = 1
     if classes is not None:
         features = {column.name: (Own(column.name), Discretizer(classes))}
@@ -146,7 +147,7 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
         rows = float(np.where(seen, counts, 0.0).sum())
         step = _step(found.values[0][: len(classes.units)], found.sigma, classes, rows, price)
     if seen.any():
-        return learned_codec(grid, np.where(seen, np.maximum(counts, 0.0), 0.0), step), ""
+        return learned_codec(grid, _rows_seen(counts, seen, noisy.sigma), step), ""
     low, high = plausible_bounds(column)
     assumed = equal_width_codec(column, low, high, table=table.name)
     open_ended = _in_steps(assumed.grid, column.nullable, assumed.starts.tolist(), assumed.last, step)
@@ -154,21 +155,45 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
     return open_ended, f"noise hid {what}, so {low} to {high} is assumed, by its name and type; declare a domain"
 
 
-def _seen(counts: Array, sigma: float, price: Price) -> NDArray[np.bool_]:
-    """Which cells of the grid hold rows: stretches of up to eight cells are looked at as well, for thin tails.
+def _seen(counts: Array, sigma: float, price: Price, windows: Sequence[int]) -> NDArray[np.bool_]:
+    """Which cells of the grid hold rows: stretches of several cells are looked at as well, for thin tails.
 
-    A stretch counts by the cells that were not seen before; those at its ends that do not stand out of the noise by
-    themselves are left out.
+    A stretch counts by the cells that were not seen before. Of these it keeps the run that is likeliest to be all that
+    holds rows, if such cells hold as many as the stretch on average: each of them is then as likely to hold rows as
+    not where its count is half of that.
     """
     seen = np.zeros(len(counts), bool)
-    tests = _RARER * len(counts) * len(_WINDOWS)
-    for width in _WINDOWS:
-        summed = np.append(0.0, np.cumsum(np.where(seen, 0.0, counts)))
+    tests = _RARER * len(counts) * len(windows)
+    for width in (width for width in windows if width <= len(counts)):
+        unseen = np.where(seen, 0.0, counts)
+        summed = np.append(0.0, np.cumsum(unseen))
         sums = summed[width:] - summed[:-width]
         for first in np.flatnonzero(sums > highest_noise(price.measure, sigma * math.sqrt(width), tests)).tolist():
-            visible = first + np.flatnonzero(counts[first : first + width] > sigma)
-            seen[visible[0] : visible[-1] + 1] = True
+            half = np.where(seen[first : first + width], 0.0, sums[first] / width / 2)
+            start, end = _largest_run(unseen[first : first + width] - half)
+            seen[first + start : first + end] = True
     return seen
+
+
+def _largest_run(values: Array) -> tuple[int, int]:
+    """The run of neighbours with the largest sum: its first place and the one after its last.
+
+    >>> _largest_run(np.array([-1.0, 3.0, -1.0, 2.0, -5.0, 1.0]))
+    (1, 4)
+    """
+    sums = np.append(0.0, np.cumsum(values))
+    before = np.minimum.accumulate(sums)[:-1]
+    end = int(np.argmax(sums[1:] - before)) + 1
+    return int(np.argmin(sums[:end])), end
+
+
+def _rows_seen(counts: Array, seen: NDArray[np.bool_], sigma: float) -> Array:
+    """Rows of each cell of the grid: 0 in those that were not seen, smoothed where noise hides single ones."""
+    rows = np.zeros(len(counts))
+    places = np.flatnonzero(seen)
+    for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
+        rows[run] = segment_and_smooth(counts[run], sigma, np.ones(len(run)))[1]
+    return rows
 
 
 def _step(counts: Array, sigma: float, classes: StepCodec, rows: float, price: Price) -> int:

@@ -92,6 +92,7 @@ def row_popularity(
         group_of,
         (coarse.values[0][:-1] * scale, coarse.sigma * scale),
         (ranked / sizes, sizes),
+        references,
     )
     return ByRow(counts), none
 
@@ -147,5 +148,9 @@ def _counted(
     counted = np.maximum(1.0, size.rows * shares)
     noise = np.array([view.sigma([Marginal(())], price) for view in views]) * size.classes
     lost = 1 - counted / max(size.rows, float(counted.max()))
-    best = int(np.argmin(_OTHERWISE * lost + _ABSOLUTE * numbers * noise / counted))
+    # No number is off by more than itself, as those that noise hides are not kept: as under Zipf's law.
+    ranks = np.arange(1, numbers + 1)
+    likely = 1 / (ranks * (1 / ranks).sum())
+    off = np.array([np.minimum(_ABSOLUTE * share, likely).sum() for share in noise / counted])
+    best = int(np.argmin(_OTHERWISE * lost + off))
     return views[best], float(size.classes[best] * max(size.rows, counted[best]) / counted[best])

@@ -66,9 +66,10 @@ class Cells:
 
     def profile(self) -> Profile:
         """The cells merged into codes."""
-        binnings = {name: look.merged(MOST_CODES) for name, look in self.looks.items()}
-        counts = {name: binnings[name].sums(look.counts) for name, look in self.looks.items()}
-        sigmas = {name: np.sqrt(binnings[name].sums(look.variances)) for name, look in self.looks.items()}
+        merged = {name: look.merged(MOST_CODES) for name, look in self.looks.items()}
+        binnings = {name: binning for name, (binning, _, _) in merged.items()}
+        counts = {name: of_codes for name, (_, of_codes, _) in merged.items()}
+        sigmas = {name: noise for name, (_, _, noise) in merged.items()}
         one_way = OneWay(counts, sigmas)
         total, sigma = (one_way.total, one_way.total_sigma) if counts else self.rows
         total = max(1.0, total)

@@ -19,6 +19,7 @@ OWN_FANOUT = "#children"
 OWNER_FANOUT = "#siblings"
 PLACE = "#place"
 _PARENT = "parent."
+_NOTHING = 1e-300
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,25 @@ class Fanout:
         cells = np.minimum(np.searchsorted(ends, places, side="right"), np.flatnonzero(np.diff(ends, prepend=0.0))[-1])
         begins = np.append(0.0, ends[:-1])[cells]
         return self.sizes.codec.within(cells, np.clip((places - begins) / (ends[cells] - begins), 0.0, 1.0))
+
+    @property
+    def at_bound(self) -> float:
+        """Share of the children whose parents have as many as the declared bound lets them have, and may have more.
+
+        Numbers beyond the bound are counted as the bound, in the last cell: what it holds beyond the numbers of the
+        octave below. Bounds up to which each number has a cell are rules that people know (two parents, five cards),
+        and have none.
+        """
+        codec = self.sizes.codec
+        if not isinstance(codec, FanoutCodec) or codec.in_singles:
+            return 0.0
+        code_of, weights = self.sizes.shares
+        parents = self.counts[code_of] * weights
+        widths = np.diff(codec.starts, append=codec.bound + 1)
+        below = np.flatnonzero(2 * codec.starts[:-1] >= codec.bound)
+        expected = float(parents[below].sum() / max(widths[below].sum(), 1)) * widths[-1]
+        beyond = max(0.0, float(parents[-1]) - expected) * codec.bound
+        return float(beyond / max(float(parents @ codec.means()), _NOTHING))
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""

@@ -53,6 +53,19 @@ class Profile:
         return tuple(found)
 
     @property
+    def made_up(self) -> dict[str, float]:
+        """Column -> share of its rows, by the released counts, whose values are made up: too few units share them."""
+        found = {}
+        for name, discretizer in self.discretizers.items():
+            codec, binning = discretizer.codec, discretizer.binning
+            if not isinstance(codec, CategoricalCodec) or codec.made is None or codec.other is None:
+                continue
+            code, share = (0, 1.0) if binning is None else (binning.code_of[codec.other], binning.weights[codec.other])
+            counts = np.maximum(self.one_way.counts[name], 0.0)
+            found[name] = float(counts[code] * share / max(float(counts.sum()), 1.0))
+        return found
+
+    @property
     def all_noise(self) -> bool:
         """Whether the released numbers show that they say nothing about the table: its rows, or all of its columns."""
         no_rows = self.size.rows <= SIGNIFICANT * self.size.sigma

@@ -87,6 +87,18 @@ def warnings_of(validated: Mapping[str, Mapping[str, Any]], policy: FidelityPoli
     lines = [str(verdict) for verdict in found if verdict.warns]
     for table, data in validated.items():
         lines += [f"{table}.{column}: {text}" for column, text in data["guessed"].items()]
+        lines += [
+            f"{table}.{column}: {share:.0%} of its rows have made-up values, for those that too few units share to be"
+            " named; figures count them as one value"
+            for column, share in data["made_up"].items()
+            if share > _CLOSE and column not in data["guessed"]
+        ]
+        lines += [
+            f"{table}.{columns}: about {share:.0%} of the rows belong to owners with as many as max_children; if they"
+            " have more, those are left out: declare a larger bound"
+            for columns, share in data["at_bound"].items()
+            if share > _CLOSE
+        ]
     return lines
 
 

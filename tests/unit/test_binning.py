@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from privbench_core.columns.binning import Binning, merge_cells
+from privbench_core.columns.binning import Binning, merge_cells, parts_worth_cutting
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
 from privbench_core.estimate.segmentation import merge_smallest, segment_and_smooth, segments
@@ -205,3 +205,41 @@ def test_cells_of_a_rough_column_stay_apart_unless_noise_hides_them():
     noisy = exact + np.random.default_rng(0).normal(0, 10, len(exact))
     starts, _ = segment_and_smooth(noisy, 10.0, np.ones(len(exact)))
     assert starts.tolist() == [0, 1, 2, 5, 6, 7, 8, 9, 10, 11]
+
+
+def test_a_code_is_cut_where_its_cells_hold_about_as_much_each():
+    whole = Binning((0, 1, 1, 1, 1, 1, 2), (1.0, 0.1, 0.3, 0.2, 0.2, 0.2, 1.0), 2)
+    parts, parent, share = whole.cut(np.array([1, 2, 1]))
+    assert parts.code_of == (0, 1, 1, 2, 2, 2, 3)
+    assert parts.ordered == 3
+    assert parent.tolist() == [0, 1, 1, 2]
+    np.testing.assert_allclose(share, [1.0, 0.4, 0.6, 1.0])
+    np.testing.assert_allclose(parts.weights, [1.0, 0.25, 0.75, 1 / 3, 1 / 3, 1 / 3, 1.0])
+
+
+def test_a_cell_that_is_never_drawn_makes_no_part():
+    """NULL that noise hides shares the code of an interval, with weight 0."""
+    parts, parent, share = Binning((0, 0, 0), (0.5, 0.5, 0.0), 1).cut(np.array([3]))
+    assert parts.code_of[2] == 0
+    assert (parts.size, parts.ordered, parent.tolist(), share.tolist()) == (2, 2, [0, 0], [0.5, 0.5])
+
+
+def test_codes_are_cut_that_hide_more_than_the_noise_of_a_count():
+    """A column without structure is one code: 100 cells of 300 rows each, noise of 100."""
+    flat = Binning((0,) * 100, (0.01,) * 100, 1)
+    rows = np.array([30_000.0])
+    number = [int(parts_worth_cutting(flat, rows, sigma, 100)[0]) for sigma in (1e5, 100.0, 10.0, 1e-6)]
+    assert number[0] == 1  # noise hides all of it
+    assert 10 <= number[1] < number[2] < number[3] == 100
+    # Each part hides about as much as the noise of its cells' sum takes away.
+    held, cells = 1 / number[1], 100 / number[1]
+    assert held**2 * 30_000 == pytest.approx(0.4 * 100 * cells**0.5, rel=0.2)
+
+
+def test_no_more_codes_are_cut_than_there_may_be_and_none_of_a_list():
+    both = Binning((0,) * 50 + (1,) * 50 + (2,), (0.02,) * 100 + (1.0,), 2)
+    parts = parts_worth_cutting(both, np.array([9e6, 5e6, 9e6]), 1.0, 20)
+    assert parts[:2].sum() <= 20
+    assert parts[0] > parts[1] > 1 == parts[2]
+    listed = Binning((0, 1), (1.0, 1.0), 0)
+    assert parts_worth_cutting(listed, np.array([1e6, 1e6]), 1.0, 20).tolist() == [1, 1]

@@ -17,6 +17,7 @@ from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
+from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import (
     PLENTY,
     category,
@@ -199,7 +200,7 @@ def test_heavy_hitters_stand_out_of_noise_by_rank_and_by_name():
     sizes = np.diff(ends, prepend=0).astype(float)
     groups = np.zeros(1000, dtype=np.int64)
     noisy = shuffled + rng.normal(0, 50, 1000)
-    found = row_counts(noisy, 50.0, groups, (np.array([truth.sum()]), 50.0), (curve / sizes, sizes))
+    found = row_counts(noisy, 50.0, groups, (np.array([truth.sum()]), 50.0), (curve / sizes, sizes), truth.sum())
     assert set(np.argsort(-found)[:2]) == set(np.flatnonzero(shuffled > 1000))
     assert found.sum() == pytest.approx(truth.sum(), rel=0.02)
     assert np.sort(found)[-3] < 100
@@ -214,7 +215,7 @@ def test_groups_of_public_rows_keep_their_popularity_where_noise_hides_rows():
     sizes = np.diff(ends, prepend=0).astype(float)
     curve = np.diff(np.append(0, np.cumsum(np.sort(truth)[::-1]))[ends], prepend=0) / sizes
     totals = np.bincount(groups, truth)
-    found = row_counts(truth + rng.normal(0, 60, 1000), 60.0, groups, (totals, 60.0), (curve, sizes))
+    found = row_counts(truth + rng.normal(0, 60, 1000), 60.0, groups, (totals, 60.0), (curve, sizes), truth.sum())
     assert np.bincount(groups, found) == pytest.approx(totals, rel=0.2)
 
 
@@ -291,3 +292,43 @@ def test_a_degree_far_beyond_the_rows_of_a_kind_goes_to_another_one():
     assert order.tolist() == [2, 1, 0, 3]  # the second degree is 1 too large, of 400
     _move_large(order, degrees, np.full(4, 50.0))
     assert order.tolist() == [2, 1, 0, 3]  # there is no other
+
+
+@pytest.mark.parametrize("sigma", [300.0, 3000.0])
+def test_what_heavy_hitters_leave_is_known_by_them_and_not_by_the_shape(sigma: float):
+    """Three of 1,458 airports have all flights: noise hides that the others have none, by their own counts."""
+    rng = np.random.default_rng(4)
+    truth = np.zeros(1458)
+    truth[[100, 700, 900]] = 120e3, 111e3, 104e3
+    ends = rank_ends(len(truth))
+    ranks = np.add.reduceat(np.sort(truth)[::-1], np.append(0, ends[:-1]))
+    ranked = rank_sums(ranks + rng.normal(0, sigma, len(ends)), ends, sigma, truth.sum(), len(truth))
+    sizes = np.diff(ends, prepend=0).astype(float)
+    group_of = np.arange(len(truth)) * 64 // len(truth)
+    groups = np.bincount(group_of, truth) + rng.normal(0, sigma, 64)
+    noisy = truth + rng.normal(0, sigma, len(truth))
+    found = row_counts(noisy, sigma, group_of, (groups, sigma), (ranked / sizes, sizes), truth.sum())
+    assert found[truth == 0].sum() < 2 * sigma * 3**0.5
+    assert found.sum() == pytest.approx(truth.sum(), abs=2 * sigma * 3**0.5)
+
+
+@pytest.mark.parametrize("epsilon", [0.8, 3.2])
+def test_units_with_many_rows_count_in_full_however_many_parents_a_public_table_has(epsilon: float):
+    """Planes with few flights land at another airport than those with many, which have nearly all flights."""
+    rng = np.random.default_rng(0)
+    numbers = np.where(rng.random(2500) < 0.5, rng.integers(1, 4, 2500), rng.integers(80, 160, 2500))
+    plane = np.repeat(np.arange(2500), numbers)
+    place = np.where(np.repeat(numbers > 50, numbers), rng.choice([700, 900], len(plane), p=[0.7, 0.3]), 100)
+    airport = Table("airport", (integer("id"), category("zone", 5)), ("id",), public=True)
+    owner = Table("plane", (integer("id"), category("kind", 3)), ("id",))
+    keys = owner_key("flight", "plane_id", "plane", 200), ForeignKey("flight", ("place_id",), "airport", ("id",))
+    flight = Table("flight", (integer("id"), integer("plane_id"), integer("place_id")), ("id",), keys)
+    tables = {
+        "airport": rows_of(airport, id=np.arange(1458), zone=texts(rng.integers(0, 5, 1458))),
+        "plane": rows_of(owner, id=np.arange(2500), kind=texts(rng.integers(0, 3, 2500))),
+        "flight": rows_of(flight, id=np.arange(len(plane)), plane_id=plane, place_id=place),
+    }
+    schema, budget = Schema("flights", (airport, owner, flight), "plane"), Budget(epsilon, 1e-9)
+    made = draw_exactly(schema, tables, noise=SeededNoise(1), budget=budget)["flight"].table
+    source, drawn = (np.bincount(rows["place_id"].to_numpy(), minlength=1458) for rows in (tables["flight"], made))
+    assert np.abs(source / source.sum() - drawn / drawn.sum()).sum() / 2 < 0.08

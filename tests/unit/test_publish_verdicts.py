@@ -13,8 +13,16 @@ from privbench_core.spec.fidelity import FidelityPolicy
 PAIRS, COLUMNS = "two-way TVD", "one-way TVD"
 
 
-def validated(*figures: FidelityFigure, noise: str = "", **guessed: str) -> dict[str, Any]:
-    return {"figures": [figure.to_dict() for figure in figures], "noise": noise, "guessed": guessed}
+def validated(
+    *figures: FidelityFigure,
+    noise: str = "",
+    made_up: dict[str, float] | None = None,
+    at_bound: dict[str, float] | None = None,
+    **guessed: str,
+) -> dict[str, Any]:
+    shown = [figure.to_dict() for figure in figures]
+    shares = {"made_up": made_up or {}, "at_bound": at_bound or {}}
+    return {"figures": shown, "noise": noise, "guessed": guessed, **shares}
 
 
 @pytest.mark.parametrize(
@@ -62,3 +70,18 @@ def test_warnings_name_noise_far_tables_and_guessed_domains_and_say_nothing_of_g
     assert lines[0] == "gone: all noise at this ε (3 ± 40 rows); its rows say nothing"
     assert blocking(tables, FidelityPolicy()) == []
     assert [line.partition(":")[0] for line in blocking(tables, FidelityPolicy(block=True))] == ["gone", "far"]
+
+
+def test_made_up_values_are_said_where_they_are_many_whatever_the_figures_say() -> None:
+    """Figures count all values that were not named as one, so they see nothing of them."""
+    made_up = {"id": 1.0, "city": 0.63, "country": 0.02, "zip": 0.9}
+    close = FidelityFigure("person", COLUMNS, 0.01, 0.001)
+    lines = warnings_of({"person": validated(close, made_up=made_up, zip="noise hid all of it")}, FidelityPolicy())
+    assert [line.partition(": ")[0] for line in lines] == ["person.zip", "person.id", "person.city"]
+    assert "63% of its rows have made-up values" in lines[2]
+
+
+def test_a_bound_that_cuts_many_rows_off_is_said() -> None:
+    tables = {"flight": validated(at_bound={"tailnum": 0.8}), "visit": validated(at_bound={"pet": 0.03})}
+    (line,) = warnings_of(tables, FidelityPolicy())
+    assert line.startswith("flight.tailnum: about 80% of the rows belong to owners with as many as max_children")

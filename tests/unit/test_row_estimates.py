@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from privbench_core.columns.discretizer import Discretizer
@@ -125,3 +126,18 @@ def test_a_number_inside_of_a_class_counts_part_of_its_rows() -> None:
     size = RowCount(float(sizes.sum()), 1.0, 1, (1, 2, 4, 8, 16), *of_class, 16)
     for most in (1, 2, 3, 4, 6, 8, 12, 16):
         assert size.counted(most).sum() == pytest.approx(np.minimum(sizes, most).sum(), rel=0.03)
+
+
+@pytest.mark.parametrize(("bound", "sizes", "share"), [
+    (50, "flights", 0.77),  # of a plane, 100 on average: 0.99^50 of the planes have more than 50
+    (1000, "flights", 0.0),
+    (50, "tail", 0.0),  # 1/s², to the bound
+    (16, "flights", 0.0),  # a bound that people know
+])  # fmt: skip
+def test_rows_of_owners_that_have_as_many_as_the_bound_allows(bound: int, sizes: str, share: float) -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.geometric(0.01, 4000) if sizes == "flights" else rng.pareto(1.0, 4000).astype(int) + 1
+    kept = numbers[numbers <= bound] if sizes == "tail" else np.minimum(numbers, bound)
+    codec = FanoutCodec(bound)
+    counts = np.bincount(codec.encode(pa.chunked_array([pa.array(kept)])), minlength=codec.size) / len(kept)
+    assert Fanout(Discretizer(codec), counts, {}, {}, 0.0).at_bound == pytest.approx(share, abs=0.08)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from privbench_core.errors import NoiseOnlyError, ReleaseError, ValidationError
+from privbench_core.models.profile import Profile
 from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import ReleaseStore, Workspace
-from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.fidelity import FidelityPolicy
 from privbench_core.spec.load import load_spec
@@ -146,3 +147,20 @@ def test_clamped_values_do_not_count_as_a_distance(tmp_path: Path):
     here = place_of(tmp_path, Schema("s", (table,), "t"), {"t": rows})
     metrics = here.run_with(NoNoise(), 1e6).releases["fidelity", "t"].artifact.data["metrics"]
     assert all(metric["value"] < 0.01 for metric in metrics)
+
+
+def test_values_beyond_a_learned_range_count_as_a_distance(tmp_path: Path):
+    """Noise hid where a third of the rows are; what is published for them are values of the range that was found."""
+    rng = np.random.default_rng(0)
+    columns = tuple(Column(f"x{i}", ColumnType.INTEGER, Learn()) for i in range(6))
+    table = Table("t", (integer("id"), *columns), ("id",))
+    spread = np.where(rng.random(3000) < 2 / 3, 5, 2 ** rng.uniform(3, 30, 3000)).astype(int)
+    rows = rows_of(table, id=np.arange(3000), **{column.name: spread for column in columns})
+    here = place_of(tmp_path, Schema("s", (table,), "t"), {"t": rows})
+    run = here.run_with(SeededNoise(1), 0.15)
+    profile = Profile.from_dict(run.releases["profile", "t"].artifact.data["profile"])
+    beyond = [float((spread > codec.codec.last).mean()) for codec in profile.discretizers.values()]  # type: ignore[attr-defined]
+    assert np.mean(beyond) > 0.2
+    figures = {figure["metric"]: figure for figure in run.releases["fidelity", "t"].artifact.data["metrics"]}
+    one_way = figures["one-way TVD"]
+    assert one_way["value"] + 3 * one_way["noise"] > np.mean(beyond)

@@ -26,6 +26,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.contingency import contingency
 from privbench_core.columns.differences import encoded
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.equal_width import OrderedCodec
 from privbench_core.models.fanout import parent_column
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
@@ -86,7 +87,7 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
         **constraints_identity(table.checks, table.dependencies),
     }
     key = ("fidelity", table.name)
-    return Step(key, StepKind.FIDELITY, table.name, tuple(dict.fromkeys(inputs)), reads, price, run, parameters, "2")
+    return Step(key, StepKind.FIDELITY, table.name, tuple(dict.fromkeys(inputs)), reads, price, run, parameters, "3")
 
 
 def _metrics(
@@ -140,9 +141,13 @@ def _metrics(
 
 
 def _clamping(discretizer: Discretizer) -> Discretizer:
-    """The discretizer with values beyond a range in the codes of its ends, where they are published."""
+    """The discretizer with values beyond a declared range in the codes of its ends, where they are published.
+
+    Those beyond a learned range are far from what is published for them: the range was found too narrow.
+    """
     codec, binning = discretizer.codec, discretizer.binning
-    if binning is None or not codec.ordered or not codec.outside:
+    learned = isinstance(codec, OrderedCodec) and codec.open_ended
+    if binning is None or not codec.ordered or not codec.outside or learned:
         return discretizer
     code_of = list(binning.code_of)
     code_of[codec.outside[-1]] = code_of[codec.ordered - 1]

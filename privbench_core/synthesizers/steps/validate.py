@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from privbench_core.models.fanout import Fanout
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.publishing.figures import FidelityFigure
@@ -21,6 +22,7 @@ from privbench_core.schema.identity import column_identity, constraints_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Step, StepContext, StepKind
+from privbench_core.synthesizers.steps.drawing import fanout_key
 from privbench_core.synthesizers.steps.sample import sampled_key
 from privbench_core.synthesizers.steps.sampled import SampledTable
 from privbench_core.validate.derived import tables_to_check
@@ -33,6 +35,8 @@ def validate_step(schema: Schema, table: Table, free: Price) -> Step:
     inputs = [sampled_key(schema, schema.table(name)) for name in needed]
     if not table.public:
         inputs += [("fidelity", table.name), ("profile", table.name)]
+    if table.owner_key is not None:
+        inputs.append(fanout_key(table.owner_key))
 
     def run(context: StepContext) -> Artifact:
         found = _integrity(schema, table, needed, context)
@@ -44,6 +48,8 @@ def validate_step(schema: Schema, table: Table, free: Price) -> Step:
             "figures": figures,
             "noise": profile.noise_in_words if profile.all_noise else "",
             "guessed": dict(profile.guessed),
+            "made_up": profile.made_up,
+            "at_bound": _at_bound(table, context),
         }
         shown = {figure["metric"]: str(FidelityFigure.from_dict(figure)) for figure in figures}
         return Artifact({"expectations": found, **released, "summary": shown})
@@ -55,7 +61,15 @@ def validate_step(schema: Schema, table: Table, free: Price) -> Step:
         "keys": [key_identity(key) for key in table.foreign_keys],
         **constraints_identity(table.checks, table.dependencies),
     }
-    return Step(("validate", table.name), StepKind.VALIDATE, table.name, tuple(inputs), (), free, run, parameters, "4")
+    return Step(("validate", table.name), StepKind.VALIDATE, table.name, tuple(inputs), (), free, run, parameters, "5")
+
+
+def _at_bound(table: Table, context: StepContext) -> dict[str, float]:
+    """Owner key -> share of the rows whose owners have as many as its bound lets them have; see `Fanout.at_bound`."""
+    if table.owner_key is None:
+        return {}
+    link = Fanout.from_dict(context.inputs[fanout_key(table.owner_key)].data["link"])
+    return {", ".join(table.owner_key.columns): link.at_bound}
 
 
 def _integrity(schema: Schema, table: Table, needed: Sequence[str], context: StepContext) -> list[dict[str, Any]]:
