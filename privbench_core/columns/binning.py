@@ -24,8 +24,6 @@ Counts = NDArray[np.int64]
 
 _RARE_PRIOR = 0.2
 """What each rare value weighs at least, in standard deviations: a noisy count below zero does not rule it out."""
-
-
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 _DEARER = (
     1.25  # where there are more parts than codes may be, noise is taken to weigh so much more, until there are not
@@ -172,24 +170,25 @@ def merge_cells(
     return Binning(tuple(code_of.tolist()), tuple(weights.tolist()), ordered if codec.ordered else 0)
 
 
-def parts_worth_cutting(binning: Binning, counts: Floats, sigma: float, max_codes: int) -> Counts:
+def parts_worth_cutting(binning: Binning, counts: Floats, sigma: float, beside: float, max_codes: int) -> Counts:
     """Into how many parts to cut each code, so that joints can tell its rows apart; shape (binning.size,).
 
     Neighbours that noise cannot tell from an even spread are one code, and a code is all that joints see. Of what two
     ordered columns have to do with each other, about a quarter of all rows' places, a code with the share h of the rows
-    hides 4h² (`estimate.coarsening`): h² of all rows. A count of its own is wrong by 0.4 of its noise. A code is cut
-    while it hides more than that.
+    hides 4h² (`estimate.coarsening`): h² of all rows. A code of its own has a count for each code of the other column;
+    their sum is wrong by 0.4 of its noise. A code is cut while it hides more than that.
 
     Args:
         binning: Cells and codes.
         counts: Released rows of each code, shape (binning.size,).
         sigma: Standard deviation of the noise of a cell's count.
+        beside: Codes that other columns of the table have on average.
         max_codes: Bound on the intervals in all.
     """
     cells = np.bincount(binning.code_of, np.array(binning.weights) > 0, binning.size)
     rows = np.maximum(counts, 0.0)
-    # Parts of one code: h² n = 0.4 σ √cells for each, where there are k of them: (h/k)² n = 0.4 σ √(cells/k).
-    hidden = rows**2 / max(float(rows.sum()), 1.0) / max(_ABSOLUTE * sigma, _NOTHING)
+    # One code: h² n = 0.4 σ √(cells · beside). Each of k parts: (h/k)² n = 0.4 σ √(cells · beside / k).
+    hidden = rows**2 / max(float(rows.sum()), 1.0) / max(_ABSOLUTE * sigma * np.sqrt(beside), _NOTHING)
     interval = np.arange(binning.size) < binning.ordered
     bar = 1.0
     while True:

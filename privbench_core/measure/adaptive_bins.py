@@ -81,18 +81,22 @@ class CellCounts:
         gain = self.variances / (self.variances + sigma**2)
         return replace(self, counts=self.counts + gain * (counts - self.counts), variances=sigma**2 * gain)
 
-    def merged(self, max_codes: int) -> tuple[Binning, Array, Array]:
-        """The cells merged into codes, counts of these and the standard deviations of their noise.
+    def merged(self, max_codes: int) -> Binning:
+        """The cells merged into codes; see `merge_cells`.
 
-        See `merge_cells` and `parts_worth_cutting`; a part has its share of the count of the code that it was cut from.
         A value of a learned list keeps its code where noise hides its rows: what units with many rows have in common
         weighs little in a first look at units, and has most rows.
         """
         widths = _visible(self.widths)
-        binning = merge_cells(self.counts, self.codec, self.sigma, max_codes, widths, visible=self.named)
-        counts = binning.sums(self.counts)
-        parts = parts_worth_cutting(binning, counts, self.sigma, max_codes)
-        binning, whole, share = binning.cut(parts)
+        return merge_cells(self.counts, self.codec, self.sigma, max_codes, widths, visible=self.named)
+
+    def cut(self, merged: Binning, beside: float, max_codes: int) -> tuple[Binning, Array, Array]:
+        """These codes, those cut that hide too much, with their counts and the standard deviations of their noise.
+
+        See `parts_worth_cutting`. A part has its share of the count of the code that it was cut from.
+        """
+        counts = merged.sums(self.counts)
+        binning, whole, share = merged.cut(parts_worth_cutting(merged, counts, self.sigma, beside, max_codes))
         return binning, counts[whole] * share, np.sqrt(binning.sums(self.variances))
 
 

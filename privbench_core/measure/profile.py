@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.columns.binning import Binning
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.measure.adaptive_bins import CellCounts, refine_bins, share_of
@@ -67,9 +68,13 @@ class Cells:
     def profile(self) -> Profile:
         """The cells merged into codes."""
         merged = {name: look.merged(MOST_CODES) for name, look in self.looks.items()}
-        binnings = {name: binning for name, (binning, _, _) in merged.items()}
-        counts = {name: of_codes for name, (_, of_codes, _) in merged.items()}
-        sigmas = {name: noise for name, (_, _, noise) in merged.items()}
+        codes = sum(binning.size for binning in merged.values())
+        binnings: dict[str, Binning] = {}
+        counts: dict[str, Array] = {}
+        sigmas: dict[str, Array] = {}
+        for name, binning in merged.items():
+            beside = (codes - binning.size) / (len(merged) - 1) if len(merged) > 1 else 1.0
+            binnings[name], counts[name], sigmas[name] = self.looks[name].cut(binning, beside, MOST_CODES)
         one_way = OneWay(counts, sigmas)
         total, sigma = (one_way.total, one_way.total_sigma) if counts else self.rows
         total = max(1.0, total)

@@ -228,9 +228,11 @@ def test_codes_are_cut_that_hide_more_than_the_noise_of_a_count():
     """A column without structure is one code: 100 cells of 300 rows each, noise of 100."""
     flat = Binning((0,) * 100, (0.01,) * 100, 1)
     rows = np.array([30_000.0])
-    number = [int(parts_worth_cutting(flat, rows, sigma, 100)[0]) for sigma in (1e5, 100.0, 10.0, 1e-6)]
+    number = [int(parts_worth_cutting(flat, rows, sigma, 1.0, 100)[0]) for sigma in (1e5, 100.0, 10.0, 1e-6)]
     assert number[0] == 1  # noise hides all of it
     assert 10 <= number[1] < number[2] < number[3] == 100
+    beside = [int(parts_worth_cutting(flat, rows, 100.0, codes, 100)[0]) for codes in (1.0, 4.0, 1000.0)]
+    assert beside[0] > beside[1] > beside[2] == 1  # a code of its own has a count for each code of the other column
     # Each part hides about as much as the noise of its cells' sum takes away.
     held, cells = 1 / number[1], 100 / number[1]
     assert held**2 * 30_000 == pytest.approx(0.4 * 100 * cells**0.5, rel=0.2)
@@ -238,8 +240,8 @@ def test_codes_are_cut_that_hide_more_than_the_noise_of_a_count():
 
 def test_no_more_codes_are_cut_than_there_may_be_and_none_of_a_list():
     both = Binning((0,) * 50 + (1,) * 50 + (2,), (0.02,) * 100 + (1.0,), 2)
-    parts = parts_worth_cutting(both, np.array([9e6, 5e6, 9e6]), 1.0, 20)
+    parts = parts_worth_cutting(both, np.array([9e6, 5e6, 9e6]), 1.0, 1.0, 20)
     assert parts[:2].sum() <= 20
     assert parts[0] > parts[1] > 1 == parts[2]
     listed = Binning((0, 1), (1.0, 1.0), 0)
-    assert parts_worth_cutting(listed, np.array([1e6, 1e6]), 1.0, 20).tolist() == [1, 1]
+    assert parts_worth_cutting(listed, np.array([1e6, 1e6]), 1.0, 1.0, 20).tolist() == [1, 1]
