@@ -1,4 +1,4 @@
-"""docs/library.md, run unchanged next to the example's spec and an eighth of its rows."""
+"""docs/library.md, run unchanged next to the example's spec and a third of its rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from privbench_core.synthesizers.relational import tables
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "library.md"
 MODULE, METHOD = "independent", "chained"
-HOUSEHOLDS = 6_000
+HOUSEHOLDS = 16_000
 
 
 @pytest.fixture(scope="module")
