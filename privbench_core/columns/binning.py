@@ -7,7 +7,7 @@ them, from noisy counts alone: post-processing, so it costs no budget and may be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -170,6 +170,21 @@ def merge_cells(
     return Binning(tuple(code_of.tolist()), tuple(weights.tolist()), ordered if codec.ordered else 0)
 
 
+def place_hidden_cells(binning: Binning, codec: Codec, counts: Floats) -> Binning:
+    """The same codes, where cells of NULL and of values outside that noise hides join those that they are nearest to.
+
+    Args:
+        binning: Cells and codes; a hidden cell has weight 0.
+        codec: Says which cells are outside of the domain, or NULL.
+        counts: Rows of each code, shape (binning.size,).
+    """
+    code_of = list(binning.code_of)
+    for cell in (*codec.outside, *(() if codec.null is None else (codec.null,))):
+        if binning.weights[cell] == 0 and code_of[cell] < binning.ordered:
+            code_of[cell] = _nearest_interval(cell, codec, counts[: binning.ordered])
+    return replace(binning, code_of=tuple(code_of))
+
+
 def parts_worth_cutting(binning: Binning, counts: Floats, sigma: float, beside: float, max_codes: int) -> Counts:
     """Into how many parts to cut each code, so that joints can tell its rows apart; shape (binning.size,).
 
@@ -188,7 +203,7 @@ def parts_worth_cutting(binning: Binning, counts: Floats, sigma: float, beside: 
     cells = np.bincount(binning.code_of, np.array(binning.weights) > 0, binning.size)
     rows = np.maximum(counts, 0.0)
     # One code: h² n = 0.4 σ √(cells · beside). Each of k parts: (h/k)² n = 0.4 σ √(cells · beside / k).
-    hidden = rows**2 / max(float(rows.sum()), 1.0) / max(_ABSOLUTE * sigma * np.sqrt(beside), _NOTHING)
+    hidden = np.nan_to_num(rows**2 / max(float(rows.sum()), 1.0) / max(_ABSOLUTE * sigma * np.sqrt(beside), _NOTHING))
     interval = np.arange(binning.size) < binning.ordered
     bar = 1.0
     while True:

@@ -48,7 +48,7 @@ def _columns(files: Sequence[Path]) -> dict[str, SampleColumn]:
 
     parts = [_read(path) for path in files]
     try:
-        rows = pa.concat_tables(parts, promote_options="default")
+        rows = pa.concat_tables(parts, promote_options="permissive") if len(parts) > 1 else parts[0]
     except pa.ArrowException:
         raise SourceError(f"samples: the files of {files[0].parent.name} differ in their columns") from None
     return {field.name: _column(field, rows.column(index)) for index, field in enumerate(rows.schema)}

@@ -128,11 +128,14 @@ class DuckDBDatabase:
         """Replace DuckDB's errors, which may quote values, by one that says what to do."""
         try:
             yield
-        except (duckdb.IOException, duckdb.OutOfMemoryException, OSError):
+        except (duckdb.Error, OSError) as error:
+            # While rows come out of it, DuckDB's errors are OSErrors without a number, and begin with their kind.
+            of_files = (duckdb.IOException, duckdb.OutOfMemoryException)
+            there = isinstance(error, of_files) or (isinstance(error, OSError) and error.errno is not None)
+            if not there and not str(error).startswith(("IO Error", "Out of Memory Error")):
+                kind = type(error).__name__
+                raise SourceError(f"engine duckdb: counting failed ({kind}); run again with --engine memory") from None
             found = f"there is no room for temporary files in {self._folder.parent}, or they cannot be written"
             raise SourceError(
                 f"engine duckdb: {found}; make room there, or choose another folder for state, and run again"
             ) from None
-        except duckdb.Error as error:
-            kind = type(error).__name__
-            raise SourceError(f"engine duckdb: counting failed ({kind}); run again with --engine memory") from None

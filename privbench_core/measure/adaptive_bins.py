@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning, merge_cells, parts_worth_cutting
+from privbench_core.columns.binning import Binning, merge_cells, parts_worth_cutting, place_hidden_cells
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.equal_width import OrderedCodec
@@ -97,7 +97,9 @@ class CellCounts:
         """
         counts = merged.sums(self.counts)
         binning, whole, share = merged.cut(parts_worth_cutting(merged, counts, self.sigma, beside, max_codes))
-        return binning, counts[whole] * share, np.sqrt(binning.sums(self.variances))
+        counts = counts[whole] * share
+        binning = place_hidden_cells(binning, self.codec, counts)
+        return binning, counts, np.sqrt(binning.sums(self.variances))
 
 
 def share_of(table: Table, codecs: Mapping[str, Codec]) -> float:

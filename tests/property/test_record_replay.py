@@ -86,7 +86,7 @@ CASES = {
     "forum, groups": (forum, PLENTY, GROUPS),
     "forum, cascading, groups": (cascading_forum, PLENTY, GROUPS),
     "town, latents": (town, PLENTY, LATENTS),
-    "town, latents, mostly noise": (town, Budget(1.0, 1e-6), LATENTS),
+    "town, latents, mostly noise": (town, Budget(4.0, 1e-6), LATENTS),
     "town, no latents": (town, NOISY, {"latents": 1}),
     "shop, latents": (shop, PLENTY, LATENTS),
     "forum, latents": (forum, PLENTY, LATENTS),

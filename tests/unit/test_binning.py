@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from privbench_core.columns.binning import Binning, merge_cells, parts_worth_cutting
+from privbench_core.columns.binning import Binning, merge_cells, parts_worth_cutting, place_hidden_cells
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
 from privbench_core.estimate.segmentation import merge_smallest, segment_and_smooth, segments
@@ -222,6 +222,17 @@ def test_a_cell_that_is_never_drawn_makes_no_part():
     parts, parent, share = Binning((0, 0, 0), (0.5, 0.5, 0.0), 1).cut(np.array([3]))
     assert parts.code_of[2] == 0
     assert (parts.size, parts.ordered, parent.tolist(), share.tolist()) == (2, 2, [0, 0], [0.5, 0.5])
+
+
+def test_cells_that_noise_hides_are_in_the_part_that_they_are_nearest_to():
+    """Values above a range are not the lowest of it, and NULL goes where most rows are."""
+    codec = codec_for(Column("x", ColumnType.INTEGER, Range(0, 8), nullable=True), table="t")
+    below, above = codec.outside
+    shares = [1 / codec.ordered] * codec.ordered + [0.0] * (codec.size - codec.ordered)
+    parts, _, _ = Binning((0,) * codec.size, tuple(shares), 1).cut(np.array([3]))
+    found = place_hidden_cells(parts, codec, np.array([10.0, 30.0, 20.0]))
+    assert found.code_of[: codec.ordered] == parts.code_of[: codec.ordered]
+    assert (found.code_of[below], found.code_of[above], found.code_of[codec.null]) == (0, 2, 1)
 
 
 def test_codes_are_cut_that_hide_more_than_the_noise_of_a_count():

@@ -285,7 +285,9 @@ class SqlRows:
         if self._table is None:
             query, called = self._engine._views.coded(self._spec)
             self._table = self._engine.keep_coded(query), called
-        return exp.select("*").from_(self._table[0]), self._table[1]
+        table, called = self._table
+        wanted = [called[name] for name in names] + [WEIGHT] * self._weighted
+        return exp.select(*map(column, wanted)).from_(table), called
 
     def _count(self, marginals: Sequence[tuple[str, ...]]) -> None:
         """Count some marginals in one scan of the coded rows."""

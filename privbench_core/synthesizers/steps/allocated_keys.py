@@ -118,9 +118,9 @@ class AllocatedKey:
         """The parents that a range of rows may refer to, with their room, and the link to draw these references by."""
         found: list[tuple[pa.Table, dict[str, Codes], Numbers, Numbers]] = []
         own = self.key.parent == self.key.child
-        read = self.files.get if own else partial(_held, self.files)
         for part in (number,) if own else range(len(self.digests)):
-            stored = read(part, self.digests[part])
+            kept = not own and part < _HELD
+            stored = (_held if kept else _read)(self.files.folder, part, self.digests[part])
             places, spare = (stored.data[name].astype(np.int64) for name in ("degrees", "spare"))
             if not own:
                 rng = sampling_rng(self.seed, "allocated", self.key.name, str(part))
@@ -303,10 +303,12 @@ def _degrees(lookup: Lookup, ranks: Numbers, parents: int, references: int, most
     return degrees if most is None else np.minimum(degrees, most)
 
 
-@lru_cache(_HELD)
-def _held(files: PartFiles, number: int, digest: str) -> Artifact:
-    """Return a file of parents, which one range of rows after the other reads."""
-    return files.get(number, digest)
+def _read(folder: Path, number: int, digest: str) -> Artifact:
+    """Return a file of parents."""
+    return PartFiles(folder).get(number, digest)
+
+
+_held = lru_cache(_HELD)(_read)  # one range of rows after the other reads the same
 
 
 def _narrow(numbers: Numbers) -> NDArray[np.unsignedinteger[Any]]:
