@@ -240,7 +240,7 @@ def test_what_depends_on_truncated_rows_is_not_kept() -> None:
     ],
     ids=["pure", "zCDP", "groups"],
 )
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("make", "unit", "alone"),
     [

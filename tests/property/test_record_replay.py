@@ -92,9 +92,9 @@ CASES = {
     "forum, latents": (forum, PLENTY, LATENTS),
     "forum, cascading, latents": (cascading_forum, PLENTY, LATENTS),
 }
-LONG = {"ward, groups", "town, groups"}
+LONG = {"ward, groups", "town, groups", "town, latents"}
 EACH = [pytest.param(case, marks=pytest.mark.slow) if case in LONG else case for case in CASES]
-"""`LONG` cases take half a minute; every other case of differences, and of pairs of children, takes seconds."""
+"""`LONG` cases take half a minute; other cases of differences, of pairs of children and of types take seconds."""
 
 
 @pytest.fixture(autouse=True)
