@@ -28,6 +28,7 @@ _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard dev
 _DEARER = (
     1.25  # where there are more parts than codes may be, noise is taken to weigh so much more, until there are not
 )
+_FINEST = 32  # parts that all rows are cut into, at most
 _NOTHING = 1e-12
 
 
@@ -191,7 +192,8 @@ def parts_worth_cutting(binning: Binning, counts: Floats, sigma: float, beside: 
     Neighbours that noise cannot tell from an even spread are one code, and a code is all that joints see. Of what two
     ordered columns have to do with each other, about a quarter of all rows' places, a code with the share h of the rows
     hides 4h² (`estimate.coarsening`): h² of all rows. A code of its own has a count for each code of the other column;
-    their sum is wrong by 0.4 of its noise. A code is cut while it hides more than that.
+    their sum is wrong by 0.4 of its noise. A code is cut while it hides more than that, and
+    down to a 32nd of all rows, which hides a thousandth of them: more codes take time.
 
     Args:
         binning: Cells and codes.
@@ -203,12 +205,14 @@ def parts_worth_cutting(binning: Binning, counts: Floats, sigma: float, beside: 
     cells = np.bincount(binning.code_of, np.array(binning.weights) > 0, binning.size)
     rows = np.maximum(counts, 0.0)
     # One code: h² n = 0.4 σ √(cells · beside). Each of k parts: (h/k)² n = 0.4 σ √(cells · beside / k).
-    hidden = np.nan_to_num(rows**2 / max(float(rows.sum()), 1.0) / max(_ABSOLUTE * sigma * np.sqrt(beside), _NOTHING))
+    total = max(float(rows.sum()), 1.0)
+    hidden = np.nan_to_num(rows**2 / total / max(_ABSOLUTE * sigma * np.sqrt(beside), _NOTHING))
+    most = np.maximum(np.minimum(cells, np.ceil(_FINEST * rows / total)), 1.0)
     interval = np.arange(binning.size) < binning.ordered
     bar = 1.0
     while True:
         parts = (hidden / bar / np.sqrt(np.maximum(cells, 1.0))) ** (2 / 3)
-        parts = np.where(interval, np.clip(parts, 1.0, np.maximum(cells, 1.0)), 1.0)
+        parts = np.where(interval, np.clip(parts, 1.0, most), 1.0)
         if np.floor(parts[interval]).sum() <= max(max_codes, binning.ordered):
             return parts.astype(np.int64)
         bar *= _DEARER
