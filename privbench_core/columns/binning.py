@@ -25,9 +25,7 @@ Counts = NDArray[np.int64]
 _RARE_PRIOR = 0.2
 """What each rare value weighs at least, in standard deviations: a noisy count below zero does not rule it out."""
 _ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
-_DEARER = (
-    1.25  # where there are more parts than codes may be, noise is taken to weigh so much more, until there are not
-)
+_DEARER = 1.25  # while there are more parts than codes may be, noise is taken to weigh so much more
 _FINEST = 32  # parts that all rows are cut into, at most
 _NOTHING = 1e-12
 
@@ -192,8 +190,8 @@ def parts_worth_cutting(binning: Binning, counts: Floats, sigma: float, beside: 
     Neighbours that noise cannot tell from an even spread are one code, and a code is all that joints see. Of what two
     ordered columns have to do with each other, about a quarter of all rows' places, a code with the share h of the rows
     hides 4h² (`estimate.coarsening`): h² of all rows. A code of its own has a count for each code of the other column;
-    their sum is wrong by 0.4 of its noise. A code is cut while it hides more than that, and
-    down to a 32nd of all rows, which hides a thousandth of them: more codes take time.
+    their sum is wrong by 0.4 of its noise. A code is cut while it hides more than that, and down to a 32nd of all rows,
+    which hides a thousandth of them: more codes take time.
 
     Args:
         binning: Cells and codes.

@@ -16,7 +16,8 @@ from sqlglot import exp
 from privbench_core.backends.base import Source
 from privbench_core.backends.duckdb.interruptible import waited
 from privbench_core.engines.left_over import lock_of
-from privbench_core.engines.sql.engine import Keys, numbered
+from privbench_core.engines.sql.engine import numbered
+from privbench_core.engines.sql.repeated_keys import Keys
 from privbench_core.engines.stored import stored_type
 from privbench_core.errors import SourceError
 from privbench_core.locks import exclusive

@@ -17,7 +17,8 @@ from privbench_core.evaluation.inputs import summarize_bundle
 from privbench_core.evaluation.rehearsed import RunOnRows
 from privbench_core.pipeline.executor import Executor
 from privbench_core.pipeline.run import plan_for
-from privbench_core.pipeline.runner import GivenRows, Run, Runner
+from privbench_core.pipeline.runner import Run, Runner
+from privbench_core.pipeline.snapshot import GivenRows
 from privbench_core.pipeline.workspace import Scratch
 from privbench_core.privacy.noise import NoiseSource
 from privbench_core.publishing.bundle import is_bundle, read_bundle

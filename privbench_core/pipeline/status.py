@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from privbench_core.pipeline.account_status import AccountStatus, affordable, lifetime_share, standing
 from privbench_core.pipeline.manifest import step_name
 from privbench_core.pipeline.run import run_name
-from privbench_core.pipeline.runner import Observed, Run, Runner
+from privbench_core.pipeline.runner import Run, Runner
+from privbench_core.pipeline.snapshot import Observed
 from privbench_core.pipeline.staleness import ReleaseState, staleness
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price

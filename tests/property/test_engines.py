@@ -32,6 +32,7 @@ from privbench_core.columns.variable_width import VariableWidthCodec
 from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.engines.sql import engine as engine_module
+from privbench_core.engines.sql.repeated_keys import Keys
 from privbench_core.errors import SourceError
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import OfParent, Own, ParentRow, UnitRows
@@ -644,7 +645,7 @@ def test_a_missing_key_before_zero_is_no_repetition_of_it() -> None:
     """Databases differ in where NULL comes."""
     table = Table("row", (Column("a", ColumnType.INTEGER),), ("a",))
     for values in ([None, 0, 1], [0, 1, None], [None, None, 0], [-1, None, 0]):
-        keys = engine_module.Keys.of(table)
+        keys = Keys.of(table)
         keys.seen(pa.table({"a": pa.array(values, pa.int64())}))
         assert keys.repeated == 0, values
 

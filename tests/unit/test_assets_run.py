@@ -11,7 +11,7 @@ from privbench_core.backends.folder.read import FolderSource
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.manifest import read_manifest
 from privbench_core.pipeline.places import database_folder
-from privbench_core.pipeline.runner import Snapshot
+from privbench_core.pipeline.snapshot import Snapshot
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.schema.tables import Table

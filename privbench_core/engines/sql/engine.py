@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,9 @@ from privbench_core.engines.sql.checks import RowChecks
 from privbench_core.engines.sql.codes import number
 from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.relations import Names, column, count, keep_rows
+from privbench_core.engines.sql.repeated_keys import Keys
 from privbench_core.engines.sql.views import WEIGHT, Views
-from privbench_core.engines.stored import from_stored, stored_type, to_stored
+from privbench_core.engines.stored import from_stored, to_stored
 from privbench_core.engines.unit_weights import unit_divisors, unit_weights
 from privbench_core.errors import InternalError
 from privbench_core.privacy.features import CoMember, Feature, OwnerType, OwnType, feature_size
@@ -34,8 +35,8 @@ from privbench_core.schema.tables import Schema, Table
 
 _TOGETHER = 32  # marginals counted in one scan; measured: more of them save no time, and each has a hash table
 _PART = 1 << 20  # rows that come out of a database at a time
-_NEAR_SCANS = 8  # the same where codes are counted here, which leaves the reading alone
 _SCANS = 4  # of a view that take about as long as one that writes it down; measured with DuckDB, 12 million rows
+_NEAR_SCANS = 8  # the same where codes are counted here, and a scan only reads
 
 
 class SqlEngine:
@@ -180,46 +181,6 @@ class SqlEngine:
 
     def _number(self, query: exp.Select) -> int:
         return int(self._database.fetch(query).column(0)[0].as_py() or 0)
-
-
-@dataclass
-class Keys:
-    """Counts the primary keys that occur before, in rows that come in their order, and sees whether rows do.
-
-    Attributes:
-        places: Of the key's columns.
-        comparable: Whether all are whole numbers: those are in the same order, and equal, for everybody.
-        ascending: Whether each key so far, of one column, is above the one before.
-        repeated: Rows so far whose key the row before has.
-    """
-
-    places: list[int]
-    comparable: bool
-    ascending: bool
-    repeated: int = 0
-    _last: pa.Table | None = None
-
-    @classmethod
-    def of(cls, table: Table) -> Keys:
-        """Return what is known of no rows."""
-        declared = [column.name for column in table.columns]
-        whole = all(pa.types.is_int64(stored_type(table.column(name))) for name in table.primary_key)
-        return cls([declared.index(name) for name in table.primary_key], whole, whole and len(table.primary_key) == 1)
-
-    def seen(self, rows: pa.Table) -> pa.Table:
-        """Count in the next rows, of stored values in spec order, and return them."""
-        if self.comparable and rows.num_rows:
-            keys = rows.select(self.places)
-            keys = keys if self._last is None else pa.concat_tables([self._last, keys])
-            self._last = keys.slice(keys.num_rows - 1)
-            same = np.ones(keys.num_rows - 1, dtype=bool)
-            for column in keys.columns:
-                valid, values = column.is_valid().to_numpy(), column.fill_null(0).to_numpy()
-                same &= valid[1:] & valid[:-1]
-                same &= values[1:] == values[:-1]
-                self.ascending &= bool(valid.all() and (values[1:] > values[:-1]).all())
-            self.repeated += int(same.sum())
-        return rows
 
 
 class SqlRows:

@@ -1,0 +1,145 @@
+"""The rows of one run: read when they are first needed, and never changed under the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property, partial
+
+import pyarrow as pa
+
+from privbench_core.backends.fingerprint import fingerprint_rows
+from privbench_core.backends.integrity import check_rows
+from privbench_core.backends.registry import open_source
+from privbench_core.engines.choice import engine_of, open_engine
+from privbench_core.engines.left_over import sweep
+from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.engines.sql.engine import SqlEngine
+from privbench_core.pipeline.observe import fingerprint_of, record_observations
+from privbench_core.pipeline.workspace import Workspace
+from privbench_core.privacy.views import Engine
+from privbench_core.schema.tables import Table
+
+
+class Snapshot:
+    """The source as one run sees it: a table is read when first needed, once, and never changes under the steps.
+
+    Attributes:
+        fingerprints: Of the tables that were looked at so far.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._schema = workspace.spec.schema
+        self._source = open_source(workspace.spec)
+        self._rows: dict[str, pa.Table] = {}
+        self._engine = engine_of(workspace.spec)
+        self._folder = workspace.folder / "rows"
+        sweep(self._folder)
+        self.fingerprints: dict[str, str] = {}
+
+    def fingerprint(self, table: str) -> str:
+        """Keyed fingerprint of a table: changes with the rows, as far as the spec wants; says nothing about them."""
+        if table not in self.fingerprints:
+            declared = self._schema.table(table)
+            found = fingerprint_of(self._workspace, self._source, declared, partial(self._content, declared))
+            record_observations(self._workspace.spec, {table: found})
+            self.fingerprints[table] = found
+        return self.fingerprints[table]
+
+    @cached_property
+    def tables(self) -> dict[str, pa.Table]:
+        """All tables, integrity checked."""
+        read = {table.name: self._read(table.name) for table in self._schema.tables}
+        return check_rows(self._schema, read, self._workspace.spec.orphans)
+
+    @cached_property
+    def private(self) -> Engine:
+        """The rows behind the session, integrity checked."""
+        spec = self._workspace.spec
+        if self._engine == "memory":
+            return PrivateDatabase(self._schema, self.tables, self._workspace.secret)
+        for table in self._schema.private_tables:  # some rows may be gone afterwards
+            self.fingerprint(table.name)
+        self._loaded.keep(spec.orphans)
+        return self._loaded
+
+    @cached_property
+    def _loaded(self) -> SqlEngine:
+        """The engine, with all rows as the source has them."""
+        spec = self._workspace.spec
+        for table in spec.changes:
+            self.fingerprint(table)  # before the rows: what changes in between is seen as a change the next time
+        engine = open_engine(replace(spec, engine=self._engine), self._source, self._workspace.secret, self._folder)
+        try:
+            engine.load(self.public)
+        except BaseException:
+            engine.close()
+            raise
+        return engine
+
+    def _content(self, table: Table) -> str:
+        """The digest of a table's rows."""
+        if self._engine == "memory" or table.public:
+            return fingerprint_rows(table, self._read(table.name))
+        return self._loaded.fingerprint(table)
+
+    @cached_property
+    def public(self) -> dict[str, pa.Table]:
+        """The public tables, integrity checked; no private table is read for them."""
+        public = tuple(table for table in self._schema.tables if table.public)
+        read = {table.name: self._read(table.name) for table in public}
+        return check_rows(replace(self._schema, tables=public), read, self._workspace.spec.orphans)
+
+    def forget(self) -> None:
+        """Let go of the private rows, when no step needs them any more; fingerprints and public tables stay."""
+        if "_loaded" in self.__dict__:
+            self._loaded.close()
+        for name in ("tables", "private", "_loaded"):
+            self.__dict__.pop(name, None)
+        for table in self._schema.private_tables:
+            self._rows.pop(table.name, None)
+
+    def _read(self, table: str) -> pa.Table:
+        if table not in self._rows:
+            if table in self._workspace.spec.changes:
+                self.fingerprint(table)  # before the rows: what changes in between is seen as a change the next time
+            self._rows[table] = self._source.read(self._schema.table(table))
+        return self._rows[table]
+
+
+class Observed(Snapshot):
+    """The source as it was last looked at: fingerprints, and no rows.
+
+    Args:
+        workspace: Of the run.
+        fingerprints: By table; one that was never looked at has none, and nothing made from it is found.
+    """
+
+    def __init__(self, workspace: Workspace, fingerprints: Mapping[str, str]) -> None:
+        self.fingerprints = dict(fingerprints)
+
+    def fingerprint(self, table: str) -> str:
+        """What was seen, "" if nothing was."""
+        return self.fingerprints.get(table, "")
+
+
+class GivenRows(Snapshot):
+    """Rows in memory in place of the source's, for a rehearsal.
+
+    Args:
+        workspace: Of the rehearsal.
+        rows: All tables of the schema, integrity checked.
+    """
+
+    def __init__(self, workspace: Workspace, rows: Mapping[str, pa.Table]) -> None:
+        self.tables = dict(rows)
+        self.private = PrivateDatabase(workspace.spec.schema, rows, workspace.secret)
+        self.public = {table.name: rows[table.name] for table in workspace.spec.schema.tables if table.public}
+
+    def fingerprint(self, table: str) -> str:
+        """The rows are the same throughout."""
+        return ""
+
+    def forget(self) -> None:
+        """They belong to the caller."""
