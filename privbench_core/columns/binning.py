@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codec, Codes
 from privbench_core.columns.systematic import distribute, group_counts, narrow, systematic_counts
 from privbench_core.errors import InternalError
-from privbench_core.estimate.segmentation import SIGNIFICANT, merge_smallest, segment_and_smooth, segment_sums
+from privbench_core.estimate.segmentation import ABSOLUTE, SIGNIFICANT, merge_smallest, segment_and_smooth, segment_sums
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 _RARE_PRIOR = 0.2
 """What each rare value weighs at least, in standard deviations: a noisy count below zero does not rule it out."""
-_ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 _DEARER = 1.25  # while there are more parts than codes may be, noise is taken to weigh so much more
 _FINEST = 32  # parts that all rows are cut into, at most
 _NOTHING = 1e-12
@@ -204,7 +203,7 @@ def parts_worth_cutting(binning: Binning, counts: Floats, sigma: float, beside: 
     rows = np.maximum(counts, 0.0)
     # One code: h² n = 0.4 σ √(cells · beside). Each of k parts: (h/k)² n = 0.4 σ √(cells · beside / k).
     total = max(float(rows.sum()), 1.0)
-    hidden = np.nan_to_num(rows**2 / total / max(_ABSOLUTE * sigma * np.sqrt(beside), _NOTHING))
+    hidden = np.nan_to_num(rows**2 / total / max(ABSOLUTE * sigma * np.sqrt(beside), _NOTHING))
     most = np.maximum(np.minimum(cells, np.ceil(_FINEST * rows / total)), 1.0)
     interval = np.arange(binning.size) < binning.ordered
     bar = 1.0

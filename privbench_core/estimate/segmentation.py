@@ -14,6 +14,9 @@ Starts = NDArray[np.int64]
 SIGNIFICANT = 3.0
 """A cell is significant if its noisy count exceeds this many standard deviations; the usual three sigma."""
 
+ABSOLUTE = 0.4
+"""Half of the expected absolute value of noise, in standard deviations."""
+
 PENALTY = 5.0
 """Noise variances that a cut must save; chosen on Adult among 2 to 8, where results differ little."""
 

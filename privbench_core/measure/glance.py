@@ -15,7 +15,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.measure.scores import ABSOLUTE
+from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.models.one_way import OneWay
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator

@@ -29,7 +29,7 @@ from privbench_core.columns.registry import codec_for
 from privbench_core.columns.step_classes import StepCodec
 from privbench_core.columns.variable_width import VariableWidthCodec, values_in
 from privbench_core.estimate.made_up import rank_blocks, value_blocks
-from privbench_core.estimate.segmentation import SIGNIFICANT, segment_and_smooth
+from privbench_core.estimate.segmentation import ABSOLUTE, SIGNIFICANT, segment_and_smooth
 from privbench_core.measure.scores import highest_noise
 from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Price
@@ -59,7 +59,6 @@ _LEAST_PARTS = 4  # of a cell of the grid that holds rows: its ends are found to
 _UNKNOWN_CODES = 32  # that a column is taken to have before its domain is learned
 _SHAPE_NUMBERS = 25  # numbers that the shape of a list comes down to, as for parents (`measure.popularity`)
 _OTHERWISE = 0.3  # how far units with more than T rows have other values, likewise
-_ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 
 
 @dataclass(frozen=True)
@@ -320,7 +319,7 @@ def _counted(session: PrivateSession, table: Table, size: RowCount | None, price
     counted = np.array([max(1.0, float(size.counted(most).sum())) for most in size.classes])
     alone = session.view(ViewSpec(table.name, {}), "values").sigma([Marginal(())], price)
     lost = 1 - counted / max(size.rows, float(counted.max()))
-    best = int(np.argmin(_OTHERWISE * lost + _ABSOLUTE * _SHAPE_NUMBERS * alone * np.array(size.classes) / counted))
+    best = int(np.argmin(_OTHERWISE * lost + ABSOLUTE * _SHAPE_NUMBERS * alone * np.array(size.classes) / counted))
     return size.classes[best], float(max(size.rows, counted[best]) / counted[best])
 
 

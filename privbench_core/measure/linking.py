@@ -25,6 +25,7 @@ from privbench_core.columns.contingency import contingency
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.coarsening import coarsenings
 from privbench_core.estimate.joints import NoisyTable, estimated_joint
+from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.models.linking import CrossMarginal, link_rows
 from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
@@ -41,7 +42,6 @@ Numbers = NDArray[np.int64]
 Features = Mapping[str, tuple[Feature, Discretizer]]
 # Chosen by hand on generated databases.
 _NOISE = 0.1  # of all rows: the noise of a cross-table marginal, as half its expected L1 norm
-_ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 _LEAST_CELLS = (
     64  # that a cross-table marginal should have when it is decided how many there are: eight codes on either side
 )
@@ -182,7 +182,7 @@ def measure_cross_marginals(
                 " x ".join(candidate.names), [Marginal(candidate.names)], price.share(share * (1 - fit.select))
             )
             off = float(np.abs(noisy.values[0] - expected).sum()) / 2
-            significant = significant or off > 2 * _ABSOLUTE * noisy.sigma * expected.size
+            significant = significant or off > 2 * ABSOLUTE * noisy.sigma * expected.size
             found.append(_cross_marginal(candidate, noisy.values[0], noisy.sigma, expected))
             candidates.remove(candidate)
             known |= candidate.pairs
@@ -220,10 +220,10 @@ def _planned(of_units: Curator, most: int, reference: Reference, price: Price, f
 
         def error(counted: int, sigma: float = sigma) -> float:
             total = reference.counted(counted)
-            return _ABSOLUTE * counted * sigma * _LEAST_CELLS / total + _OTHERWISE * (1 - total / rows)
+            return ABSOLUTE * counted * sigma * _LEAST_CELLS / total + _OTHERWISE * (1 - total / rows)
 
         best = min(reference.size.classes, key=error)
-        cells = _NOISE * reference.counted(best) / (_ABSOLUTE * best * sigma)
+        cells = _NOISE * reference.counted(best) / (ABSOLUTE * best * sigma)
         if cells >= _LEAST_CELLS or (number == 1 and cells >= 4):  # noqa: PLR2004 - two codes on either side
             return _Plan(number, min(cells, _MOST_CELLS), best)
     return None

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from privbench_core.estimate.candidates import Candidates, PairTable, noisy_cells
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
+from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.measure.glance import Glance, glance
 from privbench_core.measure.one_way import choose_remeasurement, least_noise, remeasure
-from privbench_core.measure.scores import ABSOLUTE, clear_scores, largest_noise, pair_scores
+from privbench_core.measure.scores import clear_scores, largest_noise, pair_scores
 from privbench_core.measure.shortlist import share_of_shortlist, shortlist, shortlist_size
 from privbench_core.measure.signs import cuts_of, determined_by_signs, gain_of_signs, measure_signs, share_for_signs
 from privbench_core.measure.triples import SHARE_OF_TRIPLES, candidate_triples, measure_triples

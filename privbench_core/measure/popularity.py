@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.estimate.popularity import rank_ends, rank_sums, row_counts
+from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.models.popularity import ByRank, ByRow
 from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Price
@@ -28,7 +29,6 @@ _NOTHING = 1e-300
 _RANKS_SHARE = 0.3  # of the price, where the parent is public: for the shape of all rows that noise hides
 _GROUPS_SHARE = 0.2  # for groups of rows; single rows get the rest
 _SHAPE_NUMBERS = 25  # numbers that a shape comes down to
-_ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 _OTHERWISE = 0.3  # how far units with more than T rows refer to other parents
 _MOST_PARENTS = 1 << 20  # ranks that are looked at
 _MOST_GROUPS = 256  # groups of parents by rank; chosen by hand
@@ -151,6 +151,6 @@ def _counted(
     # No number is off by more than itself, as those that noise hides are not kept: as under Zipf's law.
     ranks = np.arange(1, numbers + 1)
     likely = 1 / (ranks * (1 / ranks).sum())
-    off = np.array([np.minimum(_ABSOLUTE * share, likely).sum() for share in noise / counted])
+    off = np.array([np.minimum(ABSOLUTE * share, likely).sum() for share in noise / counted])
     best = int(np.argmin(_OTHERWISE * lost + off))
     return views[best], float(size.classes[best] * max(size.rows, counted[best]) / counted[best])

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.fitting import combine
+from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.measure.pairwise import MOST_CODES
 from privbench_core.measure.scores import highest_noise
 from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder, counts_up_to, powers_up_to
@@ -32,7 +33,6 @@ from privbench_core.schema.tables import Schema
 
 Array = NDArray[np.float64]
 _SHARES = (0.02, 0.04, 0.08, 0.16, 0.32)  # of a table's price, for sizes, and for the number of rows: tried in turn
-_ABSOLUTE = 0.4  # half of the expected absolute value of noise, in standard deviations
 _FANOUT_OTHERWISE = 0.1  # how far parents of units with many rows have other numbers of children
 _STANDS_OUT = 3.0  # standard deviations by which a code stands out
 _FEW = 0.002  # of all rows: what may be left out
@@ -194,7 +194,7 @@ def counted_for_sizes(curator: Curator, parents: RowCount, expected: ExpectedSiz
 
     def error(most: int) -> float:
         counted = max(1.0, float(parents.counted(most).sum()))
-        noise = np.minimum(_ABSOLUTE * most * sigma / counted, expected.groups) @ expected.sizes
+        noise = np.minimum(ABSOLUTE * most * sigma / counted, expected.groups) @ expected.sizes
         moved = _FANOUT_OTHERWISE * (1 - counted / max(counted, parents.rows))
         return float(noise) / max(float(expected.groups @ expected.sizes), _NOTHING) + moved
 
@@ -204,7 +204,7 @@ def counted_for_sizes(curator: Curator, parents: RowCount, expected: ExpectedSiz
 def distance_by_noise(sizes: Array, sigma: float, rows: float) -> Array:
     """Expected total variation distance of columns with so many codes from themselves with noise, shape (columns,)."""
     visible = np.minimum(sizes, 1 + rows / (_STANDS_OUT * sigma)) if sigma > 0 else sizes
-    return np.minimum(_ABSOLUTE * sigma * visible / rows, 0.5)
+    return np.minimum(ABSOLUTE * sigma * visible / rows, 0.5)
 
 
 def _classes(fit: SizeCounts, bound: int) -> tuple[int, ...]:

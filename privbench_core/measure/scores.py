@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.models.one_way import OneWay
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
@@ -15,8 +16,6 @@ from privbench_core.privacy.queries import Distances
 
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
-ABSOLUTE = 0.4
-"""Half of the expected absolute value of noise, in standard deviations."""
 _ACCIDENT = 0.01  # probability that noise alone makes a spike
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.copula import Cut, SignSums, pairs_of_bits, sign_noise
+from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.measure.one_way import choose_remeasurement, noise_power
-from privbench_core.measure.scores import ABSOLUTE
 from privbench_core.models.one_way import OneWay
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
