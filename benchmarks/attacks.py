@@ -23,8 +23,8 @@ from privbench_core.errors import SourceError
 from privbench_core.evaluation.attributes import TARGETS, attribute_risks
 from privbench_core.evaluation.membership import run_attacks
 from privbench_core.evaluation.rehearsed import Rehearsal, RunOnRows, rehearse_half
+from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.rehearsal import rehearse
-from privbench_core.pipeline.run import plan_for
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 

@@ -26,7 +26,7 @@ from benchmarks.report import Row, machine, markdown, medians
 from privbench_core.pipeline.manifest import Manifest, definition_of, step_name, write_manifests
 from privbench_core.pipeline.observe import last_observed
 from privbench_core.pipeline.places import epsilon_name
-from privbench_core.pipeline.run import plans_for
+from privbench_core.pipeline.plans import plans_for
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

@@ -25,7 +25,8 @@ from benchmarks.measure import call_in_child, children, peak_mb, reset_peak
 from benchmarks.report import Row, machine, markdown
 from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.pipeline.executor import Executor
-from privbench_core.pipeline.run import plan_for, run_spec
+from privbench_core.pipeline.plans import plan_for
+from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.schema.change import VersionQuery

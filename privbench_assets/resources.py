@@ -17,7 +17,7 @@ from privbench_core.pipeline.executor import Executor
 from privbench_core.pipeline.manifest import Made, load_made, read_manifest, write_manifest
 from privbench_core.pipeline.observe import last_observed
 from privbench_core.pipeline.places import bundle_folder
-from privbench_core.pipeline.run import run_name
+from privbench_core.pipeline.plans import run_name
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.status import Status, status_of
 from privbench_core.pipeline.workload import public_workload

@@ -1,4 +1,4 @@
-"""Write files and folders atomically: they appear complete or not at all."""
+"""Write files and folders atomically: they appear complete or not at all; and give them names."""
 
 from __future__ import annotations
 
@@ -8,11 +8,22 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from privbench_core.errors import PublishError
 from privbench_core.locks import exclusive
 
 _NEW, _OLD = "new", "old"  # inside the staging folder
+
+
+def file_name(name: str) -> str:
+    """Return a name that is valid on every file system, without path separators.
+
+    >>> file_name("order"), file_name("a/b c"), file_name("..")
+    ('order', 'a%2Fb%20c', '%2E.')
+    """
+    quoted = quote(name, safe="")
+    return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
 
 
 def replace_folder(out: Path, write: Callable[[Path], None], *, replaceable: Callable[[Path], bool]) -> Path:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from queue import SimpleQueue
 from threading import Lock
 from typing import Any, BinaryIO, TypeVar
@@ -79,6 +80,20 @@ def side_by_side(work: Callable[[T], R], items: Sequence[T], workers: int | None
                 raise
     finally:
         _CHILDREN.put_back(children)
+
+
+def ahead(items: Iterator[T]) -> Iterator[T]:
+    """Yield the same items, each made by a thread while the one before is worked on."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(_taken, items)
+        while found := waiting.result():
+            waiting = pool.submit(_taken, items)
+            yield from found
+
+
+def _taken(items: Iterator[T]) -> list[T]:
+    """The next item; none at the end."""
+    return list(islice(items, 1))
 
 
 def serve() -> None:

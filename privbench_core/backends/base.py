@@ -36,6 +36,10 @@ class Source(Protocol):
         """
         ...
 
+    def known_rows(self, table: Table) -> int | None:
+        """Return how many rows a table has, where the source can tell without reading them; None where it can't."""
+        ...
+
     def fingerprint(self, table: Table) -> str:
         """Return a hex digest of the table's content, see `fingerprint.fingerprint_rows`."""
         ...

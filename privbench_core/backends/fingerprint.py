@@ -47,30 +47,44 @@ def fingerprint_blocks(table: Table, schema: pa.Schema, number: int, parts: Iter
         number: How many rows there are.
         parts: Canonical rows.
     """
-    digest = hashlib.blake2b(digest_size=_DIGEST)
-    fields = (f"{field.name}\0{field.type}" for field in schema)
-    digest.update("\0\0".join([table.name, *table.primary_key, *fields]).encode() + number.to_bytes(8, "little"))
-    for block in _blocks(parts):
+    digest = RowDigest(table, schema, number)
+    for part in parts:
+        digest.add(part)
+    return digest.finished()
+
+
+class RowDigest:
+    """The digest of `fingerprint_blocks` while its rows pass by; arguments as there."""
+
+    def __init__(self, table: Table, schema: pa.Schema, number: int) -> None:
+        self._digest = hashlib.blake2b(digest_size=_DIGEST)
+        fields = (f"{field.name}\0{field.type}" for field in schema)
+        head = "\0\0".join([table.name, *table.primary_key, *fields]).encode()
+        self._digest.update(head + number.to_bytes(8, "little"))
+        self._waiting: list[pa.Table] = []
+
+    def add(self, rows: pa.Table) -> None:
+        """Take the next rows; they are hashed in blocks of `BLOCK`."""
+        self._waiting.append(rows)
+        if sum(each.num_rows for each in self._waiting) < BLOCK:
+            return
+        joined = pa.concat_tables(self._waiting)
+        whole = joined.num_rows - joined.num_rows % BLOCK
+        for start in range(0, whole, BLOCK):
+            self._hash(joined.slice(start, BLOCK))
+        self._waiting = [joined.slice(whole)]
+
+    def finished(self) -> str:
+        """Return the digest, when all rows have been added."""
+        if self._waiting and (left := pa.concat_tables(self._waiting)).num_rows:
+            self._hash(left)
+        self._waiting = []
+        return self._digest.hexdigest()
+
+    def _hash(self, block: pa.Table) -> None:
         for column in block.columns:
             for part in _parts(column.combine_chunks()):
-                digest.update(part)
-    return digest.hexdigest()
-
-
-def _blocks(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in blocks of `BLOCK`, the last one perhaps smaller."""
-    waiting: list[pa.Table] = []
-    for part in parts:
-        waiting.append(part)
-        if sum(rows.num_rows for rows in waiting) < BLOCK:
-            continue
-        joined = pa.concat_tables(waiting)
-        whole = joined.num_rows - joined.num_rows % BLOCK
-        yield from (joined.slice(start, BLOCK) for start in range(0, whole, BLOCK))
-        waiting = [joined.slice(whole)]
-    left = pa.concat_tables(waiting) if waiting else None
-    if left is not None and left.num_rows:
-        yield left
+                self._digest.update(part)
 
 
 def fingerprint_files(paths: Iterable[Path]) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -43,6 +42,10 @@ class NumberedSource:
         """See `Source.batches`: rows are numbered together."""
         return self.source.batches(table) if table.row_id is None else iter([self.read(table)])
 
+    def known_rows(self, table: Table) -> int | None:
+        """See `Source.known_rows`."""
+        return self.source.known_rows(table)
+
     def fingerprint(self, table: Table) -> str:
         """See `Source.fingerprint`."""
         return self.source.fingerprint(table) if table.row_id is None else fingerprint_rows(table, self.read(table))
@@ -64,6 +67,8 @@ def number_rows(rows: pa.Table) -> pa.Array:
     >>> len(numbers.unique()), numbers == number_rows(rows.slice(0, 3))
     (3, True)
     """
+    import pandas as pd
+
     texts = pd.Series(_texts(rows).to_numpy(zero_copy_only=False), dtype=object)
     seen = texts.groupby(texts, sort=False).cumcount().astype(str)
     hashed = pd.util.hash_array((seen + "\x1f" + texts).to_numpy(dtype=object), categorize=False)

@@ -25,6 +25,8 @@ DEFAULT_CELLS = 256
 MAX_CELLS = 4096
 """Cells that may be declared: merging them by noisy counts stays quick, and a model never sees more than it keeps."""
 
+_EXACT = 1 << 52
+
 
 @dataclass(frozen=True)
 class OrderedCodec(ABC):
@@ -111,9 +113,13 @@ class OrderedCodec(ABC):
 
         Where the range is open-ended, they give values of the first and the last cell.
         """
-        inside = np.where(cells == self.above, self.ordered - 1, np.where(cells < self.ordered, cells, 0))
-        numbers = self._draw(inside, rng)
-        if not self.open_ended:
+        inside = np.arange(self.size, dtype=np.int32)
+        inside[self.ordered :] = 0
+        inside[self.above] = self.ordered - 1
+        some = cells >= self.ordered
+        outside = bool(some.any())
+        numbers = self._draw(inside[cells] if outside else cells, rng)
+        if outside and not self.open_ended:
             numbers[cells == self.below] = self.starts[0]
             numbers[cells == self.above] = self.last
         return self.grid.array(numbers, cells == self.null if self.nullable else None)
@@ -138,17 +144,22 @@ class OrderedCodec(ABC):
         return (np.searchsorted(self.starts, numbers, side="right") - 1).astype(np.int32)
 
     def _draw(self, cells: Codes, rng: np.random.Generator) -> Numbers:
-        first, final = self.starts[cells], self.ends[cells]
+        first = self.starts[cells]
         if self.grid.continuous:
+            final = self.ends[cells]
             part = rng.random(len(cells))
             # Two products and no difference: the width of a cell may be more than a float holds.
             return np.clip(first * (1 - part) + final * part, first, final)
         # Unsigned arithmetic wraps around, which makes it exact even for cells wider than the signed range.
-        width = (final - first).view(np.uint64)
-        if not width.any():
-            return first.copy()
-        offset = np.minimum((rng.random(len(cells)) * (width.astype(np.float64) + 1)).astype(np.uint64), width)
-        return first + offset.view(np.int64)
+        width = (self.ends - self.starts).view(np.uint64)
+        if not width.any() or not (width > 0)[cells].any():
+            return first
+        part = rng.random(len(cells))
+        part *= (width.astype(np.float64) + 1)[cells]
+        if width.max() < _EXACT:  # then no product is rounded up to the next whole number
+            first += part.astype(np.int64)
+            return first
+        return first + np.minimum(part.astype(np.uint64), width[cells]).view(np.int64)
 
 
 @dataclass(frozen=True)

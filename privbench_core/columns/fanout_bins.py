@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import scipy
 from numpy.typing import NDArray
-from scipy.special import digamma
 
 from privbench_core.columns.codec import Codes
 
@@ -98,7 +98,11 @@ class FanoutCodec:
         first, end = self.starts.astype(float), np.append(self.starts[1:], self.bound + 1).astype(float)
         few, middle = np.maximum(first, 1), np.clip(most, np.maximum(first, 1), end)
         # P[n] is 1/n - 1/(n + 1) but for a factor: n times that adds up to differences of harmonic numbers.
-        sums = digamma(middle + 1) - digamma(few + 1) + np.minimum(most, end) * (1 / middle - 1 / end)
+        sums = (
+            scipy.special.digamma(middle + 1)
+            - scipy.special.digamma(few + 1)
+            + np.minimum(most, end) * (1 / middle - 1 / end)
+        )
         return np.where(first > 0, sums / np.where(first > 0, 1 / few - 1 / end, 1.0), 0.0)
 
     def labels(self) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from privbench_core.commands.terminal import finite
 from privbench_core.errors import BudgetExhaustedError
 from privbench_core.pipeline.account_status import AccountStatus, standing
-from privbench_core.pipeline.run import plans_for, run_name
+from privbench_core.pipeline.plans import plans_for, run_name
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger.ledger import Balance, Entry, Ledger

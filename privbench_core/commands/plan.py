@@ -17,7 +17,7 @@ from privbench_core.engines.choice import engine_of
 from privbench_core.measure.expected_noise import expected_noise, link_noise
 from privbench_core.models.row_count import RowCount
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
-from privbench_core.pipeline.run import plan_for
+from privbench_core.pipeline.plans import plan_for
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.reach import find_reaches
 from privbench_core.sampling.ranges import MOST_ROWS, can_be_cut

@@ -16,8 +16,8 @@ from privbench_core.errors import SpecError
 from privbench_core.pipeline.account_status import lifetime_share
 from privbench_core.pipeline.observe import observe
 from privbench_core.pipeline.places import bundle_folder, database_folder, epsilon_name
+from privbench_core.pipeline.plans import plans_for
 from privbench_core.pipeline.refresh import refresh_release
-from privbench_core.pipeline.run import plans_for
 from privbench_core.pipeline.staleness import ReleaseState, staleness
 from privbench_core.pipeline.status import status_of, unpaid_steps
 from privbench_core.pipeline.workspace import Workspace

@@ -18,7 +18,8 @@ from privbench_core.commands.progress import progress_bar
 from privbench_core.commands.terminal import finite, print_json, say, show
 from privbench_core.errors import NoiseOnlyError, PublishError, SpecError
 from privbench_core.pipeline.account_status import WARNING, AccountStatus, lifetime_share, standing
-from privbench_core.pipeline.run import RunResult, plans_for, run_spec
+from privbench_core.pipeline.plans import plans_for
+from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.publishing.bundle import is_bundle, read_bundle, refuse_foreign_bundle

@@ -13,7 +13,7 @@ from privbench_core.commands.terminal import finite, print_json, say, show
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.observe import observe_each
 from privbench_core.pipeline.places import bundle_folder, database_folder
-from privbench_core.pipeline.run import plans_for
+from privbench_core.pipeline.plans import plans_for
 from privbench_core.pipeline.staleness import ReleaseState
 from privbench_core.pipeline.status import Cost, Status, status_of
 from privbench_core.pipeline.workspace import Workspace

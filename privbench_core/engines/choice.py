@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from privbench_core.backends.base import Source
 from privbench_core.backends.registry import open_source
 from privbench_core.backends.row_ids import NumberedSource
-from privbench_core.engines.sql.database import Database
-from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.errors import SourceError
 from privbench_core.spec.location import expand, is_url
 from privbench_core.spec.model import DEFAULT_ENGINE, Spec
 
-_MANY = 20_000_000  # private rows; with more, DuckDB is not slower on two cores, and memory takes more than 2 GB
+if TYPE_CHECKING:
+    from privbench_core.engines.sql.database import Database
+    from privbench_core.engines.sql.engine import SqlEngine
+
+_MANY = 10_000_000  # private rows; with more, DuckDB is not slower on two cores, and takes less memory
 
 
 def engine_of(spec: Spec) -> str:
@@ -28,8 +31,9 @@ def engine_of(spec: Spec) -> str:
 
     with suppress(SourceError):
         folder = None if is_url(expand(spec.source)) else _plain(open_source(spec))
-        if isinstance(folder, FolderSource) and folder.parquet_rows(spec.schema.private_tables) >= _MANY:
-            return "duckdb"
+        if isinstance(folder, FolderSource):
+            rows = sum(folder.known_rows(table) or 0 for table in spec.schema.private_tables)
+            return "duckdb" if rows >= _MANY else "memory"
     return "memory"
 
 
@@ -45,7 +49,9 @@ def open_engine(spec: Spec, source: Source, secret: bytes, folder: Path) -> SqlE
     Raises:
         SourceError: The engine cannot count rows of this source, or nothing can be written.
     """
-    return SqlEngine(spec.schema, _database(spec, source, folder), secret)
+    from privbench_core.engines.sql.engine import SqlEngine
+
+    return SqlEngine(spec.schema, _database(spec, source, folder), secret, spec.changes)
 
 
 def _database(spec: Spec, source: Source, folder: Path) -> Database:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from privbench_core.engines.stored import to_stored
 from privbench_core.schema.columns import Column
 
-_NOTHING = pa.scalar("", pa.large_string())
 _COMPARED = 8  # bytes of a hash: of a billion rows two agree in them with a probability of 0.03
 
 
@@ -41,7 +40,8 @@ def keyed_order(secret: bytes, columns: Sequence[Column], keys: pa.Table) -> NDA
     start = order_key(secret)
     # A value is written by its type alone; pandas would choose one format for the column, that is, by other rows.
     parts = [_texts(keys.column(column.name), column) for column in columns]
-    texts = pc.binary_join_element_wise(*(part for text in parts for part in text), _NOTHING).to_pylist()
+    nothing = pa.scalar("", pa.large_string())  # the first scalar imports pandas, so none is made by importing this
+    texts = pc.binary_join_element_wise(*(part for text in parts for part in text), nothing).to_pylist()
     hashed = b"".join(sha256(f"{start}{text}".encode()).digest()[:_COMPARED] for text in texts)
     return np.frombuffer(hashed, ">u8").astype(np.uint64)
 

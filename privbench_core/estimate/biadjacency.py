@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from privbench_core.estimate.fitting import EMPTY, MAX_RAISE
 
@@ -57,10 +57,10 @@ def relaxed_links(left: Array, right: Array, targets: Sequence[ClassTarget]) -> 
     return links
 
 
-def _sums(cells: Numbers, size: int) -> csr_array:
+def _sums(cells: Numbers, size: int) -> scipy.sparse.csr_array:
     """Return the matrix that adds up the classes of each cell, shape (size, classes)."""
     classes = np.arange(len(cells))
-    return csr_array((np.ones(len(cells)), (cells, classes)), (size, len(cells)))
+    return scipy.sparse.csr_array((np.ones(len(cells)), (cells, classes)), (size, len(cells)))
 
 
 def _ratio(wanted: Array, current: Array) -> Array:

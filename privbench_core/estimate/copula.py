@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.integrate import cumulative_trapezoid
-from scipy.special import ndtr, ndtri
 
 from privbench_core.estimate.mixture import Estimate, least_risk
 
@@ -105,7 +104,9 @@ class SignSums:
         first, second = np.triu_indices(len(self.cuts), 1)
         correlations = np.eye(len(self.cuts))
         excess = self._excess(clean) / (held[first] * held[second])
-        correlations[first, second] = _correlation(ndtri(below[first]), ndtri(below[second]), excess)
+        correlations[first, second] = _correlation(
+            scipy.special.ndtri(below[first]), scipy.special.ndtri(below[second]), excess
+        )
         correlations[second, first] = correlations[first, second]
         values, vectors = np.linalg.eigh(correlations)
         positive = (vectors * np.maximum(values, _EIGENVALUE)) @ vectors.T
@@ -149,7 +150,7 @@ def sign_noise(clean: Mapping[str, Array], cuts: Mapping[str, Cut], sigma: float
     steep = []
     for name, cut in cuts.items():
         held, below = _halves(clean[name], cut)
-        steep.append(held * 2 * np.exp(-(ndtri(below) ** 2) / 2) / np.sqrt(2 * np.pi))
+        steep.append(held * 2 * np.exp(-(scipy.special.ndtri(below) ** 2) / 2) / np.sqrt(2 * np.pi))
     return float(np.mean([sigma / total / max(a * b, _TINY) for a, b in combinations(steep, 2)]))
 
 
@@ -217,8 +218,8 @@ def _halves(counts: Array, cut: Cut) -> tuple[float, float]:
 
 def _given_factor(counts: Array, load: float) -> Array:
     """Return the probability of each code given the common factor, shape (codes, values of the factor)."""
-    edges = ndtri(np.clip(np.cumsum(counts)[:-1] / max(float(counts.sum()), _TINY), 0.0, 1.0))
-    below = ndtr((edges[:, None] - load * _FACTOR) / np.sqrt(1 - load**2))
+    edges = scipy.special.ndtri(np.clip(np.cumsum(counts)[:-1] / max(float(counts.sum()), _TINY), 0.0, 1.0))
+    below = scipy.special.ndtr((edges[:, None] - load * _FACTOR) / np.sqrt(1 - load**2))
     return np.diff(below, axis=0, prepend=0.0, append=1.0)
 
 
@@ -230,7 +231,7 @@ def _correlation(first: Array, second: Array, excess: Array) -> Array:
     """
     h, k = first[:, None], second[:, None]
     density = np.exp(-(h**2 + k**2 - 2 * h * k * np.sin(_ANGLES)) / (2 * np.cos(_ANGLES) ** 2)) * 2 / np.pi
-    agreement = cumulative_trapezoid(density, _ANGLES, axis=1, initial=0.0)
+    agreement = scipy.integrate.cumulative_trapezoid(density, _ANGLES, axis=1, initial=0.0)
     agreement -= agreement[:, len(_ANGLES) // 2, None]
     angles = [np.interp(e, row, _ANGLES) for e, row in zip(excess, agreement, strict=True)]
     return np.asarray(np.sin(angles))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 Array = NDArray[np.float64]
 _CLEAR = 4.0  # standard deviations of noise that a block holds on average: then their sum is clear, too
@@ -41,7 +41,7 @@ def value_blocks(
     ((1, 2, 20), [50, 30, 20])
     """
     widths = np.diff(ends, prepend=0).astype(np.float64)
-    means = np.maximum(isotonic_regression(noisy / widths, weights=widths, increasing=False).x, 0.0)
+    means = np.maximum(scipy.optimize.isotonic_regression(noisy / widths, weights=widths, increasing=False).x, 0.0)
     sums = means * widths
     # What noise leaves beyond the last value is spread thinly: less than half of a row per rank for most of its ranks.
     sums = np.where(np.cumsum(sums[::-1])[::-1] > sigma, sums, 0.0)

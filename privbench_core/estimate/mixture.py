@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 Array = NDArray[np.float64]
 _TINY = 1e-12  # keeps divisions finite
@@ -45,6 +45,6 @@ def least_risk(estimates: Sequence[Estimate], found: Array, sigma: float) -> Arr
     risks = errors @ errors.T + penalty[:, None] + penalty
     values, vectors = np.linalg.eigh(risks / max(float(np.trace(risks)), _TINY) + _LARGE)
     squares = np.vstack([np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T, np.ones(len(estimates))])
-    weights, _ = nnls(squares, np.append(np.zeros(len(estimates)), 1.0))
+    weights, _ = scipy.optimize.nnls(squares, np.append(np.zeros(len(estimates)), 1.0))
     weights /= weights.sum()
     return np.asarray(sum(weight * estimate.values for weight, estimate in zip(weights, estimates, strict=True)))

@@ -11,17 +11,18 @@ extreme-value copula holds, so Gumbel's (1960) is tried too, with either tail of
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.copula import LARGEST, joint_by_copula
-from privbench_core.estimate.merge import merge_codes
 from privbench_core.estimate.segmentation import SIGNIFICANT
 
 Array = NDArray[np.float64]
 _TINY = 1e-300
+_CELLS = 1 << 16  # of joints at a time: what is computed of them stays in the cache
 _ROUGHLY = 0.1  # how far, relatively, counts may be from any copula: else a few frequent codes decide about all others
 _EXPONENTS = 1 / (1 - np.linspace(0.025, 0.9, 36))  # of Gumbel's copula, evenly spaced by Kendall's τ
 _CORRELATIONS = np.sin(np.linspace(-np.arcsin(LARGEST), np.arcsin(LARGEST), 41))  # odd: 0 is one of them
@@ -45,41 +46,66 @@ def nearest_copula(
     """
     if min(ordered) < 3:  # noqa: PLR2004 - of two codes there is nothing to interpolate
         return None
-    joints = [joint_by_copula(*clean, *ordered, float(correlation)) for correlation in _CORRELATIONS]
-    joints += [
-        _joint_by_gumbel(*clean, *ordered, float(exponent), tails)
-        for tails in product((1, -1), (1, -1))
-        for exponent in _EXPONENTS
-    ]
-    merged = np.stack([merge_codes(joint, groups) if groups else joint for joint in joints])
-    apart = (merged - noisy) ** 2
-    of_noise = apart.sum(axis=(1, 2))
-    best = int(np.argmin((apart / (sigma**2 + (_ROUGHLY * merged) ** 2 + _TINY)).sum(axis=(1, 2))))
-    independent = of_noise[len(_CORRELATIONS) // 2]
-    return joints[best] if independent - of_noise[best] > (SIGNIFICANT * sigma) ** 2 else None
+    best, least, off = np.zeros(0), np.inf, np.inf
+    for joints in _copulas(clean, ordered):
+        merged = _merged(joints, groups)
+        apart = (merged - noisy) ** 2
+        unlike = (apart / (sigma**2 + (_ROUGHLY * merged) ** 2 + _TINY)).sum(axis=(1, 2))
+        place = int(np.argmin(unlike))
+        if unlike[place] < least:
+            best, least, off = joints[place], unlike[place], apart[place].sum()
+    independent = np.outer(*clean) / max(float(clean[0].sum()), _TINY)
+    explained = ((_merged(independent, groups) - noisy) ** 2).sum() - off
+    return best if explained > (SIGNIFICANT * sigma) ** 2 else None
 
 
-def _joint_by_gumbel(
-    first: Array, second: Array, rows: int, columns: int, exponent: float, tails: tuple[int, int]
+def _merged(joints: Array, groups: Sequence[NDArray[np.int64]]) -> Array:
+    """Counts over groups, given that of each code; shape (.., groups of the first, groups of the second)."""
+    for axis, group_of in zip((-2, -1), groups, strict=False):
+        if np.array_equal(group_of, np.arange(len(group_of))):
+            continue
+        order = np.argsort(group_of, kind="stable")
+        starts = np.flatnonzero(np.diff(group_of[order], prepend=-1))
+        joints = np.add.reduceat(np.take(joints, order, axis), starts, axis=axis)
+    return joints
+
+
+def _copulas(clean: tuple[Array, Array], ordered: tuple[int, int]) -> Iterator[Array]:
+    """Joints by all copulas that are tried, a few at a time: shape (some, codes of the first, codes of the second)."""
+    for correlation in _CORRELATIONS:
+        yield joint_by_copula(*clean, *ordered, float(correlation))[None]
+    several = max(1, _CELLS // (len(clean[0]) * len(clean[1])))
+    for tails in product((1, -1), (1, -1)):
+        for start in range(0, len(_EXPONENTS), several):
+            yield _joints_by_gumbel(*clean, *ordered, _EXPONENTS[start : start + several], tails)
+
+
+def _joints_by_gumbel(
+    first: Array, second: Array, rows: int, columns: int, exponents: Array, tails: tuple[int, int]
 ) -> Array:
-    """Return counts of two columns with their own marginals, by Gumbel's copula of their ordered codes.
+    """Return counts of two columns with their own marginals, by Gumbel's copulas of their ordered codes.
 
     Args:
         first: Clean counts of the first column.
         second: Clean counts of the second column, with the same total.
         rows: How many leading codes of the first are intervals, in order; the others are independent of the second.
         columns: The same of the second.
-        exponent: From 1, where they are independent.
+        exponents: From 1, where they are independent.
         tails: Of each column 1 if its last codes depend on the other most, -1 if its first codes do.
+
+    Returns:
+        Shape (exponents, codes of the first, codes of the second).
     """
-    joint = np.outer(first, second) / max(float(first.sum()), _TINY)
-    part = joint[:rows, :columns]
+    independent = np.outer(first, second) / max(float(first.sum()), _TINY)
     sides = zip((first[:rows], second[:columns]), tails, strict=True)
-    depths = [_depth(counts[::tail]) ** exponent for counts, tail in sides]
-    below = np.exp(-((depths[0][:, None] + depths[1]) ** (1 / exponent)))
-    cells = np.diff(np.diff(below, axis=0, prepend=0.0), axis=1, prepend=0.0)
-    joint[:rows, :columns] = part.sum() * np.maximum(cells, 0.0)[:: tails[0], :: tails[1]]
-    return joint
+    one, other = (_depth(counts[::tail]) ** exponents[:, None] for counts, tail in sides)
+    below = np.exp(-((one[:, :, None] + other[:, None, :]) ** (1 / exponents[:, None, None])))
+    cells = np.diff(np.diff(below, axis=1, prepend=0.0), axis=2, prepend=0.0)
+    joints = np.repeat(independent[None], len(exponents), axis=0)
+    joints[:, :rows, :columns] = (
+        independent[:rows, :columns].sum() * np.maximum(cells, 0.0)[:, :: tails[0], :: tails[1]]
+    )
+    return joints
 
 
 def _depth(counts: Array) -> Array:

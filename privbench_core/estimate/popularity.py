@@ -8,12 +8,12 @@ Significant counts are kept instead.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
-from scipy.special import gammainc, ndtr
 
 from privbench_core.estimate.segmentation import PENALTY, segments
 
@@ -30,9 +30,57 @@ _DEGREE_GROWTH = 1.05  # at most 2.5% off in the middle of a step
 # Of the degrees of public rows that noise hides, chosen by hand.
 _LEVEL = 1.1  # factor between two degrees
 _SMALL = 1e-3  # references that count as none
+_STEEPEST, _HALVINGS = 20.0, 40  # of the power of a share that its odds are, and of the interval that it is found in
 _BLOCK = 1 << 14  # parents at a time, to bound memory
+_PARTS = 6  # shares of a parent's references that a closer look may count, from the least to all
 _GOLDEN = (math.sqrt(5) - 1) / 2  # multiples modulo 1 are evenly spread
+_SPREAD, _LIKELY = 8, 1001  # standard deviations of noise, and numbers among them, that an average is over
+_FAR = 1e9  # standard deviations; keeps squares finite
 _TINY = float(np.finfo(np.float64).tiny) * 1e16  # keeps divisions finite
+
+
+@dataclass(frozen=True)
+class CloserLook:
+    """References to the same rows once more: at less noise, and counting fewer of those from units with many rows.
+
+    Attributes:
+        noisy: Noisy references to each row that count, shape (parents,).
+        sigma: Standard deviation of their noise.
+        least: Share of a parent's references that count where all are from units with many rows.
+        mean: Share of all references that count.
+    """
+
+    noisy: Array
+    sigma: float
+    least: float
+    mean: float
+
+    def energies(self, parents: Numbers, references: Array) -> Array:
+        """Return by how much the look speaks against each number of references, as a negative log-likelihood.
+
+        Which share of a parent's references counts is not known: one from the least to all, as likely as a power of it
+        with which the mean is what it is.
+
+        Args:
+            parents: Of the rows that are asked about, shape (n,).
+            references: Their numbers of references, shape (n, values).
+        """
+        likely: Array = np.zeros(references.shape)
+        for part, odds in zip(*self._parts(), strict=True):
+            off = np.minimum(np.abs(self.noisy[parents, None] - part * references) / self.sigma, _FAR)
+            likely += odds * np.exp(-(off**2) / 2)
+        return np.asarray(-np.log(np.maximum(likely, _TINY)))
+
+    def _parts(self) -> tuple[Array, Array]:
+        """Shares that may count, and their odds."""
+        parts = np.geomspace(self.least, 1.0, _PARTS)
+        low, high = -_STEEPEST, _STEEPEST
+        for _ in range(_HALVINGS):
+            power = (low + high) / 2
+            odds = (parts / self.mean) ** power
+            odds /= odds.sum()
+            low, high = (power, high) if float(odds @ parts) < self.mean else (low, power)
+        return parts, odds
 
 
 def rank_ends(parents: int) -> Numbers:
@@ -67,7 +115,7 @@ def rank_sums(noisy: Array, ends: Numbers, sigma: float, references: float, pare
     least = min(cost for cost, _ in fits)
     found = next(found for cost, found in fits if cost <= least + _TOLERANCE * sigma**2)  # the most even of the best
     sizes = np.diff(ends, prepend=0).astype(np.float64)
-    falling = isotonic_regression(found / sizes, weights=sizes, increasing=False).x
+    falling = scipy.optimize.isotonic_regression(found / sizes, weights=sizes, increasing=False).x
     return np.asarray(falling * sizes)
 
 
@@ -96,6 +144,7 @@ def row_counts(
     groups: tuple[Array, float],
     ranked: tuple[Array, Array],
     references: float,
+    closer: CloserLook | None = None,
 ) -> Array:
     """Return the references to each row of a public parent, shape (parents,), none below zero.
 
@@ -109,15 +158,16 @@ def row_counts(
         groups: Noisy references to each group, and the standard deviation of their noise.
         ranked: References per parent of each block of ranks, and the number of its parents.
         references: Released number of all references.
+        closer: Where units with many rows may refer to other rows than those with few: the latter in more detail.
     """
     parents = len(noisy)
-    threshold = sigma * (math.sqrt(2 * math.log(max(parents, 2))) + 1)  # noise hardly exceeds it in any row
+    threshold = sigma * stands_out(parents)
     heavy = noisy > threshold
     values, numbers = _levels(*_cut_to(parents, *ranked))
     below = np.clip(np.cumsum(numbers) - heavy.sum(), 0.0, numbers)  # parents of lower ranks than the heavy hitters
     left = _left_by(noisy[heavy], sigma, float(values @ below), references)
     remaining, members = _remaining_by_group(noisy, sigma, group_of, groups, heavy, left)
-    numbers = numbers * ndtr((threshold - values) / sigma)  # expected number of them below the threshold
+    numbers = numbers * scipy.special.ndtr((threshold - values) / sigma)  # expected number of them below the threshold
     mean = float(values @ numbers) / max(float(numbers.sum()), _TINY)
     relative = remaining / np.maximum(members, 1) / max(mean, _TINY)
     drawn = np.maximum(noisy, 0.0)
@@ -126,7 +176,9 @@ def row_counts(
     for start in range(0, len(hidden), _BLOCK):
         block = hidden[start : start + _BLOCK]
         scaled = relative[group_of[block], None] * values
-        energy = np.minimum(np.abs(noisy[block, None] - scaled) / sigma, 1e9) ** 2 / 2
+        energy = np.minimum(np.abs(noisy[block, None] - scaled) / sigma, _FAR) ** 2 / 2
+        if closer is not None:
+            energy += closer.energies(block, scaled)
         posterior = numbers * np.exp(energy.min(axis=1, keepdims=True) - energy)
         cumulated = np.cumsum(posterior, axis=1)
         chosen = (cumulated < uniform[start : start + _BLOCK, None] * cumulated[:, -1:]).sum(axis=1)
@@ -135,6 +187,26 @@ def row_counts(
     even = remaining / np.maximum(members, 1)
     factor = np.divide(remaining, sums, out=np.zeros_like(remaining), where=sums > 0)[group_of]
     return np.where(heavy, drawn, np.where(sums[group_of] > 0, drawn * factor, even[group_of]))
+
+
+def stands_out(parents: int) -> float:
+    """Return the standard deviations of noise that it hardly exceeds in any of so many rows.
+
+    >>> round(stands_out(1000), 1)
+    4.7
+    """
+    return math.sqrt(2 * math.log(max(parents, 2))) + 1
+
+
+def references_to_none(noisy: float, sigma: float, rows: float) -> float:
+    """Return how many of ``rows`` refer to none: about half of them, as far as noise hides it, and seldom all or none.
+
+    The mean under a uniform prior; noisy numbers cut at zero and at all rows would leave either nobody or one parent.
+    """
+    least, most = (min(max(noisy + far * sigma, 0.0), rows) for far in (-_SPREAD, _SPREAD))
+    likely = np.linspace(least, most, _LIKELY)
+    apart = ((likely - noisy) / max(sigma, _TINY)) ** 2 / 2
+    return float(np.average(likely, weights=np.exp(apart.min() - apart)))
 
 
 def _left_by(heavy: Array, sigma: float, shaped: float, references: float) -> float:
@@ -204,7 +276,7 @@ def _shape(ends: Numbers, references: float, exponent: float, parents: int) -> A
     popularity = (ranks - (sizes - 1) / 2) ** -exponent
     means = popularity * references / (popularity @ sizes)
     steps = np.array(_steps(int(means.max() + 6 * math.sqrt(means.max()) + 20)), dtype=np.float64)
-    at_least = gammainc(steps[:, None], means[None, :]) @ sizes  # P[Poisson(m) >= k], by k
+    at_least = scipy.special.gammainc(steps[:, None], means[None, :]) @ sizes  # P[Poisson(m) >= k], by k
     widths = np.diff(np.append(steps, steps[-1] + 1))
     tops = np.minimum(ends[:, None], at_least[None, :]) @ widths
     return np.asarray(np.diff(tops, prepend=0.0))

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 Array = NDArray[np.float64]
 _CURVATURES = (0.0, *np.geomspace(0.03, 30, 12).tolist())  # b: from power laws to sizes all alike
@@ -96,10 +96,12 @@ def size_shapes(
     best = design @ right / precision
     off = 1 / np.sqrt(precision)
     ratio = best / off
-    likelihood = ratio**2 / 2 + log_ndtr(ratio) + np.log(off) - _RARER * np.log(cells @ np.maximum(starts, 1))
+    likelihood = (
+        ratio**2 / 2 + scipy.special.log_ndtr(ratio) + np.log(off) - _RARER * np.log(cells @ np.maximum(starts, 1))
+    )
     weights = np.exp(likelihood - likelihood.max())
     # Mean and deviation of a normal number that is not negative.
-    hazard = np.exp(-(ratio**2) / 2 - log_ndtr(ratio)) / np.sqrt(2 * np.pi)
+    hazard = np.exp(-(ratio**2) / 2 - scipy.special.log_ndtr(ratio)) / np.sqrt(2 * np.pi)
     numbers = best + off * hazard
     deviations = off * np.sqrt(np.maximum(1 - hazard * (hazard + ratio), 0.0))
     return Shapes(cells, numbers, deviations, weights / weights.sum())

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from privbench_core.evaluation.nearest import nearest_distances
@@ -176,9 +177,7 @@ def epsilon_bound(right: int, guesses: int, alpha: float) -> float:
     >>> round(epsilon_bound(400, 500, 0.05), 1)
     1.2
     """
-    from scipy.stats import beta
-
     if not right:
         return 0.0
-    chance = float(beta.ppf(alpha, right, guesses - right + 1))  # Clopper and Pearson
+    chance = float(scipy.stats.beta.ppf(alpha, right, guesses - right + 1))  # Clopper and Pearson
     return float(max(0.0, np.log(chance / (1 - chance)))) if chance < 1 else float("inf")

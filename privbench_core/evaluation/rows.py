@@ -88,7 +88,7 @@ def row_figures(schema: Schema, source: Tables, synthetic: Tables) -> RowFigures
     Args:
         schema: Of both.
         source: The original rows, by table.
-        synthetic: The other rows; columns without a declared domain and wide ordered ones are coded by ``source``.
+        synthetic: The other rows; columns without a declared domain and wide ones are coded by ``source``.
 
     Raises:
         SourceError: A column holds values of the wrong type, or NULL where none may be.
@@ -163,20 +163,28 @@ _Sides = tuple[LinkedTables, LinkedTables]
 def _coarsened(
     true: Mapping[str, EncodedTable], made: Mapping[str, EncodedTable]
 ) -> tuple[dict[str, EncodedTable], dict[str, EncodedTable]]:
-    """Both with the codes of wide ordered columns in `QUANTILE_BINS` bins of about as many rows of the source.
+    """Both with wide columns in few codes: where there is an order, bins of about as many rows of the source.
 
-    A pair of wide columns has more cells than there are rows, so two samples of one distribution would be far apart.
+    Lists keep the `QUANTILE_BINS` values that most rows of the source have; all others, and those that it has not, are
+    one code. A pair of wide columns has more cells than there are rows, so two samples of one distribution would be far
+    apart; and values that one row has each, such as numbers of documents, would be wrong whatever they are.
     """
     coarse: tuple[dict[str, EncodedTable], dict[str, EncodedTable]] = {}, {}
     for name, coded in true.items():
         sides = [np.array(side[name].codes, order="F") for side in (true, made)]
         sizes = list(coded.sizes)
-        for i in (i for i, size in enumerate(sizes) if coded.ordered[i] and size > QUANTILE_BINS + 1 and len(sides[0])):
-            bins = np.arange(1, QUANTILE_BINS) / QUANTILE_BINS
-            cuts = np.unique(np.quantile(sides[0][:, i], bins, method="inverted_cdf"))
-            sizes[i] = len(cuts) + 1
+        for i in (i for i, size in enumerate(sizes) if size > QUANTILE_BINS + 1 and len(sides[0])):
+            if coded.ordered[i]:
+                bins = np.arange(1, QUANTILE_BINS) / QUANTILE_BINS
+                cuts = np.unique(np.quantile(sides[0][:, i], bins, method="inverted_cdf"))
+                code_of = np.searchsorted(cuts, np.arange(sizes[i]), side="left")
+            else:
+                rows = np.bincount(sides[0][:, i], minlength=sizes[i])
+                code_of = np.full(sizes[i], QUANTILE_BINS)
+                code_of[np.argsort(-rows, kind="stable")[:QUANTILE_BINS]] = np.arange(QUANTILE_BINS)
+            sizes[i] = int(code_of.max()) + 1
             for codes in sides:
-                codes[:, i] = np.searchsorted(cuts, codes[:, i], side="left")
+                codes[:, i] = code_of[codes[:, i]]
         for result, codes in zip(coarse, sides, strict=True):
             result[name] = replace(coded, codes=codes, sizes=tuple(sizes))
     return coarse

@@ -9,7 +9,7 @@ that count rows of all classes together.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,8 +81,7 @@ class RowLooks:
             columns: Of its rows, those of ``drifts``.
             price: Of everything here.
         """
-        each = price.share(1 / max(1, len(self.drifts)))
-        sigma = session.view(ViewSpec(table, {}), "by size").sigma([Marginal(())], each)
+        sigma = self._of_units(session, table, price)
         alike: dict[int, list[str]] = {}
         for name, drift in self.drifts.items():
             alike.setdefault(self._best_counted(drift, sigma), []).append(name)
@@ -94,6 +93,25 @@ class RowLooks:
             )
             looks = looks.updated(most, OneWay.alike(dict(zip(names, noisy.values, strict=True)), noisy.sigma))
         return looks
+
+    def best_counted(self, session: PrivateSession, table: str, price: Price) -> dict[str, int]:
+        """Column -> up to how many rows of a unit count in full in `again` for ``price``."""
+        sigma = self._of_units(session, table, price)
+        return {name: self._best_counted(drift, sigma) for name, drift in self.drifts.items()}
+
+    def doubt(self, session: PrivateSession, table: str, price: Price, most: Mapping[str, int]) -> float:
+        """Expected standard deviations of the shares of all codes over all rows, summed up, after another look.
+
+        Args:
+            session: Open for the step.
+            table: The table.
+            price: Of the look; nothing for what is known now.
+            most: Column -> up to how many rows of a unit count in full.
+        """
+        if price.amount <= 0:
+            return sum(float(drift.average(self._all_rows)[1].sum()) for drift in self.drifts.values())
+        sigma = self._of_units(session, table, price)
+        return sum(self._doubt(drift, sigma, most[name]) for name, drift in self.drifts.items())
 
     def one_way(self, most: int) -> OneWay:
         """Counts of as many rows as there are if units count with up to ``most`` rows, distributed like all rows."""
@@ -114,22 +132,81 @@ class RowLooks:
 
         Of those that leave hardly more it is the largest: it relies least on what is known of sizes.
         """
-
-        def doubt(most: int) -> float:
-            counted = self.size.counted(most)
-            rows = max(float(counted.sum()), 1.0)
-            sigmas = self._sigmas(drift, counted, np.full_like(drift.average(counted)[0], most * sigma / rows))
-            return drift.doubt(self._all_rows, counted / rows, sigmas)
-
-        doubts = {most: doubt(most) for most in counts_up_to(self.size.classes[-1])}
+        doubts = {most: self._doubt(drift, sigma, most) for most in counts_up_to(self.size.classes[-1])}
         enough = _HARDLY_MORE * min(doubts.values()) + _NO_DOUBT
         return max(most for most, left in doubts.items() if left <= enough)
+
+    def _doubt(self, drift: Drift, sigma: float, most: int) -> float:
+        """What is left of doubt about a column over all rows after another look, for so much noise of a unit."""
+        counted = self.size.counted(most)
+        rows = max(float(counted.sum()), 1.0)
+        sigmas = self._sigmas(drift, counted, np.full_like(drift.average(counted)[0], most * sigma / rows))
+        return drift.doubt(self._all_rows, counted / rows, sigmas)
+
+    def _of_units(self, session: PrivateSession, table: str, price: Price) -> float:
+        """Noise of a unit in a look at each column, for ``price`` in all."""
+        each = price.share(1 / max(1, len(self.drifts)))
+        return session.view(ViewSpec(table, {}), "by size").sigma([Marginal(())], each)
 
     def _sigmas(self, drift: Drift, counted: Array, noise: Array) -> Array:
         """Standard deviations of shares among counted rows: noise, and habits that differ inside of a class."""
         missing = max(0.0, 1 - float(counted.sum()) / max(float(self.size.rows_of.sum()), 1.0))
         inside = _OTHERWISE * missing * np.maximum(drift.average(self._all_rows)[0], 0.0)
         return np.asarray(np.hypot(noise, inside))
+
+
+@dataclass
+class MarginalsOverRows:
+    """Marginals of a table's columns over all rows, while joints count up to so many rows of a unit; `Marginals`.
+
+    Attributes:
+        session: Open for the step.
+        table: The table.
+        columns: Of its rows, those of ``looks``.
+        looks: What is known of them.
+        others: One-way marginals of the columns that have one code.
+        most: T of the joints.
+        best: `RowLooks.best_counted` for the first price that was asked about: the best T changes little with it.
+    """
+
+    session: PrivateSession
+    table: str
+    columns: Features
+    looks: RowLooks
+    others: OneWay
+    most: int
+    best: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def one_way(self) -> OneWay:
+        """All that is known now, distributed like all rows."""
+        found = self.looks.one_way(self.most)
+        return OneWay({**self.others.counts, **found.counts}, {**self.others.sigmas, **found.sigmas}, found.total)
+
+    @property
+    def counted(self) -> OneWay:
+        """Distributed like the rows that joints count."""
+        size, shapes = self.looks.size, self.looks.shapes
+        return self.one_way.moved({name: -size.left_out(shape, self.most) for name, shape in shapes.items()})
+
+    @property
+    def counted_share(self) -> float:
+        """See `Marginals`."""
+        size = self.looks.size
+        return min(1.0, float(size.counted(self.most).sum()) / max(float(size.rows_of.sum()), 1.0))
+
+    def noise(self, price: Price) -> float:
+        """See `Marginals`."""
+        if not self.best and price.amount > 0:
+            self.best = self.looks.best_counted(self.session, self.table, price)
+        doubt = self.looks.doubt(self.session, self.table, price, self.best)
+        return doubt * float(self.looks.size.counted(self.most).sum())
+
+    def improve(self, price: Price) -> OneWay:
+        """See `Marginals`."""
+        if price.amount > 0:
+            self.looks = self.looks.again(self.session, self.table, self.columns, price)
+        return self.one_way
 
 
 def measure_by_size(session: PrivateSession, table: str, columns: Features, size: RowCount, price: Price) -> RowLooks:

@@ -31,6 +31,7 @@ from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.row_count import counted_for_sizes
 from privbench_core.measure.scores import highest_noise
+from privbench_core.measure.shortlist import shortlist_size
 from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout, children_column, parent_column
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
@@ -122,10 +123,15 @@ def fit_fanout(
         siblings: As in `fit_sizes`.
     """
     own: Features = {name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()}
-    for_sizes = price.share(fit.count_share) if own else price  # rows of keys alone follow nothing
+    rest = price.share(1 - fit.count_share)
+    if own and not isinstance(model, Sum):
+        rows = session.view(ViewSpec(key.child, {}, (child.size.rows_per_unit,)), "pair_tables")
+        pairs = (1 + len(parent.discretizers)) * len(own)
+        if not fit.pairs.tells(rows, pairs, child.counted.total, rest.share(1 - fit.margin_share)):
+            own = {}
+    for_sizes = price.share(fit.count_share) if own else price  # else rows follow nothing, or noise hides what
     sizes = fit_sizes(session, key, parent, child.size, for_sizes, fit, siblings)
     context = link_context(key, parent, child, sizes.sizes)
-    rest = price.share(1 - fit.count_share)
     if not own or not context:
         return sizes
     view = session.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "pair_tables")
@@ -189,7 +195,12 @@ def _counts(
     codec, full = FanoutCodec(key.max_children or 1), parent.size.rows_per_unit
     # Where a parent is a unit and its children are its rows, their numbers are known by class.
     by_class = children.units if parent.size.units is None else None
-    share = fit.size_share * (1.0 if by_class is None else 1 - _BANDS) if columns else 1.0
+    parents = session.view(ViewSpec(key.parent, {}, (full,)), "fanout by parent")
+    share = fit.size_share * (1.0 if by_class is None else 1 - _BANDS)
+    hidden = not fit.pairs.tells(parents, len(columns), parent.one_way.total, price.share(1 - share))
+    if parent.size.units is None and hidden:
+        columns = {}  # noise hides what numbers of children follow
+    share = share if columns else 1.0
     sigma = parent.one_way.total_sigma if parent.one_way.counts else parent.size.sigma
     groups, most = NoisySum(parent.one_way.total, sigma), full
     classes = (0, *powers_up_to(codec.bound))
@@ -226,7 +237,7 @@ def _counts(
     of_parents = price.share(1 - share)
     # Units are counted best: where parents are units, joints over them tell all. Of others a unit may have many.
     row_share = 0.0 if parent.size.units is None or not parent.discretizers else fit.row_share
-    joints = fit.pairs.fit_pairs(view, clean, pairs, of_parents.share(1 - row_share), ordered)
+    joints, _ = fit.pairs.fit_pairs(view, clean, pairs, of_parents.share(1 - row_share), ordered)
     tables = {name: joint for (name, _), joint in joints.items()}
     if row_share:
         over_rows = _over_rows(session, key, parent, children, of_parents.share(row_share))
@@ -296,6 +307,9 @@ def measure_links(
         price: Of everything here.
         fit: How to spend it.
     """
+    candidates = [(name, column) for name in context for column in own]
+    if candidates and shortlist_size(view, len(candidates), one_way.total, price) == len(candidates):
+        view.expect([Marginal(pair) for pair in candidates])
     margins = view.measure("context", [Marginal((name,)) for name in context], price.share(fit.margin_share))
     clean = {name: onto_simplex(counts, one_way.total) for name, counts in zip(context, margins.values, strict=True)}
     price = price.share(1 - fit.margin_share)
@@ -304,9 +318,8 @@ def measure_links(
     if isinstance(model, Sum):
         regions = _region_tables(view, model, {name: clean[name] for name in context}, price.share(fit.region_share))
         price = price.share(1 - fit.region_share)
-    candidates = [(name, column) for name in context for column in own]
     ordered = ordered_codes({name: discretizer for name, (_, discretizer) in (*context.items(), *own.items())})
-    return {**regions, **fit.pairs.fit_pairs(view, clean, candidates, price, ordered)}
+    return {**regions, **fit.pairs.fit_pairs(view, clean, candidates, price, ordered)[0]}
 
 
 def _region_tables(

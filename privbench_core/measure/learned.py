@@ -43,14 +43,15 @@ from privbench_core.schema.tables import Table
 Array = NDArray[np.float64]
 # Chosen by hand: shares of what learning a column costs.
 _RANGE = 0.43  # of what counting a column's values costs: 0.3 of all, where all columns have ranges to learn
-# Likewise for a list. A value needs a count of about 7.6σ to be named, where counting one leaves an error of 0.8σ: were
-# a value lost three times rarer than it is miscounted, errors balance at (7.6 / 0.8 / 3)^(2/3). On Adult, baseball
+# Likewise for a list. A value needs a count of about 7.1σ to be named, where counting one leaves an error of 0.8σ: were
+# a value lost three times rarer than it is miscounted, errors balance at (7.1 / 0.8 / 3)^(2/3). On Adult, baseball
 # players, sakila and chinook 1.5 to 2.5 were alike, and 0.43 was worse.
 _LIST = 2.2
 _STEP_CLEAR = 1.65  # standard deviations: a unit is then wrong for about one column in twenty
 _STEP_SHARE = 0.2  # for the step, where a type has steps; the rest finds the range
 _UNNAMED_SHARE = 0.25  # for the values that are not named; the rest names values
 _FIRST_NAMES = 0.3  # of that, for a first list; units then count for their other values alone (Swanberg et al. 2023)
+_IN_TWO, _AT_ONCE = (_FIRST_NAMES, 1 - _FIRST_NAMES), (1.0,)  # a unit of one row has no other value
 _LENGTHS_SHARE = 0.3  # of that, for their lengths and the rows that have them; the rest for how often each occurs
 _RARER = 100  # times less often than a spike does noise alone make a stretch of the grid significant
 # Cells of the grid that are looked at together: what a column counts spans a few powers of two, but its dates decades.
@@ -270,8 +271,9 @@ def _learn_list(
     """A codec for a category column: the values that may be named, and made-up ones for the others."""
     naming = price.share(1 - _UNNAMED_SHARE)
     names: tuple[str, ...] = ()
-    for share, of_delta in ((_FIRST_NAMES, 0.5), (1 - _FIRST_NAMES, 0.5)):
-        part = naming.share(share).with_delta(price.delta * of_delta)
+    shares = _AT_ONCE if size is None else _IN_TWO
+    for share in shares:
+        part = naming.share(share).with_delta(price.delta / len(shares))
         found = session.discover(table.name, column.name, part, names)
         names += tuple(sorted(found.counts, key=lambda value: (-found.counts[value], value)))
     codec = CategoricalCodec(qualified(column, table.name), column.type, names, column.nullable)

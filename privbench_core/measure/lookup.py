@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -11,12 +12,14 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.equal_width import equal_width_codec
 from privbench_core.estimate.fitting import shrunk
+from privbench_core.estimate.popularity import references_to_none
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.pairwise import PairwiseFit
-from privbench_core.measure.popularity import rank_popularity, row_popularity
+from privbench_core.measure.popularity import ParentLooks, rank_popularity, row_popularity
 from privbench_core.measure.presence import present_or_not
 from privbench_core.models.lookup import _ANY, _POSITION, TARGET, Lookup, _none_from
 from privbench_core.models.one_way import OneWay
+from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
@@ -98,16 +101,16 @@ def fit_lookup(
     noisy = view.measure("targets", [Marginal((name,)) for name in features], price.share(share))
     total = child.one_way.total
     clean = {
-        name: onto_simplex(_shrunk(counts, noisy.sigma, total, optional=key.optional), total)
+        name: _shrunk(counts, noisy.sigma, total, optional=key.optional)
         for name, counts in zip(features, noisy.values, strict=True)
     }
-    pair_tables = (
-        _pair_tables(view, {**features, **own}, clean, child.one_way, fit.pairs, price.share(1 - share)) if own else {}
+    pair_tables, left = _pair_tables(
+        view, {**features, **own}, clean, child.one_way, fit.pairs, price.share(1 - share if own else 0.0)
     )
     popularity = None
     if parent is not None:
         none = float(np.mean([counts[-1] / total for counts in clean.values()])) if key.optional else 0.0
-        popularity = rank_popularity(session, key, child.size, 1 - none, for_popularity)
+        popularity = rank_popularity(session, key, child.size, 1 - none, for_popularity + left)
     targets = {name: discretizer for name, (_, discretizer) in features.items()}
     return Lookup(targets, {name: counts / total for name, counts in clean.items()}, pair_tables, popularity)
 
@@ -122,39 +125,46 @@ def _to_public(
     fit: LookupFit,
 ) -> Lookup:
     """`fit_lookup` along a key to a public table: its positions are the targets."""
-    parents, one_way = len(place), child.one_way
+    one_way = child.one_way
     column = Column(_POSITION, ColumnType.INTEGER)
-    discretizer = Discretizer(equal_width_codec(column, 0, parents - 1, min(parents, _MAX_POSITIONS)))
+    discretizer = Discretizer(equal_width_codec(column, 0, len(place) - 1, min(len(place), _MAX_POSITIONS)))
     share = fit.popularity_share + (1 - fit.popularity_share) * fit.margin_share if own else 1.0
-    popularity, none = row_popularity(session, key, child.size, place, price.share(share))
-    marginal = np.bincount(discretizer.encode_numbers(np.arange(parents)), popularity.counts, discretizer.size).astype(
-        np.float64
-    )
-    marginal[_none_from(discretizer)] = none if key.optional else 0.0
-    if marginal.sum() <= 0:
-        marginal[0] = 1.0
-    marginal /= marginal.sum()
+    looks = row_popularity(session, key, child.size, place, price.share(share))
+    popularity, marginal = _positions(looks, discretizer, optional=key.optional)
     if not own:
         return Lookup({_POSITION: discretizer}, {_POSITION: marginal}, {}, popularity)
     features: dict[str, tuple[Feature, Discretizer]] = {_POSITION: (ParentRow(key), discretizer), **own}
     view = session.view(ViewSpec(key.child, features, (child.size.rows_per_unit,)), "lookup")
-    pair_tables = _pair_tables(
+    pair_tables, left = _pair_tables(
         view, features, {_POSITION: marginal * one_way.total}, one_way, fit.pairs, price.share(1 - share)
     )
+    popularity, marginal = _positions(looks.again(left), discretizer, optional=key.optional)
     return Lookup({_POSITION: discretizer}, {_POSITION: marginal}, pair_tables, popularity)
 
 
-def _shrunk(noisy: Array, sigma: float, total: float, *, optional: bool) -> Array:
-    """Noisy counts of a target, shrunk towards all alike.
+def _positions(looks: ParentLooks, discretizer: Discretizer, *, optional: bool) -> tuple[ByRow, Array]:
+    """Popularity of a public parent's rows, and the shares of positions among the rows that refer to it or to none."""
+    popularity, none = looks.popularity()
+    positions = discretizer.encode_numbers(np.arange(len(popularity.counts)))
+    marginal = np.bincount(positions, popularity.counts, discretizer.size).astype(np.float64)
+    marginal[_none_from(discretizer)] = none if optional else 0.0
+    if marginal.sum() <= 0:
+        marginal[0] = 1.0
+    return popularity, marginal / marginal.sum()
 
-    Where the last code means "refers to none", as many rows are taken to refer to some row as to none.
+
+def _shrunk(noisy: Array, sigma: float, total: float, *, optional: bool) -> Array:
+    """Clean counts of a target with so many in all, shrunk towards all alike.
+
+    Where the last code means "refers to none", it is estimated first: from its own count and from those of all others.
     """
-    codes = len(noisy) - int(optional)
-    alike = np.full(len(noisy), total / codes)
-    if optional:
-        alike[:-1] /= 2
-        alike[-1] = total / 2
-    return shrunk(noisy, sigma, alike)
+    if not optional:
+        return onto_simplex(shrunk(noisy, sigma, np.full(len(noisy), total / len(noisy))), total)
+    codes = len(noisy) - 1
+    found = (codes * noisy[-1] + total - noisy[:-1].sum()) / (codes + 1)
+    none = references_to_none(float(found), sigma * math.sqrt(codes / (codes + 1)), total)
+    alike = np.full(codes, (total - none) / codes)
+    return np.append(onto_simplex(shrunk(noisy[:-1], sigma, alike), total - none), none)
 
 
 def _pair_tables(
@@ -164,8 +174,8 @@ def _pair_tables(
     one_way: OneWay,
     fit: PairwiseFit,
     price: Price,
-) -> dict[tuple[str, str], Array]:
-    """Joints of targets and the child's columns, as many as ``price`` supports."""
+) -> tuple[dict[tuple[str, str], Array], Price]:
+    """Joints of targets and the child's columns, as many as ``price`` supports, and what is left of it."""
     candidates = [(target, column) for target in targets for column in features if column not in targets]
     # Neighbours in a public table have nothing to do with each other: its positions are a list.
     ordered = ordered_codes({name: discretizer for name, (_, discretizer) in features.items() if name != _POSITION})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -85,3 +85,69 @@ def remeasure(curator: Curator, one_way: OneWay, price: Price) -> OneWay:
         again = curator.measure(f"one-way again, {name}", [Marginal((name,))], price.share(share))
         counts[name], sigmas[name] = combine(counts[name], sigmas[name], again.values[0], again.sigma)
     return OneWay(counts, sigmas, one_way.rows)
+
+
+class Marginals(Protocol):
+    """One-way marginals that can be measured again, in whatever way tells most about them."""
+
+    @property
+    def counted(self) -> OneWay:
+        """Distributed like the rows that joints count: what these are to be compared with."""
+        ...
+
+    @property
+    def counted_share(self) -> float:
+        """Share of all rows that joints count."""
+        ...
+
+    @property
+    def one_way(self) -> OneWay:
+        """All that is known now, distributed like all rows."""
+        ...
+
+    def noise(self, price: Price) -> float:
+        """Expected standard deviations of all counts of all columns, summed up, once `improve` has spent ``price``."""
+        ...
+
+    def improve(self, price: Price) -> OneWay:
+        """Measure again, for ``price`` in all; return what is known then.
+
+        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
+        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+        """
+        ...
+
+
+@dataclass
+class MarginalsOfView:
+    """Marginals of a view that counts all rows alike: see `remeasure`.
+
+    Attributes:
+        curator: Of the view.
+        one_way: Released counts.
+    """
+
+    curator: Curator
+    one_way: OneWay
+
+    @property
+    def counted(self) -> OneWay:
+        """See `Marginals`: the same, as all rows are counted."""
+        return self.one_way
+
+    @property
+    def counted_share(self) -> float:
+        """See `Marginals`."""
+        return 1.0
+
+    def noise(self, price: Price) -> float:
+        """See `Marginals`."""
+        if price.amount <= 0:
+            return self.one_way.noise
+        return choose_remeasurement(self.curator, self.one_way, price).noise
+
+    def improve(self, price: Price) -> OneWay:
+        """See `Marginals`."""
+        if price.amount > 0:
+            self.one_way = remeasure(self.curator, self.one_way, price)
+        return self.one_way

@@ -22,14 +22,14 @@ from privbench_core.estimate.candidates import Candidates, PairTable, noisy_cell
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
 from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.measure.glance import Glance, glance
-from privbench_core.measure.one_way import choose_remeasurement, least_noise, remeasure
+from privbench_core.measure.one_way import Marginals, MarginalsOfView, least_noise, remeasure
 from privbench_core.measure.scores import clear_scores, largest_noise, pair_scores
 from privbench_core.measure.shortlist import share_of_shortlist, shortlist, shortlist_size
 from privbench_core.measure.signs import cuts_of, determined_by_signs, gain_of_signs, measure_signs, share_for_signs
 from privbench_core.measure.triples import SHARE_OF_TRIPLES, candidate_triples, measure_triples
-from privbench_core.models.measured import MeasuredLeaf
+from privbench_core.models.measured import Counted, MeasuredLeaf
 from privbench_core.models.one_way import OneWay
-from privbench_core.privacy.budget import Price
+from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal
 from privbench_core.schema.identity import Identity
@@ -76,10 +76,12 @@ class PairwiseFit:
         Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
         removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
         """
-        found = self.find(curator, one_way, price, ordered)
+        found = self.find(curator, MarginalsOfView(curator, one_way), price, ordered)
         return MeasuredLeaf(remeasure(curator, one_way, found)) if isinstance(found, Price) else found
 
-    def find(self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]) -> MeasuredLeaf | Price:
+    def find(
+        self, curator: Curator, marginals: Marginals, price: Price, ordered: Mapping[str, int]
+    ) -> MeasuredLeaf | Price:
         """A leaf with joints for at most ``price``, or what is left of it if noise would hide every joint.
 
         What the scores leave of the price goes partly to joints and partly to the one-way marginals again, in the
@@ -90,25 +92,28 @@ class PairwiseFit:
 
         Args:
             curator: Of a view with these columns.
-            one_way: Their counts so far.
+            marginals: Of the columns, as far as they are known.
             price: Of everything here.
             ordered: Column -> how many of its leading codes are intervals, in order; columns it lacks are lists.
         """
+        one_way = marginals.counted
         triples = candidate_triples(curator, one_way.clean(), one_way.total, price)
         if not triples:
-            return self._find_pairs(curator, one_way, price, ordered)
-        found = self._find_pairs(curator, one_way, price.share(1 - SHARE_OF_TRIPLES), ordered)
-        plain = MeasuredLeaf(one_way) if isinstance(found, Price) else found
+            return self._find_pairs(curator, marginals, price, ordered)
+        found = self._find_pairs(curator, marginals, price.share(1 - SHARE_OF_TRIPLES), ordered)
+        counted = MeasuredLeaf(marginals.counted)
+        plain = counted if isinstance(found, Price) else replace(found, one_way=counted.one_way, counted=None)
         leaf, left = measure_triples(curator, plain, triples, price.share(SHARE_OF_TRIPLES))
         left = left + found if isinstance(found, Price) else left
         if isinstance(found, Price) and not leaf.triples:
             return left
-        return replace(leaf, one_way=remeasure(curator, leaf.one_way, left)) if left.amount > 0 else leaf
+        return replace(leaf, one_way=marginals.improve(left), counted=_counted(marginals))
 
     def _find_pairs(
-        self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]
+        self, curator: Curator, marginals: Marginals, price: Price, ordered: Mapping[str, int]
     ) -> MeasuredLeaf | Price:
         """`find` without triples."""
+        one_way = marginals.counted
         clean = one_way.clean()
         pairs = _informative(clean, combinations(clean, 2))
         cuts = cuts_of(clean, ordered)
@@ -120,7 +125,9 @@ class PairwiseFit:
         price = price.share(1 - for_signs)
 
         def without_tables(rest: Price) -> MeasuredLeaf | Price:
-            return MeasuredLeaf(remeasure(curator, one_way, rest), {}, signs) if known else rest
+            if not known:
+                return rest
+            return MeasuredLeaf(marginals.improve(rest), {}, signs, counted=_counted(marginals))
 
         number = shortlist_size(curator, len(pairs), one_way.total, price)
         if number < len(pairs):
@@ -139,8 +146,7 @@ class PairwiseFit:
             gain = (
                 self.choose(curator, candidates.useful, candidates.cells, rest.share(share)).gain if share > 0 else 0.0
             )
-            left = choose_remeasurement(curator, one_way, rest.share(1 - share)).noise if share < 1 else one_way.noise
-            return ABSOLUTE * left * (len(clean) - 1) - gain
+            return ABSOLUTE * marginals.noise(rest.share(1 - share)) * (len(clean) - 1) - gain
 
         share = min(_SHARES, key=promise)
         if share == 0:
@@ -148,8 +154,9 @@ class PairwiseFit:
         tables = self.choose(curator, candidates.useful, candidates.cells, rest.share(share)).tables(candidates)
         if not tables:
             return without_tables(rest)
-        better = remeasure(curator, one_way, rest.share(1 - share)) if share < 1 else one_way
-        return MeasuredLeaf(better, self.measure(curator, tables, rest.share(share)), signs if known else None)
+        better = marginals.improve(rest.share(1 - share))
+        found = self.measure(curator, tables, rest.share(share))
+        return MeasuredLeaf(better, found, signs if known else None, counted=_counted(marginals))
 
     def promising(
         self,
@@ -236,8 +243,8 @@ class PairwiseFit:
         pairs: Sequence[Pair],
         price: Price,
         ordered: Mapping[str, int],
-    ) -> dict[Pair, Array]:
-        """Joint probabilities of those ``pairs`` that are worth their noise; {} spends the score share only.
+    ) -> tuple[dict[Pair, Array], Price]:
+        """Joint probabilities of the pairs that the budget supports, and what is left of the price if it supports none.
 
         Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
         removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
@@ -252,12 +259,16 @@ class PairwiseFit:
         pairs = _informative(clean, pairs)
         for_scores = self._score_share(curator, len(pairs), _total(clean), price) if pairs else None
         if for_scores is None:
-            return {}
+            return {}, price
         scores = pair_scores(curator, clean, pairs, price.share(for_scores))
         rest = price.share(1 - for_scores)
         candidates = Candidates.of(pairs, scores, clean, ordered)
-        chosen = self.choose(curator, candidates.useful, candidates.cells, rest)
-        return self.joints(curator, chosen.tables(candidates), clean, rest)
+        tables = self.choose(curator, candidates.useful, candidates.cells, rest).tables(candidates)
+        return (self.joints(curator, tables, clean, rest), zero(rest.measure)) if tables else ({}, rest)
+
+    def tells(self, curator: Curator, pairs: int, total: float, price: Price) -> bool:
+        """Whether `fit_pairs` would look at so many pairs for this price: strong dependences stand out of noise."""
+        return pairs > 0 and self._score_share(curator, pairs, total, price) is not None
 
     def hopeless(self, curator: Curator, candidates: int, total: float, price: Price) -> bool:
         """Whether even a strong dependence would drown in the noise of its score: then nothing is spent on scores."""
@@ -326,6 +337,11 @@ class PairSelection:
     def tables(self, candidates: Candidates) -> list[PairTable]:
         """What is to be measured, of these candidates."""
         return [candidates.table(pair, way) for pair, way in self.ways]
+
+
+def _counted(marginals: Marginals) -> Counted | None:
+    """The rows that joints count, where these are not all rows alike."""
+    return Counted(marginals.counted, marginals.counted_share) if marginals.counted_share < 1 else None
 
 
 def _informative(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair]:

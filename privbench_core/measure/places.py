@@ -9,8 +9,8 @@ independent members would show when put in order.
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
@@ -107,5 +107,5 @@ def _by_chance(counts: Array, order: NDArray[np.int64], rows: Array, most: int) 
     shares = (counts / counts.sum())[np.argsort(order)]
     below = np.append(0.0, np.cumsum(shares))
     sizes, ranks = sizes_and_ranks(most)
-    reached = binom.sf(ranks[:, None], sizes[:, None], np.clip(below, 0.0, 1.0))
+    reached = scipy.stats.binom.sf(ranks[:, None], sizes[:, None], np.clip(below, 0.0, 1.0))
     return float(rows @ np.abs(np.diff(reached, axis=1) - shares).sum(axis=1))

@@ -2,19 +2,30 @@
 
 A unit has many references, and one noisy number per parent must bound them. Every row of a unit of s rows weighs
 min(1/T, 1/s), so units of up to T rows count in full and larger ones as T rows, with a noise of T. Which T follows from
-the released size of the table, by the error that it is expected to leave.
+the released size of the table, by the error that it is expected to leave. Single rows of a public parent are counted
+with two where that tells more: units with many rows may refer to others than those with few, and a large T is rough.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.estimate.popularity import rank_ends, rank_sums, row_counts
+from privbench_core.estimate.fitting import combine
+from privbench_core.estimate.popularity import (
+    CloserLook,
+    rank_ends,
+    rank_sums,
+    references_to_none,
+    row_counts,
+    stands_out,
+)
 from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.models.popularity import ByRank, ByRow
 from privbench_core.models.row_count import RowCount
@@ -24,12 +35,19 @@ from privbench_core.privacy.queries import Marginal, ParentCounts, RankSums
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.constraints import ForeignKey
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 _NOTHING = 1e-300
 _RANKS_SHARE = 0.3  # of the price, where the parent is public: for the shape of all rows that noise hides
 _GROUPS_SHARE = 0.2  # for groups of rows; single rows get the rest
+_CLOSER = 0.3  # of what single rows get, for a closer look; a third to a half differ little (flights, simulated)
+_TOLD = 0.5  # of what stands out for sure: parents of that many references are hidden half of the time (simulated)
 _SHAPE_NUMBERS = 25  # numbers that a shape comes down to
-_OTHERWISE = 0.3  # how far units with more than T rows refer to other parents
+_OTHERWISE = 0.3  # how far units with more than T rows refer to other parents, as a rule
+_WHOLLY = 1.0  # the same, at worst
 _MOST_PARENTS = 1 << 20  # ranks that are looked at
 _MOST_GROUPS = 256  # groups of parents by rank; chosen by hand
 _CLEAR = 4  # standard deviations of noise that a group of average popularity has
@@ -48,16 +66,75 @@ def rank_popularity(session: PrivateSession, key: ForeignKey, size: RowCount, pr
         present: Released share of its rows that refer to some row.
         price: Of everything here.
     """
-    view, scale = _counted(session, key, size, price, _SHAPE_NUMBERS)
     references = max(1.0, size.rows * present)
     ends = rank_ends(min(math.ceil(references), _MOST_PARENTS))
-    noisy = view.measure("ranks", [RankSums(tuple(ends.tolist()))], price)
-    return ByRank(ends, noisy.values[0] * scale, noisy.sigma * scale, references)
+    look = _for_shapes(_looks(session, key, size), price)
+    noisy, sigma = look.ask("ranks", RankSums(tuple(ends.tolist())), price)
+    return ByRank(ends, noisy * look.scale, sigma * look.scale, references)
+
+
+@dataclass(frozen=True)
+class ParentLooks:
+    """What has been released of the references to the rows of a public parent.
+
+    Attributes:
+        size: Released, of the table that has the key.
+        optional: Whether a row may refer to none.
+        ends: Of the blocks of ranks.
+        group_of: Group of each parent.
+        of_ranks: How ranks and groups are looked at.
+        of_single: How single parents are looked at: one look, or one and a closer one.
+        found: Noisy references to blocks of ranks, to groups and to single parents, each with the standard deviation of
+            its noise, in the units of the look's view.
+    """
+
+    size: RowCount
+    optional: bool
+    ends: Numbers
+    group_of: Numbers
+    of_ranks: _Look
+    of_single: tuple[_Look, ...]
+    found: tuple[tuple[Array, float], ...]
+
+    def again(self, price: Price) -> ParentLooks:
+        """The same at less noise, for ``price``: all is asked once more, and averaged.
+
+        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
+        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
+        """
+        if price.amount <= 0:
+            return self
+        ranks = self.of_ranks.ask("ranks again", RankSums(tuple(self.ends.tolist())), price.share(_RANKS_SHARE))
+        groups = self.of_ranks.ask("groups of parents again", ParentCounts(self.group_of), price.share(_GROUPS_SHARE))
+        more = (ranks, groups, *_single(self.of_single, len(self.group_of), price, "again"))
+        return replace(self, found=tuple(_averaged(one, other) for one, other in zip(self.found, more, strict=True)))
+
+    def popularity(self) -> tuple[ByRow, float]:
+        """How often each row is referred to, and how many references there are to none."""
+        parents, (ranks, groups, fine, *closer) = len(self.group_of), self.found
+        sizes = np.diff(self.ends, prepend=0).astype(np.float64)
+        scale, of_groups = self.of_single[0].scale, self.of_ranks.scale
+        single, coarse = (fine[1] * scale) ** 2, (groups[1] * of_groups) ** 2
+        weight = single / (single + coarse)
+        found = float(weight * groups[0][-1] * of_groups + (1 - weight) * fine[0][-1] * scale)
+        none = references_to_none(found, math.sqrt(weight * coarse), self.size.rows)
+        references = max(1.0, self.size.rows - none if self.optional else self.size.rows)
+        noisy, sigma = ranks[0] * self.of_ranks.scale, ranks[1] * self.of_ranks.scale
+        counts = row_counts(
+            fine[0][:-1] * scale,
+            fine[1] * scale,
+            self.group_of,
+            (groups[0][:-1] * of_groups, groups[1] * of_groups),
+            (rank_sums(noisy, self.ends, sigma, references, parents) / sizes, sizes),
+            references,
+            _closer(closer[0][0][:-1], closer[0][1], self.of_single[1].most, self.size) if closer else None,
+        )
+        return ByRow(counts), none
 
 
 def row_popularity(
     session: PrivateSession, key: ForeignKey, size: RowCount, place: Numbers, price: Price
-) -> tuple[ByRow, float]:
+) -> ParentLooks:
     """References to each row of a public parent, and to none, for at most ``price``.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
@@ -71,40 +148,43 @@ def row_popularity(
             `order_of_alike`.
         price: Of everything here.
     """
-    view, scale = _counted(session, key, size, price, len(place))
-    parents, groups = len(place), min(len(place), _MOST_GROUPS)
-    noise = view.sigma([Marginal(())], price.share(_GROUPS_SHARE)) * scale
+    looks, parents = _looks(session, key, size), len(place)
+    ends = rank_ends(parents)
+    sizes = np.diff(ends, prepend=0).astype(np.float64)
+    of_ranks = _for_shapes(looks, price.share(_RANKS_SHARE))
+    ranks = of_ranks.ask("ranks", RankSums(tuple(ends.tolist())), price.share(_RANKS_SHARE))
+    shape = rank_sums(ranks[0] * of_ranks.scale, ends, ranks[1] * of_ranks.scale, max(1.0, size.rows), parents)
+    likely = shape / sizes / max(size.rows, 1.0)
+    single = price.share(1 - _RANKS_SHARE - _GROUPS_SHARE)
+
+    def hidden(noise: float) -> float:
+        """Of all references, what is wrong by noise: all of a parent that it hides."""
+        return float(sizes @ np.where(likely > _TOLD * stands_out(parents) * noise, ABSOLUTE * noise, likely))
+
+    look, closer = _best(looks, single, _WHOLLY, hidden), _best(looks, single, _OTHERWISE, hidden)
+    # One look tells as much, unless the closer one has half the noise.
+    of_single = (look, closer) if closer.noise(single) < look.noise(single) / 2 else (closer,)
+    groups = min(parents, _MOST_GROUPS)
+    noise = of_ranks.sigma(price.share(_GROUPS_SHARE))
     groups = max(1, min(groups, int(size.rows / (_CLEAR * noise))))
     group_of = place * groups // parents
-    coarse = view.measure("groups of parents", [ParentCounts(group_of)], price.share(_GROUPS_SHARE))
-    fine = view.measure("parents", [ParentCounts(np.arange(parents))], price.share(1 - _RANKS_SHARE - _GROUPS_SHARE))
-    weight = fine.sigma**2 / (fine.sigma**2 + coarse.sigma**2)
-    found = float(weight * coarse.values[0][-1] + (1 - weight) * fine.values[0][-1]) * scale
-    none = references_to_none(found, np.sqrt(weight) * coarse.sigma * scale, size.rows)
-    references = max(1.0, size.rows - none if key.optional else size.rows)
-    ends = rank_ends(parents)
-    noisy = view.measure("ranks", [RankSums(tuple(ends.tolist()))], price.share(_RANKS_SHARE))
-    ranked = rank_sums(noisy.values[0] * scale, ends, noisy.sigma * scale, references, parents)
-    sizes = np.diff(ends, prepend=0).astype(np.float64)
-    counts = row_counts(
-        fine.values[0][:-1] * scale,
-        fine.sigma * scale,
-        group_of,
-        (coarse.values[0][:-1] * scale, coarse.sigma * scale),
-        (ranked / sizes, sizes),
-        references,
-    )
-    return ByRow(counts), none
+    coarse = of_ranks.ask("groups of parents", ParentCounts(group_of), price.share(_GROUPS_SHARE))
+    found = (ranks, coarse, *_single(of_single, parents, price, ""))
+    return ParentLooks(size, key.optional, ends, group_of, of_ranks, of_single, found)
 
 
-def references_to_none(noisy: float, sigma: float, rows: float) -> float:
-    """Return how many of ``rows`` refer to none: about half of them, as far as noise hides it, and never more than all.
+def _single(looks: tuple[_Look, ...], parents: int, price: Price, name: str) -> list[tuple[Array, float]]:
+    """References to single parents, by one look or two, for what the ``price`` of all looks leaves for them."""
+    price, each = price.share(1 - _RANKS_SHARE - _GROUPS_SHARE), ParentCounts(np.arange(parents))
+    shares = (1.0,) if len(looks) == 1 else (1 - _CLOSER, _CLOSER)
+    names = (f"parents {name}".strip(), f"parents {name}, closer".replace(" ,", ","))
+    return [look.ask(label, each, price.share(share)) for look, label, share in zip(looks, names, shares, strict=False)]
 
-    The mean under a normal prior; noisy numbers cut at zero and at all rows would leave either nobody or one parent.
-    """
-    half = rows / 2
-    kept = half**2 / max(half**2 + sigma**2, _NOTHING)
-    return float(np.clip(half + kept * (noisy - half), 0.0, rows))
+
+def _averaged(one: tuple[Array, float], other: tuple[Array, float]) -> tuple[Array, float]:
+    """The same noisy numbers by two looks, by inverse variance."""
+    values, sigmas = combine(*one, *other)
+    return values, float(sigmas[0])
 
 
 def order_of_alike(parent: pa.Table, attributes: tuple[str, ...]) -> Numbers:
@@ -127,30 +207,82 @@ def _texts(values: pa.ChunkedArray) -> pd.Series:
     return column.astype(str).fillna("nan")
 
 
-def _counted(
-    session: PrivateSession, key: ForeignKey, size: RowCount, price: Price, numbers: int
-) -> tuple[Curator, float]:
-    """The view in which units of up to T rows count in full, with the least expected error, and its scale.
+@dataclass(frozen=True)
+class _Look:
+    """A view in which units of up to T rows count in full.
 
-    The scale is that of answers to references: a unit beyond T is taken to refer to parents as the others do.
-
-    Args:
-        session: Open for the step.
-        key: Along which rows refer.
-        size: Released, of the table that has the key.
-        price: Of what is to be asked of the view.
-        numbers: How many numbers tell parents apart.
+    Attributes:
+        view: Of references.
+        most: T.
+        counted: Number of rows that count, at least one.
+        rows: Of all units.
     """
-    views = [session.references(key, most, f"units of up to {most:,} rows") for most in size.classes]
+
+    view: Curator
+    most: int
+    counted: float
+    rows: float
+
+    @property
+    def lost(self) -> float:
+        """Share of the rows that do not count."""
+        return 1 - self.counted / self.rows
+
+    @property
+    def scale(self) -> float:
+        """Of answers to references: a unit beyond T is taken to refer to parents as the others do."""
+        return self.most * self.rows / self.counted
+
+    def sigma(self, price: Price) -> float:
+        """Standard deviation of a number of references that is asked for at this price."""
+        return self.view.sigma([Marginal(())], price) * self.scale
+
+    def noise(self, price: Price) -> float:
+        """The same, as a share of all references."""
+        return self.sigma(price) / self.rows
+
+    def ask(self, name: str, query: ParentCounts | RankSums, price: Price) -> tuple[Array, float]:
+        """Noisy answers, unscaled, and the standard deviation of their noise."""
+        noisy = self.view.measure(name, [query], price)
+        return noisy.values[0], noisy.sigma
+
+
+def _looks(session: PrivateSession, key: ForeignKey, size: RowCount) -> list[_Look]:
     # Shares, as a table of units has no numbers by class.
     whole = max(float(size.rows_of.sum()), _NOTHING)
     shares = np.array([float(size.counted(most).sum()) / whole for most in size.classes])
     counted = np.maximum(1.0, size.rows * shares)
-    noise = np.array([view.sigma([Marginal(())], price) for view in views]) * size.classes
-    lost = 1 - counted / max(size.rows, float(counted.max()))
+    rows = max(size.rows, float(counted.max()))
+    return [
+        _Look(session.references(key, most, f"units of up to {most:,} rows"), most, float(number), rows)
+        for most, number in zip(size.classes, counted, strict=True)
+    ]
+
+
+def _best(looks: list[_Look], price: Price, otherwise: float, hidden: Callable[[float], float]) -> _Look:
+    """The look with the least expected error, as a share of all references.
+
+    Args:
+        looks: One per T.
+        price: Of each.
+        otherwise: How far references of the rows that do not count are taken to differ from the others.
+        hidden: Noise of a parent's share of all references -> error by that.
+    """
+    return min(looks, key=lambda look: otherwise * look.lost + hidden(look.noise(price)))
+
+
+def _for_shapes(looks: list[_Look], price: Price) -> _Look:
+    """The look with the least expected error of how references are spread over ranks, or over groups."""
     # No number is off by more than itself, as those that noise hides are not kept: as under Zipf's law.
-    ranks = np.arange(1, numbers + 1)
+    ranks = np.arange(1, _SHAPE_NUMBERS + 1)
     likely = 1 / (ranks * (1 / ranks).sum())
-    off = np.array([np.minimum(ABSOLUTE * share, likely).sum() for share in noise / counted])
-    best = int(np.argmin(_OTHERWISE * lost + off))
-    return views[best], float(size.classes[best] * max(size.rows, counted[best]) / counted[best])
+    return _best(looks, price, _OTHERWISE, lambda noise: float(np.minimum(ABSOLUTE * noise, likely).sum()))
+
+
+def _closer(noisy: Array, sigma: float, most: int, size: RowCount) -> CloserLook:
+    """What was counted with T, in rows; of units with more rows, the share that counts is that of all of them."""
+    larger, counted = np.array(size.classes) > most, size.counted(most)
+    least = float(counted[larger].sum()) / max(float(size.rows_of[larger].sum()), _NOTHING)
+    least = float(np.clip(least, 1 / size.classes[-1], 1.0))
+    mean = float(counted.sum()) / max(float(size.rows_of.sum()), _NOTHING)
+    return CloserLook(noisy * most, sigma * most, least, float(np.clip(mean, least, 1.0)))

@@ -246,6 +246,7 @@ def measure_cells(
         view.can_measure_in_two(asked, first.share(part), whole.share(part)) for asked, part in looks_at
     ):
         whole = None
+    view.expect([marginal for asked, _ in looks_at for marginal in asked])
     found: dict[str, Array] = {}
     sigmas: dict[str, float] = {}
     held: dict[tuple[str, ...], Refinable] = {}

@@ -40,7 +40,7 @@ _MODEST = 0.16  # a share that leaves the columns two thirds of the price, if si
 _USABLE = 0.2  # relative error of a number of rows above which a table is of no use, whatever its columns are
 _PREDICATES = 2.0  # columns that a query looks at, beside the rows it counts, as in the papers' workloads
 _PRECISE = 0.01  # relative error of a number of rows that is no reason to pay more for it: a fifth of what is wanted
-_FITTED = 1e-3  # relative error of a number of rows that sizes are fitted to: far below any that matters
+_FITTED = 1e-3  # relative error of a number of rows (of one, at least) that sizes are fitted to: far below what matters
 _NOTHING = 1e-300
 
 
@@ -136,7 +136,7 @@ def measure_row_count(
     fit = sizes.fit(total)
     off = float(np.hypot(total.sigma, fit.unknown_beyond(most)))
     rows = _without_bias(total.value + fit.beyond(most), off, fit.rows())
-    fit = sizes.fit(NoisySum(rows, min(off, _FITTED * rows)))
+    fit = sizes.fit(NoisySum(rows, min(off, _FITTED * max(rows, 1.0))))
     classes = _classes(fit, bound)
     of_class = fit.rows_up_to(classes), fit.rows_up_to(classes, 1)
     left = price.share(1 - spent - share)

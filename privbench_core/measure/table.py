@@ -9,12 +9,13 @@ looked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
+from privbench_core.measure.by_size import MarginalsOverRows, RowLooks
 from privbench_core.measure.glance import Glance, share_of_glance
 from privbench_core.measure.learned import expected_codes, learn_domains
+from privbench_core.measure.one_way import Marginals, MarginalsOfView
 from privbench_core.measure.profile import (
     Cells,
     can_be_held,
@@ -61,7 +62,7 @@ class Network(Protocol):
         """
         ...
 
-    def find(self, curator: Curator, one_way: OneWay, price: Price) -> Measured | Price:
+    def find(self, curator: Curator, marginals: Marginals, price: Price) -> Measured | Price:
         """A model for at most ``price``, or what is left of it if the columns by themselves are all there is."""
         ...
 
@@ -108,7 +109,7 @@ def learn_table(
     cells, profile, looks = over_rows(session, table, cells, rest.share(share * (1 - early)))
     if share == 1:
         return cells, profile, MeasuredLeaf(profile.one_way)
-    found = _modelled(session, table, profile, rest, share, network, glanced)
+    found = _modelled(session, table, profile, looks, rest, share, network, glanced)
     if not isinstance(found, Price):
         return cells, profile, found
     if looks is not None:
@@ -129,6 +130,7 @@ def _modelled(
     session: PrivateSession,
     table: Table,
     profile: Profile,
+    looks: RowLooks | None,
     price: Price,
     share: float,
     network: Callable[[Mapping[str, int]], Network],
@@ -147,7 +149,8 @@ def _modelled(
         view, codes, profile.total, price, share, seen or False
     ):
         return left
-    found = chosen.find(view, profile.counted, left)
-    if isinstance(found, MeasuredLeaf):
-        return replace(found, one_way=found.one_way.moved(profile.left_out()))
-    return found
+    if looks is None:
+        return chosen.find(view, MarginalsOfView(view, profile.one_way), left)
+    columns, most = own_columns(profile, looks.drifts), profile.size.rows_per_unit
+    others = profile.one_way.only(name for name in profile.discretizers if name not in looks.drifts)
+    return chosen.find(view, MarginalsOverRows(session, table.name, columns, looks, others, most), left)

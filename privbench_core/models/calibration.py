@@ -40,7 +40,7 @@ def swap_to_fit(
     Args:
         rows: With all columns of the tables drawn.
         columns: The columns that may change; the others are context.
-        tables: Released joints, adding up to 1 each: (column, column, ..) -> shape (size, size, ..).
+        tables: Released joints, in any scale: (column, column, ..) -> shape (size, size, ..).
         rng: Sampling only.
         implied: The same for pairs that were not measured.
     """
@@ -48,7 +48,7 @@ def swap_to_fit(
     known.update((implied or {}).items())
     if rows.n < MIN_ROWS or not known:
         return
-    weights = np.ones(rows.n) if rows.weights is None else rows.weights / rows.weights.mean()
+    weights = None if rows.weights is None else rows.weights / rows.weights.mean()
     names = {name for table in known for name in table}
     counts = {name: np.bincount(rows.codes[name], weights, rows.sizes[name]).astype(float) for name in names}
     targets = []

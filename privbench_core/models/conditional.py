@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from privbench_core.columns.codec import Codes
 from privbench_core.estimate.fitting import EMPTY, MAX_RAISE, RAKING_ROUNDS, fit_margins, mutual_information
@@ -55,7 +55,7 @@ def draw_column(rows: Rows, marginal: Array, pair_tables: Sequence[PairMarginal]
     parts = []
     for pair_table in chosen:
         codes = rows.codes[pair_table.column][first].astype(np.int32)
-        sums = csr_array(
+        sums = scipy.sparse.csr_array(
             (np.ones(len(codes)), codes, np.arange(len(codes) + 1)), (len(codes), pair_table.joint.shape[1])
         ).T
         parts.append((codes, sums.tocsr(), _raked(pair_table.joint, marginal, sums @ drawn).T))

@@ -116,7 +116,7 @@ def link_rows(
         return order
     codes = {_ITEM: order} | {f"{side} {k}": c for k, t in enumerate(tables) for side, c in t.ends(order)}
     targets = [TargetTable((f"left {k}", f"right {k}"), table.links) for k, table in enumerate(tables)]
-    swapping = RecordSwapping(codes, targets, np.ones(rows.n))
+    swapping = RecordSwapping(codes, targets, None)
     moved = (_ITEM, *(f"right {k}" for k in range(len(tables))))
     for _ in range(_SWEEPS):
         swapping.sweep_together(moved, rng)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.copula import Cut, SignSums
+from privbench_core.estimate.fitting import RAKING_ROUNDS, fit_margins
 from privbench_core.estimate.implied_pairs import Pair
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
 from privbench_core.estimate.triples import Triple, estimated_triples
@@ -23,7 +24,36 @@ from privbench_core.privacy.split_rules import Rule
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
+Names = TypeVar("Names", bound=tuple[str, ...])
+_NOTHING = 1e-300
 _MOST_BY_COPULA = 500  # pairs of a leaf, the strongest; chosen by hand: all of 32 columns, and each takes time to fit
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The rows that joints count: units with many rows may have other values, and count as few rows.
+
+    Attributes:
+        one_way: Counts of their columns, as many as of all rows.
+        share: Of all rows.
+    """
+
+    one_way: OneWay
+    share: float
+
+    def of_all(self, tables: Mapping[Names, Array], one_way: OneWay) -> dict[Names, Array]:
+        """Return joints of all rows, with the columns in ``one_way``, from those of the rows that were counted.
+
+        Those that are left out have other marginals, and are taken to have the same odds ratios.
+        """
+        clean, counted = one_way.clean(), self.one_way.clean()
+        left = {name: np.maximum(clean[name] - self.share * counts, 0.0) for name, counts in counted.items()}
+        found = {}
+        for names, table in tables.items():
+            others = _with_margins(names, table, left)
+            others *= (1 - self.share) * table.sum() / max(float(others.sum()), _NOTHING)
+            found[names] = _with_margins(names, self.share * table + others, clean)
+        return found
 
 
 @dataclass(frozen=True)
@@ -35,24 +65,35 @@ class MeasuredLeaf:
         tables: Counts of pairs.
         signs: How the ordered columns are correlated, where that was measured.
         triples: Counts of triples that pairs do not explain.
+        counted: Of the rows that pairs, signs and triples count, where these are not all rows alike.
     """
 
     one_way: OneWay
     tables: Mapping[Pair, NoisyTable] = field(default_factory=dict)
     signs: SignSums | None = None
     triples: Mapping[Triple, NoisyTable] = field(default_factory=dict)
+    counted: Counted | None = None
 
     def joints(self, names: Collection[str] | None = None) -> dict[Pair, Array]:
-        """Return counts of the pairs that were measured, or that follow from the signs; of all columns or of some."""
-        clean = self.one_way.clean()
+        """Return counts of the pairs that were measured, or that follow from the signs; of all columns or of some.
+
+        They have the marginals of the rows that are counted.
+        """
+        clean = self._as_counted.clean()
         by_copula = {} if self.signs is None else self.signs.joints(clean, most=_MOST_BY_COPULA)
         wanted = set(clean if names is None else names)
         return estimated_joints(_among(self.tables, wanted), clean, _among(by_copula, wanted))
 
+    @property
+    def _as_counted(self) -> OneWay:
+        return self.one_way if self.counted is None else self.counted.one_way
+
     def fit(self) -> Leaf:
         """Return the leaf that these counts speak for."""
         clean, total, joints = self.one_way.clean(), self.one_way.total, self.joints()
-        triples = estimated_triples(self.triples, joints, clean)
+        triples = estimated_triples(self.triples, joints, self._as_counted.clean())
+        if self.counted is not None:
+            joints, triples = (self.counted.of_all(tables, self.one_way) for tables in (joints, triples))
         rows = max(1.0, float(np.mean([counts.sum() for counts in clean.values()]))) if clean else 1.0
         marginals = {name: counts / total for name, counts in clean.items()}
         return Leaf(
@@ -61,6 +102,11 @@ class MeasuredLeaf:
             {pair: joint / rows for pair, joint in joints.items()},
             {triple: joint / rows for triple, joint in triples.items()},
         )
+
+
+def _with_margins(names: tuple[str, ...], table: Array, margins: Mapping[str, Array]) -> Array:
+    """Return a joint of some columns with these marginals and its own odds ratios."""
+    return fit_margins(table, [((axis,), margins[name]) for axis, name in enumerate(names)], RAKING_ROUNDS)
 
 
 def _among(tables: Mapping[Pair, T], names: set[str]) -> dict[Pair, T]:
@@ -110,13 +156,25 @@ def measured_to_dict(measured: Measured) -> dict[str, Any]:
         "sums": measured.signs.sums,
         "sigma": measured.signs.sigma,
     }
+    counted = measured.counted
+    return {
+        **_one_way_to_dict(one_way),
+        "tables": tables,
+        "signs": signs,
+        "counted": None if counted is None else {**_one_way_to_dict(counted.one_way), "share": counted.share},
+    }
+
+
+def _one_way_to_dict(one_way: OneWay) -> dict[str, Any]:
     return {
         "counts": [[name, counts] for name, counts in one_way.counts.items()],
         "sigmas": [[name, sigmas] for name, sigmas in one_way.sigmas.items()],
         "rows": one_way.rows,
-        "tables": tables,
-        "signs": signs,
     }
+
+
+def _one_way_from_dict(stored: Mapping[str, Any]) -> OneWay:
+    return OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["rows"])
 
 
 def measured_from_dict(stored: Mapping[str, Any]) -> Measured:
@@ -135,4 +193,6 @@ def measured_from_dict(stored: Mapping[str, Any]) -> Measured:
             pairs[first, second] = noisy
     found = stored["signs"]
     signs = found and SignSums({n: Cut(ordered, at) for n, ordered, at in found["cuts"]}, found["sums"], found["sigma"])
-    return MeasuredLeaf(OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["rows"]), pairs, signs, triples)
+    counted = stored.get("counted")  # profiles of tables of units have none, whenever they were released
+    rows = None if counted is None else Counted(_one_way_from_dict(counted), counted["share"])
+    return MeasuredLeaf(_one_way_from_dict(stored), pairs, signs, triples, rows)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
+from privbench_core.columns.contingency import contingency
 from privbench_core.columns.systematic import stable_order
 
 Array = NDArray[np.float64]
@@ -47,23 +48,23 @@ class RecordSwapping:
     code * stride + the sum of other columns' codes * their steps + begin of the table.
     """
 
-    def __init__(self, codes: Mapping[str, Codes], tables: Sequence[TargetTable], weights: Array) -> None:
+    def __init__(self, codes: Mapping[str, Codes], tables: Sequence[TargetTable], weights: Array | None) -> None:
         """Compare the rows with all ``tables``.
 
         Args:
             codes: Of all columns of the tables, each of shape (n,); swapped in place.
             tables: All of positive size.
-            weights: Weight of each row, shape (n,).
+            weights: Weight of each row, shape (n,); None for 1 each.
         """
-        self._codes, self._weights = codes, weights
+        self._codes = codes
+        self._weights = np.ones(len(next(iter(codes.values()), ()))) if weights is None else weights
         self._sides: dict[str, list[_Side]] = {}
         gaps = []
         begin = 0
         for table in tables:
             sizes = table.counts.shape
             steps = {name: math.prod(sizes[axis + 1 :]) for axis, name in enumerate(table.columns)}
-            cells = sum(codes[name].astype(np.int64) * step for name, step in steps.items())
-            gaps.append(table.counts.ravel() - np.bincount(cells, weights, table.counts.size))
+            gaps.append(table.counts.ravel() - self._counted(table, steps, alike=weights is None))
             for name, step in steps.items():
                 others = tuple((other, along) for other, along in steps.items() if other != name)
                 self._sides.setdefault(name, []).append(_Side(others, step, begin))
@@ -72,6 +73,14 @@ class RecordSwapping:
         self._joint_change = np.zeros(begin)  # workspace of `_share`, zero between calls
         # Weight of a squared gap: the inverse of its sampling variance.
         self._importance = np.concatenate([np.zeros(0), *(t.weight / (t.counts.ravel() + 1) for t in tables)])
+
+    def _counted(self, table: TargetTable, steps: Mapping[str, int], *, alike: bool) -> Array:
+        """The rows' own weight in each cell of a table, shape (cells,)."""
+        if alike:
+            sizes = dict(zip(table.columns, table.counts.shape, strict=True))
+            return contingency(self._codes, sizes, table.columns).ravel().astype(np.float64)
+        cells = sum(self._codes[name].astype(np.int64) * step for name, step in steps.items())
+        return np.asarray(np.bincount(cells, self._weights, table.counts.size), dtype=np.float64)
 
     def sweep(
         self, columns: Collection[str], rng: np.random.Generator, within: Mapping[str, Codes] | None = None

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.fanout_bins import FanoutCodec
@@ -110,8 +110,8 @@ class ExpectedSizes:
             mean: Rows per group.
         """
         means, places = codec.means(), np.maximum(codec.starts, 1.0)
-        shapes = [codec.prior * places**theta for theta in _TILTS]
-        shape = min(shapes, key=lambda shape: abs(float(shape @ means) / float(shape.sum()) - mean))
+        shapes = codec.prior * places ** _TILTS[:, None]
+        shape = shapes[np.argmin(np.abs(shapes @ means / shapes.sum(axis=1) - mean))]
         band = np.minimum(np.searchsorted(classes, codec.starts), len(classes) - 1)
         groups = np.bincount(band, shape / shape.sum()).astype(np.float64)
         return cls(groups, np.bincount(band, shape / shape.sum() * means) / np.maximum(groups, _NOTHING))
@@ -173,19 +173,13 @@ def _tilt(
     Classes say little of where in them sizes are: the exponent of the prior is the one number that a number of rows can
     tell. θ is the maximum a posteriori under a normal prior, found on a grid; shape (cells,).
     """
-    means = codec.means(rows.most)
-
-    def within(theta: float) -> Array:
-        shape = prior * np.maximum(codec.starts, 1.0) ** theta
-        mass = np.maximum(np.bincount(band, shape), _NOTHING)
-        return np.asarray(np.bincount(band, shape * means) / mass)
-
-    def loss(theta: float) -> float:
-        expected = within(theta)
-        spread = np.hypot(rows.sigma, sigma * np.sqrt((expected**2).sum()))
-        return float(((rows.value - counts @ expected) / max(spread, _EXACT)) ** 2 + (theta / _TILT) ** 2)
-
-    return np.asarray(np.maximum(codec.starts, 1.0) ** min(_TILTS, key=loss))
+    places = np.maximum(codec.starts, 1.0)
+    shapes = prior * places ** _TILTS[:, None]
+    inside = band[:, None] == np.arange(len(counts))
+    expected = (shapes * codec.means(rows.most)) @ inside / np.maximum(shapes @ inside, _NOTHING)
+    spread = np.hypot(rows.sigma, sigma * np.sqrt((expected**2).sum(axis=1)))
+    loss = ((rows.value - expected @ counts) / np.maximum(spread, _EXACT)) ** 2 + (_TILTS / _TILT) ** 2
+    return np.asarray(places ** _TILTS[np.argmin(loss)])
 
 
 def refine_bands(
@@ -237,7 +231,7 @@ def _fitted(noisy: Array, sigmas: Array, sums: Sequence[tuple[Array, NoisySum]])
     for weights, measured in sums:
         matrix.append(weights[None, :] / max(measured.sigma, _EXACT))
         right.append(np.array([measured.value / max(measured.sigma, _EXACT)]))
-    return np.asarray(nnls(np.vstack(matrix), np.concatenate(right))[0], dtype=float)
+    return np.asarray(scipy.optimize.nnls(np.vstack(matrix), np.concatenate(right))[0], dtype=float)
 
 
 def mean_sizes(codec: FanoutCodec, binning: Binning, most: float = np.inf) -> Array:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from privbench_core.errors import BudgetExhaustedError
-from privbench_core.pipeline.run import run_name
+from privbench_core.pipeline.plans import run_name
 from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for, zero
 from privbench_core.privacy.ledger.ledger import Balance, Entry, Ledger, OtherDatabase
 from privbench_core.privacy.ledger.refresh_limits import Purchase, RefreshLimits

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from privbench_core.errors import ReleaseError
-from privbench_core.publishing.bundle import file_name
+from privbench_core.files import file_name
 from privbench_core.spec.model import Spec
 
 _OWNER = "DATABASE"

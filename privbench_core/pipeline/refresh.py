@@ -5,7 +5,7 @@ from __future__ import annotations
 from privbench_core.pipeline.executor import Executor, Progress
 from privbench_core.pipeline.manifest import Made, load_made, write_manifest
 from privbench_core.pipeline.places import bundle_folder
-from privbench_core.pipeline.run import run_name
+from privbench_core.pipeline.plans import run_name
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.staleness import ReleaseState
 from privbench_core.pipeline.workload import public_workload

@@ -16,7 +16,7 @@ from privbench_core.errors import BudgetError, InternalError, SpecError
 from privbench_core.evaluation.inputs import summarize_bundle
 from privbench_core.evaluation.rehearsed import RunOnRows
 from privbench_core.pipeline.executor import Executor
-from privbench_core.pipeline.run import plan_for
+from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.snapshot import GivenRows
 from privbench_core.pipeline.workspace import Scratch

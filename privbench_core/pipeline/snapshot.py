@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -14,11 +15,13 @@ from privbench_core.backends.registry import open_source
 from privbench_core.engines.choice import engine_of, open_engine
 from privbench_core.engines.left_over import sweep
 from privbench_core.engines.memory.database import PrivateDatabase
-from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.pipeline.observe import fingerprint_of, record_observations
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.views import Engine
 from privbench_core.schema.tables import Table
+
+if TYPE_CHECKING:
+    from privbench_core.engines.sql.engine import SqlEngine
 
 
 class Snapshot:

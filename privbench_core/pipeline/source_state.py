@@ -6,8 +6,8 @@ from pathlib import Path
 
 from privbench_core.errors import PrivbenchError
 from privbench_core.pipeline.places import database_folder
+from privbench_core.pipeline.plans import run_name
 from privbench_core.pipeline.rehearsal import plan_of
-from privbench_core.pipeline.run import run_name
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.spec.model import Spec

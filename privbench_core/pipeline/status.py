@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from privbench_core.pipeline.account_status import AccountStatus, affordable, lifetime_share, standing
 from privbench_core.pipeline.manifest import step_name
-from privbench_core.pipeline.run import run_name
+from privbench_core.pipeline.plans import run_name
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.snapshot import Observed
 from privbench_core.pipeline.staleness import ReleaseState, staleness

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from privbench_core.publishing.bundle import file_name
+from privbench_core.files import file_name
 from privbench_core.spec.model import Spec
 
 if TYPE_CHECKING:

@@ -125,12 +125,13 @@ class Budget:
 
 # Orders of the bound, chosen by hand: dense where the best order lies for ε and δ in use; any grid is valid.
 _ORDERS = np.concatenate([1 + np.geomspace(1e-3, 4, 1500), np.geomspace(5.01, 1e6, 3000)])
+_OF_ORDERS = _ORDERS * np.log1p(-1 / _ORDERS), np.log(_ORDERS - 1)  # terms of the bound that follow from the order
 _BISECTIONS = 100  # halvings: more than a float has bits
 
 
 def delta_for(rho: float, epsilon: float) -> float:
     """Return the smallest δ (on the grid of orders) such that ρ-zCDP implies (ε, δ)-DP."""
-    log_delta = (_ORDERS - 1) * (_ORDERS * rho - epsilon) + _ORDERS * np.log1p(-1 / _ORDERS) - np.log(_ORDERS - 1)
+    log_delta = (_ORDERS - 1) * (_ORDERS * rho - epsilon) + _OF_ORDERS[0] - _OF_ORDERS[1]
     return float(math.exp(min(0.0, float(np.min(log_delta)))))
 
 

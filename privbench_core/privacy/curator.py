@@ -63,6 +63,7 @@ class Curator:
         self._filter = privacy_filter
         self._noise = noise
         self._label = label
+        self._expected: list[Query] = []
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -73,6 +74,16 @@ class Curator:
     def stability(self) -> float:
         """Return the largest total count that one unit moves: public."""
         return self._view.stability / self._view.weight_scale
+
+    def expect(self, queries: Sequence[Query]) -> None:
+        """Say what will be measured later, to have it counted in the same scan as what is measured next.
+
+        Free, and nothing is read: rows are looked at when the next measurement is paid for.
+
+        Raises:
+            InternalError: A query that is not of `privacy.queries`.
+        """
+        self._expected += admit_queries(self._label, queries, self._view.sizes)
 
     def measure(self, what: str, queries: Sequence[Query], price: Price) -> Measurement:
         """Measure all ``queries`` jointly, with noise calibrated to ``price``.
@@ -152,7 +163,8 @@ class Curator:
 
     def _exact(self, asked: Sequence[Query]) -> list[Counts]:
         """Exact answers: private."""
-        self._view.data.prepare([columns for query in asked for columns in query.marginals()])
+        self._view.data.prepare([columns for query in (*asked, *self._expected) for columns in query.marginals()])
+        self._expected.clear()
         return [query.evaluate(self._view) for query in asked]
 
     def _released(self, asked: Sequence[Query], shapes: Sequence[Shape], noisy: Counts, sigma: float) -> Measurement:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from privbench_core.columns.codec import Codes
 
@@ -43,7 +43,7 @@ def best_types(sizes: Numbers, of_sizes: tuple[Codes, Numbers], columns: Sequenc
         for column, scores in columns:
             inside = column[begin[0] : begin[-1]]
             ones = np.ones(len(inside), dtype=np.int64)
-            counts = csr_array((ones, inside, begin - begin[0]), shape=(len(begin) - 1, len(scores)))
+            counts = scipy.sparse.csr_array((ones, inside, begin - begin[0]), shape=(len(begin) - 1, len(scores)))
             total += counts @ scores
         found[part] = np.argmax(total, axis=1)
     return found

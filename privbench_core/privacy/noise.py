@@ -12,6 +12,7 @@ import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Protocol
 
 import numpy as np
@@ -123,16 +124,18 @@ def threshold(sensitivity: Sensitivity, price: Price, touched: int) -> float:
     """Return the count from which a key may be released; fails with probability at most ``price.delta``.
 
     A key that only one unit holds has a count of at most the L2 sensitivity, which bounds L∞; each of the ``touched``
-    keys of a unit may exceed the threshold with probability δ/touched. The discrete Gaussian is sub-Gaussian:
-    P[X ≥ t] ≤ exp(-t²/2σ²).
+    keys of a unit may exceed the threshold with probability δ/touched. A discrete Gaussian is n or more with at most
+    the probability that a Gaussian is n - 1 or more, for n ≥ 1: Canonne, Kamath and Steinke 2020, Proposition 25.
     """
     if price.measure is Measure.PURE or price.delta <= 0:
         message = (
             "a list of values can only be learned with delta > 0 (stability threshold); declare the values instead"
         )
         raise UnsupportedBudgetError(message)
-    sigma = noise_scale(sensitivity, price)
-    return sensitivity.l2 + sigma * math.sqrt(2 * math.log(touched / price.delta))
+    if price.delta / touched <= 0:
+        raise UnsupportedBudgetError(f"delta {price.delta:g} is too small to be shared by {touched} values; raise it")
+    deviations = -NormalDist().inv_cdf(min(price.delta / touched, 0.5))
+    return sensitivity.l2 + 1 + noise_scale(sensitivity, price) * deviations * _ROUND_UP
 
 
 class OpenDPNoise:

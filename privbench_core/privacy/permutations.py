@@ -24,8 +24,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.exact_sums import LARGEST, joined, weighted_sums, words
@@ -184,15 +184,17 @@ def _pairs_within(starts: Numbers, sizes: Numbers) -> tuple[Places, Places]:
     return one.astype(narrow), other.astype(narrow)
 
 
-def _counts(member: tuple[Numbers, int], ends: Numbers) -> csr_array:
+def _counts(member: tuple[Numbers, int], ends: Numbers) -> scipy.sparse.csr_array:
     """How often each code occurs in each group, shape (groups, codes)."""
     codes, size = member
-    counts = csr_array((np.ones(len(codes), dtype=np.int64), codes, ends), shape=(len(ends) - 1, size), copy=True)
+    counts = scipy.sparse.csr_array(
+        (np.ones(len(codes), dtype=np.int64), codes, ends), shape=(len(ends) - 1, size), copy=True
+    )
     counts.sum_duplicates()  # in place: hence the copy
     return counts
 
 
-def _outer(left: csr_array, right: csr_array) -> csr_array:
+def _outer(left: scipy.sparse.csr_array, right: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     """The outer product of the rows of two matrices, shape (rows, columns left · columns right)."""
     of_left, of_right = np.diff(left.indptr), np.diff(right.indptr)
     ends = np.r_[0, np.cumsum(of_left.astype(np.int64) * of_right)]
@@ -203,7 +205,7 @@ def _outer(left: csr_array, right: csr_array) -> csr_array:
     other = row_start[place] + offset
     columns = left.indices[place].astype(np.int64) * right.shape[1] + right.indices[other]
     shape = (left.shape[0], left.shape[1] * right.shape[1])
-    return csr_array((left.data[place] * right.data[other], columns, ends), shape=shape)
+    return scipy.sparse.csr_array((left.data[place] * right.data[other], columns, ends), shape=shape)
 
 
 def _joined(first: tuple[Numbers, int], second: tuple[Numbers, int]) -> tuple[Numbers, int]:

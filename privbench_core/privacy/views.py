@@ -99,7 +99,7 @@ class CodedRows(Protocol):
     """The kept rows of a view with their codes and weights, wherever an engine keeps them: private."""
 
     def prepare(self, marginals: Sequence[tuple[str, ...]]) -> None:
-        """Hear which `counts` will be asked for next, to find them together."""
+        """Hear which `counts` will be asked for, to find them together."""
         ...
 
     def counts(self, columns: Sequence[str]) -> NDArray[np.int64]:

@@ -23,17 +23,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
-from typing import Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from privbench_core.backends.duckdb.load import try_rows
 from privbench_core.backends.postgres.ddl import create_schema_sql
 from privbench_core.errors import InternalError, PublishError, did_you_mean
-from privbench_core.files import recover_folder, replace_folder
+from privbench_core.files import file_name, recover_folder, replace_folder
 from privbench_core.publishing.readme import consumer_readme
+from privbench_core.publishing.rows_file import write_rows
 from privbench_core.publishing.scripts import DUCKDB, PSQL, duckdb_script, psql_script, write_csv
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
@@ -43,6 +42,9 @@ from privbench_core.spec.parse import parse_tables
 from privbench_core.spec.parts import parse_enums
 from privbench_core.workers import processors, side_by_side
 
+if TYPE_CHECKING:
+    from privbench_core.backends.duckdb.load import RowTrial
+
 FORMAT = "privbench-bundle"
 FORMAT_VERSION = 1
 FORMAT_WITH_PARTS = 2
@@ -50,8 +52,6 @@ FORMAT_WITH_PARTS = 2
 MANIFEST = "MANIFEST.json"
 SCHEMA_SQL = "schema.sql"
 README = "README.md"
-
-_ROW_GROUP = 1 << 20  # rows, PyArrow's default
 
 
 @dataclass(frozen=True)
@@ -107,15 +107,15 @@ class Bundle:
 
 @dataclass(frozen=True)
 class RowRanges:
-    """The rows of a table, to be read range by range.
+    """The rows of a table, range by range.
 
     Attributes:
         count: Number of ranges.
-        read: Returns the rows of a range; picklable if there are several.
+        write: Writes a range as a Parquet file, see `rows_file`; picklable if there are several.
     """
 
     count: int
-    read: Callable[[int], pa.Table]
+    write: Callable[[int, Path], None]
 
 
 def write_bundle(
@@ -158,10 +158,13 @@ def write_bundle(
     refuse_foreign_bundle(Path(out), schema.name)
 
     def write(folder: Path) -> None:
+        from privbench_core.backends.duckdb.load import RowTrial
+
         (folder / "data").mkdir()
         writing = partial(_write_ranges, folder, schema, csv=csv, workers=workers)
         written = {table.name: writing(table, tables[table.name]) for table in ordered}
-        try_rows(schema, {name: folder / parts[0].file for name, parts in written.items() if len(parts) == 1})
+        in_one = {name: folder / parts[0].file for name, parts in written.items() if len(parts) == 1}
+        RowTrial.of(schema, in_one)(in_one)
         described = {table.name: _describe_table(table, written[table.name]) for table in ordered}
         copies = {part.csv: {"sha256": part.csv_sha256} for parts in written.values() for part in parts if part.csv}
         texts = {SCHEMA_SQL: create_schema_sql(schema), README: consumer_readme(schema, described, receipt, workload)}
@@ -240,16 +243,6 @@ def refuse_foreign_bundle(folder: Path, database: str) -> None:
             )
 
 
-def file_name(name: str) -> str:
-    """Return a name that is valid on every file system, without path separators.
-
-    >>> file_name("order"), file_name("a/b c"), file_name("..")
-    ('order', 'a%2Fb%20c', '%2E.')
-    """
-    quoted = quote(name, safe="")
-    return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
-
-
 def parts_of(entry: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """Return the files of a table, each with ``file``, ``rows`` and ``sha256``, from its entry in the manifest."""
     parts: Sequence[Mapping[str, Any]] = entry.get("parts") or [entry]
@@ -281,9 +274,9 @@ class _Writing:
     """Writes the ranges of a table, each on its own."""
 
     folder: Path
-    schema: Schema
     table: Table
     ranges: RowRanges
+    trial: RowTrial | None
     csv: bool
 
     def __call__(self, number: int) -> _Written:
@@ -292,37 +285,49 @@ class _Writing:
         stem = f"data/{file_name(self.table.name)}" + (f"/part-{number:05d}" if several else "")
         (self.folder / stem).parent.mkdir(exist_ok=True)
         file, csv = f"{stem}.parquet", f"{stem}.csv.gz" if self.csv else None
-        rows = self.ranges.read(number)
-        _write_parquet(self.folder / file, self.table, rows)
-        if several:
-            try_rows(self.schema, {self.table.name: self.folder / file})
+        self.ranges.write(number, self.folder / file)
+        written = pq.read_metadata(self.folder / file)
+        _refuse_others(self.table, written.schema.to_arrow_schema())
+        if self.trial is not None:
+            self.trial({self.table.name: self.folder / file})
         if csv is not None:
             write_csv(self.folder / file, self.folder / csv)
         digest = None if csv is None else _sha256(self.folder / csv)
-        return _Written(file, rows.num_rows, _sha256(self.folder / file), csv, digest)
+        return _Written(file, written.num_rows, _sha256(self.folder / file), csv, digest)
 
 
 def _write_ranges(
     folder: Path, schema: Schema, table: Table, rows: pa.Table | RowRanges, *, csv: bool, workers: int | None
 ) -> list[_Written]:
-    ranges = rows if isinstance(rows, RowRanges) else RowRanges(1, lambda _: rows)
-    return list(side_by_side(_Writing(folder, schema, table, ranges, csv), range(ranges.count), workers))
+    from privbench_core.backends.duckdb.load import RowTrial
+
+    ranges = rows if isinstance(rows, RowRanges) else RowRanges(1, lambda _, file: write_table(file, table, rows))
+    trial = RowTrial.of(schema, [table.name]) if ranges.count > 1 else None
+    return list(side_by_side(_Writing(folder, table, ranges, trial, csv), range(ranges.count), workers))
 
 
-def _write_parquet(file: Path, table: Table, rows: pa.Table) -> None:
+def write_table(file: Path, table: Table, rows: pa.Table) -> None:
+    """Write the rows of a table as its file in a bundle; InternalError if they do not fit its columns."""
     names = [column.name for column in table.columns]
-    if sorted(rows.column_names) != sorted(names):
-        raise InternalError(f"{table.name}: columns {rows.column_names} were given for the bundle; expected {names}")
-    # One chunk per row group and no metadata of other programs, so that the bytes depend on the rows only.
-    with pq.ParquetWriter(file, table.arrow_schema, compression="zstd") as writer:
-        for start in range(0, max(rows.num_rows, 1), _ROW_GROUP):
-            part = rows.select(names).slice(start, _ROW_GROUP)
-            try:
-                canonical = part.cast(table.arrow_schema)
-            except ValueError as error:
-                message = f"{table.name}: the rows for the bundle do not fit their columns: {error}"
-                raise InternalError(message) from error
-            writer.write_table(canonical.combine_chunks(), row_group_size=_ROW_GROUP)
+    _refuse_other_columns(table, rows.column_names)
+    try:
+        canonical = rows.select(names).cast(table.arrow_schema)
+    except ValueError as error:
+        raise InternalError(f"{table.name}: the rows for the bundle do not fit their columns: {error}") from error
+    write_rows(file, canonical)
+
+
+def _refuse_others(table: Table, found: pa.Schema) -> None:
+    """Raise InternalError if a file for the bundle has other columns than its table."""
+    _refuse_other_columns(table, found.names)
+    if not found.equals(table.arrow_schema):
+        raise InternalError(f"{table.name}: the rows for the bundle do not fit their columns: {found}")
+
+
+def _refuse_other_columns(table: Table, found: Sequence[str]) -> None:
+    names = [column.name for column in table.columns]
+    if sorted(found) != sorted(names):
+        raise InternalError(f"{table.name}: columns {list(found)} were given for the bundle; expected {names}")
 
 
 def _describe_table(table: Table, written: Sequence[_Written]) -> dict[str, Any]:

@@ -6,11 +6,13 @@ shown as an upper bound only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 DEVIATIONS = 2.0
+_NOTHING = 1e-300
 """Standard deviations of noise in an interval, about 95% of a normal distribution."""
 
 
@@ -23,8 +25,8 @@ class FidelityFigure:
         metric: Its name, such as "two-way TVD".
         value: The figure, in [0, 1]; 0 where noise made it negative.
         noise: Standard deviation of its noise.
-        shuffled: The same distance for independent columns with the models' one-way marginals, with equal noise; None
-            for metrics of single columns.
+        shuffled: The same distance for the source with its columns shuffled; None for metrics of single columns.
+        shuffled_noise: Standard deviation of the noise of that.
     """
 
     table: str
@@ -32,6 +34,7 @@ class FidelityFigure:
     value: float
     noise: float
     shuffled: float | None = None
+    shuffled_noise: float = 0.0
 
     @classmethod
     def of(
@@ -46,12 +49,28 @@ class FidelityFigure:
             whole: The distance that becomes 1.
         """
         value, shuffled = (None if d is None else min(1.0, max(0.0, d / whole)) for d in distances)
-        return cls(*where, value or 0.0, min(1.0, sigma / whole), shuffled)
+        noise = min(1.0, sigma / whole)
+        return cls(*where, value or 0.0, noise, shuffled, 0.0 if shuffled is None else noise)
+
+    def with_columns_off(self, *distances: float) -> FidelityFigure:
+        """Return the figure where ``shuffled`` was measured with columns that are themselves so far off.
+
+        Errors that have nothing to do with each other add up in squares, so the columns' are taken off in squares. What
+        is left is the less certain the less it is.
+
+        >>> str(FidelityFigure("person", "join TVD", 0.3, 0.01, 0.5, 0.01).with_columns_off(0.3, 0.0))
+        '0.300 ± 0.020, columns shuffled 0.400 ± 0.025'
+        """
+        if self.shuffled is None:
+            return self
+        left = math.sqrt(max(0.0, self.shuffled**2 - sum(d * d for d in distances)))
+        steep = self.shuffled / max(left, self.shuffled_noise, _NOTHING)
+        return replace(self, shuffled=left, shuffled_noise=min(1.0, self.shuffled_noise * max(1.0, steep)))
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> FidelityFigure:
         """Return the inverse of `to_dict`."""
-        return cls(**{name: stored[name] for name in ("table", "metric", "value", "noise", "shuffled")})
+        return cls(**{field.name: stored[field.name] for field in fields(cls)})
 
     def to_dict(self) -> dict[str, Any]:
         """Return it JSON-able, as steps store it."""
@@ -73,14 +92,14 @@ class FidelityFigure:
     def __str__(self) -> str:
         """Return the figure with its noise, and the figure of shuffled columns.
 
-        >>> str(FidelityFigure("person", "join TVD", 0.03, 0.002, 0.21))
+        >>> str(FidelityFigure("person", "join TVD", 0.03, 0.002, 0.21, 0.002))
         '0.030 ± 0.004, columns shuffled 0.210 ± 0.004'
         >>> str(FidelityFigure("person", "one-way TVD", 0.0, 0.02))
         'at most 0.040 (all noise)'
         """
         parts = [_with_noise(self.value, self.noise)]
         if self.shuffled is not None:
-            parts.append(f"columns shuffled {_with_noise(self.shuffled, self.noise)}")
+            parts.append(f"columns shuffled {_with_noise(self.shuffled, self.shuffled_noise)}")
         return ", ".join(parts)
 
 

@@ -86,7 +86,8 @@ def _fidelity(receipt: Mapping[str, Any]) -> str:
     explained = (
         "Mean total variation distances between the original and the models of these rows: 0 is equal, 1 has nothing "
         "in common. They were measured under the guarantee above, so each has noise (± is two standard deviations). "
-        "*Columns shuffled* is the distance of a database with independent columns."
+        "*Columns shuffled* is the distance of the original with its columns shuffled independently of each other. "
+        "Pairs of columns count made-up values as values that the original does not have."
     )
     return "\n".join(["## How close it is", "", *careful, explained, "", *lines])
 

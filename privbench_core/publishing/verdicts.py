@@ -89,7 +89,7 @@ def warnings_of(validated: Mapping[str, Mapping[str, Any]], policy: FidelityPoli
         lines += [f"{table}.{column}: {text}" for column, text in data["guessed"].items()]
         lines += [
             f"{table}.{column}: {share:.0%} of its rows have made-up values, for those that too few units share to be"
-            " named; figures count them as one value"
+            " named; figures of single columns count them as one value"
             for column, share in data["made_up"].items()
             if share > _CLOSE and column not in data["guessed"]
         ]
@@ -107,7 +107,7 @@ def _judge(figure: FidelityFigure, policy: FidelityPolicy) -> tuple[Grade, str]:
     if figure.shuffled is None:
         return _judge_single(figure, error, policy.one_way)
     reference = policy.to_shuffled * figure.shuffled
-    unsure = error * math.hypot(1, policy.to_shuffled)
+    unsure = DEVIATIONS * math.hypot(figure.noise, policy.to_shuffled * figure.shuffled_noise)
     than = "shuffled columns" if policy.to_shuffled == 1 else f"{policy.to_shuffled:g} times shuffled columns"
     if figure.value + error <= _CLOSE or figure.value < reference - unsure:
         return Grade.GOOD, ""

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.backends.duckdb.scratch import scratch
 from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.checks import columns_of, parse_check
 from privbench_core.schema.constraints import Check, Dependency
@@ -99,9 +100,7 @@ def _plain(node: Tree) -> Tree:
 
 
 def _evaluate(sql: str, rows: pa.Table) -> Mask:
-    import duckdb
-
-    with duckdb.connect(config={"enable_external_access": "false"}) as connection:
+    with scratch() as connection:
         connection.register("drawn", rows)
         found = connection.sql(f"SELECT {sql} AS holds FROM drawn").to_arrow_table()
     return np.asarray(found.column("holds").to_numpy(), dtype=bool)
@@ -174,7 +173,7 @@ def _literal(sql: str, type_: pa.DataType) -> pa.Scalar | None:
     import duckdb
 
     try:
-        with duckdb.connect(config={"enable_external_access": "false"}) as connection:
+        with scratch() as connection:
             value = connection.sql(f"SELECT {sql} AS v").to_arrow_table().column("v")
         return value.combine_chunks().cast(type_)[0]
     except (duckdb.Error, pa.ArrowException):

@@ -17,6 +17,7 @@ from privbench_core.sampling.constraints import RowRule, row_rules
 from privbench_core.sampling.forest import without_cycles
 from privbench_core.sampling.references import Parent, choice_of, copied_columns
 from privbench_core.sampling.row_groups import group_numbers
+from privbench_core.sampling.table import finished_rows
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 
@@ -67,7 +68,7 @@ def complete_table(
         ]
         places[key.name] = _drawn(table, key, rows, parent, lookup, columns, rules, rng, units)
         columns |= copied_columns(key, places[key.name], parent.table, columns)
-    return pa.table({name: columns[name] for name in made.column_names}), places
+    return finished_rows(table, columns), places
 
 
 def _drawn(

@@ -103,6 +103,16 @@ def draw_table(
     return _kept(table, rules, columns, places, latents, rows.n)
 
 
+def finished_rows(table: Table, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
+    """Return rows as the files of bundles hold them; NULL where there must be none is for validation to report."""
+    rows = pa.table({column.name: columns[column.name] for column in table.columns})
+    fields = [
+        pa.field(column.name, column.arrow_type, column.nullable or rows.column(column.name).null_count > 0)
+        for column in table.columns
+    ]
+    return rows.cast(pa.schema(fields))
+
+
 def _owned(
     table: Table, owners: Places | None, parents: Mapping[str, Parent]
 ) -> tuple[dict[str, pa.Array], dict[str, Places]]:
@@ -259,10 +269,9 @@ def _kept(
         again = np.zeros(n, dtype=bool)
         again[standing] = repeated(group_numbers([columns[name] for name in unique], n)[standing])
         drop(f"{', '.join(unique)} not unique", again)
-    made = pa.table({column.name: columns[column.name] for column in table.columns})
     if not keep.all():
         index = np.flatnonzero(keep)
-        made = made.take(pa.array(index))
+        columns = {name: values.take(pa.array(index)) for name, values in columns.items()}
         places = {name: place[index] for name, place in places.items()}
         latents = {name: codes[index] for name, codes in latents.items()}
-    return Drawn(made, places, dropped, latents)
+    return Drawn(finished_rows(table, columns), places, dropped, latents)

@@ -57,7 +57,7 @@ def allocate_within_bins(
     columns = {name: _Column.of(codes[name], discretizer) for name, discretizer in discretizers.items()}
     kept = pairs[: int(np.searchsorted(sizes, _MAX_CELLS, side="right"))]
     targets = [TargetTable((a, b), _expected(columns[a], columns[b])) for a, b in kept]
-    swapping = RecordSwapping(cells, targets, np.ones(n))
+    swapping = RecordSwapping(cells, targets, None)
     for _ in range(SWEEPS):
         swapping.sweep(merged, rng, within=codes)
     return cells

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from privbench_core.errors import ReleaseError
 from privbench_core.files import write_durably
+from privbench_core.publishing.rows_file import write_rows
 
 _MAGIC = b"PRIVBENCH1"
 _DIGEST = 20  # bytes
@@ -50,7 +51,7 @@ class Artifact:
         parts = [struct.pack("<Q", len(text)), text, *arrays]
         if self.table is not None:
             sink = pa.BufferOutputStream()
-            pq.write_table(self.table, sink, compression="zstd")
+            write_rows(sink, self.table)
             parts.append(sink.getvalue())
         digest = blake2b(digest_size=_DIGEST)
         for part in parts:
@@ -60,10 +61,13 @@ class Artifact:
     @classmethod
     def from_bytes(cls, stored: bytes, parts: PartFiles | None = None) -> Artifact:
         """The inverse of `to_bytes`, but for ``parts``, which are kept beside; raises as `verified` does."""
-        content = verified(stored)
-        (length,) = struct.unpack("<Q", content[:8])
-        rest = _Rest(content[8 + length :])
-        data = json.loads(bytes(content[8 : 8 + length]), object_hook=rest.array)
+        return cls._decoded(verified(stored), parts)
+
+    @classmethod
+    def _decoded(cls, content: memoryview, parts: PartFiles | None = None) -> Artifact:
+        """What stands behind a header that is known to be right."""
+        rest = _Rest(_behind_json(content))
+        data = json.loads(_json(content), object_hook=rest.array)
         body = rest.content[rest.read :]
         return cls(data, pq.read_table(pa.BufferReader(body)) if body else None, parts)
 
@@ -110,13 +114,23 @@ class PartFiles:
         Raises:
             ReleaseError: It is missing, or not what was stored.
         """
+        return Artifact._decoded(_content(self._read(number, digest)))
+
+    def rows_file(self, number: int, digest: str) -> memoryview:
+        """Read the rows of a part as they are stored, as a Parquet file; raises as `get` does."""
+        content = _content(self._read(number, digest))
+        rest = _Rest(_behind_json(content))
+        json.loads(_json(content), object_hook=rest.skip)
+        return rest.content[rest.read :]
+
+    def _read(self, number: int, digest: str) -> bytes:
         path = self._path(number)
         if not path.is_file():
             raise ReleaseError(f"{path}: is missing; run again, and it is drawn again, at no cost")
         stored = path.read_bytes()
         if digest_of(stored) != digest:
             raise ReleaseError(f"{path}: does not match its checksum; delete it and run again: it is then drawn again")
-        return Artifact.from_bytes(stored)
+        return stored
 
     def finished(self, number: int) -> tuple[str, Artifact] | None:
         """Return digest and content of a part that an earlier run has finished; None if there is none, or half a one.
@@ -143,19 +157,30 @@ class PartFiles:
 
 def verified(stored: bytes) -> memoryview:
     """What stands behind the header; ReleaseError if `Artifact.to_bytes` did not make these bytes, or not so."""
-    start = len(_MAGIC) + _DIGEST
-    content = memoryview(stored)[start:]
-    right = stored.startswith(_MAGIC) and blake2b(content, digest_size=_DIGEST).digest() == stored[len(_MAGIC) : start]
-    if not right:
+    content, digest = _content(stored), stored[len(_MAGIC) : len(_MAGIC) + _DIGEST]
+    if not stored.startswith(_MAGIC) or blake2b(content, digest_size=_DIGEST).digest() != digest:
         raise ReleaseError(_DAMAGED)
     return content
 
 
+def _content(stored: bytes) -> memoryview:
+    """What stands behind the header, which is not looked at."""
+    return memoryview(stored)[len(_MAGIC) + _DIGEST :]
+
+
+def _json(content: memoryview) -> bytes:
+    (length,) = struct.unpack("<Q", content[:8])
+    return bytes(content[8 : 8 + length])
+
+
+def _behind_json(content: memoryview) -> memoryview:
+    (length,) = struct.unpack("<Q", content[:8])
+    return content[8 + length :]
+
+
 def listed_parts(stored: bytes) -> int:
     """How many ranges of rows an artifact lists under ``parts``, without reading the rest of it."""
-    content = verified(stored)
-    (length,) = struct.unpack("<Q", content[:8])
-    return len(json.loads(bytes(content[8 : 8 + length])).get("parts", ()))
+    return len(json.loads(_json(verified(stored))).get("parts", ()))
 
 
 @dataclass
@@ -164,6 +189,11 @@ class _Rest:
 
     content: memoryview
     read: int = 0
+
+    def skip(self, value: dict[str, Any]) -> object:
+        """The same without reading arrays."""
+        self.read += value["bytes"] if "__array__" in value and "values" not in value else 0
+        return value
 
     def array(self, value: dict[str, Any]) -> object:
         """The array that a JSON object stands for; any other object as it is."""

@@ -12,9 +12,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from privbench_core.measure.one_way import Marginals
 from privbench_core.measure.privspn import HistogramSPN
-from privbench_core.models.measured import Measured
-from privbench_core.models.one_way import OneWay
+from privbench_core.models.measured import Measured, MeasuredLeaf
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.schema.tables import Schema, Table
@@ -85,6 +85,8 @@ class Histograms:
     def glance(self, *_: object) -> None:
         """Return None, and spend nothing."""
 
-    def find(self, curator: Curator, one_way: OneWay, price: Price) -> Measured:
-        """See `HistogramSPN.build`."""
-        return self.network.build(curator, one_way, price, self.rng)
+    def find(self, curator: Curator, marginals: Marginals, price: Price) -> Measured:
+        """See `HistogramSPN.build`; of a column by itself there is nothing but its marginal."""
+        if len(marginals.one_way.counts) == 1:
+            return MeasuredLeaf(marginals.improve(price))
+        return self.network.build(curator, marginals.counted, price, self.rng)

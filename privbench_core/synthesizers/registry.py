@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoints, entry_points
 
 from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.synthesizers.contract import Synthesizer
@@ -10,14 +11,23 @@ from privbench_core.synthesizers.contract import Synthesizer
 GROUP = "privbench.synthesizers"
 
 
+@cache
+def installed(group: str) -> EntryPoints:
+    """Return the entry points of a group; looked up once, because that opens a file of every installed package.
+
+    What is installed later is seen by the next process.
+    """
+    return entry_points(group=group)
+
+
 def names() -> list[str]:
     """Names of all installed synthesizers."""
-    return sorted(point.name for point in entry_points(group=GROUP))
+    return sorted(point.name for point in installed(GROUP))
 
 
 def load_synthesizer(name: str) -> Synthesizer:
     """A new instance of the synthesizer called ``name``; SpecError with a hint if there is none."""
-    for point in entry_points(group=GROUP):
+    for point in installed(GROUP):
         if point.name == name:
             made: Synthesizer = point.load()()
             return made

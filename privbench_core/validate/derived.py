@@ -7,21 +7,26 @@ and whether text is well formed. Then every expectation is about columns.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.columns.ascending import ascends
 from privbench_core.columns.opaque import length_limit
 from privbench_core.columns.systematic import group_counts
+from privbench_core.models.parent_choice import repeated
+from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.columns import Column, Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.references import NO_PARENT, parent_rows, unit_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BETWEEN, IN_SET, LENGTHS = "between", "in set", "lengths"
 _BLOCK = 1 << 20  # rows per pass, to bound memory; chosen by hand
@@ -42,6 +47,8 @@ def integrity_frame(
         tables: Rows of all `tables_to_check`.
         wanted: Columns of the frame, derived ones included; None for all.
     """
+    import pandas as pd
+
     rows = tables[table.name]
     frame = _frame(rows if wanted is None else rows.select([name for name in rows.column_names if name in wanted]))
     compared = table.key_columns.union(*table.unique)
@@ -80,8 +87,32 @@ def witness_frame(
     return _frame(pa.table(padded))
 
 
+def rows_alike(rows: pa.Table, columns: Sequence[str]) -> pd.DataFrame:
+    """Return two rows with the same values in some columns, none of them NULL or NaN; if there are none, the first row.
+
+    Columns that are missing are so in the frame, too.
+    """
+    there = rows.select([name for name in columns if name in rows.column_names])
+    compared = [_comparable_values(values.combine_chunks()) for values in there.columns]
+    if len(compared) == 1 and ascends(compared[0]):
+        return _frame(there.slice(0, 1))
+    numbers = group_numbers(compared, rows.num_rows)
+    again = np.flatnonzero(repeated(numbers))
+    which = np.flatnonzero(numbers == numbers[again[0]])[:2] if len(again) else np.arange(min(1, rows.num_rows))
+    return _frame(there.take(pa.array(which)))
+
+
+def _comparable_values(values: pa.Array) -> pa.Array:
+    """Return values that are equal where pandas holds them for equal: there is one zero, and NaN is missing."""
+    if not pa.types.is_floating(values.type):
+        return values
+    return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), pc.add(values, pa.scalar(0.0, values.type)))
+
+
 def row_hashes(rows: pa.Table, number: int) -> NDArray[np.unsignedinteger[Any]]:
     """Return a hash below ``number`` for each row, equal for equal rows; shape (rows,)."""
+    import pandas as pd
+
     hashes = np.empty(rows.num_rows, np.min_scalar_type(number))
     for start in range(0, rows.num_rows, _BLOCK):
         block = _frame(rows.slice(start, _BLOCK))
@@ -205,6 +236,8 @@ def fanout_column(key: ForeignKey) -> str:
 
 def _frame(rows: pa.Table) -> pd.DataFrame:
     """Return rows with pandas types that keep NULL: nullable integers and booleans, datetimes, floats for decimals."""
+    import pandas as pd
+
     for position, field in enumerate(rows.schema):
         plain = _comparable(field.type)
         if plain != field.type:

@@ -12,10 +12,11 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
+from threading import Lock
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 
 from privbench_core.columns.opaque import length_limit
@@ -32,14 +33,19 @@ from privbench_core.validate.derived import (
     integrity_frame,
     reference_column,
     row_hashes,
+    rows_alike,
     type_column,
     unit_column,
     witness_frame,
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
+    from great_expectations.core.batch_definition import BatchDefinition
     from great_expectations.expectations.expectation import Expectation
 
+_ONE_FRAME = Lock()  # Great Expectations checks the last frame that any thread gave it
+_COUNTED = {"result_format": "BASIC", "partial_unexpected_count": 0}  # how many, but not which
 _MAX_CELLS = 12_000_000  # of a frame; chosen by hand, not tuned
 # Expectations on single values, and the kind of their witnesses; NULL always is one.
 _ONE_BY_ONE = {
@@ -79,7 +85,7 @@ def check_table(
         cells: Maximum number of values in a frame (which takes far more memory than Arrow); one expectation's columns
             are always together.
     """
-    results = hold_for_witnesses(table, witnesses(schema, table, tables))
+    results = hold_for_witnesses(table, [witnesses(schema, table, tables, wanted_witnesses(table))])
     places = range(len(integrity_suite(table)))
     results |= judged(schema, table, tables, [place for place in places if place not in results], cells=cells)
     return [results[place] for place in places]
@@ -106,35 +112,70 @@ def judged(
     return results
 
 
-def witnesses(schema: Schema, table: Table, tables: Mapping[str, pa.Table]) -> pd.DataFrame:
-    """Return what expectations on single values are to be checked on; of several ranges, all of these together."""
-    suite, asked = integrity_suite(table), dict[str, set[str]]()
-    for place in _on_single_values(suite):
-        kind = _ONE_BY_ONE[suite[place].configuration.type]
-        asked.setdefault(_columns(suite[place])[0], set()).update([kind] if kind else [])
-    return witness_frame(schema, table, tables, asked)
+@dataclass(frozen=True)
+class Witnesses:
+    """A few of the values and rows of a table, or of a range: expectations hold for all if they hold for these.
 
-
-def hold_for_witnesses(table: Table, frame: pd.DataFrame) -> dict[int, ExpectationResult]:
-    """Return, by place in the suite, the results of expectations that hold for the witnesses of their column.
-
-    Expectations on single values hold for all values if they hold for the witnesses. Checking millions of values takes
-    minutes, and their frame gigabytes. Failed expectations are left out: their violations are still to be counted.
+    Attributes:
+        values: For expectations on single values.
+        rows: For each expectation that no two rows are alike, by its place in the suite: two that are, if there are.
     """
+
+    values: pd.DataFrame
+    rows: Mapping[int, pd.DataFrame]
+
+
+@dataclass(frozen=True)
+class WantedWitnesses:
+    """What is to be found in the rows of a table, which takes no suite, and so no Great Expectations, to find.
+
+    Attributes:
+        asked: See `derived.witness_frame`.
+        unique: Columns in which no two rows may be alike, by the expectation's place in the suite.
+    """
+
+    asked: Mapping[str, frozenset[str]]
+    unique: Mapping[int, Sequence[str]]
+
+
+def wanted_witnesses(table: Table) -> WantedWitnesses:
+    """Return which witnesses the expectations on a table need."""
+    asked, unique = dict[str, frozenset[str]](), dict[int, Sequence[str]]()
+    for place, expectation in enumerate(integrity_suite(table)):
+        columns, name = _columns(expectation), expectation.configuration.type
+        if name in _ONE_BY_ONE:
+            kind = _ONE_BY_ONE[name]
+            asked[columns[0]] = asked.get(columns[0], frozenset()) | ({kind} if kind else frozenset())
+        else:
+            unique[place] = columns
+    return WantedWitnesses(asked, unique)
+
+
+def witnesses(schema: Schema, table: Table, tables: Mapping[str, pa.Table], wanted: WantedWitnesses) -> Witnesses:
+    """Return what all expectations are to be checked on; of several ranges, all of these together."""
+    alike = {place: rows_alike(tables[table.name], columns) for place, columns in wanted.unique.items()}
+    return Witnesses(witness_frame(schema, table, tables, wanted.asked), alike)
+
+
+def hold_for_witnesses(table: Table, found: Sequence[Witnesses]) -> dict[int, ExpectationResult]:
+    """Return, by place in the suite, the results of expectations that hold for all witnesses.
+
+    Checking millions of rows takes minutes, and their frame gigabytes. Failed expectations are left out: their
+    violations are still to be counted. That no two rows are alike is known within each range.
+    """
+    import pandas as pd
+
     suite = integrity_suite(table)
-    places = _on_single_values(suite)
-    found = run_suite(table.name, frame, [suite[place] for place in places])
-    return {place: result for place, result in zip(places, found, strict=True) if result.success}
-
-
-def compared_places(table: Table) -> list[int]:
-    """Return the places in the suite of the expectations that compare rows, which witnesses can't show to hold."""
-    suite = integrity_suite(table)
-    return sorted(set(range(len(suite))) - set(_on_single_values(suite)))
-
-
-def _on_single_values(suite: Sequence[Expectation]) -> list[int]:
-    return [place for place, expectation in enumerate(suite) if expectation.configuration.type in _ONE_BY_ONE]
+    together = found[0].rows.keys()
+    single = [place for place in range(len(suite)) if place not in together]
+    values = pd.concat([each.values for each in found], ignore_index=True)
+    judged_singly = run_suite(table.name, values, [suite[place] for place in single], counted=False)
+    results = dict(zip(single, judged_singly, strict=True))
+    for place in together:
+        frames = [each.rows[place] for each in found]
+        worst = max(frames, key=len)  # two rows where some are alike in a range
+        results[place] = run_suite(table.name, worst, [suite[place]], counted=False)[0]
+    return {place: replace(result, unexpected_count=0) for place, result in results.items() if result.success}
 
 
 def _judge(
@@ -196,13 +237,16 @@ def integrity_suite(table: Table) -> list[Expectation]:
     return suite
 
 
-def run_suite(name: str, frame: pd.DataFrame, suite: Iterable[Expectation]) -> list[ExpectationResult]:
+def run_suite(
+    name: str, frame: pd.DataFrame, suite: Iterable[Expectation], *, counted: bool = True
+) -> list[ExpectationResult]:
     """Run all expectations on ``frame``; one that cannot be evaluated counts as failed.
 
     Args:
         name: Name of the suite.
         frame: The rows.
         suite: Expectations, see `integrity_suite`.
+        counted: Whether to count violations, which takes half as long again as to find out whether there are any.
 
     Returns:
         One result per expectation, in the order of the suite.
@@ -210,19 +254,20 @@ def run_suite(name: str, frame: pd.DataFrame, suite: Iterable[Expectation]) -> l
     expectations = list(suite)
     if not expectations:
         return []
-    gx = _great_expectations()
-    context = gx.get_context(mode="ephemeral")
-    context.enable_analytics(False)
-    context.variables.progress_bars = gx.data_context.types.base.ProgressBarsConfig(globally=False)
-    whole = context.data_sources.add_pandas(name).add_dataframe_asset(name).add_batch_definition_whole_dataframe(name)
-    batch = whole.get_batch({"dataframe": frame})
     # Results come back grouped by column, so each expectation carries its position.
     for position, expectation in enumerate(expectations):
         expectation.meta = {"position": position}
-    outcome = batch.validate(
-        gx.ExpectationSuite(name=name, expectations=expectations),
-        result_format={"result_format": "BASIC", "partial_unexpected_count": 0},
-    )
+    with _ONE_FRAME:
+        batch = _frames().get_batch({"dataframe": frame})
+        try:
+            outcome = batch.validate(
+                _great_expectations().ExpectationSuite(name=name, expectations=expectations),
+                result_format=_COUNTED if counted else {"result_format": "BOOLEAN_ONLY"},
+            )
+        finally:
+            kept = batch.data.execution_engine.batch_manager  # the last frame, which may be large
+            kept.reset_batch_cache()
+            kept.batch_data_cache.clear()
     by_position: dict[int, Any] = {result.expectation_config.meta["position"]: result for result in outcome.results}
     results = []
     for position, expectation in enumerate(expectations):
@@ -233,12 +278,24 @@ def run_suite(name: str, frame: pd.DataFrame, suite: Iterable[Expectation]) -> l
     return results
 
 
+@cache
+def _frames() -> BatchDefinition[Any]:
+    """Where Great Expectations takes frames from: once for all, as a context takes longer to make than most checks."""
+    context = _great_expectations().get_context(mode="ephemeral")
+    context.enable_analytics(False)
+    context.variables.progress_bars = _great_expectations().data_context.types.base.ProgressBarsConfig(globally=False)
+    frames = context.data_sources.add_pandas("privbench").add_dataframe_asset("frames")
+    whole: BatchDefinition[Any] = frames.add_batch_definition_whole_dataframe("whole")
+    return whole
+
+
 def _columns(expectation: Expectation) -> list[str]:
     """Return the columns of an expectation."""
     about = expectation.configuration.kwargs
     return [about["column"]] if about.get("column") else list(about.get("column_list", ()))
 
 
+@cache
 def _great_expectations() -> ModuleType:
     os.environ["GX_ANALYTICS_ENABLED"] = "False"  # read once, when the package is imported
     # Failures are in the results; the package's own log would repeat them with values.

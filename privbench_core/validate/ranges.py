@@ -1,7 +1,7 @@
 """Check a synthetic table range by range: one range of rows and of their owners is in memory at a time.
 
-Expectations on single values are checked once, on the witnesses of all ranges. What else holds for each row holds for
-all ranges if it holds for each. What compares rows (unique keys, the number of rows of an owner) holds for all if it
+Expectations are checked once, on the witnesses of all ranges. What else holds for each row holds for all ranges if it
+holds for each. What compares rows (unique keys, the number of rows of an owner) holds for all if it
 holds within each range and no value is in two ranges: some column of the key then has values in each range that are all
 below, or all above, those of every other range. Rows of different ranges may refer to one parent off the ownership
 path: how many do is counted in each range and added up. Where neither will do, the whole table is checked together.
@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,12 +22,14 @@ from privbench_core.validate.constraints import check_constraints
 from privbench_core.validate.derived import fanout_column
 from privbench_core.validate.expectations import (
     ExpectationResult,
+    WantedWitnesses,
+    Witnesses,
     check_table,
     combined,
-    compared_places,
     hold_for_witnesses,
     integrity_suite,
     judged,
+    wanted_witnesses,
     witnesses,
 )
 from privbench_core.workers import side_by_side
@@ -64,14 +65,14 @@ def check_ranges(
         workers: Most processes at a time.
     """
     found, spans, counts = list[_Checked](), list[Spans](), dict[Columns, pa.Table]()
-    for checked in side_by_side(_RangeCheck(schema, table, rows), range(ranges), workers):
+    check = _RangeCheck(schema, table, rows, wanted_witnesses(table))
+    for checked in side_by_side(check, range(ranges), workers):
         found.append(checked)
         spans.append(checked.spans)
         counts = {columns: _added(counts.get(columns), more) for columns, more in checked.counts.items()}
     if not all(_apart(spans, columns) for columns in _compared(table) if columns not in counts):
         return check_whole(schema, table, whole())
-    results = hold_for_witnesses(table, pd.concat([checked.witnesses for checked in found], ignore_index=True))
-    results |= _together([checked.compared for checked in found])
+    results = hold_for_witnesses(table, [checked.witnesses for checked in found])
     broken = [place for place in range(len(integrity_suite(table))) if place not in results]
     if broken:  # to count what breaks them
         results |= _together(list(side_by_side(_RangeCount(schema, table, rows, broken), range(ranges), workers)))
@@ -94,14 +95,12 @@ class _Checked:
 
     Attributes:
         witnesses: See `expectations.witnesses`.
-        compared: By place in the suite, the results of the expectations that compare rows.
         constraints: Of `check_constraints`.
         spans: Of the columns by which rows are compared.
         counts: Rows of each combination of values, of columns whose counts are added up.
     """
 
-    witnesses: pd.DataFrame
-    compared: Mapping[int, ExpectationResult]
+    witnesses: Witnesses
     constraints: Sequence[ExpectationResult]
     spans: Spans
     counts: Mapping[Columns, pa.Table]
@@ -125,6 +124,7 @@ class _RangeCheck:
     schema: Schema
     table: Table
     rows: Callable[[int], Tables]
+    wanted: WantedWitnesses
 
     def __call__(self, number: int) -> _Checked:
         tables = self.rows(number)
@@ -134,8 +134,7 @@ class _RangeCheck:
         counted = {columns for columns, _ in _limits(self.table).values() if names.issuperset(columns)}
         counts = {columns: _counted(mine, columns) for columns in sorted(counted)}
         return _Checked(
-            witnesses(self.schema, self.table, tables),
-            judged(self.schema, self.table, tables, compared_places(self.table)),
+            witnesses(self.schema, self.table, tables, self.wanted),
             check_constraints(self.table, mine),
             spans,
             counts,

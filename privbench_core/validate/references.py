@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.columns.ascending import ascends
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.schema.unit_numbers import unit_numbers
@@ -27,7 +28,12 @@ def parent_rows(parent: pa.Table, child: pa.Table, key: ForeignKey) -> NDArray[n
     """
     if len(key.columns) == 1:
         known = parent[key.parent_columns[0]].combine_chunks()
-        found = pc.index_in(child[key.columns[0]].cast(known.type), value_set=known, skip_nulls=True)
+        mine = child[key.columns[0]].cast(known.type)
+        if _is_series(known) and not mine.null_count:
+            first, numbers = known[0].as_py(), mine.to_numpy()
+            there = (numbers >= first) & (numbers < first + len(known))
+            return np.where(there, numbers - first, NO_PARENT)
+        found = pc.index_in(mine, value_set=known, skip_nulls=True)
         parents = np.full(child.num_rows, NO_PARENT, np.int64)
         start = 0
         for chunk in found.chunks:
@@ -48,6 +54,14 @@ def parent_rows(parent: pa.Table, child: pa.Table, key: ForeignKey) -> NDArray[n
     of_parents = np.flatnonzero(has_key[: parent.num_rows])
     row_of[index[of_parents]] = of_parents
     return np.where(has_key, row_of[index], NO_PARENT)[parent.num_rows :]
+
+
+def _is_series(values: pa.Array) -> bool:
+    """Whether some whole numbers follow each other without a gap, as fresh keys do."""
+    if not len(values) or not ascends(values):
+        return False
+    first, last = values[0].as_py(), values[-1].as_py()
+    return bool(first >= 0 and last - first == len(values) - 1)
 
 
 def unit_rows(schema: Schema, table: str, tables: Mapping[str, pa.Table]) -> NDArray[np.int64]:

@@ -24,7 +24,8 @@ import pytest
 from privbench_core.errors import InternalError, PrivbenchError, SourceError
 from privbench_core.pipeline.observe import observe
 from privbench_core.pipeline.places import database_folder
-from privbench_core.pipeline.run import plan_for, run_spec
+from privbench_core.pipeline.plans import plan_for
+from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.schema.change import Change, VersionQuery, Watermark

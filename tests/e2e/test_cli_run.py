@@ -18,6 +18,9 @@ from typing import Any
 import duckdb
 import pytest
 
+from privbench_core.spec.load import load_spec
+from tests.helpers.example import part_of_the_example
+
 REPOSITORY = Path(__file__).parents[2]
 RELEASED = "select step from reservation join result on result.reservation = reservation.id"
 COMMAND = (sys.executable, "-m", "privbench_core")
@@ -94,6 +97,7 @@ def test_a_database_of_another_size_costs_nothing(demo: tuple[Path, str]) -> Non
     assert run["rows"]["person"] == pytest.approx(whole["person"]["rows"] / 10, rel=0.05)
 
 
+@pytest.mark.slow
 def test_the_report_costs_nothing_and_finds_the_bundle_close_and_its_joins_better_than_chance(
     demo: tuple[Path, str],
 ) -> None:
@@ -135,24 +139,21 @@ def test_a_published_bundle_joins(demo: tuple[Path, str]) -> None:
         assert connection.execute(query).fetchall() == [(rows["person"],)]
 
 
-def test_an_interrupted_run_resumes_without_paying_twice(demo: tuple[Path, str]) -> None:
-    folder, _ = demo
-    # Another state folder is another ledger: nothing is released there yet.
-    text = (folder / "spec.yaml").read_text(encoding="utf-8")
-    spec = folder / "interrupted.yaml"
-    spec.write_text(text + "\nstate: interrupted\n", encoding="utf-8")
-    arguments = ("run", spec, "--epsilon", "0.8", "--out", folder.parent / "resumed")
+def test_an_interrupted_run_resumes_without_paying_twice(tmp_path: Path) -> None:
+    part_of_the_example(tmp_path, 8_000)
+    spec, out = tmp_path / "spec.yaml", tmp_path / "bundle"
+    arguments = ("run", spec, "--epsilon", "0.8", "--out", out)
     # A shell starts what it runs in the background with interrupts ignored, and so would this process be.
     ours = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen([*COMMAND, *map(str, arguments)], stderr=subprocess.PIPE, text=True, env=environment())
     signal.signal(signal.SIGINT, ours)
-    ledger = folder / "interrupted" / "ledger.sqlite"
+    ledger = load_spec(spec).state / "ledger.sqlite"
     released = wait_for_release(process, ledger)
     process.send_signal(signal.SIGINT)
     _, complaint = process.communicate(timeout=60)
     assert process.returncode == 130
     assert complaint.startswith("privbench: stopped; releases so far are kept: 1 step of this run (0.")
-    assert not (folder.parent / "resumed").exists()
+    assert not out.exists()
     resumed = json_of(*arguments)
     assert resumed["cost"]["reused"] > 0
     times = Counter(entry["step"] for entry in json_of("ledger", spec)["entries"])

@@ -19,7 +19,8 @@ from privbench_assets.definitions import project_root
 from privbench_assets.keys import step_key
 from privbench_core.pipeline.manifest import read_manifest
 from privbench_core.pipeline.observe import last_observed
-from privbench_core.pipeline.run import plan_for, run_name, run_spec
+from privbench_core.pipeline.plans import plan_for, run_name
+from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.spec.load import dump_spec, load_spec

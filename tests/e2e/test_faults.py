@@ -88,10 +88,11 @@ def all_moments(new_town: NewTown) -> list[str]:
 
 
 @IN_POSTGRESQL_SLOWLY
-def test_killed_at_every_step_boundary(new_town: NewTown) -> None:
+@pytest.mark.parametrize("apart", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_at_every_step_boundary(new_town: NewTown, apart: int) -> None:
     boundaries = [number for number, name in enumerate(all_moments(new_town)) if name.endswith(" execute")]
     assert len(boundaries) == 18
-    for number in boundaries:
+    for number in boundaries[::apart]:  # before and after steps by turns
         survive(new_town(), number)
 
 
@@ -236,7 +237,8 @@ def test_a_half_written_bundle(new_town: NewTown) -> None:
     assert town.booked() == booked
 
 
-@IN_POSTGRESQL_SLOWLY
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["sqlite", "postgresql"], indirect=True)
 def test_killed_while_a_bundle_is_replaced(new_town: NewTown) -> None:
     town = new_town()
     assert town.run().startswith("done")

@@ -1,20 +1,17 @@
-"""docs/library.md, run unchanged next to the example's spec and a third of its rows."""
+"""docs/library.md, run unchanged next to the example's spec and a part of its rows."""
 
 from __future__ import annotations
 
 import re
-import shutil
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 import privbench_core as privbench
 from privbench_core.backends.folder.read import FolderSource
-from privbench_core.commands.demo import find_example
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.evaluation.comparison import compare
 from privbench_core.evaluation.inputs import read_bundle_and_source
@@ -24,10 +21,11 @@ from privbench_core.privacy.noise import OpenDPNoise
 from privbench_core.privacy.session import open_session
 from privbench_core.synthesizers import registry
 from privbench_core.synthesizers.relational import tables
+from tests.helpers.example import part_of_the_example
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "library.md"
 MODULE, METHOD = "independent", "chained"
-HOUSEHOLDS = 16_000
+HOUSEHOLDS = 8_000
 
 
 @pytest.fixture(scope="module")
@@ -38,19 +36,13 @@ def blocks() -> list[str]:
 @pytest.fixture
 def beside_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: list[str]) -> Path:
     """The working directory: the example, and the document's synthesizer as an installed package."""
-    example = find_example()
-    shutil.copyfile(example / "spec.yaml", tmp_path / "spec.yaml")
-    household, person = (pq.read_table(example / f"{name}.parquet") for name in ("household", "person"))
-    household = household.slice(0, HOUSEHOLDS)
-    person = person.filter(pc.is_in(person.column("household_id"), household.column("HHID").combine_chunks()))
-    pq.write_table(household, tmp_path / "household.parquet")
-    pq.write_table(person, tmp_path / "person.parquet")
+    part_of_the_example(tmp_path, HOUSEHOLDS)
     for name, found in ((MODULE, registry), (METHOD, tables)):
         [module] = [block for block in blocks if block.startswith(f"# {name}.py\n")]
         (tmp_path / f"{name}.py").write_text(module, encoding="utf-8")
         [declared] = re.findall(rf"^{name} = \"(.*)\"$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
-        installed = EntryPoints([*found.entry_points(group=found.GROUP), EntryPoint(name, declared, found.GROUP)])
-        monkeypatch.setattr(found, "entry_points", lambda installed=installed, **_: installed)
+        points = EntryPoints([*found.installed(found.GROUP), EntryPoint(name, declared, found.GROUP)])
+        monkeypatch.setattr(found, "installed", lambda _, points=points: points)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,11 @@ class Database:
     tables: Mapping[str, pa.Table]
 
     def private(self) -> PrivateDatabase:
-        """The rows as the session holds them."""
+        """The rows as the session holds them, the same for all steps as in a run."""
+        return self._private
+
+    @cached_property
+    def _private(self) -> PrivateDatabase:
         return PrivateDatabase(self.schema, self.tables, SECRET)
 
     @property
@@ -281,6 +286,42 @@ def club(seed: int, units: int = 40) -> Database:
         ],
     }
     return database_from(Schema("club", (course, member, enrolment), "member"), rows)
+
+
+def fleet(seed: int, planes: int = 80, alone: int = 700) -> Database:
+    """Flights of few planes with many of them, and as many without a plane, from other airports and of other kinds.
+
+    What all rows have in common shows only when units with many rows count in full.
+    """
+    rng, most = np.random.default_rng(seed), 24
+    numbers = rng.integers(most // 2, most + 4, planes)
+    numbers[:3] = 3 * most, 0, 1
+    planes_of = np.append(np.repeat(np.arange(planes), numbers), np.full(alone, -1))
+    n, owned = len(planes_of), planes_of >= 0
+    common = rng.normal(size=n)
+    columns = [
+        np.clip(3 + 1.2 * (common + 0.2 * rng.normal(size=n)) + np.where(owned, 0, side), 0, 6).astype(int)
+        for side in (1.5, -1.5, 1.5)
+    ]
+    airport = Table("airport", (Column("id", INTEGER),), ("id",), public=True)
+    plane = Table("plane", (Column("id", INTEGER), Column("kind", INTEGER, Values((0, 1, 2)))), ("id",))
+    owner = ForeignKey("flight", ("plane_id",), "plane", ("id",), owner=True, optional=True, max_children=most)
+    place = ForeignKey("flight", ("airport_id",), "airport", ("id",))
+    kinds = (Column(name, INTEGER, Values(tuple(range(7)))) for name in ("dep", "arr", "air"))
+    ids = (Column("id", INTEGER), Column("plane_id", INTEGER, nullable=True), Column("airport_id", INTEGER))
+    flight = Table("flight", (*ids, *kinds), ("id",), (owner, place))
+    airports = np.where(owned, rng.integers(25, 40, n), rng.integers(0, 6, n) * 6)
+    return database_from(
+        Schema("fleet", (airport, plane, flight), "plane"),
+        {
+            "airport": [(number,) for number in range(40)],
+            "plane": [(number, int(kind)) for number, kind in enumerate(rng.integers(0, 3, planes))],
+            "flight": [
+                (number, int(of) if of >= 0 else None, int(airports[number]), *(int(c[number]) for c in columns))
+                for number, of in enumerate(planes_of)
+            ],
+        },
+    )
 
 
 def site(seed: int, units: int = 50, *, cascades: bool = False) -> Database:

@@ -38,6 +38,9 @@ class RowsInMemory:
         rows = self.rows[table.name]
         yield from (rows.slice(start, 7) for start in range(0, max(rows.num_rows, 1), 7))
 
+    def known_rows(self, table: Table) -> int | None:
+        return self.rows[table.name].num_rows
+
     def fingerprint(self, table: Table) -> str:
         raise NotImplementedError
 

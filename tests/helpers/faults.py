@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import privbench_core.pipeline.plans as pipeline_plans
 import privbench_core.pipeline.run as pipeline_run
 from privbench_core import files as folder_module
 from privbench_core.errors import PrivbenchError
@@ -120,7 +121,7 @@ def _victim(
         if next(moments) == kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    pipeline_run.load_synthesizer = lambda _: FakeSynthesizer()  # type: ignore[assignment]
+    pipeline_plans.load_synthesizer = lambda _: FakeSynthesizer()  # type: ignore[assignment]
     for owner, names in _WATCHED:
         for name in names:
             setattr(owner, name, _watched(getattr(owner, name), name, moment))

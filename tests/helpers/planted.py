@@ -18,7 +18,8 @@ from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount
-from privbench_core.pipeline.run import RunResult, plan_for, run_spec
+from privbench_core.pipeline.plans import plan_for
+from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.curator import Curator

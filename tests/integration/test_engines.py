@@ -29,6 +29,7 @@ from privbench_core.engines.choice import engine_of
 from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.engines.sql.engine import SqlEngine
+from privbench_core.engines.sql.passing import LoadedRows
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import Workspace, open_ledger
@@ -115,7 +116,9 @@ def test_many_rows_in_parquet_files_are_counted_by_duckdb(
         assert f"Engine: {chosen};" in planned.output, planned.output
     loaded = []
     load = DuckDBDatabase.load
-    monkeypatch.setattr(DuckDBDatabase, "load", lambda self, *what: (loaded.append(what), load(self, *what))[1])
+    monkeypatch.setattr(
+        DuckDBDatabase, "load", lambda self, *what, **how: (loaded.append(what), load(self, *what, **how))[1]
+    )
     assert run_spec(spec, EPSILON, out=tmp_path / "bundle").paid > 0
     assert len(loaded) == len(town.schema.private_tables)
     (town_spec.parent / "person.parquet").write_bytes(b"no rows")
@@ -225,9 +228,10 @@ def test_what_changes_between_two_scans_is_not_seen(
         execute(url, f"CREATE VIEW {name} AS SELECT r.* FROM {name}_rows r, shown WHERE yes")
     load = PostgresDatabase.load
 
-    def loaded(self: PostgresDatabase, table: Table, name: str) -> None:
-        load(self, table, name)
+    def loaded(self: PostgresDatabase, table: Table, name: str, *, hashed: bool) -> LoadedRows:
+        found = load(self, table, name, hashed=hashed)
         execute(url, "UPDATE shown SET yes = false")
+        return found
 
     monkeypatch.setattr(PostgresDatabase, "load", loaded)
     engine = SqlEngine(there.schema, PostgresDatabase(DatabaseSource(url)), b"secret")

@@ -22,6 +22,7 @@ import pytest
 import yaml
 
 from privbench_assets.build import build_defs
+from privbench_core.backends.fingerprint import fingerprint_rows
 from privbench_core.backends.folder.read import FolderSource
 from privbench_core.columns.categorical import categorical_codec
 from privbench_core.columns.discretizer import Discretizer
@@ -121,6 +122,48 @@ def test_a_run_sees_one_state_of_files_that_are_written_again(sail: str, tmp_pat
         engine.keep({})
         (place.folder / "row.parquet").unlink()
         assert build_view(engine, view).counts(("v",)).tolist() == [2, 1, 0, 0]
+
+
+@pytest.mark.parametrize("when", ["never", "before it is read here"])
+def test_the_fingerprint_is_of_the_rows_that_were_copied(
+    sail: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    column = Column("v", ColumnType.CATEGORY, nullable=True)
+    from privbench_core.engines.spark import SparkDatabase
+
+    database = _of_values(column, ["a", "b", "a"])
+    table, folder = database.schema.table("row"), tmp_path / "files"
+    refuse_unfit = SparkDatabase._refuse_unfit
+
+    def after_the_copy(self: SparkDatabase, table: Table, held: str) -> None:
+        refuse_unfit(self, table, held)
+        if when != "never":
+            changed = pa.table({"id": pa.array([5], pa.int64()), "v": ["b"]})
+            pq.write_table(changed, folder / "row.parquet")
+
+    monkeypatch.setattr(SparkDatabase, "_refuse_unfit", after_the_copy)
+    with closing(opened(database, Cluster(sail, folder))) as engine:
+        assert (engine._loaded["row"].fingerprint is None) == (when != "never")
+        assert engine.fingerprint(table) == fingerprint_rows(table, database.tables["row"])
+
+
+def test_no_row_is_read_here_where_something_else_stands_for_them(
+    sail: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from privbench_core.engines.spark import SparkDatabase
+
+    def read(*_: object) -> Iterator[pa.Table]:
+        raise AssertionError
+
+    database, place = _of_values(Column("v", ColumnType.CATEGORY), ["a", "b", "a"]), Cluster(sail, tmp_path / "files")
+    opened(database, place).close()
+    for name in ("batches", "read", "stored"):
+        monkeypatch.setattr(FolderSource, name, read)
+    there = SparkDatabase(FolderSource(place.folder), sail)
+    with closing(SqlEngine(database.schema, there, SECRET, unhashed=["row"])) as engine:
+        engine.load({})
+        engine.keep({})
+        assert build_view(engine, ViewSpec("row", {})).rows == 3
 
 
 @pytest.mark.usefixtures("patient")

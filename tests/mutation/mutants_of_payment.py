@@ -33,6 +33,15 @@ PAYMENT = [
         (f"{_T_IN_TWO}::test_the_rest_is_paid_when_it_is_asked_for",),
     ),
     Mutant(
+        "expected-read-unpaid",
+        "payment",
+        "what is expected is counted before anything is paid",
+        _CURATOR,
+        "self._expected += admit_queries(self._label, queries, self._view.sizes)",
+        "self._expected += admit_queries(self._label, queries, self._view.sizes); self._exact(())",
+        (f"{_T_BUDGET}::test_what_is_expected_is_not_read_before_something_is_paid",),
+    ),
+    Mutant(
         "charge-without-check",
         "payment",
         "a filter books whatever is asked",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -26,23 +26,25 @@ from privbench_core.columns.equal_width import equal_width_codec
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.log_scale import LogScaleCodec
 from privbench_core.columns.opaque import opaque_codec
+from privbench_core.columns.registry import codec_for
 from privbench_core.columns.step_classes import StepCodec
 from privbench_core.columns.surrogates import uuid_codec
 from privbench_core.columns.variable_width import VariableWidthCodec
+from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.engines.sql import engine as engine_module
 from privbench_core.engines.sql.repeated_keys import Keys
 from privbench_core.errors import SourceError
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.features import OfParent, Own, ParentRow, UnitRows
+from privbench_core.privacy.features import OfParent, Own, OwnFanout, ParentRow, UnitRows
 from privbench_core.privacy.views import ViewSpec, build_references, build_values, build_view
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Relative
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers import networks
 from tests.helpers.databases import SECRET, Database, adversaries, database_from, forum, shop, till, town
-from tests.helpers.engines import Cluster, Place, engine_of, in_postgres, opened
+from tests.helpers.engines import Cluster, Place, RowsInMemory, engine_of, in_postgres, opened
 from tests.helpers.networks import network, random_view
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise
 from tests.helpers.plans import Trace, computing_steps, plan_with, run_step
@@ -68,14 +70,15 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 _NETWORKS = [
     pytest.param(engine, seed, marks=[pytest.mark.slow] if engine == "spark" and seed > 1 else [])
     for engine in ENGINES
-    for seed in range(8)
+    for seed in range(9)
 ]
 
 
 @pytest.mark.parametrize(("place", "seed"), _NETWORKS, indirect=["place"])
 def test_engines_agree_on_random_schemas_and_views(seed: int, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(networks, "SmallNumbers", lambda: _NUMBERS)
-    monkeypatch.setattr(engine_module, "_NEAR_SCANS", seed % 3)  # before a view is written down
+    for database in (DuckDBDatabase, PostgresDatabase):
+        monkeypatch.setattr(database, "scans", seed % 3)  # before a view is written down
     rng = np.random.default_rng([seed, 19])
     database = network(rng)
     private = database.private()
@@ -99,6 +102,26 @@ def test_engines_agree_on_random_schemas_and_views(seed: int, place: Place, monk
             sums = [build_references(each, key, 2).data.reference_sums() for each in (private, engine)]
             assert sorted(filter(None, sums[0].totals.tolist())) == sorted(filter(None, sums[1].totals.tolist()))
             assert sums[0].none == sums[1].none
+
+
+def test_what_is_counted_with_other_columns_is_not_counted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = town(0, learned=False)
+    coders = {
+        "colour": Discretizer(codec_for(database.schema.table("household").column("colour"))),
+        "rooms": Discretizer(codec_for(database.schema.table("household").column("rooms"))),
+    }
+    names = [*coders, "persons"]
+    view = ViewSpec("household", {name: (Own(name), coder) for name, coder in coders.items()})
+    view.features["persons"] = OwnFanout(database.schema.table("person").owner_key), Discretizer(FanoutCodec(8))
+    known = build_view(database.private(), view)
+    with closing(engine_of(database, tmp_path / "rows")) as engine:
+        rows = build_view(engine, view).data
+        rows.prepare([tuple(names), (names[0],)])
+        monkeypatch.setattr(DuckDBDatabase, "batches", lambda *_: pytest.fail("another scan"))
+        for columns in [*combinations(names, 1), *combinations(reversed(names), 2), tuple(names)]:
+            np.testing.assert_array_equal(rows.counts(columns), known.counts(columns))
 
 
 TEXTS = ["red", "Red", "RED", "rèd", "re\u0301d", " red", "", "'; DROP TABLE t; --", 'a"b', "back\\slash", "tab\t"]
@@ -391,11 +414,14 @@ def test_the_fingerprint_does_not_depend_on_the_engine(place: Place) -> None:
         assert engine.fingerprint(table) == fingerprint_rows(table, database.tables["row"])
 
 
+@pytest.mark.parametrize("known", [50, 49, None])
 @pytest.mark.parametrize("order", ["ascending", "swapped", "shuffled", "dates"])
 def test_the_fingerprint_does_not_depend_on_the_order_of_rows(
-    place: Place, order: str, monkeypatch: pytest.MonkeyPatch
+    place: Place, order: str, known: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nor on whether it is known before how many there are, which a source may be wrong about."""
     monkeypatch.setattr(engine_module, "_PART", 7)
+    monkeypatch.setattr(RowsInMemory, "known_rows", lambda *_: known)
     kind = ColumnType.DATE if order == "dates" else ColumnType.INTEGER
     table = Table("row", (Column("x", ColumnType.INTEGER, Range(0, 9)), Column("id", kind)), ("id",))
     ids = np.arange(-10, 40)
@@ -412,7 +438,9 @@ def test_the_fingerprint_does_not_depend_on_the_order_of_rows(
     with closing(opened(database, place)) as engine:
         assert engine.fingerprint(table) == fingerprint_rows(table, database.tables["row"])
         if isinstance(place, Path):
-            assert bool(engine._in_order) == (order in {"ascending", "dates"})
+            ascending = order in {"ascending", "dates"}
+            assert engine._loaded["row"].in_order == ascending
+            assert (engine._loaded["row"].fingerprint is not None) == (ascending and known == 50)
 
 
 def _breaking() -> Database:

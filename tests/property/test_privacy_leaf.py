@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from privbench_core.measure import pairwise
+from privbench_core.measure.one_way import MarginalsOfView
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.models.measured import MeasuredLeaf, measured_to_dict
 from privbench_core.models.one_way import OneWay
@@ -37,7 +38,8 @@ def rows(seed: int = 0) -> CodedView:
 def released(view: CodedView, one_way: OneWay, price: Price, noise: NoiseSource) -> bytes:
     """All that the leaf releases of these rows."""
     account = PrivacyFilter(price, lambda *_: None)
-    found = PairwiseFit().find(Curator(view, account, noise, "leaf"), one_way, price, ORDERED)
+    curator = Curator(view, account, noise, "leaf")
+    found = PairwiseFit().find(curator, MarginalsOfView(curator, one_way), price, ORDERED)
     assert isinstance(found, MeasuredLeaf)
     assert account.spent.amount == pytest.approx(price.amount)
     return Artifact({"measured": measured_to_dict(found)}).to_bytes()

@@ -9,11 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privbench_core.measure.popularity import row_popularity
+from privbench_core.models.row_count import RowCount
+from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.filter import PrivacyFilter
+from privbench_core.privacy.noise import NoiseSource
 from privbench_core.privacy.queries import ParentCounts, RankSums
 from privbench_core.privacy.relations import WEIGHT_SCALE
+from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import build_references, build_values, distinct_weights
 from tests.helpers.databases import Database, adversaries, forum, shop, town
 from tests.helpers.key_graphs import diamond, mixed, without
+from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise
 from tests.property.test_privacy_references import blog, staff
 
 EXAMPLES = settings(max_examples=10, deadline=None)
@@ -72,6 +79,34 @@ def test_one_unit_moves_popularity_no_further_than_claimed_and_some_as_far(
             shifts += [moved(RankSums(ends), database, neighbour, "vote.user_id", 1) for ends in ENDS]
     assert max(shifts) <= 1
     assert max(shifts) > (0.9 if make is shop else 0.05)  # forum: the bound allows for more votes than there are
+
+
+@pytest.mark.parametrize("price", [Price(Measure.ZCDP, 0.3), Price(Measure.PURE, 0.45)])
+def test_public_parents_counted_with_two_numbers_of_rows_cost_what_they_should(price: Price) -> None:
+    """Most units have one row, most rows are of units with many: one look for either."""
+    database = shop(0)
+    (key,) = (k for k in database.schema.table("item").foreign_keys if k.name == "item.product_id")
+    classes, rows = (1, 2, 4, 8, 16, 32), np.array([50.0, 1.0, 1.0, 1.0, 1.0, 300.0])
+    size = RowCount(float(rows.sum()), 1.0, 1, classes, rows, rows / np.array(classes), 32)
+
+    def found(of: Database, noise: NoiseSource) -> tuple[bytes, list[str]]:
+        labels: list[str] = []
+        account = PrivacyFilter(price + price, lambda label, _: labels.append(label))
+        session = PrivateSession(of.private(), account, noise, "link")
+        looks = row_popularity(session, key, size, np.arange(5), price).again(price)
+        popularity, none = looks.popularity()
+        return np.append(popularity.counts, none).tobytes(), labels
+
+    recorded = RecordingNoise(SeededNoise(1))
+    first, labels = found(database, recorded)
+    assert any("parents, closer" in label for label in labels)
+    assert any("parents again, closer" in label for label in labels)
+    assert len({label.split("/")[1] for label in labels}) > 1
+    for unit in adversaries(database, 0, 5):
+        noise = ReplayNoise(recorded.tape)
+        assert found(database.without(unit), noise)[0] == first
+        noise.finish()
+        assert noise.loss <= 2 * price.amount * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("most", [1, 3, 1000])

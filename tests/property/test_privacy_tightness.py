@@ -10,7 +10,7 @@ from privbench_core.synthesizers.privpetal.plan import PrivPetal
 from tests.helpers.databases import Database
 
 CASES = [
-    (name, kind)
+    pytest.param(name, kind, marks=[pytest.mark.slow] * (kind == "pure" and not name.startswith("privbench")))
     for name, (make, _) in SYNTHESIZERS.items()
     for kind in BUDGETS
     if kind == "zCDP" or make not in {PrivPetal, PrivLava}

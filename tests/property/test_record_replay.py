@@ -8,10 +8,10 @@ the two databases must add up to no more than the step's price: that proves the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,8 @@ from privbench_core.schema.constraints import OnUnitRemoved
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privbench import PrivBench
-from tests.helpers.databases import Database, adversaries, club, forum, poll, shop, site, till, town, ward
+from tests.helpers.databases import Database, adversaries, club, fleet, forum, poll, shop, site, till, town, ward
+from tests.helpers.key_graphs import without
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise, Violation
 from tests.helpers.plans import EagerSPN, Trace, computing_steps, plan_with, run_step
 
@@ -92,9 +93,24 @@ CASES = {
     "forum, latents": (forum, PLENTY, LATENTS),
     "forum, cascading, latents": (cascading_forum, PLENTY, LATENTS),
 }
-LONG = {"ward, groups", "town, groups", "town, latents"}
-EACH = [pytest.param(case, marks=pytest.mark.slow) if case in LONG else case for case in CASES]
-"""`LONG` cases take half a minute; other cases of differences, of pairs of children and of types take seconds."""
+LONG = {
+    "town, histograms, zCDP",
+    "town, linked, pure",
+    "town, groups",
+    "town, latents",
+    "shop, groups",
+    "shop, latents",
+    "site, pairwise, pure",
+    "site, groups",
+    "ward, pairwise, pure",
+    "ward, groups",
+}
+"""Cases of many seconds; each has one beside it with the same mechanisms along other keys or for the other measure."""
+
+
+def each(*cases: str) -> list[Any]:
+    """The cases as parameters, the long ones marked as slow."""
+    return [pytest.param(case, marks=pytest.mark.slow) if case in LONG else case for case in cases]
 
 
 @pytest.fixture(autouse=True)
@@ -109,13 +125,22 @@ def plan_of(database: Database, budget: Budget, options: Mapping[str, Any]) -> P
     return plan_with(database.schema, budget, options)
 
 
-def record(plan: Plan, database: Database, seed: int) -> tuple[RecordingNoise, Trace, dict[tuple[str, ...], int]]:
-    """Run the plan; also returns where each step's calls begin on the tape."""
-    noise, trace, starts = RecordingNoise(SeededNoise(seed)), Trace(), {}
+def record(plan: Plan, database: Database, seed: int) -> tuple[RecordingNoise, Trace]:
+    """Run the plan."""
+    noise, trace = RecordingNoise(SeededNoise(seed)), Trace()
     for step in computing_steps(plan):
-        starts[step.key] = len(noise.tape)
         run_step(step, database, noise, trace)
-    return noise, trace, starts
+    return noise, trace
+
+
+@cache
+def recorded_case(case: str, seed: int) -> tuple[Database, Plan, RecordingNoise, Trace]:
+    """A case's database, its plan, and what a run of it looked at and released; each is run once."""
+    make, budget, options = CASES[case]
+    database = make(seed)
+    plan = plan_of(database, budget, options)
+    recorded, trace = record(plan, database, seed)
+    return database, plan, recorded, trace
 
 
 def replay(plan: Plan, neighbour: Database, noise: ReplayNoise) -> tuple[Trace, dict[tuple[str, ...], float]]:
@@ -129,13 +154,10 @@ def replay(plan: Plan, neighbour: Database, noise: ReplayNoise) -> tuple[Trace, 
     return trace, losses
 
 
-@pytest.mark.parametrize("case", EACH)
+@pytest.mark.parametrize("case", each(*CASES))
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_neighbour_moves_nothing_but_what_noise_covers(case: str, seed: int) -> None:
-    make, budget, options = CASES[case]
-    database = make(seed)
-    plan = plan_of(database, budget, options)
-    recorded, first, _ = record(plan, database, seed)
+    database, plan, recorded, first = recorded_case(case, seed)
     for unit in adversaries(database, seed):
         noise = ReplayNoise(recorded.tape)
         second, losses = replay(plan, database.without(unit), noise)
@@ -146,6 +168,25 @@ def test_a_neighbour_moves_nothing_but_what_noise_covers(case: str, seed: int) -
             same = first.artifacts[step.key].to_bytes() == second.artifacts[step.key].to_bytes()
             assert same, f"{step.key}: released something around the noise for {unit}"
         assert noise.moved > 0, "removing a unit moved nothing: the test looks at nothing"
+
+
+def test_looks_over_rows_cost_rows_without_an_owner_no_more_either() -> None:
+    """Marginals over rows are measured again beside joints, and references counted twice, with two T."""
+    database, budget = fleet(0), Budget(3.2, 1e-6)
+    plan = plan_with(database.schema, budget, {})
+    recorded, first = record(plan, database, 1)
+    sites = [call.head[1] for call in recorded.tape]
+    of_flights = [site.split("/")[-1] for site in sites if site.startswith("profile/flight")]
+    assert "one-way" in of_flights[of_flights.index("dependence scores") :]
+    assert any(site.endswith("parents, closer") for site in sites)
+    alone = np.flatnonzero(database.tables["flight"].column("plane_id").is_null().to_numpy())
+    for table, gone in [*(("plane", number) for number in (0, 1, 2, 40)), *(("flight", int(n)) for n in alone[:2])]:
+        noise = ReplayNoise(recorded.tape)
+        second, losses = replay(plan, without(database, table, gone), noise)
+        for step in computing_steps(plan):
+            assert losses[step.key] <= step.price.amount * (1 + 1e-9), (step.key, table, gone)
+            assert first.artifacts[step.key].to_bytes() == second.artifacts[step.key].to_bytes(), (step.key, table)
+        assert noise.moved > 0
 
 
 @pytest.mark.parametrize("case", ["town, pairwise, zCDP", "shop, histograms, pure", "forum, pairwise, zCDP"])
@@ -171,19 +212,19 @@ def test_steps_that_saw_different_states_of_the_source_cost_no_more(case: str) -
         assert noise.moved > 0
 
 
-@pytest.mark.parametrize("case", EACH)
+@pytest.mark.parametrize("case", each(*CASES))
 def test_adding_is_covered_like_removing(case: str) -> None:
     make, budget, options = CASES[case]
     database = make(2)
     plan = plan_of(database, budget, options)
     smaller = database.without(database.units()[0])
-    recorded, _, _ = record(plan, smaller, 2)
+    recorded, _ = record(plan, smaller, 2)
     replay(plan, database, ReplayNoise(recorded.tape))
 
 
 @pytest.mark.parametrize(
     "case",
-    [
+    each(
         "town, pairwise, zCDP",
         "town, histograms, pure",
         "shop, pairwise, zCDP",
@@ -191,13 +232,15 @@ def test_adding_is_covered_like_removing(case: str) -> None:
         "ward, pairwise, zCDP",
         "town, groups",
         "town, latents",
-    ],
+        "forum, groups",
+        "forum, latents",
+    ),
 )
 def test_half_the_sensitivity_is_flagged(case: str) -> None:
     make, budget, options = CASES[case]
     database = make(3)
     plan = plan_of(database, budget, options)
-    recorded, _, _ = record(plan, database, 3)
+    recorded, _ = record(plan, database, 3)
     for unit in database.units()[:10]:
         with pytest.raises(Violation, match="shift"):
             replay(plan, database.without(unit), ReplayNoise(recorded.tape, claim=0.5))
@@ -207,9 +250,7 @@ def test_what_is_paid_in_two_parts_is_refined_where_nothing_depends() -> None:
     """The cases of polls above hold counts back; of independent answers they release them, of others they do not."""
     kinds = {}
     for case in ("poll, independent, pure", "poll, tied, pure"):
-        make, budget, options = CASES[case]
-        database = make(0)
-        recorded, _, _ = record(plan_of(database, budget, options), database, 0)
+        _, _, recorded, _ = recorded_case(case, 0)
         kinds[case] = [call.head[0] for call in recorded.tape]
         assert {"hold", "choose"} <= set(kinds[case])
     assert "refine" in kinds["poll, independent, pure"]
@@ -229,31 +270,28 @@ def test_references_that_become_null_have_to_be_paid_for(budget: Budget, monkeyp
     rows = {"post": pa.table(posts), "vote": pa.table(votes)}
     database = replace(database, tables={**database.tables, **rows})
     plan = plan_of(database, budget, SPLITTING)
-    recorded, _, _ = record(plan, database, 0)
+    recorded, _ = record(plan, database, 0)
     replay(plan, database.without(0), ReplayNoise(recorded.tape))
     monkeypatch.setattr(views, "reference_moves", lambda *_: 0.9 * 2 * 3)
-    recorded, _, _ = record(plan, database, 0)
+    recorded, _ = record(plan, database, 0)
     with pytest.raises(Violation, match=r"fanout/vote\.user_id/.* shift"):
         replay(plan, database.without(0), ReplayNoise(recorded.tape))
 
 
-@pytest.mark.parametrize("make", [town, shop, forum])
-def test_groups_are_measured_here(make: Callable[[int], Database]) -> None:
+@pytest.mark.parametrize("case", each("town, groups", "shop, groups", "forum, groups"))
+def test_groups_are_measured_here(case: str) -> None:
     """The cases of PrivPetal above look at pairs of children, in more than one class of group sizes."""
-    database = make(0)
-    recorded, _, _ = record(plan_of(database, PLENTY, GROUPS), database, 0)
+    _, _, recorded, _ = recorded_case(case, 0)
     pairs = [call.head[1] for call in recorded.tape if " x other." in call.head[1]]
     assert len({site.split("/groups/")[1][0] for site in pairs}) > 1
-    assert any(call.head[1].endswith("triple scores") for call in recorded.tape) or make is forum  # where τ = 2
+    triples = any(call.head[1].endswith("triple scores") for call in recorded.tape)
+    assert triples or case == "forum, groups"  # where τ = 2
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.endswith(("latents", "latents, mostly noise"))])
+@pytest.mark.parametrize("case", each(*(case for case in CASES if case.endswith(("latents", "latents, mostly noise")))))
 def test_every_iteration_measures_types_along_every_owner_key(case: str) -> None:
     """The cases of PrivLava above run all of the EM, on types that differ, also where types are columns themselves."""
-    make, budget, options = CASES[case]
-    database = make(0)
-    plan = plan_of(database, budget, options)
-    recorded, trace, _ = record(plan, database, 0)
+    database, _, recorded, trace = recorded_case(case, 0)
     keys = [table.owner_key for table in database.schema.private_tables if table.owner_key is not None]
     if case == "town, no latents":
         assert trace.artifacts["fanout", keys[0].name].data["latents"] is None
@@ -265,7 +303,7 @@ def test_every_iteration_measures_types_along_every_owner_key(case: str) -> None
         assert all(np.count_nonzero(values[1:] > 1) > 1 for values in counts.values()), "one type for all groups"
 
 
-@pytest.mark.parametrize("case", ["till, pairwise, zCDP", "till, pairwise, pure", "town, groups", "forum, groups"])
+@pytest.mark.parametrize("case", each("till, pairwise, zCDP", "till, pairwise, pure", "town, groups", "forum, groups"))
 def test_the_plans_tested_do_merge_codes(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of tables and along keys, some pair is measured over groups of codes."""
     answers: list[int] = []
@@ -287,7 +325,7 @@ def test_the_plans_tested_do_merge_codes(case: str, monkeypatch: pytest.MonkeyPa
 def test_two_units_less_are_flagged() -> None:
     database = town(4)
     plan = PrivBench().plan(database.schema, ZCDP, SPLITTING)
-    recorded, _, _ = record(plan, database, 4)
+    recorded, _ = record(plan, database, 4)
     with pytest.raises(Violation, match="L1 shift"):
         replay(plan, database.without(104).without(105), ReplayNoise(recorded.tape))
 
@@ -296,7 +334,7 @@ def test_two_units_less_are_flagged() -> None:
 def test_the_plans_tested_do_grow_sum_nodes(options: dict[str, object]) -> None:
     database = town(0)
     plan = plan_with(database.schema, ZCDP, options)
-    _, trace, _ = record(plan, database, 0)
+    _, trace = record(plan, database, 0)
     assert all(trace.artifacts["model", name].data["summary"]["sum"] > 0 for name in ("household", "person"))
 
 
@@ -304,7 +342,7 @@ def test_the_plans_tested_do_grow_sum_nodes(options: dict[str, object]) -> None:
 def test_noisy_plans_spend_on_marginals_what_joints_do_not_need(budget: Budget) -> None:
     database = town(0, learned=False)
     plan = PrivBench().plan(database.schema, budget, SPLITTING)
-    _, trace, _ = record(plan, database, 2)  # of 8 seeds, 5 find nothing in so few rows
+    _, trace = record(plan, database, 2)  # of 8 seeds, 5 find nothing in so few rows
     for table in ("household", "person"):
         charged = trace.charges["profile", table]
         assert sum(price.amount for _, price in charged) == pytest.approx(plan.step(("profile", table)).price.amount)
@@ -318,7 +356,7 @@ def test_noisy_plans_spend_on_marginals_what_joints_do_not_need(budget: Budget) 
 def test_the_plans_tested_do_look_closer(budget: Budget) -> None:
     database = till(0)
     plan = PrivBench().plan(database.schema, budget, SPLITTING)
-    _, trace, _ = record(plan, database, 0)
+    _, trace = record(plan, database, 0)
     for table in ("customer", "sale"):
         labels = [label for label, _ in trace.charges["profile", table]]
         assert sum("parts of heavy cells" in label for label in labels) > 1, labels
@@ -328,31 +366,23 @@ def test_the_plans_tested_do_look_closer(budget: Budget) -> None:
 
 @pytest.mark.parametrize("case", ["town, pairwise, zCDP", "till, pairwise, pure", "till, pairwise, zCDP"])
 def test_the_plans_tested_do_measure_signs(case: str) -> None:
-    make, budget, options = CASES[case]
-    sites = []
-    for seed in (0, 1):  # those of the neighbours above
-        database = make(seed)
-        recorded, _, _ = record(plan_of(database, budget, options), database, seed)
-        sites += [call.head[1] for call in recorded.tape]
+    # Those of the neighbours above.
+    sites = [call.head[1] for seed in (0, 1) for call in recorded_case(case, seed)[2].tape]
     assert any(site.endswith("/signs") for site in sites)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.startswith("site")])
+@pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith("site"))))
 def test_the_plans_tested_do_look_at_numbers_of_siblings(case: str) -> None:
     """Numbers of children of one kind are measured beside those of another; with cascading keys, of fewer."""
-    make, budget, options = CASES[case]
-    database = make(0)
-    recorded, _, _ = record(plan_of(database, budget, options), database, 0)
+    _, _, recorded, _ = recorded_case(case, 0)
     sites = [call.head[1] for call in recorded.tape]
     assert any("fanout by parent/" in site and "#children along" in site for site in sites)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.startswith("ward")])
+@pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith("ward"))))
 def test_the_plans_tested_do_look_at_differences(case: str) -> None:
     """Of rows that differ in nothing but the base of another column, each has a code of its own."""
-    make, budget, options = CASES[case]
-    database = make(0)
-    _, trace, _ = record(plan_of(database, budget, options), database, 0)
+    database, _, _, trace = recorded_case(case, 0)
     for table in database.schema.private_tables:
         found = dict(trace.artifacts["profile", table.name].data["profile"]["discretizers"])
         for column, _ in table.relatives:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import privbench_core.pipeline.run as pipeline_run
+import privbench_core.pipeline.plans as pipeline_plans
 from tests.helpers.fake_synthesizer import FakeSynthesizer
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeSynthesizer:
     """In place of every synthesizer."""
     made = FakeSynthesizer()
-    monkeypatch.setattr(pipeline_run, "load_synthesizer", lambda _: made)
+    monkeypatch.setattr(pipeline_plans, "load_synthesizer", lambda _: made)
     return made
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import struct
 from hashlib import blake2b
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from privbench_core.errors import ReleaseError
-from privbench_core.synthesizers.artifact import Artifact, verified
+from privbench_core.publishing.rows_file import write_rows
+from privbench_core.synthesizers.artifact import Artifact, PartFiles, verified
 
 _LARGE = 10_000
 
@@ -71,3 +74,32 @@ def test_a_changed_byte_is_noticed(place: int) -> None:
     for read in (Artifact.from_bytes, verified):
         with pytest.raises(ReleaseError, match="damaged"):
             read(bytes(stored))
+
+
+def test_the_rows_of_a_part_are_read_without_what_lies_before_them(tmp_path: Path) -> None:
+    rows = pa.table({"id": np.arange(5), "x": pa.array([1, None, 3, 2, 2])})
+    content = {"long": [np.arange(9000), {"again": np.zeros((70, 80))}], "short": np.arange(3), "bytes": 7}
+    parts = PartFiles(tmp_path)
+    digest = parts.put(3, Artifact(content, rows))
+    file = parts.rows_file(3, digest)
+    assert pq.read_table(pa.BufferReader(file)).equals(rows)
+    alone = pa.BufferOutputStream()
+    write_rows(alone, rows)
+    assert bytes(file) == alone.getvalue().to_pybytes()
+    whole = (tmp_path / "00003.bin").read_bytes()
+    (tmp_path / "00003.bin").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(ReleaseError, match="does not match its checksum"):
+        parts.rows_file(3, digest)
+
+
+@pytest.mark.parametrize("values", [[3, 1, 2], [1, None, 2], [], [2, 2, 5]])
+def test_the_same_rows_have_the_same_file_whatever_chunks_they_are_in(values: list[int | None]) -> None:
+    rows = pa.table({"n": pa.array(values, pa.int64()), "t": pa.array([str(value) for value in values])})
+    chunked = pa.concat_tables([rows.slice(0, 1), rows.slice(1)])
+    found = []
+    for each in (rows, chunked, rows.replace_schema_metadata({"of": "another program"})):
+        sink = pa.BufferOutputStream()
+        write_rows(sink, each)
+        found.append(sink.getvalue().to_pybytes())
+        assert pq.read_table(pa.BufferReader(found[-1])).equals(rows)
+    assert len(set(found)) == 1

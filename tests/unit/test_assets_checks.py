@@ -17,8 +17,8 @@ from privbench_core.spec.load import load_spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.steps.validate import validate_step
 
-FAR = FidelityFigure("person", "two-way TVD", 0.4, 0.01, 0.3)
-CLOSE = FidelityFigure("person", "two-way TVD", 0.1, 0.01, 0.3)
+FAR = FidelityFigure("person", "two-way TVD", 0.4, 0.01, 0.3, 0.01)
+CLOSE = FidelityFigure("person", "two-way TVD", 0.1, 0.01, 0.3, 0.01)
 
 
 @pytest.mark.parametrize(

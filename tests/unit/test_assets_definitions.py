@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import privbench_core.pipeline.run as pipeline_run
+import privbench_core.pipeline.plans as pipeline_plans
 from privbench_assets.definitions import find_specs, load_defs, project_root
 from privbench_core.errors import UnsupportedBudgetError
 
@@ -70,13 +70,13 @@ def test_what_the_synthesizer_refuses_is_a_broken_spec(town_spec: Path, monkeypa
     def refuse(_: str) -> None:
         raise UnsupportedBudgetError("no pure form")
 
-    monkeypatch.setattr(pipeline_run, "load_synthesizer", refuse)
+    monkeypatch.setattr(pipeline_plans, "load_synthesizer", refuse)
     assert "no pure form" in assets(town_spec)["town/broken_spec"]
 
     def stumble(_: str) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(pipeline_run, "load_synthesizer", stumble)
+    monkeypatch.setattr(pipeline_plans, "load_synthesizer", stumble)
     assert "ZeroDivisionError: oh. Please report it" in assets(town_spec)["town/broken_spec"]
 
 

@@ -23,7 +23,7 @@ from privbench_core import __version__
 from privbench_core.cli import app
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError, LedgerError, NoiseOnlyError, SourceError
-from privbench_core.pipeline import run as pipeline_run
+from privbench_core.pipeline import plans as pipeline_plans
 from privbench_core.privacy.budget import Budget, zero
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.sampling.keys import surrogate_key
@@ -123,7 +123,7 @@ def _publisher(schema: Schema) -> Callable[[StepContext], Artifact]:
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A spec with its data, and the fake in place of every synthesizer."""
-    monkeypatch.setattr(pipeline_run, "load_synthesizer", FakeSynthesizer)
+    monkeypatch.setattr(pipeline_plans, "load_synthesizer", FakeSynthesizer)
     monkeypatch.delenv("PRIVBENCH_DEBUG", raising=False)
     rng = np.random.default_rng(1)
     ids = np.arange(CUSTOMERS) + 1000

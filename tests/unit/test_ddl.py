@@ -216,7 +216,8 @@ def test_rows_that_take_much_memory_are_tried_all_the_same(tmp_path: Path, monke
     rng, number = np.random.default_rng(0), 40_000
     rows = {"id": np.arange(number), "body": [rng.bytes(100).hex() for _ in range(number)]}
     pq.write_table(pa.table(rows), tmp_path / "note.parquet")
-    load.try_rows(Schema("notes", (table,), "note"), {"note": tmp_path / "note.parquet"})
+    trial = load.RowTrial.of(Schema("notes", (table,), "note"), ["note"])
+    trial({"note": tmp_path / "note.parquet"})
     pq.write_table(pa.table({**rows, "id": pa.nulls(number, pa.int64())}), tmp_path / "note.parquet")
     with pytest.raises(PublishError, match="break the bundle's own schema"):
-        load.try_rows(Schema("notes", (table,), "note"), {"note": tmp_path / "note.parquet"})
+        trial({"note": tmp_path / "note.parquet"})

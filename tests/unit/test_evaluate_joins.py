@@ -54,6 +54,17 @@ def test_parent_rows_of_simple_keys() -> None:
     assert parent_rows(parent, child, KEY).tolist() == [2, 0, NO_PARENT, NO_PARENT, 0]
 
 
+@pytest.mark.parametrize("first", [0, 5, 2**63 - 7])
+def test_parents_numbered_without_a_gap_are_found_as_others_are(first: int):
+    least, other = -(2**63), 2**62
+    known = pa.table({"id": pa.array(range(first, first + 7), pa.int64())})
+    wanted = pa.table({"household_id": pa.array([first, first + 6, least, other, first + 3, first - 1], pa.int64())})
+    shuffled = known.take(pa.array([3, 1, 0, 2, 4, 5, 6]))
+    places = parent_rows(shuffled, wanted, KEY)
+    expected = [int(shuffled["id"][place].as_py()) - first if place >= 0 else NO_PARENT for place in places.tolist()]
+    assert parent_rows(known, wanted, KEY).tolist() == expected == [0, 6, -1, -1, 3, -1]
+
+
 def test_parent_rows_of_compound_keys() -> None:
     key = ForeignKey("c", ("x", "y"), "p", ("a", "b"))
     parent = pa.table({"a": ["u", "u", "v"], "b": [1, 2, 1]})

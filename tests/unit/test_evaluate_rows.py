@@ -11,10 +11,11 @@ import pytest
 
 from privbench_core.evaluation.joins import LinkedTables
 from privbench_core.evaluation.rows import popularity_distance, row_figures, shuffled_reference, size_class_distance
-from privbench_core.schema.tables import Schema
+from privbench_core.schema.columns import Column, ColumnType, Learn
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.references import NO_PARENT
 from tests.helpers.heavy_tails import CONVERGING, Database, chain, many_to_many, optional_keys
-from tests.helpers.planted import codes_of
+from tests.helpers.planted import codes_of, integer, rows_of
 from tests.helpers.row_cases import CASES, FEW_GAMES, bestsellers, few_customers, hospital_stays, seasons
 
 KINDS = ("rows", "one_way", "joined", "further", "fanout", "group_size", "popularity", "by_name")
@@ -130,6 +131,21 @@ def test_popularity_of_public_rows_is_kept_by_name():
     figures = row_figures(schema, tables, {**tables, "sale": renamed})
     assert figures.popularity["sale.product_id"] == 0
     assert figures.by_name["sale.product_id"] > 0.5
+
+
+def test_values_that_few_rows_have_are_one_code():
+    """Numbers of documents, which nobody can name: other ones are no error, one frequent value less is."""
+    column = Column("code", ColumnType.CATEGORY, Learn())
+    table = Table("unit", (integer("id"), column), ("id",))
+    schema = Schema("papers", (table,), "unit")
+
+    def rows(prefix: str, frequent: str) -> dict[str, pa.Table]:
+        values = [frequent] * 300 + [f"{prefix}{i}" for i in range(2700)]
+        return {"unit": rows_of(table, id=np.arange(3000), code=pa.array(values))}
+
+    source = rows("a", "often")
+    assert row_figures(schema, source, rows("b", "often")).one_way["unit.code"] == pytest.approx(31 / 3000)
+    assert row_figures(schema, source, rows("a", "never")).one_way["unit.code"] == pytest.approx(0.1)
 
 
 def test_chains_and_parents_that_meet_are_compared():

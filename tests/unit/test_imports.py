@@ -1,8 +1,10 @@
-"""Every name that is imported from the packages is there, also within functions that no test calls."""
+"""Every name that is imported is there, also within functions that no test calls; light commands import little."""
 
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +13,35 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 PACKAGES = ("privbench_core", "privbench_assets")
+HEAVY = (
+    "adbc_driver_manager",
+    "dagster",
+    "duckdb",
+    "faker",
+    "great_expectations",
+    "jinja2",
+    "matplotlib",
+    "networkx",
+    "opendp",
+    "pandas",
+    "psycopg",
+    "pyarrow.dataset",
+    "scipy.integrate",
+    "scipy.optimize",
+    "scipy.sparse",
+    "scipy.special",
+    "scipy.stats",
+    "sqlalchemy",
+    "sqlglot",
+)
+IMPORTED = f"""
+import sys
+from privbench_core.cli import main
+try:
+    main()
+except SystemExit as end:
+    print(end.code, *sorted({set(HEAVY)!r} & set(sys.modules)), file=sys.stderr)
+"""
 IMPORTING = ("privbench_core", "privbench_assets", "tests", "benchmarks", "docs", "examples")
 
 
@@ -48,3 +79,29 @@ def test_a_name_that_is_gone_is_found(tmp_path: Path) -> None:
     file = tmp_path / "module.py"
     file.write_text("def f():\n    from privbench_core.errors import PrivbenchError, Gone\n", encoding="utf-8")
     assert [is_there(*found) for found in imported(file)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("init", "{folder}", "-o", "{folder}/drafted.yaml", "--unit", "household"),
+        ("plan", "{spec}"),
+        ("ledger", "{spec}"),
+        ("status", "{spec}"),
+        ("refresh", "{spec}", "--dry-run"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_commands_that_count_nothing_import_no_library_for_counting(
+    town_spec: Path, arguments: tuple[str, ...]
+) -> None:
+    given = [argument.format(spec=town_spec, folder=town_spec.parent) for argument in arguments]
+    code = [sys.executable, "-c", IMPORTED, *given]
+    done = subprocess.run(code, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert (done.stderr.split(), done.returncode) == (["0"], 0)
+
+
+def test_a_heavy_library_is_seen() -> None:
+    code = [sys.executable, "-c", f"import pandas\n{IMPORTED}", "--help"]
+    done = subprocess.run(code, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert done.stderr.split() == ["0", "pandas"]

@@ -4,14 +4,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.measure.fanout import FanoutFit, fit_fanout
 from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.spn import REGION, Leaf, Sum
+from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.filter import PrivacyFilter
+from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.split_rules import ByValue
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.planted import (
     PLENTY,
+    NoNoise,
     category,
     coders_of,
     codes_of,
@@ -102,13 +107,26 @@ def test_the_papers_leaves_follow_the_parent_too():
     assert tvd(joined(made["parent"], made["child"]), joined(tables["parent"], tables["child"])) < 0.1
 
 
-def fitted(model=None) -> tuple[Fanout, dict[str, pa.Table], Schema]:
+def fitted(model=None, session=None, price=PLENTY) -> tuple[Fanout, dict[str, pa.Table], Schema]:
     schema, tables = planted_pair(1000)
     parent, child = schema.tables
     above, below = profile_of(parent, tables["parent"]), profile_of(child, tables["child"], rows_per_unit=8)
     node = model or Leaf(1.0, {})
     key = child.foreign_keys[0]
-    return fit_fanout(door_of(schema, tables), key, above, below, node, PLENTY, FanoutFit()), tables, schema
+    door = session or door_of(schema, tables)
+    return fit_fanout(door, key, above, below, node, price, FanoutFit()), tables, schema
+
+
+def test_where_noise_hides_all_joints_numbers_of_children_get_the_whole_price():
+    schema, tables = planted_pair(1000)
+    price, spent = Price(Measure.ZCDP, 1e-5), []
+    account = PrivacyFilter(price, lambda label, cost: spent.append((label, cost.amount)))
+    fanout, *_ = fitted(
+        None, PrivateSession(PrivateDatabase(schema, tables, bytes(16)), account, NoNoise(), "t"), price
+    )
+    assert not fanout.fanout_tables
+    assert not fanout.pair_tables
+    assert sum(cost for label, cost in spent if "children" in label) == pytest.approx(price.amount)
 
 
 def test_a_fanout_comes_back_from_a_stored_artifact():

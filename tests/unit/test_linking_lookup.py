@@ -4,17 +4,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.measure.lookup import LookupFit, fit_lookup
 from privbench_core.measure.popularity import row_popularity
 from privbench_core.models.lookup import Lookup
 from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.filter import PrivacyFilter
+from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.planted import (
     PLENTY,
+    NoNoise,
     category,
     coders_of,
     codes_of,
@@ -69,11 +73,28 @@ def test_references_of_units_are_counted_at_the_noise_of_units():
     """A table of units has no numbers by class: taken for one row, it multiplied its noise by the number of units."""
     schema, tables, *_ = at_places(30)
     door, price = door_of(schema, tables), Price(Measure.ZCDP, 0.1)
-    found, none = row_popularity(
-        door, schema.table("unit").foreign_keys[0], RowCount(3000.0, 1.0), np.arange(30), price
-    )
+    size, places = RowCount(3000.0, 1.0), np.arange(30)
+    found, none = row_popularity(door, schema.table("unit").foreign_keys[0], size, places, price).popularity()
     assert found.counts.sum() + none == pytest.approx(3000, rel=0.1)
     assert found.counts == pytest.approx(np.bincount(at_places(30)[3], minlength=30), abs=60)
+
+
+@pytest.mark.parametrize("public", [True, False], ids=["public", "private"])
+def test_what_joints_leave_of_the_price_tells_how_popular_parents_are(public: bool):
+    """So small a price hides all joints; half of it was not spent."""
+    schema, tables, *_ = at_places(30) if public else visits()
+    price, spent = Price(Measure.ZCDP, 1e-5), []
+    key = next(key for table in schema.tables for key in table.foreign_keys if not key.owner)
+    account = PrivacyFilter(price, lambda label, cost: spent.append((label, cost.amount)))
+    session = PrivateSession(PrivateDatabase(schema, tables, bytes(16)), account, NoNoise(), "test")
+    child = profile_of(schema.table(key.child), tables[key.child])
+    parent = schema.table(key.parent)
+    of_parent = np.arange(30) if public else profile_of(parent, tables[key.parent]).discretizers
+    found = fit_lookup(session, key, child, of_parent, price, LookupFit())
+    assert not found.pair_tables
+    assert sum(cost for _, cost in spent) == pytest.approx(price.amount)
+    for_popularity = sum(cost for label, cost in spent if "rows/" in label)
+    assert for_popularity > 0.7 * price.amount
 
 
 def test_an_optional_reference_is_null_as_often_and_for_the_same_rows():

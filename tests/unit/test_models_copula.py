@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from privbench_core.estimate.copula import Copula, Cut, SignSums, joint_of_bits, sign_noise
+from privbench_core.measure.one_way import MarginalsOfView
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.signs import cuts_of, determined_by_signs, share_for_signs
 from privbench_core.models.measured import MeasuredLeaf, measured_from_dict, measured_to_dict
@@ -117,7 +118,9 @@ def test_rows_follow_pairs_that_were_not_measured() -> None:
     codes = planted(0.7)
     price = Price(Measure.ZCDP, 1e-4)
     curator, account = curator_of(codes, SIZES, price)
-    found = PairwiseFit(max_pairs=0).find(curator, one_way_of(codes, SIZES, sigma=60.0), price, SIZES)
+    found = PairwiseFit(max_pairs=0).find(
+        curator, MarginalsOfView(curator, one_way_of(codes, SIZES, sigma=60.0)), price, SIZES
+    )
     assert isinstance(found, MeasuredLeaf)
     assert not found.tables
     assert account.spent.amount == pytest.approx(price.amount)
@@ -169,7 +172,7 @@ def test_bits_get_what_takes_most_off_their_pairs_and_no_table(measure: Measure,
     one_way = one_way_of(codes, sizes, sigma=40.0)
     curator, account = curator_of(codes, sizes, price)
     assert 0.4 < share_for_signs(curator, one_way, cuts_of(one_way.clean(), {}), price) < 1
-    found = PairwiseFit().find(curator, one_way, price, {})
+    found = PairwiseFit().find(curator, MarginalsOfView(curator, one_way), price, {})
     assert isinstance(found, MeasuredLeaf)
     assert found.signs is not None
     assert not found.tables

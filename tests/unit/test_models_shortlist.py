@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from privbench_core.measure.one_way import MarginalsOfView
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.shortlist import share_of_shortlist, shortlist, shortlist_size
 from privbench_core.models.measured import MeasuredLeaf
@@ -74,7 +75,7 @@ def test_dependences_are_found_where_noise_hides_the_scores_of_all_pairs() -> No
     curator, account = curator_of(codes, SIZES, price)
     fit, one_way = PairwiseFit(), one_way_of(codes, SIZES, sigma=30.0)
     assert fit.hopeless(curator, len(PAIRS), N, price.share(0.08))
-    found = fit.find(curator, one_way, price, {})
+    found = fit.find(curator, MarginalsOfView(curator, one_way), price, {})
     assert isinstance(found, MeasuredLeaf)
     assert set(found.tables) == PLANTED
     assert account.spent.amount == pytest.approx(price.amount)

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import InternalError
-from privbench_core.estimate.popularity import rank_ends, rank_sums, row_counts
-from privbench_core.measure.popularity import order_of_alike, references_to_none
+from privbench_core.estimate.popularity import CloserLook, rank_ends, rank_sums, references_to_none, row_counts
+from privbench_core.measure.popularity import order_of_alike
 from privbench_core.models.parent_choice import Distinct, ParentChoice, pick_parents
 from privbench_core.models.popularity import ByRank, ByRow, _move_large, allocated_degrees, popularity_from_dict
 from privbench_core.privacy.budget import Budget
@@ -139,7 +139,11 @@ def test_noise_does_not_send_all_references_to_none_or_to_one_parent():
     assert min(hidden) > 20
     assert max(hidden) < 40
     assert references_to_none(20.0, 0.1, 59.0) == pytest.approx(20, abs=0.01)
-    assert references_to_none(-3.0, 1.0, 59.0) == 0.0
+    assert references_to_none(-3.0, 1.0, 59.0) == pytest.approx(0.28, abs=0.01)  # there may be a few
+    assert references_to_none(-30.0, 1.0, 59.0) == 0.0
+    assert references_to_none(59.0, 0.0, 59.0) == 59.0
+    # Twice the noise beyond all rows is no reason to believe that no row refers to any parent.
+    assert references_to_none(8000.0, 2000.0, 4000.0) < 0.9 * 4000
 
 
 def test_only_public_parents_are_counted_row_by_row():
@@ -332,3 +336,65 @@ def test_units_with_many_rows_count_in_full_however_many_parents_a_public_table_
     made = draw_exactly(schema, tables, noise=SeededNoise(1), budget=budget)["flight"].table
     source, drawn = (np.bincount(rows["place_id"].to_numpy(), minlength=1458) for rows in (tables["flight"], made))
     assert np.abs(source / source.sum() - drawn / drawn.sum()).sum() / 2 < 0.08
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_closer_look_at_few_rows_tells_which_hidden_parents_are_referred_to(seed: int):
+    """Of 1,400 airports 120 have flights, and noise hides most; one flight per plane shows them, by other shares."""
+    rng = np.random.default_rng(seed)
+    truth = np.zeros(1400)
+    used = rng.permutation(1400)[:120]
+    truth[used] = rng.pareto(1.5, 120) + 0.3
+    truth *= 3e5 / truth.sum()
+    of_few = np.zeros(1400)  # of units with one row: they fly to a third of them, and with other shares
+    of_few[used[:40]] = truth[used[:40]] * rng.uniform(0.0, 0.5, 40)
+    counted = of_few + (truth - of_few) / 85
+    ends = rank_ends(1400)
+    sizes = np.diff(ends, prepend=0).astype(float)
+    ranked = np.add.reduceat(np.sort(truth)[::-1], np.append(0, ends[:-1])) / sizes
+    group_of, sigma = np.zeros(1400, dtype=np.int64), 2000.0
+    noisy = truth + rng.normal(0, sigma, 1400)
+    closer = CloserLook(counted + rng.normal(0, 20, 1400), 20.0, 1 / 85, float(counted.sum() / truth.sum()))
+
+    def off(look: CloserLook | None) -> float:
+        groups = np.array([truth.sum()]), sigma
+        found = row_counts(noisy, sigma, group_of, groups, (ranked, sizes), truth.sum(), look)
+        return float(np.abs(found - truth).sum() / 2 / truth.sum())
+
+    assert off(closer) < 0.8 * off(None)
+
+
+def test_a_closer_look_counts_the_share_that_is_to_be_expected() -> None:
+    """Where all units have many rows, nothing but the least share is possible: the look tells as much as any."""
+    references = np.array([[0.0, 850.0, 1700.0]])
+    alike = CloserLook(np.array([10.0]), 1.0, 1 / 85, 1 / 85).energies(np.array([0]), references)[0]
+    assert np.argmin(alike) == 1
+    assert alike[2] - alike[1] > 20
+    mixed = CloserLook(np.array([10.0]), 1.0, 1 / 85, 0.5).energies(np.array([0]), references)[0]
+    assert mixed[0] > mixed[1] + 20  # none is as unlikely
+    assert mixed[1] - alike[1] > 3  # half of them are expected to count
+
+
+@pytest.mark.parametrize("epsilon", [0.8, 3.2])
+def test_flights_without_a_plane_say_little_of_where_planes_fly(epsilon: float):
+    """Most units are single flights without a plane, most flights those of planes: from three airports of 1,458."""
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(60, 120, 2500)
+    plane = np.append(np.repeat(np.arange(2500), numbers), np.full(40_000, -1))
+    shares = np.where(plane[:, None] < 0, [0.7, 0.2, 0.1], [0.1, 0.4, 0.5])
+    place = np.array([100, 700, 900])[(shares.cumsum(axis=1) < rng.random((len(plane), 1))).sum(axis=1)]
+    airport = Table("airport", (integer("id"), category("zone", 5)), ("id",), public=True)
+    owner = Table("plane", (integer("id"), category("kind", 3)), ("id",))
+    owned = ForeignKey("flight", ("plane_id",), "plane", ("id",), owner=True, optional=True, max_children=200)
+    keys = owned, ForeignKey("flight", ("place_id",), "airport", ("id",))
+    columns = integer("id"), integer("plane_id", nullable=True), integer("place_id")
+    flight = Table("flight", columns, ("id",), keys)
+    tables = {
+        "airport": rows_of(airport, id=np.arange(1458), zone=texts(rng.integers(0, 5, 1458))),
+        "plane": rows_of(owner, id=np.arange(2500), kind=texts(rng.integers(0, 3, 2500))),
+        "flight": rows_of(flight, id=np.arange(len(plane)), plane_id=pa.array(plane, mask=plane < 0), place_id=place),
+    }
+    schema, budget = Schema("flights", (airport, owner, flight), "plane"), Budget(epsilon, 1e-9)
+    made = draw_exactly(schema, tables, noise=SeededNoise(1), budget=budget)["flight"].table
+    source, drawn = (np.bincount(rows["place_id"].to_numpy(), minlength=1458) for rows in (tables["flight"], made))
+    assert np.abs(source / source.sum() - drawn / drawn.sum()).sum() / 2 < 0.1

@@ -24,7 +24,7 @@ from privbench_core.privacy.noise import OpenDPNoise
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.session import PrivateSession, open_session
 from privbench_core.privacy.split_rules import ByValue
-from privbench_core.privacy.views import CodedView, ViewSpec
+from privbench_core.privacy.views import CodedView, HeldRows, ViewSpec
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan, Step, StepKind
 from privbench_core.synthesizers.privbench import PrivBench
@@ -65,6 +65,23 @@ def rooms_view() -> ViewSpec:
     """Households by their number of rooms."""
     household = town(0).schema.table("household")
     return ViewSpec("household", {"rooms": (Own("rooms"), Discretizer(codec_for(household.column("rooms"))))})
+
+
+def test_what_is_expected_is_not_read_before_something_is_paid(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[list[tuple[str, ...]]] = []
+    monkeypatch.setattr(HeldRows, "prepare", lambda _, marginals: heard.append(list(marginals)))
+    session, account, _ = door_with(Price(Measure.ZCDP, 1.0))
+    view = session.view(rooms_view())
+    view.expect([Marginal(("rooms",))])
+    with pytest.raises(BudgetExhaustedError):
+        view.measure("too much", [Marginal(())], Price(Measure.ZCDP, 2.0))
+    assert not heard
+    assert account.spent.amount == 0
+    for _ in range(2):
+        view.measure("rows", [Marginal(())], Price(Measure.ZCDP, 0.1))
+    assert heard == [[(), ("rooms",)], [()]]
+    with pytest.raises(InternalError):
+        view.expect([Marginal(("no such column",))])
 
 
 @pytest.mark.parametrize("options", [{"beta": 2}, {"beta": 12, "alpha": 0.05}], ids=["pairwise", "histograms"])

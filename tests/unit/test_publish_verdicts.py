@@ -38,7 +38,7 @@ def validated(
     ],
 )
 def test_pairs_are_judged_by_shuffled_columns(value: float, shuffled: float, noise: float, grade: Grade) -> None:
-    data = validated(FidelityFigure("t", PAIRS, value, noise, shuffled))
+    data = validated(FidelityFigure("t", PAIRS, value, noise, shuffled, noise))
     assert judge_table("t", data, FidelityPolicy()).grade is grade
 
 
@@ -50,8 +50,16 @@ def test_columns_are_judged_by_their_limit_and_their_noise(value: float, noise: 
     assert judge_table("t", validated(FidelityFigure("t", COLUMNS, value, noise)), FidelityPolicy()).grade is grade
 
 
+def test_shuffled_columns_that_noise_hides_are_no_reference() -> None:
+    """.078, left of .31 ± .04 once columns that are .30 off are taken away, is ± .12."""
+    figure = FidelityFigure("t", PAIRS, 0.1, 0.01, 0.31, 0.02).with_columns_off(0.3)
+    assert judge_table("t", validated(figure), FidelityPolicy()).grade is Grade.UNKNOWN
+    exact = FidelityFigure("t", PAIRS, 0.1, 0.01, 0.078, 0.01)
+    assert judge_table("t", validated(exact), FidelityPolicy()).grade is Grade.FAR
+
+
 def test_a_stricter_owner_asks_for_less_than_shuffled_columns() -> None:
-    data = validated(FidelityFigure("t", PAIRS, 0.3, 0.001, 0.4))
+    data = validated(FidelityFigure("t", PAIRS, 0.3, 0.001, 0.4, 0.001))
     assert judge_table("t", data, FidelityPolicy()).grade is Grade.GOOD
     strict = judge_table("t", data, FidelityPolicy(to_shuffled=0.5))
     assert strict.grade is Grade.FAR
@@ -62,7 +70,7 @@ def test_warnings_name_noise_far_tables_and_guessed_domains_and_say_nothing_of_g
     tables = {
         "good": validated(FidelityFigure("good", COLUMNS, 0.01, 0.001)),
         "gone": validated(FidelityFigure("gone", COLUMNS, 0.0, 0.5), noise="3 ± 40 rows"),
-        "far": validated(FidelityFigure("far", PAIRS, 0.4, 0.001, 0.4), price="assumed 0 to 1,000"),
+        "far": validated(FidelityFigure("far", PAIRS, 0.4, 0.001, 0.4, 0.001), price="assumed 0 to 1,000"),
         "unknown": validated(FidelityFigure("unknown", COLUMNS, 0.1, 0.5)),
     }
     lines = warnings_of(tables, FidelityPolicy())

@@ -246,6 +246,7 @@ def _draw(drawing: RangeDrawing) -> None:
     list(side_by_side(drawing, range(len(drawing.pieces)), 2))
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_at_the_missing_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     schema, tables = market()
     made = drawn(schema, tables, MOST)

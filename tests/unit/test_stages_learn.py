@@ -8,22 +8,25 @@ import numpy as np
 import pytest
 
 from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.measure.learned import learn_domains
 from privbench_core.measure.one_way import least_noise
 from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.measure.profile import Cells
+from privbench_core.measure.row_count import measure_row_count
 from privbench_core.measure.table import learn_table
+from privbench_core.models.row_count import RowCount
 from privbench_core.models.spn import Leaf, Node
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.schema.columns import Column, ColumnType, Values
+from privbench_core.schema.columns import Column, ColumnType, Learn, Values
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import StepKind
 from privbench_core.synthesizers.privbench import PrivBench
 from tests.helpers.noise import SeededNoise
 from tests.helpers.plans import plan_with
-from tests.helpers.planted import integer, rows_of
+from tests.helpers.planted import NoNoise, integer, owner_key, rows_of, texts
 
 WIDTHS = (2, 4, 4, 9)
 MEASURES = {"pure": Price(Measure.PURE, 1.0), "zCDP": Budget(1.0, 1e-9).total()}
@@ -148,3 +151,35 @@ def test_what_the_model_depends_on_is_part_of_the_profile_steps_identity(options
     schema = Schema("s", (table_of(),), "t")
     plain, other = (plan_with(schema, Budget(1.0), given).step(("profile", "t")) for given in ({}, options))
     assert plain.parameters != other.parameters
+
+
+def test_a_table_without_rows_has_a_number_of_rows_whatever_noise_says() -> None:
+    """Likely sizes may promise some rows where a count below zero denies them: what is fitted is finite."""
+    owner, child = (
+        Table("p", (integer("id"),), ("id",)),
+        Table("c", (integer("id"), integer("p_id")), ("id",), (owner_key("c", "p_id", "p", 4),)),
+    )
+    rows = {"p": rows_of(owner, id=np.arange(30)), "c": rows_of(child, id=np.zeros(0), p_id=np.zeros(0))}
+    database = PrivateDatabase(Schema("s", (owner, child), "p"), rows, bytes(16))
+    for seed in range(200):
+        price = Price(Measure.ZCDP, 0.1)
+        session = PrivateSession(database, PrivacyFilter(price, lambda *_: None), SeededNoise(seed), "c")
+        found, _ = measure_row_count(session, "c", 4, [2], price)
+        assert found is not None
+        assert 0 < found.rows < 100
+
+
+@pytest.mark.parametrize(("size", "looks"), [(None, 1), (RowCount(300.0, 1.0), 2)], ids=["one row", "several"])
+def test_a_list_is_learned_in_one_look_where_no_unit_has_another_value(size: RowCount | None, looks: int) -> None:
+    table = Table("unit", (integer("id"), Column("code", ColumnType.CATEGORY, Learn())), ("id",))
+    rows = rows_of(table, id=np.arange(300), code=texts(np.arange(300) % 3))
+    price, spent = Price(Measure.ZCDP, 1.0), []
+    account = PrivacyFilter(price.with_delta(1e-6), lambda label, cost: spent.append((label, cost)))
+    database = PrivateDatabase(Schema("units", (table,), "unit"), {"unit": rows}, bytes(16))
+    session = PrivateSession(database, account, NoNoise(), "test")
+    found = learn_domains(session, table, size, price, 1e-6)
+    named = [cost for label, cost in spent if "discover" in label]
+    assert len(named) == looks
+    assert sum(cost.delta for cost in named) == pytest.approx(1e-6)
+    assert sum(cost.amount for _, cost in spent) + found.rest.amount <= 1 + 1e-9
+    assert len(found.codecs["code"].values) == 3

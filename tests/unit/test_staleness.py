@@ -10,7 +10,7 @@ import pytest
 from privbench_core.pipeline.manifest import Manifest, definition_of, read_manifest, step_name, write_manifest
 from privbench_core.pipeline.observe import last_observed
 from privbench_core.pipeline.places import claim_folder, record_file
-from privbench_core.pipeline.run import plans_for
+from privbench_core.pipeline.plans import plans_for
 from privbench_core.pipeline.staleness import ReleaseState, staleness
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from privbench_core.columns import systematic
 from privbench_core.columns.systematic import distribute, narrow, stable_order, systematic_counts
 
 
@@ -13,6 +14,14 @@ def test_sorting_digit_by_digit_is_a_stable_sort(highest):
     assert (stable_order(numbers) == np.argsort(numbers, kind="stable")).all()
 
 
+@pytest.fixture(params=["one sort", "a permutation"])
+def _either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of rows and groups that leave enough random bits, and those that do not."""
+    if request.param == "a permutation":
+        monkeypatch.setattr(systematic, "_NAMED_BITS", 0)
+
+
+@pytest.mark.usefixtures("_either_way")
 def test_every_value_is_allocated_as_often_as_whole_rows_can_and_only_inside_of_its_group():
     rng = np.random.default_rng(1)
     weights = rng.random((50, 9)) * (rng.random((50, 9)) > 0.4) + np.eye(50, 9) * 1e-3
@@ -30,6 +39,7 @@ def test_every_value_is_allocated_as_often_as_whole_rows_can_and_only_inside_of_
     assert not found[shares == 0].any()
 
 
+@pytest.mark.usefixtures("_either_way")
 def test_which_row_of_a_group_gets_what_does_not_depend_on_its_place():
     rng = np.random.default_rng(2)
     groups = np.repeat([0, 1], [6, 4])

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from privbench_core.backends.duckdb.scratch import scratch
 from privbench_core.backends.postgres.ddl import (
     comment_statements,
     enum_statements,
@@ -45,14 +46,12 @@ class DuckDBSchema:
 
 def duckdb_schema(schema: Schema) -> DuckDBSchema:
     """Translate a schema, leaving out what DuckDB refuses."""
-    import duckdb
-
     enums = tuple(enum_statements(schema))
     left_out: list[str] = []
     tables: dict[str, str] = {}
-    with duckdb.connect() as scratch:
+    with scratch() as connection:
         for statement in enums:
-            scratch.execute(statement)
+            connection.execute(statement)
         for table in schema.sampling_order:
             keys = []
             for key in table.foreign_keys:
@@ -61,8 +60,8 @@ def duckdb_schema(schema: Schema) -> DuckDBSchema:
                     keys.append(key)
                 else:
                     left_out.append(f"{key.name}: the foreign key, because {reason}")
-            tables[table.name] = _table(table, keys, scratch, left_out)
-            scratch.execute(tables[table.name])
+            tables[table.name] = _table(table, keys, connection, left_out)
+            connection.execute(tables[table.name])
     after = []
     for table in schema.tables:
         left_out += [f"{table.name}.{column.name}: the computed column" for column in table.generated]
@@ -93,14 +92,14 @@ def _kind(column: Column) -> str:
     return _type(column) if stored is None or stored.length is None else "text"
 
 
-def _table(table: Table, keys: list[ForeignKey], scratch: DuckDBPyConnection, left_out: list[str]) -> str:
+def _table(table: Table, keys: list[ForeignKey], connection: DuckDBPyConnection, left_out: list[str]) -> str:
     plain = [f"{quote_identifier(column.name)} {_type(column)}" for column in table.columns]
-    inside = [_column(table, column, scratch, left_out) for column in table.columns]
+    inside = [_column(table, column, connection, left_out) for column in table.columns]
     if table.primary_key:
         inside.append(f"PRIMARY KEY ({name_list(table.primary_key)})")
     inside += [f"UNIQUE ({name_list(columns)})" for columns in table.unique]
     for check in table.checks:
-        if _accepts(scratch, [*plain, f"CHECK ({check.expression})"]):
+        if _accepts(connection, [*plain, f"CHECK ({check.expression})"]):
             inside.append(f"CHECK ({check.expression})")
         else:
             left_out.append(f"{table.name}: the check {check.name}, which DuckDB does not understand")
@@ -111,14 +110,14 @@ def _table(table: Table, keys: list[ForeignKey], scratch: DuckDBPyConnection, le
     return f"CREATE TABLE {quote_identifier(table.name)} (\n{lines}\n);"
 
 
-def _column(table: Table, column: Column, scratch: DuckDBPyConnection, left_out: list[str]) -> str:
+def _column(table: Table, column: Column, connection: DuckDBPyConnection, left_out: list[str]) -> str:
     bare = f"{quote_identifier(column.name)} {_type(column)}"
     whole = bare if column.nullable else f"{bare} NOT NULL"
     if column.identity:
         left_out.append(f"{table.name}.{column.name}: the numbering of new rows")
     if column.default is None:
         return whole
-    if _accepts(scratch, [f"{bare} DEFAULT ({column.default})"]):
+    if _accepts(connection, [f"{bare} DEFAULT ({column.default})"]):
         return f"{whole} DEFAULT ({column.default})"
     left_out.append(f"{table.name}.{column.name}: the default, which DuckDB does not understand")
     return whole
@@ -133,13 +132,13 @@ def _type(column: Column) -> str:
     return stored.facts.duckdb or str(stored)
 
 
-def _accepts(scratch: DuckDBPyConnection, inside: list[str]) -> bool:
+def _accepts(connection: DuckDBPyConnection, inside: list[str]) -> bool:
     """Return whether DuckDB makes a table of these lines."""
     import duckdb
 
     try:
-        scratch.execute(f"CREATE TEMP TABLE tried ({', '.join(inside)})")
-        scratch.execute("DROP TABLE tried")
+        connection.execute(f"CREATE TEMP TABLE tried ({', '.join(inside)})")
+        connection.execute("DROP TABLE tried")
     except duckdb.Error:
         return False
     return True

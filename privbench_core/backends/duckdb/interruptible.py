@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 import duckdb
@@ -19,9 +19,30 @@ def waited(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
         duckdb.Error: The work failed.
     """
     with ThreadPoolExecutor(1) as pool:  # leaving waits for the thread
-        running = pool.submit(work)
-        try:
-            return running.result()
-        except KeyboardInterrupt:
-            connection.interrupt()
-            raise
+        return _result(connection, pool.submit(work))
+
+
+def waited_ahead(connection: duckdb.DuckDBPyConnection, parts: Iterator[T]) -> Iterator[T]:
+    """Yield the parts that a statement on a connection finds; the next one is found while one is worked on.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; the statement has ended.
+        duckdb.Error: The statement failed.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(next, parts, None)
+        while (part := _result(connection, waiting)) is not None:
+            waiting = pool.submit(next, parts, None)
+            try:
+                yield part
+            except BaseException:  # nobody wants the rest, and leaving waits for the thread
+                connection.interrupt()
+                raise
+
+
+def _result(connection: duckdb.DuckDBPyConnection, running: Future[T]) -> T:
+    try:
+        return running.result()
+    except KeyboardInterrupt:
+        connection.interrupt()
+        raise

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import duckdb
 
-from privbench_core.backends.duckdb.ddl import duckdb_schema
+from privbench_core.backends.duckdb.ddl import DuckDBSchema, duckdb_schema
 from privbench_core.backends.duckdb.interruptible import waited
 from privbench_core.backends.loading import Loadable, Loaded, refuse_tables
 from privbench_core.backends.postgres.ddl import quote_identifier, quote_text
@@ -38,47 +39,56 @@ def load_duckdb(bundle: Loadable, path: Path, *, replace: bool) -> Loaded:
         ) from error
 
 
-def try_rows(schema: Schema, files: Mapping[str, Path]) -> None:
-    """Load the rows of a bundle into a scratch database by the bundle's own DDL, a table at a time, and forget them.
+@dataclass(frozen=True)
+class RowTrial:
+    """Loads rows of a bundle into a scratch database by the bundle's own DDL, a table at a time, and forgets them.
 
     Types, enums, NOT NULL and those CHECK constraints that DuckDB understands are tried; keys are not: the expectations
     on a bundle prove them, and their indexes would take most of the memory and time.
 
-    Args:
-        schema: The database.
-        files: Parquet file by table; of some of the tables.
-
-    Raises:
-        PublishError: Rows that the DDL refuses.
+    Attributes:
+        schema: The database, without keys.
+        translated: Its DDL; to translate it takes as long as to try a hundred thousand rows.
     """
-    bare = tuple(
-        dataclasses.replace(
-            table, primary_key=(), foreign_keys=(), implied_keys=(), unique=(), indexes=(), generated=()
+
+    schema: Schema
+    translated: DuckDBSchema
+
+    @classmethod
+    def of(cls, schema: Schema, tables: Collection[str]) -> RowTrial:
+        """Return the trial of some tables."""
+        bare = tuple(
+            dataclasses.replace(
+                table, primary_key=(), foreign_keys=(), implied_keys=(), unique=(), indexes=(), generated=()
+            )
+            for table in schema.tables
+            if table.name in tables
         )
-        for table in schema.tables
-        if table.name in files
-    )
-    translated = duckdb_schema(dataclasses.replace(schema, tables=bare))
-    with TemporaryDirectory(prefix="privbench-try-") as folder, duckdb.connect() as connection:
-        connection.execute("SET temp_directory = ?", [folder])  # for what is beyond the limit; a file takes longer
-        connection.execute(f"SET memory_limit = '{_MEMORY}'")
-        for statement in translated.enums:
-            connection.execute(statement)
-        for table, statement in translated.tables.items():
-            connection.execute(statement)
-            insertion = insert_rows(schema.table(table), quote_text(str(files[table])))
-            try:
+        without_keys = dataclasses.replace(schema, tables=bare)
+        return cls(without_keys, duckdb_schema(without_keys))
+
+    def __call__(self, files: Mapping[str, Path]) -> None:
+        """Try the rows of each table, given the Parquet files of them; PublishError if the DDL refuses some."""
+        with TemporaryDirectory(prefix="privbench-try-") as folder, duckdb.connect() as connection:
+            connection.execute("SET temp_directory = ?", [folder])  # for what is beyond the limit; a file takes longer
+            connection.execute(f"SET memory_limit = '{_MEMORY}'")
+            for statement in self.translated.enums:
+                connection.execute(statement)
+            for table, statement in self.translated.tables.items():
+                connection.execute(statement)
+                insertion = insert_rows(self.schema.table(table), quote_text(str(files[table])))
                 try:
-                    _execute(connection, insertion)
-                except duckdb.OutOfMemoryException:  # a row group of long texts is one block
-                    connection.execute("RESET memory_limit")
-                    _execute(connection, insertion)
-            except duckdb.Error as error:
-                raise PublishError(
-                    f"{table}: its rows break the bundle's own schema.sql, so nothing was published:"
-                    f" {_first_line(error)}"
-                ) from None
-            connection.execute(f"DROP TABLE {quote_identifier(table)}")
+                    try:
+                        _execute(connection, insertion)
+                    except duckdb.OutOfMemoryException:  # a row group of long texts is one block
+                        connection.execute("RESET memory_limit")
+                        _execute(connection, insertion)
+                except duckdb.Error as error:
+                    raise PublishError(
+                        f"{table}: its rows break the bundle's own schema.sql, so nothing was published:"
+                        f" {_first_line(error)}"
+                    ) from None
+                connection.execute(f"DROP TABLE {quote_identifier(table)}")
 
 
 def insert_rows(table: Table, files: str) -> str:

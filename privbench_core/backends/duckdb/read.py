@@ -54,6 +54,10 @@ class DuckDBSource:
             for batch in reader:
                 yield pa.Table.from_batches([batch])
 
+    def known_rows(self, table: Table) -> int | None:
+        """See `Source.known_rows`: while rows are counted, others may change them."""
+        return None
+
     def fingerprint(self, table: Table) -> str:
         """See `Source.fingerprint`."""
         return fingerprint_rows(table, self.read(table))

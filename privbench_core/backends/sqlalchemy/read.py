@@ -71,6 +71,10 @@ class DatabaseSource:
                 postgres.check_rights(connection, table)
             return found
 
+    def known_rows(self, table: Table) -> int | None:
+        """See `Source.known_rows`: while rows are counted, others may change them."""
+        return None
+
     def fingerprint(self, table: Table) -> str:
         """See `Source.fingerprint`."""
         return fingerprint_rows(table, self.read(table))

@@ -6,10 +6,9 @@ What the words mean, and how far one unit can move a view, is in `privacy.relati
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -20,6 +19,9 @@ from privbench_core.privacy.relations import carries
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.schema.unit_numbers import unit_numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Rows = NDArray[np.signedinteger[Any]]
 _BLOCK = 1 << 20  # rows looked up at a time
@@ -209,6 +211,8 @@ def _numbers_of(parents: Rows, counted: NDArray[np.bool_], size: int) -> NDArray
 
 def _tuples(table: pa.Table, columns: tuple[str, ...]) -> tuple[Rows, pd.Index]:
     """The rows of a table whose key is complete, and an index over their key tuples."""
+    import pandas as pd
+
     present = np.ones(table.num_rows, dtype=bool)
     for name in columns:
         present &= table.column(name).is_valid().to_numpy()

@@ -220,12 +220,29 @@ def _in_a_list(firsts: Sequence[float]) -> bool:
 def _looked_up(value: Expr, firsts: Sequence[int], cells: Sequence[int]) -> Expr:
     """Return the same for whole numbers, from a list of the cells of all numbers from the first to the last bound.
 
-    Its elements are numbered from 1, as DuckDB and PostgreSQL do: sqlglot takes long to count in another way.
+    Its elements are numbered from 1, as DuckDB and PostgreSQL do: sqlglot takes long to count in another way. Where
+    most of them count up, no list is needed there: with DuckDB that takes a fifth of the time.
     """
     least, most = firsts[0] - 1, firsts[-1]
-    listed = [number(cells[bisect_right(firsts, point)]) for point in range(least, most + 1)]
+    listed = [cells[bisect_right(firsts, point)] for point in range(least, most + 1)]
     place = exp.Sub(this=_between(value, least, most), expression=number(least - 1))
-    return exp.Bracket(this=exp.Array(expressions=listed), expressions=[place], offset=1)
+    found = exp.Bracket(this=exp.Array(expressions=[*map(number, listed)]), expressions=[place], offset=1)
+    first, last = _longest_count(listed)
+    if 2 * (last - first) < len(listed):
+        return found
+    inside = exp.Between(this=value.copy(), low=number(least + first), high=number(least + last))
+    counted = exp.Sub(
+        this=exp.cast(value.copy(), exp.DataType.Type.BIGINT), expression=number(least + first - listed[first])
+    )
+    return _either(inside, exp.Paren(this=counted), found)
+
+
+def _longest_count(listed: Sequence[int]) -> tuple[int, int]:
+    """Return where the longest part of a list begins and ends in which each number is the one before and one."""
+    breaks = np.flatnonzero(np.diff(listed) != 1) + 1
+    firsts, ends = np.append(0, breaks), np.append(breaks, len(listed))
+    longest = int(np.argmax(ends - firsts))
+    return int(firsts[longest]), int(ends[longest]) - 1
 
 
 def _clamped(value: Expr) -> Expr:

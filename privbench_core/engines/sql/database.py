@@ -8,6 +8,7 @@ from typing import Protocol
 import pyarrow as pa
 from sqlglot import exp
 
+from privbench_core.engines.sql.passing import LoadedRows
 from privbench_core.schema.tables import Table
 
 
@@ -19,19 +20,26 @@ class Database(Protocol):
         zeros: Whether its texts may hold the character 0.
         near: Whether it is in this process: then codes are counted as they come out of it, which takes less time than
             having it group them.
+        scans: Of a view that take about as long as one that writes its codes down.
     """
 
     dialect: str
     zeros: bool
     near: bool
+    scans: int
 
-    def load(self, table: Table, name: str) -> bool:
+    def load(self, table: Table, name: str, *, hashed: bool) -> LoadedRows:
         """Make the table ``name`` of a private table's rows: column ``n``, a number for each row, and ``c0``, ``c1``..
 
         The latter hold the stored values (see `engines.stored`) of its columns, in spec order.
 
+        Args:
+            table: What the spec declares.
+            name: What to call it here.
+            hashed: Whether the rows' fingerprint will be asked for.
+
         Returns:
-            Whether the numbers, from 0 on, are known to be in the order of the primary key.
+            What it has seen of the rows.
 
         Raises:
             SourceError: The rows cannot be read, or are not of the declared types.

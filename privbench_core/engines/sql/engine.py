@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from privbench_core.columns.exact_sums import LARGEST
 from privbench_core.engines.sql.checks import RowChecks
 from privbench_core.engines.sql.codes import number
 from privbench_core.engines.sql.database import Database
+from privbench_core.engines.sql.passing import LoadedRows
 from privbench_core.engines.sql.relations import Names, column, count, keep_rows
 from privbench_core.engines.sql.repeated_keys import Keys
 from privbench_core.engines.sql.views import WEIGHT, Views
@@ -34,9 +36,8 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 
 _TOGETHER = 32  # marginals counted in one scan; measured: more of them save no time, and each has a hash table
-_PART = 1 << 20  # rows that come out of a database at a time
-_SCANS = 4  # of a view that take about as long as one that writes it down; measured with DuckDB, 12 million rows
-_NEAR_SCANS = 8  # the same where codes are counted here, and a scan only reads
+_PART = 1 << 20  # rows that come out of a database in order at a time
+_BATCH = 1 << 17  # rows whose codes are counted at a time: more of them take new memory, and twice the time
 
 
 class SqlEngine:
@@ -46,19 +47,21 @@ class SqlEngine:
         schema: The validated schema.
         database: Can load the private tables of ``schema``.
         secret: Keys the hash that decides which children beyond τ are dropped.
+        unhashed: Tables that no fingerprint will be asked for.
     """
 
-    def __init__(self, schema: Schema, database: Database, secret: bytes) -> None:
+    def __init__(self, schema: Schema, database: Database, secret: bytes, unhashed: Collection[str] = ()) -> None:
         self.schema = schema
         self._names = Names(schema)
         self._database = database
         self._secret = secret
+        self._unhashed = frozenset(unhashed)
         self._views = Views(schema, self._names, database, secret, self._latent)
         self._public_rows: dict[str, int] = {}
         self._made: list[str] = []
         self._numbered = 0
         self._repeated: dict[str, int] = {}
-        self._in_order: set[str] = set()
+        self._loaded: dict[str, LoadedRows] = {}
 
     def load(self, public: Mapping[str, pa.Table]) -> None:
         """Load all tables: private ones as the database has them, public ones from memory, where they are known.
@@ -71,11 +74,15 @@ class SqlEngine:
             if table.public:
                 self._public_rows[table.name] = public[table.name].num_rows
                 self._database.insert(name, numbered(table, public[table.name]))
-            elif self._database.load(table, name):
-                self._in_order.add(table.name)
+            else:
+                loaded = self._database.load(table, name, hashed=table.name not in self._unhashed)
+                self._loaded[table.name] = loaded
+                self._repeated |= {} if loaded.repeated is None else {table.name: loaded.repeated}
 
     def fingerprint(self, table: Table) -> str:
         """See `backends.fingerprint.fingerprint_rows`: of the rows as they were loaded, before `keep`."""
+        if (known := self._loaded[table.name].fingerprint) is not None:
+            return known
         stored = self._names.columns(table.name, [column.name for column in table.columns])
         rows = exp.select(*map(column, stored)).from_(self._names.read(table.name))
         total = self._number(exp.select(exp.alias_(count(), "rows")).from_(self._names.read(table.name)))
@@ -92,7 +99,7 @@ class SqlEngine:
 
     def _by_key(self, table: Table, rows: exp.Select, total: int) -> Iterator[exp.Select]:
         """Queries for all rows in the order of their primary keys, in parts if that saves sorting all of them."""
-        if table.name not in self._in_order:
+        if not self._loaded[table.name].in_order:
             yield rows.order_by(*map(column, self._names.columns(table.name, table.primary_key)))
             return
         for first in range(0, total, _PART):
@@ -193,6 +200,7 @@ class SqlRows:
         self._members = {name: of.member for name, (of, _) in spec.features.items() if isinstance(of, CoMember)}
         self._weighted = bool(engine.schema.ownership_path(spec.table))
         self._counted: dict[frozenset[str], tuple[tuple[str, ...], NDArray[np.int64]]] = {}
+        self._within: dict[frozenset[str], frozenset[str]] = {}  # columns -> counted ones that they are among
         self._held: HeldRows | None = None
         self._scans = 0
         self._table: tuple[str, dict[str, str]] | None = None
@@ -201,13 +209,20 @@ class SqlRows:
         """See `CodedRows.prepare`: marginals are counted in few scans."""
         if self._held is not None or self._members:
             return
-        asked = {frozenset(columns): tuple(dict.fromkeys(columns)) for columns in marginals}
-        wanted = [columns for group, columns in asked.items() if columns and group not in self._counted]
-        if wanted and self._engine._database.near:
-            self._count_here(wanted)
-            return
-        if len(wanted) > _SCANS * _TOGETHER:
-            self._scans = _SCANS
+        known = self._counted.keys() | self._within.keys()
+        asked = {frozenset(columns): tuple(dict.fromkeys(columns)) for columns in marginals if columns}
+        new = [columns for group, columns in asked.items() if group not in known]
+        within = {frozenset(part): frozenset(columns) for columns in new for part in _proper_parts(columns)}
+        wanted = [columns for columns in new if frozenset(columns) not in within]
+        if wanted:
+            (self._count_here if self._engine._database.near else self._count_there)(wanted)
+        self._within |= within
+
+    def _count_there(self, wanted: Sequence[tuple[str, ...]]) -> None:
+        """Count some marginals in as few scans as pay."""
+        many = self._engine._database.scans
+        if self._scans + math.ceil(len(wanted) / _TOGETHER) > many:
+            self._scans = many
         for start in range(0, len(wanted), _TOGETHER):
             self._count(wanted[start : start + _TOGETHER])
 
@@ -218,8 +233,10 @@ class SqlRows:
         if not columns:
             return np.array(min(self._total(), LARGEST), dtype=np.int64)
         self.prepare([tuple(columns)])
-        order, found = self._counted[frozenset(columns)]
-        return found.transpose([order.index(name) for name in columns])
+        order, found = self._counted[self._widest(frozenset(columns))]
+        others = tuple(place for place, name in enumerate(order) if name not in columns)
+        left = [name for name in order if name in columns]
+        return np.asarray(found.sum(axis=others)).transpose([left.index(name) for name in columns])
 
     def reference_sums(self) -> ReferenceSums:
         """See `CodedRows.reference_sums`."""
@@ -231,6 +248,12 @@ class SqlRows:
             self._held = self._fetched_groups() if self._members else self._fetched()
         return self._held
 
+    def _widest(self, columns: frozenset[str]) -> frozenset[str]:
+        """Return columns that are counted together, these among them."""
+        while columns not in self._counted:
+            columns = self._within[columns]
+        return columns
+
     def _total(self) -> int:
         query, _ = self._engine._views.coded(ViewSpec(self._spec.table, {}, self._spec.rows_per_unit))
         inner = query if self._weighted else query.select(exp.alias_(exp.Literal.number(1), WEIGHT))
@@ -239,7 +262,7 @@ class SqlRows:
 
     def _coded(self, names: Sequence[str], *, weighed: bool = True) -> tuple[exp.Select, dict[str, str]]:
         """Return a query for the codes of some columns, and what it calls each; a table always has the weights."""
-        if self._scans < (_NEAR_SCANS if self._engine._database.near else _SCANS):
+        if self._scans < self._engine._database.scans:
             self._scans += 1
             features = {name: self._spec.features[name] for name in names}
             return self._engine._views.coded(replace(self._spec, features=features), weighed=weighed)
@@ -283,7 +306,7 @@ class SqlRows:
         coded, called = self._coded(names, weighed=False)
         sizes = {name: self._sizes[name] for name in names}
         cells = {columns: np.zeros([sizes[name] for name in columns], dtype=np.int64) for columns in marginals}
-        for batch in self._engine._database.batches(coded, _PART):
+        for batch in self._engine._database.batches(coded, _BATCH):
             codes = {name: batch.column(called[name]).to_numpy() for name in names}
             weights = batch.column(WEIGHT).to_numpy() if self._weighted else None
             if weights is not None and self._table is None:
@@ -354,6 +377,11 @@ class SummedRows:
     def held(self) -> HeldRows:
         """See `CodedRows.held`."""
         raise InternalError("a view of references has no codes")
+
+
+def _proper_parts(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """All proper subsets of the columns: their marginals are sums of the joint one."""
+    return chain.from_iterable(combinations(columns, size) for size in range(1, len(columns)))
 
 
 def numbered(table: Table, rows: pa.Table, first: int = 0) -> pa.Table:

@@ -138,9 +138,9 @@ def keep_rows(schema: Schema, names: Names, database: Database, secret: bytes, t
 
     The tables of the rows that it cannot do without have been made before. See `engines.memory.relations.kept`.
     """
-    alive = _alive(schema, names, table)
     owner = table.owner_key
     if owner is None:
+        alive = _alive(schema, names, table)
         alone = alive.select(exp.alias_(number(1), "g"), exp.alias_(number(1), "s"))
         if not alive.args.get("joins"):  # then no row is left out, and nothing need be written
             database.create(names.kept(table.name), alone, "VIEW")
@@ -148,21 +148,20 @@ def keep_rows(schema: Schema, names: Names, database: Database, secret: bytes, t
         database.create(names.kept(table.name), alone)
         _drop(database, names.read(table.name))
         return
-    linked, numbers, surplus = (names.scratch(table.name, what) for what in ("linked", "numbers", "surplus"))
-    database.create(linked, alive, "VIEW")  # joining again takes less time than writing all rows
-    owners, bound = names.columns(table.name, owner.columns), owner.max_children or 1
-    database.create(numbers, _numbers_of(linked, owners))
+    owners, surplus = (names.scratch(table.name, what) for what in ("owners", "surplus"))
+    bound, alias = owner.max_children or 1, _alias(table, owner)
+    database.create(owners, _owners(schema, names, table, owner))
+    rows = _alive(schema, names, table, owners)
+    number_of = column("number", alias)
     order = database.digest(exp.DPipe(this=text(order_key(secret)), expression=key_text(names, database, table, "l")))
-    database.create(surplus, _surplus(linked, numbers, owners, bound, order))
+    crowded = rows.where(exp.GT(this=number_of, expression=number(bound)))
+    database.create(surplus, _surplus(crowded, names.columns(table.name, owner.columns), bound, order))
     gone = (
-        exp.select(number(1)).from_(exp.to_table(surplus, alias="x")).where(equal(column("n", "x"), column("n", "l")))
+        exp.select(number(1)).from_(exp.to_table(surplus, alias="x")).where(equal(column("n", "x"), column("n", "r")))
     )
-    siblings = exp.func("COALESCE", column("number", "o"), number(1))
+    siblings = exp.func("COALESCE", number_of, number(1))
     size = exp.Least(this=siblings, expressions=[number(bound)], ignore_nulls=True)
-    same_owner = both(*(equal(column(name, "o"), column(name, "l")) for name in owners))
-    found = exp.select("l.*", exp.alias_(size, "g")).from_(exp.to_table(linked, alias="l"))
-    found = found.join(exp.to_table(numbers, alias="o"), on=same_owner, join_type="left")
-    found = found.where(exp.Not(this=exp.Exists(this=gone)))
+    found = rows.select(exp.alias_(size, "g")).where(exp.Not(this=exp.Exists(this=gone)))
     if len(schema.ownership_path(table.name)) == 1:  # the rows of a unit are the children of its row, or one without
         found = found.select(exp.alias_(size.copy(), "s"))
     else:
@@ -170,13 +169,38 @@ def keep_rows(schema: Schema, names: Names, database: Database, secret: bytes, t
         found = exp.select("k.*", exp.alias_(column("number", "v"), "s")).with_("k", as_=found).from_("k")
         found = found.join(of_unit, on=equal(column("u", "v"), column("u", "k")), join_type="left")
     database.create(names.kept(table.name), found)
-    _drop(database, linked, "VIEW")
-    for name in (names.read(table.name), numbers, surplus):
+    for name in (names.read(table.name), owners, surplus):
         _drop(database, name)
 
 
-def _alive(schema: Schema, names: Names, table: Table) -> exp.Select:
-    """The rows of a table that no key takes away, and their units; truncation comes after."""
+def _owners(schema: Schema, names: Names, table: Table, owner: ForeignKey) -> exp.Select:
+    """The kept rows that rows of a table belong to: their keys, ``n``, ``u``, and ``number``, of those they have."""
+    referring = names.columns(table.name, owner.columns)
+    if all(key.owner or not carries(schema, key) for key in table.foreign_keys):
+        numbers = _numbers_of(names.read(table.name), referring)  # no row is taken away but with its owner
+    else:
+        rows = _alive(schema, names, table, names.kept(owner.parent))
+        numbers = _numbers_of("l", referring).with_("l", as_=rows)
+    shown = ["n", "u", *dict.fromkeys(names.columns(owner.parent, owner.parent_columns))]
+    found = exp.select(*(column(name, "p") for name in shown), column("number", "l"))
+    found = found.from_(exp.to_table(names.kept(owner.parent), alias="p"))
+    return found.join(numbers.subquery("l"), on=matches(names, owner, "l", "p"))
+
+
+def _alias(table: Table, key: ForeignKey) -> str:
+    """What the rows that a key refers to are called in `_alive`."""
+    return f"p{table.foreign_keys.index(key)}"
+
+
+def _alive(schema: Schema, names: Names, table: Table, owners: str = "") -> exp.Select:
+    """The rows of a table that no key takes away, and their units; truncation comes after.
+
+    Args:
+        schema: The database.
+        names: Of its tables.
+        table: Private.
+        owners: Name of a table of the rows that its owner key may refer to.
+    """
     own = exp.Add(
         this=exp.Mul(this=column("n", "r"), expression=number(len(schema.tables))),
         expression=number(names.number(table.name)),
@@ -185,10 +209,10 @@ def _alive(schema: Schema, names: Names, table: Table) -> exp.Select:
     found = exp.select("r.*").from_(exp.to_table(names.read(table.name), alias="r"))
     carrying = [key for key in table.foreign_keys if carries(schema, key)]
     if table.owner_key is not None:
-        unit = exp.func("COALESCE", column("u", f"p{table.foreign_keys.index(table.owner_key)}"), own)
+        unit = exp.func("COALESCE", column("u", _alias(table, table.owner_key)), own)
     for key in carrying:
-        parent = f"p{table.foreign_keys.index(key)}"
-        joined = exp.to_table(names.kept(key.parent), alias=parent)
+        parent = _alias(table, key)
+        joined = exp.to_table(owners if key.owner else names.kept(key.parent), alias=parent)
         found = found.join(joined, on=matches(names, key, "r", parent), join_type="left")
         there: Expr = exp.Not(this=is_null(column("n", parent)))
         if key.optional or not key.owner:  # what a NULL key means
@@ -207,15 +231,12 @@ def _differences(names: Names, table: Table) -> Iterator[Expr]:
         yield exp.alias_(difference_of(*ends), names.modelled(table.name, own.name))
 
 
-def _surplus(linked: str, numbers: str, owners: Sequence[str], bound: int, order: Expr) -> exp.Select:
+def _surplus(crowded: exp.Select, owners: Sequence[str], bound: int, order: Expr) -> exp.Select:
     """The numbers of the rows beyond ``bound`` per owner in their keyed order; only crowded groups are put in order."""
     place = exp.Window(
         this=exp.RowNumber(), partition_by=[column(name, "l") for name in owners], order=exp.Order(expressions=[order])
     )
-    ranked = exp.select(column("n", "l"), exp.alias_(place, "place")).from_(exp.to_table(linked, alias="l"))
-    same = both(*(equal(column(name, "f"), column(name, "l")) for name in owners))
-    crowded = exp.GT(this=column("number", "f"), expression=number(bound))
-    ranked = ranked.join(exp.to_table(numbers, alias="f"), on=same).where(crowded)
+    ranked = exp.select(column("n", "l"), exp.alias_(place, "place")).from_(crowded.subquery("l"))
     beyond = exp.GT(this=column("place"), expression=number(bound))
     return exp.select("n").from_(ranked.subquery("ranked")).where(beyond)
 

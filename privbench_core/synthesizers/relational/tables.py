@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,6 +22,7 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.privspn import Histograms
+from privbench_core.synthesizers.registry import installed
 from privbench_core.synthesizers.steps.learn import learn_steps
 from privbench_core.synthesizers.steps.profile import profile_step
 
@@ -139,10 +139,10 @@ class Independent:
 
 def table_synthesizers() -> tuple[str, ...]:
     """Return the names of all installed table synthesizers."""
-    return tuple(sorted(point.name for point in entry_points(group=GROUP)))
+    return tuple(sorted(point.name for point in installed(GROUP)))
 
 
 def load_table_synthesizer(name: str) -> TableSynthesizer:
     """Return a new instance of the table synthesizer called ``name``, which is one of `table_synthesizers`."""
-    made: TableSynthesizer = entry_points(group=GROUP)[name].load()()
+    made: TableSynthesizer = installed(GROUP)[name].load()()
     return made

@@ -20,6 +20,7 @@ from privbench_core.models.profile import Profile
 from privbench_core.models.registry import Model, model_from_dict
 from privbench_core.models.row_count import UNIT_SIZE, RowCount, size_classes
 from privbench_core.models.rows import Rows
+from privbench_core.models.spn import Leaf
 from privbench_core.sampling.children import children_of, draw_root, numbers_of_children
 from privbench_core.sampling.references import Parent
 from privbench_core.sampling.table import draw_table
@@ -31,7 +32,7 @@ from privbench_core.synthesizers.contract import Key
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 Numbers = NDArray[np.int64]
-DRAWING = "8"
+DRAWING = "10"
 """Changed by hand when other rows are drawn from the same models: samples, and what is measured of them, are others."""
 _SPREAD = 16  # unit numbers per row that counting by number may go through
 
@@ -151,7 +152,7 @@ class TableModels:
         schema, table, profile = self.schema, self.table, self.profile
         first = numbering[0] if numbering else 0
         units = self._units(rows.n, owners, parents, first)
-        add_sizes(rows, units, profile)
+        add_sizes(rows, units, profile, self.model)
         drawn = draw_table(
             table,
             rows,
@@ -166,14 +167,16 @@ class TableModels:
             numbering,
         )
         types = {name: (size, drawn.latents[name]) for name, size in self.latents.items()}
-        owner = table.owner_key
+        owner, left = table.owner_key, drawn.table.num_rows
         if owner is None:
-            units = self._units(drawn.table.num_rows, None, parents, first)
+            units = units if left == rows.n else self._units(left, None, parents, first)
             return Sample(drawn.table, drawn.parents, None, drawn.dropped, units, types)
+        weights = rows.weights
+        if left == rows.n:  # none was dropped
+            return Sample(drawn.table, drawn.parents, weights, drawn.dropped, units, types)
         del rows  # as large as what the finished rows now get
-        places = drawn.parents[owner.name]
-        units = self._units(len(places), places, parents, first)
-        weights = row_weights(units, profile.size.rows_per_unit)
+        units = self._units(left, drawn.parents[owner.name], parents, first)
+        weights = None if weights is None else row_weights(units, profile.size.rows_per_unit)
         return Sample(drawn.table, drawn.parents, weights, drawn.dropped, units, types)
 
     def _units(self, rows: int, owners: Numbers | None, parents: Mapping[str, Parent], first: int) -> Numbers:
@@ -214,13 +217,22 @@ def draw_sample(
     return models.draw(rows, owners, parents, rng)
 
 
-def add_sizes(rows: Rows, units: Numbers, profile: Profile) -> None:
-    """Add to rows what follows from how many of them each unit has: weights, and a class where columns depend on it."""
-    rows.weights = row_weights(units, profile.size.rows_per_unit)
+def add_sizes(rows: Rows, units: Numbers, profile: Profile, model: Model) -> None:
+    """Add to rows what follows from how many of them each unit has: weights, and a class where columns depend on it.
+
+    Where columns depend on it, a leaf's marginals are those of all rows alike (`Profile.one_way`), and of joints only
+    odds ratios are used; of products of signs, their excess over these marginals, though rows were counted otherwise.
+    Other models are drawn in the measure in which their rows were counted.
+    """
+    if not (profile.by_size and isinstance(model, Leaf)):
+        rows.weights = row_weights(units, profile.size.rows_per_unit)
     if profile.by_size:
         classes = profile.size.classes
         rows.add(UNIT_SIZE, len(classes), narrow(size_classes(_rows_of_unit(units), classes), len(classes)))
-        rows.links = {**rows.links, **{(UNIT_SIZE, name): joint for name, joint in profile.by_size.items()}}
+        # What a class tells of columns depends on how many of these rows are in it, not of those that were counted.
+        drawn = np.bincount(rows.codes[UNIT_SIZE], rows.weights, len(classes)) if rows.n else profile.size.rows_of
+        links = {(UNIT_SIZE, name): shape * drawn[:, None] for name, shape in profile.shapes.items()}
+        rows.links = {**rows.links, **links}
 
 
 def row_weights(units: Numbers, rows_per_unit: int) -> NDArray[np.float64] | None:

@@ -4,9 +4,16 @@ Comparing with the source is looking at private rows, so it is priced like every
 synthetic marginals move by at most the stability per marginal, which a small share of the budget measures well. The
 figures may therefore be shown, logged and published (unpriced comparisons are `privbench evaluate`'s, and internal).
 
-Beside each distance of pairs stands that of *independent* columns with the models' one-way marginals: what a database
-with every column shuffled would have. It is a distance to the source too, so it is measured together with the first and
-at the same price; its reference is made of the reference sample alone.
+Beside each distance of pairs stands that of *independent* columns: what a database with every column shuffled would
+have. It is a distance to the source too, so it is measured together with the first and at the same price; its reference
+is made of the reference sample alone. So its columns are as far off as the models' are, and shuffled ones are not: as
+errors that have nothing to do with each other add up in squares, the distances of single columns are taken off so.
+
+Values that were made up are nobody's of the source, whatever the code that they share with those they stand for: pairs
+with such a value are as far off as rows can be. Shuffled columns have the source's own values; how far off pairs with a
+rare one are then follows from how many rows share it.
+
+Rows are counted, not units: up to how many rows of a unit count in full is chosen for these figures alone.
 
 What is compared is a *reference sample*, drawn from the same released models with a seed and a size of its own, so
 that another seed or scale of the published sample does not buy the figures again.
@@ -14,10 +21,12 @@ that another seed or scale of the published sample does not buy the figures agai
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import chain, combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,12 +44,13 @@ from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.relations import deciding_tables
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.publishing.figures import FidelityFigure
+from privbench_core.publishing.figures import DEVIATIONS, FidelityFigure
 from privbench_core.schema.identity import column_identity, constraints_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.drawing import DRAWING, TableModels, draw_sample
+from privbench_core.synthesizers.steps.drawing import DRAWING, TableModels, draw_sample, row_weights
+from privbench_core.synthesizers.steps.rare_values import rare_cells, rare_values, shuffled_apart
 from privbench_core.synthesizers.steps.sample import drawn_siblings, first_parents, model_inputs, sibling_samples
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
@@ -87,7 +97,7 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
         **constraints_identity(table.checks, table.dependencies),
     }
     key = ("fidelity", table.name)
-    return Step(key, StepKind.FIDELITY, table.name, tuple(dict.fromkeys(inputs)), reads, price, run, parameters, "3")
+    return Step(key, StepKind.FIDELITY, table.name, tuple(dict.fromkeys(inputs)), reads, price, run, parameters, "4")
 
 
 def _metrics(
@@ -106,9 +116,10 @@ def _metrics(
         name: (Own(name), discretizer) for name, discretizer in discretizers.items()
     }
     codes = encoded(table, sample.table, discretizers)
-    columns, owner = dict(own), table.owner_key
+    columns, owner, children = dict(own), table.owner_key, 1.0
     if owner is not None:
         above = Profile.from_dict(context.inputs["profile", owner.parent].data["profile"])
+        children = max(1.0, profile.size.rows / max(above.size.rows, 1.0))
         rows, places = parents[owner.parent].table, sample.parents[owner.name]
         of_parents = {name: _clamping(discretizer) for name, discretizer in above.discretizers.items()}
         for name, found in encoded(schema.table(owner.parent), rows, of_parents).items():
@@ -124,20 +135,59 @@ def _metrics(
     if not wanted:
         return _no_columns(session, table, price, profile)
     sizes = {name: feature_size(*how) for name, how in columns.items()}
-    integers = None if sample.weights is None else np.rint(sample.weights * _WEIGHT).astype(np.int64)
-    view = session.view(ViewSpec(table.name, columns, (profile.size.rows_per_unit,)), "fidelity")
+    most, total = _counted(session, table.name, profile, price.share(1 / len(wanted)))
+    weights = None if sample.units is None else row_weights(sample.units, most)
+    integers = None if weights is None else np.rint(weights * _WEIGHT).astype(np.int64)
+    view = session.view(ViewSpec(table.name, columns, (most,)), "fidelity")
+    view.expect([Marginal(cols) for cols in chain(*wanted.values())])
+    of_own = {name: rare_values(coder, 1.0) for name, (_, coder) in own.items()}
+    of_above = {name: rare_values(columns[name][1], children) for name in columns if name not in own}
+    rare = {name: value for name, value in (*of_own.items(), *of_above.items()) if value is not None}
     metrics = []
     for name, sets in wanted.items():
-        references = [{cols: _reference(codes, sizes, cols, integers, profile.total) for cols in sets}]
+        references, more = [{cols: _reference(codes, sizes, cols, integers, total) for cols in sets}], [0.0, 0.0]
         if name != ONE_WAY:
-            single = {n: _reference(codes, sizes, (n,), integers, profile.total) for n in dict.fromkeys(chain(*sets))}
-            references.append({cols: _independent([single[n] for n in cols], profile.total) for cols in sets})
+            single = {n: _reference(codes, sizes, (n,), integers, total) for n in dict.fromkeys(chain(*sets))}
+            references.append({cols: _independent([single[n] for n in cols], total) for cols in sets})
+            for cols in sets:
+                others = rare_cells(cols, sizes, rare)
+                more[0] += float(references[0][cols][others].sum())
+                references[0][cols] = np.where(others, 0.0, references[0][cols])
+                more[1] += shuffled_apart(cols, references[1][cols], single, rare)
         groups = tuple(tuple(reference.items()) for reference in references)
         answer = view.measure("distances", [Distances(groups)], price.share(1 / len(wanted)))
-        ours, shuffled = float(answer.values[0][0]), float(answer.values[0][1]) if name != ONE_WAY else None
-        whole = 2 * len(sets) * profile.total
+        ours = float(answer.values[0][0]) + more[0]
+        shuffled = None if name == ONE_WAY else float(answer.values[0][1]) + more[1]
+        whole = 2 * len(sets) * total
         metrics.append(FidelityFigure.of((table.name, name), (ours, shuffled), answer.sigma, whole))
-    return metrics
+    above_off = _one_way([] if owner is None else context.inputs["fidelity", owner.parent].data["metrics"])
+    own_off = _one_way([figure.to_dict() for figure in metrics])
+    off = {TWO_WAY: (own_off, own_off), JOIN: (own_off, above_off)}
+    return [figure.with_columns_off(*off.get(figure.metric, ())) for figure in metrics]
+
+
+def _counted(session: PrivateSession, table: str, profile: Profile, price: Price) -> tuple[int, float]:
+    """Up to how many rows of a unit count in full, and how many rows count then: what leaves the least in doubt.
+
+    Rows that do not count may be wrong; noise grows with those that do.
+    """
+    size = profile.size
+    if size.units is None:
+        return size.rows_per_unit, profile.total
+    two_sums = math.sqrt(2) * session.view(ViewSpec(table, {}), "fidelity").sigma([Marginal(())], price)
+    counted = {most: max(1.0, float(size.counted(most).sum())) for most in size.classes}
+
+    def doubt(most: int) -> float:
+        return 1 - counted[most] / max(size.rows, counted[most]) + DEVIATIONS * most * two_sums / (2 * counted[most])
+
+    most = min(size.classes, key=doubt)
+    return most, counted[most]
+
+
+def _one_way(metrics: Sequence[Mapping[str, Any]]) -> float:
+    """The distance of single columns among figures, as far as it is no noise; 0 without one."""
+    found = (FidelityFigure.from_dict(figure) for figure in metrics if figure["metric"] == ONE_WAY)
+    return next((math.sqrt(max(0.0, figure.value**2 - figure.noise**2)) for figure in found), 0.0)
 
 
 def _clamping(discretizer: Discretizer) -> Discretizer:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.registry import codec_for
+from privbench_core.measure.learned import lists_to_learn
 from privbench_core.measure.profile import Cells, profile_table
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
@@ -65,8 +66,10 @@ def measured_step(
     # Since 12 every column of rows of large units is counted in its own way; since 13 (12 without owners) values of
     # learned lists keep codes of their own, and numbers of rows have another prior and are not biased by it. Since 15
     # (13, 9) codes are cut that hide more than noise would, and dates are learned on a grid beyond two centuries.
+    # Since 16 columns that are measured again beside joints are counted in their own ways then, too. Since 17 joints of
+    # owned tables say of which rows they are, and lists have a lower threshold (14 without owners).
     learns = any(isinstance(column.domain, Learn) for column in table.modelled)
-    version = "15" if table.owner_key else "13" if learns else "9"
+    version = "17" if table.owner_key else "14" if lists_to_learn(table) else "13" if learns else "9"
     return Step(key, StepKind.PROFILE, table.name, (), reads, price, run, {**own, **parameters}, version=version)
 
 

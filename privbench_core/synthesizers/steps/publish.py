@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,11 +13,11 @@ from privbench_core.errors import InternalError, ValidationError
 from privbench_core.measure.expected_noise import link_noise
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
-from privbench_core.publishing.bundle import RowRanges, read_bundle, write_bundle
+from privbench_core.publishing.bundle import RowRanges, read_bundle, write_bundle, write_table
 from privbench_core.publishing.figures import FidelityFigure
 from privbench_core.publishing.verdicts import blocking, warnings_of
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.tables import Schema
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.steps.sample import sampled_key
@@ -89,6 +90,10 @@ class _Rows(Mapping[str, pa.Table]):
     def __len__(self) -> int:
         return len(self._schema.tables)
 
+    def table(self, name: str) -> Table:
+        """Return the declaration of a table."""
+        return self._schema.table(name)
+
     def sampled(self, name: str) -> SampledTable:
         """What the table's sample step has left."""
         return SampledTable(self._inputs[sampled_key(self._schema, self._schema.table(name))])
@@ -102,7 +107,7 @@ class _Ranges(Mapping[str, pa.Table | RowRanges]):
 
     def __getitem__(self, name: str) -> RowRanges:
         sampled = self._rows.sampled(name)
-        return RowRanges(len(sampled.rows), _RangeOfRows(sampled))
+        return RowRanges(len(sampled.rows), _RangeOfRows(self._rows.table(name), sampled))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
@@ -113,10 +118,15 @@ class _Ranges(Mapping[str, pa.Table | RowRanges]):
 
 @dataclass(frozen=True)
 class _RangeOfRows:
+    table: Table
     sampled: SampledTable
 
-    def __call__(self, number: int) -> pa.Table:
-        return self.sampled.part_rows(number)
+    def __call__(self, number: int, file: Path) -> None:
+        """Write a range as a Parquet file; one that was drawn by itself is stored as such."""
+        if self.sampled.digests:
+            file.write_bytes(self.sampled.part_file(number))
+        else:
+            write_table(file, self.table, self.sampled.part_rows(number))
 
 
 def _workload(

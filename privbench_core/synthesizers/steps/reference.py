@@ -19,7 +19,7 @@ from privbench_core.models.linked_lookup import LinkedLookup
 from privbench_core.models.linking import Linked
 from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
-from privbench_core.models.registry import model_from_dict
+from privbench_core.models.registry import Model, model_from_dict
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.children import draw_children
 from privbench_core.sampling.references import Parent
@@ -50,10 +50,14 @@ class References:
         """Return the released profile of a table."""
         return Profile.from_dict(self.inputs["profile", table].data["profile"])
 
+    def model(self, table: str) -> Model:
+        """Return the released model of a table."""
+        return model_from_dict(self.inputs["model", table].data["model"])
+
     def alone(self, table: str, number: int) -> Rows:
         """Return rows of a table regardless of their owners."""
         rows = Rows(number)
-        model_from_dict(self.inputs["model", table].data["model"]).draw(rows, self.rng)
+        self.model(table).draw(rows, self.rng)
         return rows
 
     def owned(self, table: Table, fanout: Fanout) -> Rows:
@@ -70,7 +74,7 @@ class References:
         rows, owners = draw_children(replace(fanout, fanout_tables=known), parent, self.rng, None, scale)
         if key.parent == self.schema.unit:  # else it is not known here which owners are of one unit
             alone = parents.n + np.arange(len(owners))
-            add_sizes(rows, np.where(owners < 0, alone, owners), profile)
+            add_sizes(rows, np.where(owners < 0, alone, owners), profile, self.model(table.name))
         return rows
 
     def of_unit(self, table: Table, rows: Rows) -> NDArray[np.int64] | None:
@@ -95,7 +99,7 @@ class References:
         if fanout is None:
             return self.alone(table.name, max(1, min(_MOST_ROWS, round(self.profile(table.name).size.rows))))
         rows = self.owned(table, fanout)
-        model = model_from_dict(self.inputs["model", table.name].data["model"])
+        model = self.model(table.name)
         model = model if fanout.cross_marginals is None else Linked(model, fanout.cross_marginals)
         model.draw(rows, self.rng)
         return rows

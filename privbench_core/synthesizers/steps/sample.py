@@ -34,8 +34,9 @@ from privbench_core.synthesizers.steps.range_drawing import RangeCompletion, Ran
 from privbench_core.synthesizers.steps.sampled import Listed, Sample, SampledTable
 from privbench_core.workers import side_by_side
 
-_IN_RANGES = {"in ranges": "2"}
-"""Changed by hand when tables in ranges get other rows, and those in one piece do not: samples are made again."""
+_IN_RANGES = {"in ranges": "3"}
+"""Changed by hand when tables in ranges get other rows or another form, and those in one piece do not: samples are made
+again."""
 _SIBLINGS = 4  # so that the work grows with the number of tables, not with its square; chosen by hand
 
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.errors import InternalError
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.artifact import Artifact, PartFiles
 
 
 @dataclass(frozen=True)
@@ -144,12 +145,18 @@ class SampledTable:
         """Read one range; raises as `PartFiles.get`. Its ``parents`` are rows of the owners' range, and of no other."""
         return Sample.from_artifact(self._stored(number))
 
-    def part_rows(self, number: int) -> pa.Table:
-        """Read the rows of one range."""
-        rows = self._stored(number).table
+    def part_rows(self, number: int, columns: list[str] | None = None) -> pa.Table:
+        """Read the rows of one range: some columns, or all if None."""
+        if self.digests:
+            return pq.read_table(pa.BufferReader(self.part_file(number)), columns=columns)
+        rows = self.artifact.table
         if rows is None:
             raise InternalError("a sample was stored without its rows")
-        return rows
+        return rows if columns is None else rows.select(columns)
+
+    def part_file(self, number: int) -> memoryview:
+        """Read the rows of one range that has a file of its own, as a Parquet file; raises as `PartFiles.get`."""
+        return self._parts.rows_file(number, self.digests[number])
 
     def whole(self) -> Sample:
         """Read all ranges; those of tables that are drawn together."""
@@ -176,8 +183,7 @@ class SampledTable:
 
     def whole_rows(self, columns: list[str] | None = None) -> pa.Table:
         """Read the rows of all ranges: some columns, or all if None."""
-        parts = (self.part_rows(number) for number in range(len(self.rows)))
-        return pa.concat_tables([part if columns is None else part.select(columns) for part in parts])
+        return _together([self.part_rows(number, columns) for number in range(len(self.rows))])
 
     def owners_along(self, key: ForeignKey, owners: Sequence[int], number: int | None = None) -> NDArray[np.int64]:
         """The owner of each row along an owner key, as a row number, -1 for none.
@@ -202,9 +208,13 @@ class SampledTable:
     def _stored(self, number: int) -> Artifact:
         if not self.digests:
             return self.artifact
+        return self._parts.get(number, self.digests[number])
+
+    @property
+    def _parts(self) -> PartFiles:
         if self.artifact.parts is None:
             raise InternalError("the ranges of a sample were not handed on with it")
-        return self.artifact.parts.get(number, self.digests[number])
+        return self.artifact.parts
 
 
 def _some(sample: Sample, which: NDArray[np.bool_]) -> Sample:
@@ -213,6 +223,11 @@ def _some(sample: Sample, which: NDArray[np.bool_]) -> Sample:
     units = None if sample.units is None else sample.units[which]
     latents = {name: (size, codes[which]) for name, (size, codes) in sample.latents.items()}
     return Sample(sample.table.filter(pa.array(which)), {}, weights, {}, units, latents)
+
+
+def _together(parts: Sequence[pa.Table]) -> pa.Table:
+    """The rows of some ranges; one of them may have NULL where there must be none."""
+    return pa.concat_tables(parts, promote_options="default")
 
 
 def joined(ranges: Sequence[Sample]) -> Sample:
@@ -228,5 +243,5 @@ def joined(ranges: Sequence[Sample]) -> Sample:
         for name, (size, _) in ranges[0].latents.items()
     }
     dropped = sum((Counter(part.dropped) for part in ranges), Counter[str]())
-    table = pa.concat_tables([part.table for part in ranges])
+    table = _together([part.table for part in ranges])
     return Sample(table, {}, weights, dropped, np.concatenate(units) if units else None, latents)

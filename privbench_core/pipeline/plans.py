@@ -1,0 +1,43 @@
+"""The plans of a spec, and what runs of them are called: what a front end can say before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from privbench_core.errors import SpecError
+from privbench_core.pipeline.places import epsilon_name
+from privbench_core.privacy.budget import Budget
+from privbench_core.spec.model import Spec
+from privbench_core.synthesizers.contract import Plan
+from privbench_core.synthesizers.registry import load_synthesizer
+
+
+def run_name(epsilon: float) -> str:
+    """Return the name of a run in the ledger, the same for each front end.
+
+    >>> run_name(2.0)
+    'epsilon=2'
+    """
+    return f"epsilon={epsilon_name(epsilon)}"
+
+
+def plan_for(spec: Spec, epsilon: float, *, delta: float | None = None, synthesizer: str | None = None) -> Plan:
+    """The plan of a spec at one ε, without reading a row.
+
+    Args:
+        spec: The validated spec.
+        epsilon: Budget of this run.
+        delta: Overrides the spec's δ.
+        synthesizer: Overrides the spec's synthesizer; the spec's options then do not apply.
+    """
+    name = synthesizer or spec.synthesizer
+    options: Mapping[str, Any] = spec.options if name == spec.synthesizer else {}
+    if not epsilon > 0:
+        raise SpecError(f"epsilon: {epsilon} is not positive; give the ε this run may spend, say 0.8")
+    return load_synthesizer(name).plan(spec.schema, Budget(epsilon, spec.delta if delta is None else delta), options)
+
+
+def plans_for(spec: Spec) -> dict[str, Plan]:
+    """The plan of each ε of a spec, by the name that files and partitions have."""
+    return {epsilon_name(epsilon): plan_for(spec, epsilon) for epsilon in spec.epsilons}
