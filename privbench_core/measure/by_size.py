@@ -9,7 +9,7 @@ that count rows of all classes together.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from privbench_core.estimate.random_walk import Drift
 from privbench_core.measure.row_count import distance_by_noise
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder, counts_up_to
-from privbench_core.privacy.budget import Price
+from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.features import Feature, UnitRows
 from privbench_core.privacy.queries import Marginal
@@ -31,6 +31,7 @@ Array = NDArray[np.float64]
 Features = Mapping[str, tuple[Feature, Discretizer]]
 _DOUBT = 1.0  # of what larger units move distributions: what is not known of it
 BY_SIZE = 0.4  # share of a price for what columns have to do with the number of rows of a unit
+_TO_LEARN_SPREAD = 0.25  # of the price of a last look: to see how many rows count where units are clipped
 _OTHERWISE = 0.05  # how far rows that are not counted move distributions beyond what shapes tell
 _HARDLY_MORE, _NO_DOUBT = 1.01, 1e-3  # doubts that are as good as the least: a hundredth more, a thousandth of all rows
 _POSSIBLE = 1e-9  # standard deviation of what is known exactly: what is divided by it stays finite
@@ -43,10 +44,13 @@ class RowLooks:
     Attributes:
         size: Of the table.
         drifts: Column -> its distributions by class of sizes.
+        spread: Column -> by how much the vectors of counts of large units are shorter than the numbers of their rows,
+            as far as it is known.
     """
 
     size: RowCount
     drifts: Mapping[str, Drift]
+    spread: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def shapes(self) -> dict[str, Array]:
@@ -62,15 +66,28 @@ class RowLooks:
         rows = max(1.0, expected + share * (found.total - expected))
         drifts = dict(self.drifts)
         for name, noisy in found.counts.items():
-            sigmas = self._sigmas(drifts[name], counted, found.sigmas[name] / rows)
-            drifts[name] = drifts[name].updated(counted / expected, noisy / rows, sigmas)
-        return RowLooks(self.size, drifts)
+            drifts[name] = self._updated(drifts[name], counted, noisy / rows, found.sigmas[name] / rows)
+        return replace(self, drifts=drifts)
+
+    def clipped(self, most: int, found: Mapping[str, Array], sigma: float) -> RowLooks:
+        """The same, with a look at some columns in which no unit's vector of counts was longer than ``most``.
+
+        How many rows counted says how spread the rows of large units are, and so which rows these were.
+        """
+        drifts, spread = dict(self.drifts), dict(self.spread)
+        for name, noisy in found.items():
+            rows = max(1.0, float(noisy.sum()))
+            spread[name] = self.size.spread(most, rows)
+            counted = self.size.counted(most * spread[name])
+            drifts[name] = self._updated(drifts[name], counted, noisy / rows, np.full(len(noisy), sigma / rows))
+        return replace(self, drifts=drifts, spread=spread)
 
     def again(self, session: PrivateSession, table: str, columns: Features, price: Price) -> RowLooks:
         """The same, with another look at each column, for ``price`` in all.
 
         Up to how many rows of a unit count in full is chosen for each column by itself: few codes bear much noise, and
         those of rows that depend on the size of their unit need it. What is left of doubt then is known beforehand.
+        Where noise is Gaussian, units are clipped in L2 norm: a first part of the price tells how many rows that is.
 
         Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
         removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
@@ -81,23 +98,34 @@ class RowLooks:
             columns: Of its rows, those of ``drifts``.
             price: Of everything here.
         """
+        looks, shares = self, (1.0,)
+        if price.measure is Measure.ZCDP and len(self.spread) < len(self.drifts):
+            shares = (_TO_LEARN_SPREAD, 1 - _TO_LEARN_SPREAD)
+        for share in shares:
+            looks = looks._again(session, table, columns, price.share(share))
+        return looks
+
+    def _again(self, session: PrivateSession, table: str, columns: Features, price: Price) -> RowLooks:
         sigma = self._of_units(session, table, price)
         alike: dict[int, list[str]] = {}
-        for name, drift in self.drifts.items():
-            alike.setdefault(self._best_counted(drift, sigma), []).append(name)
-        looks = self
+        for name in self.drifts:
+            alike.setdefault(self._best_counted(name, sigma), []).append(name)
+        looks, clipped = self, price.measure is Measure.ZCDP
         for most, names in sorted(alike.items()):
             view = session.view(ViewSpec(table, {name: columns[name] for name in names}, (most,)), "over rows")
-            noisy = view.measure(
-                "one-way", [Marginal((name,)) for name in names], price.share(len(names) / len(self.drifts))
-            )
-            looks = looks.updated(most, OneWay.alike(dict(zip(names, noisy.values, strict=True)), noisy.sigma))
+            asked = [Marginal((name,), clipped=clipped) for name in names]
+            noisy = view.measure("one-way", asked, price.share(len(names) / len(self.drifts)))
+            found = dict(zip(names, noisy.values, strict=True))
+            if clipped:
+                looks = looks.clipped(most, found, noisy.sigma)
+            else:
+                looks = looks.updated(most, OneWay.alike(found, noisy.sigma))
         return looks
 
     def best_counted(self, session: PrivateSession, table: str, price: Price) -> dict[str, int]:
         """Column -> up to how many rows of a unit count in full in `again` for ``price``."""
         sigma = self._of_units(session, table, price)
-        return {name: self._best_counted(drift, sigma) for name, drift in self.drifts.items()}
+        return {name: self._best_counted(name, sigma) for name in self.drifts}
 
     def doubt(self, session: PrivateSession, table: str, price: Price, most: Mapping[str, int]) -> float:
         """Expected standard deviations of the shares of all codes over all rows, summed up, after another look.
@@ -111,7 +139,7 @@ class RowLooks:
         if price.amount <= 0:
             return sum(float(drift.average(self._all_rows)[1].sum()) for drift in self.drifts.values())
         sigma = self._of_units(session, table, price)
-        return sum(self._doubt(drift, sigma, most[name]) for name, drift in self.drifts.items())
+        return sum(self._doubt(name, sigma, most[name]) for name in self.drifts)
 
     def one_way(self, most: int) -> OneWay:
         """Counts of as many rows as there are if units count with up to ``most`` rows, distributed like all rows."""
@@ -127,18 +155,18 @@ class RowLooks:
     def _all_rows(self) -> Array:
         return self.size.rows_of / max(float(self.size.rows_of.sum()), 1.0)
 
-    def _best_counted(self, drift: Drift, sigma: float) -> int:
+    def _best_counted(self, name: str, sigma: float) -> int:
         """T that leaves the least doubt about a column over all rows, for so much noise of a unit.
 
         Of those that leave hardly more it is the largest: it relies least on what is known of sizes.
         """
-        doubts = {most: self._doubt(drift, sigma, most) for most in counts_up_to(self.size.classes[-1])}
+        doubts = {most: self._doubt(name, sigma, most) for most in counts_up_to(self.size.classes[-1])}
         enough = _HARDLY_MORE * min(doubts.values()) + _NO_DOUBT
         return max(most for most, left in doubts.items() if left <= enough)
 
-    def _doubt(self, drift: Drift, sigma: float, most: int) -> float:
+    def _doubt(self, name: str, sigma: float, most: int) -> float:
         """What is left of doubt about a column over all rows after another look, for so much noise of a unit."""
-        counted = self.size.counted(most)
+        drift, counted = self.drifts[name], self.size.counted(most * self.spread.get(name, 1.0))
         rows = max(float(counted.sum()), 1.0)
         sigmas = self._sigmas(drift, counted, np.full_like(drift.average(counted)[0], most * sigma / rows))
         return drift.doubt(self._all_rows, counted / rows, sigmas)
@@ -147,6 +175,9 @@ class RowLooks:
         """Noise of a unit in a look at each column, for ``price`` in all."""
         each = price.share(1 / max(1, len(self.drifts)))
         return session.view(ViewSpec(table, {}), "by size").sigma([Marginal(())], each)
+
+    def _updated(self, drift: Drift, counted: Array, shares: Array, noise: Array) -> Drift:
+        return drift.updated(counted / max(float(counted.sum()), 1.0), shares, self._sigmas(drift, counted, noise))
 
     def _sigmas(self, drift: Drift, counted: Array, noise: Array) -> Array:
         """Standard deviations of shares among counted rows: noise, and habits that differ inside of a class."""

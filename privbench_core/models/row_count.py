@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ Array = NDArray[np.float64]
 UNIT_SIZE = "#rows of unit"
 LARGEST_ANY = 1 << 10  # T up to here may be any number (`ViewSpec.rows_per_unit`), larger ones powers of two
 _NOTHING = 1e-300
+_HALVINGS = 30
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class RowCount:
     units: Array | None = None
     noise: float = 0.0
 
-    def counted(self, most: int) -> Array:
+    def counted(self, most: float) -> Array:
         """Number of rows of each class where those of units with more than ``most`` count as so many.
 
         In the class that ``most`` is in, a number of rows x is taken to be as likely as 1/x.
@@ -57,6 +59,22 @@ class RowCount:
         part = (inside - first + inside * np.log(last / inside)) / np.maximum(last - first, _NOTHING)
         beyond = np.minimum(self.rows_of, most * self.units_of)
         return np.where(last <= most, self.rows_of, np.where(first >= most, beyond, np.minimum(part, 1) * self.rows_of))
+
+    def spread(self, most: int, rows: float) -> float:
+        """How many times longer than ``most`` units may be if so many rows were counted in all; at least 1.
+
+        Args:
+            most: T, of a look in which no unit's vector of counts was longer.
+            rows: Number of rows that it counted.
+        """
+        least, largest = 1.0, max(1.0, self.classes[-1] / most)
+        for _ in range(_HALVINGS):
+            middle = math.sqrt(least * largest)
+            if float(self.counted(most * middle).sum()) < rows:
+                least = middle
+            else:
+                largest = middle
+        return largest
 
     def left_out(self, shape: Array, most: int) -> Array:
         """The distribution of a column over all rows, less that over those that `counted` counts; shape (codes,).

@@ -86,6 +86,9 @@ def admit_queries(site: str, queries: Sequence[Query], sizes: Sizes) -> tuple[Qu
             groups = query.group_of
             known = type(groups) is np.ndarray and np.issubdtype(groups.dtype, np.integer) and groups.ndim == 1
             _require(known and int(groups.min(initial=0)) >= 0, site, "a group, numbered from 0, for each parent")
+            _require(type(query.clipped) is bool, site, "whether units are clipped")
+            alone = not query.clipped or bool((groups == np.arange(len(groups))).all())
+            _require(alone, site, "a group for each parent, where units are clipped")
         elif type(query) is RankSums:
             ends = query.ends
             known = type(ends) is tuple and all(type(end) is int and end >= 0 for end in ends)
@@ -231,12 +234,15 @@ def _admit_discretizer(table: str, column: str, discretizer: Discretizer) -> Non
 def _admit_marginal(site: str, query: Marginal, sizes: Sizes) -> None:
     _admit_columns(site, query.columns, sizes)
     _require(type(query.groups) is tuple, site, "groups of codes as a tuple")
+    _require(type(query.clipped) is bool, site, "whether units are clipped")
+    _require(not query.clipped or len(set(query.columns)) == len(query.columns) > 0, site, "columns, each once, to clip")
     if not query.groups:
         return
     _require(len(query.groups) == len(query.columns), site, "groups of codes for each column")
     for name, group_of in zip(query.columns, query.groups, strict=True):
         known = type(group_of) is np.ndarray and np.issubdtype(group_of.dtype, np.integer)
         _require(known and group_of.shape == (sizes[name],), site, "one group for each code")
+        _require(int(group_of.min(initial=0)) >= 0, site, "groups numbered from 0")
 
 
 def _admit_distances(site: str, query: Distances, sizes: Sizes) -> None:

@@ -7,6 +7,7 @@ stability, times the weight scale). Each query states how far its answer then mo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,7 +20,7 @@ from privbench_core.errors import InternalError
 from privbench_core.estimate.merge import merge_codes
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.split_rules import Centres
-from privbench_core.privacy.views import CodedView
+from privbench_core.privacy.views import CodedView, Groupings
 
 
 class Query(Protocol):
@@ -50,20 +51,27 @@ class Marginal:
     at most b² + a², as neither is negative in any cell. A group is a function of the code only, so merged cells are
     sums of disjoint sets of cells, and they lose and gain no more than these.
 
+    Where units are *clipped*, each has at most T in L2 norm, and not in sum: cells lose a vector of norm b and gain one
+    of norm a. So L2² is at most b² + a², and L1 is larger by the square root of the number of cells at most.
+
     Attributes:
         columns: The columns.
         groups: Of each column the group of each code, dense from 0, shape (size,); none: every code is a cell.
+        clipped: Whether the counts of each unit are clipped in L2 norm.
     """
 
     columns: tuple[str, ...]
-    groups: tuple[NDArray[np.int64], ...] = ()
+    groups: Groupings = ()
+    clipped: bool = False
 
     def marginals(self) -> tuple[tuple[str, ...], ...]:
-        """Return the one marginal."""
-        return (self.columns,)
+        """Return the one marginal; none where units are clipped, as its cells are no sums of others."""
+        return () if self.clipped else (self.columns,)
 
     def evaluate(self, view: CodedView) -> Counts:
         """Return counts, shape (numbers of codes or groups)."""
+        if self.clipped:
+            return view.data.clipped_counts(self.columns, self.groups)
         counts = view.counts(self.columns)
         if not self.groups:
             return counts
@@ -74,7 +82,10 @@ class Marginal:
 
     def moves(self, view: CodedView) -> tuple[float, float]:
         """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²."""
-        return _moves(*view.shifts)
+        if not self.clipped:
+            return _moves(*view.shifts)
+        sizes = [int(of.max(initial=-1)) + 1 for of in self.groups] or [view.sizes[name] for name in self.columns]
+        return _clipped_moves(math.prod(sizes), *view.clipped_shifts)
 
     def scale(self, view: CodedView) -> int:
         """Return the weight scale."""
@@ -220,9 +231,11 @@ class ParentCounts:
 
     Attributes:
         group_of: Group of each parent row, dense from 0, shape (parents,); groups of one row count that row.
+        clipped: Whether the counts of each unit are clipped in L2 norm, as in `Marginal`; each row is its own group.
     """
 
     group_of: NDArray[np.int64]
+    clipped: bool = False
 
     def marginals(self) -> tuple[tuple[str, ...], ...]:
         """Return none: references are counted, not codes."""
@@ -235,7 +248,7 @@ class ParentCounts:
             InternalError: The view does not hold references to a public parent with this many rows. The position of a
                 private row depends on the rows before it.
         """
-        sums = view.data.reference_sums()
+        sums = view.data.clipped_references() if self.clipped else view.data.reference_sums()
         if sums.parents is None or sums.parents != len(self.group_of):
             raise InternalError("references are counted by parent row only for a public parent, with a group per row")
         groups = int(self.group_of.max(initial=-1)) + 1
@@ -243,7 +256,7 @@ class ParentCounts:
 
     def moves(self, view: CodedView) -> tuple[float, float]:
         """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²."""
-        return _moves(*view.shifts)
+        return _clipped_moves(len(self.group_of) + 1, *view.clipped_shifts) if self.clipped else _moves(*view.shifts)
 
     def scale(self, view: CodedView) -> int:
         """Return the weight scale."""
@@ -290,3 +303,9 @@ class RankSums:
 def _moves(lost: float, gained: float) -> tuple[float, float]:
     """Return (L1, L2²) by which cells move that lose and gain this much in total."""
     return lost + gained, lost**2 + gained**2
+
+
+def _clipped_moves(cells: int, lost: float, gained: float) -> tuple[float, float]:
+    """Return (L1, L2²) by which cells move that lose and gain vectors of these L2 norms."""
+    squared = lost**2 + gained**2
+    return math.sqrt(cells * squared), squared

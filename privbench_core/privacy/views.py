@@ -9,7 +9,7 @@ stays, and a view that looks along one moves more (`relations.reference_moves`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from privbench_core.columns.contingency import cell_index, contingency
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST, total, weighted_sums
 from privbench_core.errors import InternalError
+from privbench_core.privacy.clipping import UnitsOfRows
 from privbench_core.privacy.features import (
     Along,
     CoMember,
@@ -42,6 +43,8 @@ _ROWS_PER_UNIT = (
     *range(1, _SMALL),
     *(1 << power for power in range(_SMALL.bit_length() - 1, WEIGHT_SCALE.bit_length())),
 )
+Groupings = tuple[NDArray[np.int64], ...]
+"""Of each column the group of each code, dense from 0, shape (size,); none: every code by itself."""
 _OF_GROUPS = (OwnerFanout, OwnerType, MemberPlace)  # of the rows of one owner: along owner keys only
 
 
@@ -106,8 +109,19 @@ class CodedRows(Protocol):
         """Weighted counts over ``columns`` (none: the total), at most `LARGEST`; see `CodedView.counts`."""
         ...
 
+    def clipped_counts(self, columns: Sequence[str], groups: Groupings) -> NDArray[np.int64]:
+        """Counts over (groups of the codes of) ``columns``, each unit's clipped in L2 norm; see `UnitsOfRows.counts`.
+
+        Only of a view with one number of rows per unit, of its own rows and without co-members.
+        """
+        ...
+
     def reference_sums(self) -> ReferenceSums:
         """Total weights by parent; InternalError if the view is not one of references."""
+        ...
+
+    def clipped_references(self) -> ReferenceSums:
+        """The same, each unit's counts of references clipped in L2 norm; of a public parent."""
         ...
 
     def held(self) -> HeldRows:
@@ -160,6 +174,7 @@ class HeldRows:
         members: Columns of a permutation view that are not of member 0 -> their member.
         groups: Of a permutation view: which rows have the same owner, and what their tuples weigh.
         references: Of a view of references: the parent row that each row refers to.
+        units: Finds whose rows these are, where their counts may be clipped.
     """
 
     codes: dict[str, Codes]
@@ -169,6 +184,7 @@ class HeldRows:
     members: Mapping[str, int] = field(default_factory=dict)
     groups: Groups | None = None
     references: References | None = None
+    units: Callable[[], UnitsOfRows] | None = None
 
     def prepare(self, marginals: Sequence[tuple[str, ...]]) -> None:
         """See `CodedRows.prepare`: rows in memory are counted when they are asked for."""
@@ -184,7 +200,7 @@ class HeldRows:
         groups = None if self.groups is None else self.groups.take(mask)
         references = None if self.references is None else replace(self.references, rows=self.references.rows[mask])
         rows = int(mask.sum())
-        return replace(self, codes=codes, weights=weights, rows=rows, groups=groups, references=references)
+        return replace(self, codes=codes, weights=weights, rows=rows, groups=groups, references=references, units=None)
 
     def counts(self, columns: Sequence[str]) -> NDArray[np.int64]:
         """See `CodedRows.counts`."""
@@ -203,15 +219,38 @@ class HeldRows:
         shaped = counted.reshape([self.sizes[name] for name in order])
         return shaped.transpose([order.index(name) for name in columns])
 
+    def clipped_counts(self, columns: Sequence[str], groups: Groupings) -> NDArray[np.int64]:
+        """See `CodedRows.clipped_counts`."""
+        codes = {name: self.codes[name] for name in columns}
+        sizes = {name: self.sizes[name] for name in columns}
+        for name, group_of in zip(columns, groups, strict=bool(groups)):
+            codes[name], sizes[name] = group_of[codes[name]], int(group_of.max(initial=-1)) + 1
+        if self.weights is None:  # every row is a unit
+            return contingency(codes, sizes, columns)
+        shape = tuple(sizes[name] for name in columns)
+        return self._units().counts(cell_index(codes, sizes, columns), math.prod(shape)).reshape(shape)
+
     def reference_sums(self) -> ReferenceSums:
         """See `CodedRows.reference_sums`."""
+        weights = np.ones(self.rows, dtype=np.int64) if self.weights is None else self.weights
+        return self._references(lambda parents, size: weighted_sums(parents, weights, size))
+
+    def clipped_references(self) -> ReferenceSums:
+        """See `CodedRows.clipped_references`."""
+        return self._references(self._units().counts)
+
+    def _references(self, summed: Callable[[NDArray[np.int64], int], NDArray[np.int64]]) -> ReferenceSums:
         if self.references is None:
             raise InternalError("only a view of references can count references to parents")
-        weights = np.ones(self.rows, dtype=np.int64) if self.weights is None else self.weights
-        referred = self.references.rows
+        referred = self.references.rows.astype(np.int64)
         size = int(referred.max(initial=-1)) + 1
-        totals = weighted_sums(np.where(referred < 0, size, referred), weights, size + 1)
+        totals = summed(np.where(referred < 0, size, referred), size + 1)
         return ReferenceSums(np.arange(size), totals[:-1], int(totals[-1]), self.references.parents)
+
+    def _units(self) -> UnitsOfRows:
+        if self.units is None:
+            raise InternalError("the counts of units cannot be clipped in this view")
+        return self.units()
 
 
 @dataclass(frozen=True)
@@ -226,6 +265,8 @@ class CodedView:
         touched: Largest number of rows of one unit.
         own: Largest total weight of the rows of one unit; 0 if only ``stability`` is known.
         lost: Of a view of references: largest total weight of rows that only lose their reference with a unit.
+        clipped: The same as ``stability`` where each unit's counts are clipped in L2 norm: the sum of the norms of what
+            one unit moves; 0 where they cannot be.
     """
 
     data: CodedRows
@@ -235,6 +276,7 @@ class CodedView:
     touched: int
     own: int = 0
     lost: float = 0.0
+    clipped: int = 0
 
     @property
     def shifts(self) -> tuple[float, float]:
@@ -245,6 +287,17 @@ class CodedView:
         """
         own = self.own or self.stability
         return (self.stability + own) / 2, (self.stability - own) / 2
+
+    @property
+    def clipped_shifts(self) -> tuple[float, float]:
+        """The same of clipped counts, in L2 norm.
+
+        Raises:
+            InternalError: Counts of units cannot be clipped in this view.
+        """
+        if not self.clipped:
+            raise InternalError("the counts of units cannot be clipped in this view")
+        return (self.clipped + self.own) / 2, (self.clipped - self.own) / 2
 
     @property
     def codes(self) -> dict[str, Codes]:
@@ -263,7 +316,7 @@ class CodedView:
 
     def take(self, mask: NDArray[np.bool_]) -> CodedView:
         """The rows where ``mask`` holds."""
-        return replace(self, data=self.data.held().take(mask))
+        return replace(self, data=self.data.held().take(mask), clipped=0)
 
     def counts(self, columns: Sequence[str]) -> NDArray[np.int64]:
         """Weighted counts over ``columns`` (none: the total), shape (size, ...), at most `LARGEST`: private."""
@@ -300,7 +353,9 @@ def build_view(engine: Engine, spec: ViewSpec) -> CodedView:
     changed = here + sum(reference_moves(schema, key) for key in looked_along)
     touched = int(schema.max_rows_per_unit(spec.table) * changed)
     unit = whole // spec.rows_per_unit[-1]
-    return CodedView(engine.coded(spec), sizes, unit, int(np.ceil(moved * whole)), touched, own=whole)
+    clipped = 0 if co_members or len(most) > 1 else int(np.ceil(changed * whole))
+    bound = int(np.ceil(moved * whole))
+    return CodedView(engine.coded(spec), sizes, unit, bound, touched, own=whole, clipped=clipped)
 
 
 def build_references(engine: Engine, key: ForeignKey, most: int) -> CodedView:
@@ -317,7 +372,10 @@ def build_references(engine: Engine, key: ForeignKey, most: int) -> CodedView:
     touched = int(schema.max_rows_per_unit(key.child) * (here + reference_moves(schema, key)))
     bound = int(np.ceil(moved * WEIGHT_SCALE))
     lost = lost_references(schema, key, most) * WEIGHT_SCALE
-    return CodedView(engine.references(key, most), {}, WEIGHT_SCALE, bound, touched, own=WEIGHT_SCALE, lost=lost)
+    public = schema.table(key.parent).public
+    clipped = int(np.ceil(here * WEIGHT_SCALE)) if public and most in _ROWS_PER_UNIT else 0
+    view = CodedView(engine.references(key, most), {}, WEIGHT_SCALE, bound, touched, own=WEIGHT_SCALE, lost=lost)
+    return replace(view, clipped=clipped)
 
 
 def _of_its_rows(table: str, feature: Along) -> bool:
@@ -344,7 +402,7 @@ def build_values(engine: Engine, table: str, column: str, named: tuple[str, ...]
     view has the stability of the table (``docs/privacy.md``, section 5, mechanism 9).
     """
     view = build_view(engine, ViewSpec(table, {}, (most,)))
-    return replace(view, data=engine.values(table, column, named, most))
+    return replace(view, data=engine.values(table, column, named, most), clipped=0)
 
 
 def distinct_weights(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.places import place_codes
 from privbench_core.engines.memory.relations import Relations, Rows
 from privbench_core.errors import InternalError
+from privbench_core.privacy.clipping import UnitsOfRows
 from privbench_core.privacy.features import (
     CoMember,
     Feature,
@@ -56,14 +58,19 @@ class PrivateDatabase(Relations):
             weights = self.weights(spec.table, spec.rows_per_unit)[rows] if owned else None
         else:
             weights = groups.weights(1)
-        return HeldRows(codes, sizes, weights, int(kept.sum()), members, groups)
+        units = partial(self._units_of, spec.table, rows, spec.rows_per_unit[0])
+        return HeldRows(codes, sizes, weights, int(kept.sum()), members, groups, units=units)
 
     def references(self, key: ForeignKey, most: int) -> HeldRows:
         """See `Engine.references`."""
         rows = np.flatnonzero(self.kept(key.child))
         parents = self.rows(key.parent) if self.schema.table(key.parent).public else None
         references = References(self.kept_parent_rows(key)[rows], parents)
-        return HeldRows({}, {}, self.weights(key.child, (most,))[rows], len(rows), references=references)
+        weights, units = self.weights(key.child, (most,))[rows], partial(self._units_of, key.child, rows, most)
+        return HeldRows({}, {}, weights, len(rows), references=references, units=units)
+
+    def _units_of(self, table: str, rows: Index, most: int) -> UnitsOfRows:
+        return UnitsOfRows(most, self.unit_of(table)[rows], self.unit_rows(table)[rows])
 
     def values(self, table: str, column: str, named: tuple[str, ...], most: int) -> HeldRows:
         """See `Engine.values`."""
