@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 Features = Mapping[str, tuple[Feature, Discretizer]]
 _DOUBT = 1.0  # of what larger units move distributions: what is not known of it
 BY_SIZE = 0.4  # share of a price for what columns have to do with the number of rows of a unit
-_TO_LEARN_SPREAD = 0.25  # of the price of a last look: to see how many rows count where units are clipped
+_EARLY = 0.25  # of the price of a last look: tells how many rows count where units are clipped
 _OTHERWISE = 0.05  # how far rows that are not counted move distributions beyond what shapes tell
 _HARDLY_MORE, _NO_DOUBT = 1.01, 1e-3  # doubts that are as good as the least: a hundredth more, a thousandth of all rows
 _POSSIBLE = 1e-9  # standard deviation of what is known exactly: what is divided by it stays finite
@@ -44,13 +44,12 @@ class RowLooks:
     Attributes:
         size: Of the table.
         drifts: Column -> its distributions by class of sizes.
-        spread: Column -> by how much the vectors of counts of large units are shorter than the numbers of their rows,
-            as far as it is known.
+        together: Column -> how likely two rows of a unit have the same code (`RowCount.counted`), once that is known.
     """
 
     size: RowCount
     drifts: Mapping[str, Drift]
-    spread: Mapping[str, float] = field(default_factory=dict)
+    together: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def shapes(self) -> dict[str, Array]:
@@ -72,15 +71,15 @@ class RowLooks:
     def clipped(self, most: int, found: Mapping[str, Array], sigma: float) -> RowLooks:
         """The same, with a look at some columns in which no unit's vector of counts was longer than ``most``.
 
-        How many rows counted says how spread the rows of large units are, and so which rows these were.
+        How many rows counted says how long these vectors were, and so which rows counted.
         """
-        drifts, spread = dict(self.drifts), dict(self.spread)
+        drifts, together = dict(self.drifts), dict(self.together)
         for name, noisy in found.items():
             rows = max(1.0, float(noisy.sum()))
-            spread[name] = self.size.spread(most, rows)
-            counted = self.size.counted(most * spread[name])
+            together[name] = self.size.together(most, rows)
+            counted = self.size.counted(most, together[name])
             drifts[name] = self._updated(drifts[name], counted, noisy / rows, np.full(len(noisy), sigma / rows))
-        return replace(self, drifts=drifts, spread=spread)
+        return replace(self, drifts=drifts, together=together)
 
     def again(self, session: PrivateSession, table: str, columns: Features, price: Price) -> RowLooks:
         """The same, with another look at each column, for ``price`` in all.
@@ -98,18 +97,18 @@ class RowLooks:
             columns: Of its rows, those of ``drifts``.
             price: Of everything here.
         """
-        looks, shares = self, (1.0,)
-        if price.measure is Measure.ZCDP and len(self.spread) < len(self.drifts):
-            shares = (_TO_LEARN_SPREAD, 1 - _TO_LEARN_SPREAD)
-        for share in shares:
-            looks = looks._again(session, table, columns, price.share(share))
-        return looks
+        looks, left = self, price
+        if price.measure is Measure.ZCDP and not self.together:
+            early = {name: min(most, self.size.for_half) for name, most in self.best_counted(session, table, price).items()}
+            looks, left = looks._again(session, table, columns, early, price.share(_EARLY)), price.share(1 - _EARLY)
+        return looks._again(session, table, columns, looks.best_counted(session, table, left), left)
 
-    def _again(self, session: PrivateSession, table: str, columns: Features, price: Price) -> RowLooks:
-        sigma = self._of_units(session, table, price)
+    def _again(
+        self, session: PrivateSession, table: str, columns: Features, best: Mapping[str, int], price: Price
+    ) -> RowLooks:
         alike: dict[int, list[str]] = {}
-        for name in self.drifts:
-            alike.setdefault(self._best_counted(name, sigma), []).append(name)
+        for name, most in best.items():
+            alike.setdefault(most, []).append(name)
         looks, clipped = self, price.measure is Measure.ZCDP
         for most, names in sorted(alike.items()):
             view = session.view(ViewSpec(table, {name: columns[name] for name in names}, (most,)), "over rows")
@@ -166,7 +165,7 @@ class RowLooks:
 
     def _doubt(self, name: str, sigma: float, most: int) -> float:
         """What is left of doubt about a column over all rows after another look, for so much noise of a unit."""
-        drift, counted = self.drifts[name], self.size.counted(most * self.spread.get(name, 1.0))
+        drift, counted = self.drifts[name], self.size.counted(most, self.together.get(name, 1.0))
         rows = max(float(counted.sum()), 1.0)
         sigmas = self._sigmas(drift, counted, np.full_like(drift.average(counted)[0], most * sigma / rows))
         return drift.doubt(self._all_rows, counted / rows, sigmas)

@@ -29,7 +29,7 @@ from privbench_core.estimate.popularity import (
 from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.models.popularity import ByRank, ByRow
 from privbench_core.models.row_count import RowCount
-from privbench_core.privacy.budget import Price
+from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal, ParentCounts, RankSums
 from privbench_core.privacy.session import PrivateSession
@@ -43,6 +43,7 @@ Numbers = NDArray[np.int64]
 _NOTHING = 1e-300
 _RANKS_SHARE = 0.3  # of the price, where the parent is public: for the shape of all rows that noise hides
 _GROUPS_SHARE = 0.2  # for groups of rows; single rows get the rest
+_EARLY = 0.1
 _CLOSER = 0.3  # of what single rows get, for a closer look; a third to a half differ little (flights, simulated)
 _TOLD = 0.5  # of what stands out for sure: parents of that many references are hidden half of the time (simulated)
 _SHAPE_NUMBERS = 25  # numbers that a shape comes down to
@@ -106,7 +107,9 @@ class ParentLooks:
             return self
         ranks = self.of_ranks.ask("ranks again", RankSums(tuple(self.ends.tolist())), price.share(_RANKS_SHARE))
         groups = self.of_ranks.ask("groups of parents again", ParentCounts(self.group_of), price.share(_GROUPS_SHARE))
-        more = (ranks, groups, *_single(self.of_single, len(self.group_of), price, "again"))
+        more = (ranks, groups, *_single(
+            self.of_single, len(self.group_of), price.share(1 - _RANKS_SHARE - _GROUPS_SHARE), "again"
+        ))
         return replace(self, found=tuple(_averaged(one, other) for one, other in zip(self.found, more, strict=True)))
 
     def popularity(self) -> tuple[ByRow, float]:
@@ -127,7 +130,7 @@ class ParentLooks:
             (groups[0][:-1] * of_groups, groups[1] * of_groups),
             (rank_sums(noisy, self.ends, sigma, references, parents) / sizes, sizes),
             references,
-            _closer(closer[0][0][:-1], closer[0][1], self.of_single[1].most, self.size) if closer else None,
+            _closer(closer[0][0][:-1], closer[0][1], self.of_single[1]) if closer else None,
         )
         return ByRow(counts), none
 
@@ -161,6 +164,13 @@ def row_popularity(
         """Of all references, what is wrong by noise: all of a parent that it hides."""
         return float(sizes @ np.where(likely > _TOLD * stands_out(parents) * noise, ABSOLUTE * noise, likely))
 
+    if price.measure is Measure.ZCDP and len(looks) > 1:
+        early, sigma = replace(looks[0], clipped=True).ask("parents, early", ParentCounts(np.arange(parents), clipped=True), single.share(_EARLY))
+        counted = float(early.sum()) - sigma * math.sqrt(len(early))
+        together = size.together(looks[0].most, counted)
+        looks = [replace(each, together=together, clipped=True) for each in looks]
+        print("EARLY", key.name, looks[0].most, together, counted, sigma * math.sqrt(len(early)))
+        single = single.share(1 - _EARLY)
     look, closer = _best(looks, single, _WHOLLY, hidden), _best(looks, single, _OTHERWISE, hidden)
     # One look tells as much, unless the closer one has half the noise.
     of_single = (look, closer) if closer.noise(single) < look.noise(single) / 2 else (closer,)
@@ -169,13 +179,15 @@ def row_popularity(
     groups = max(1, min(groups, int(size.rows / (_CLEAR * noise))))
     group_of = place * groups // parents
     coarse = of_ranks.ask("groups of parents", ParentCounts(group_of), price.share(_GROUPS_SHARE))
-    found = (ranks, coarse, *_single(of_single, parents, price, ""))
+    singles = _single(of_single, parents, single, "")
+    print("T", [l.most for l in of_single], of_single[-1].lost)
+    found = (ranks, coarse, *singles)
     return ParentLooks(size, key.optional, ends, group_of, of_ranks, of_single, found)
 
 
 def _single(looks: tuple[_Look, ...], parents: int, price: Price, name: str) -> list[tuple[Array, float]]:
     """References to single parents, by one look or two, for what the ``price`` of all looks leaves for them."""
-    price, each = price.share(1 - _RANKS_SHARE - _GROUPS_SHARE), ParentCounts(np.arange(parents))
+    each = ParentCounts(np.arange(parents), clipped=looks[0].clipped)
     shares = (1.0,) if len(looks) == 1 else (1 - _CLOSER, _CLOSER)
     names = (f"parents {name}".strip(), f"parents {name}, closer".replace(" ,", ","))
     return [look.ask(label, each, price.share(share)) for look, label, share in zip(looks, names, shares, strict=False)]
@@ -220,8 +232,15 @@ class _Look:
 
     view: Curator
     most: int
-    counted: float
+    size: RowCount
     rows: float
+    together: float = 1.0
+    clipped: bool = False
+
+    @property
+    def counted(self) -> float:
+        whole = max(float(self.size.rows_of.sum()), _NOTHING)
+        return max(1.0, self.size.rows * float(self.size.counted(self.most, self.together).sum()) / whole)
 
     @property
     def lost(self) -> float:
@@ -254,8 +273,8 @@ def _looks(session: PrivateSession, key: ForeignKey, size: RowCount) -> list[_Lo
     counted = np.maximum(1.0, size.rows * shares)
     rows = max(size.rows, float(counted.max()))
     return [
-        _Look(session.references(key, most, f"units of up to {most:,} rows"), most, float(number), rows)
-        for most, number in zip(size.classes, counted, strict=True)
+        _Look(session.references(key, most, f"units of up to {most:,} rows"), most, size, rows)
+        for most in size.classes
     ]
 
 
@@ -279,10 +298,12 @@ def _for_shapes(looks: list[_Look], price: Price) -> _Look:
     return _best(looks, price, _OTHERWISE, lambda noise: float(np.minimum(ABSOLUTE * noise, likely).sum()))
 
 
-def _closer(noisy: Array, sigma: float, most: int, size: RowCount) -> CloserLook:
+def _closer(noisy: Array, sigma: float, look: _Look) -> CloserLook:
     """What was counted with T, in rows; of units with more rows, the share that counts is that of all of them."""
-    larger, counted = np.array(size.classes) > most, size.counted(most)
-    least = float(counted[larger].sum()) / max(float(size.rows_of[larger].sum()), _NOTHING)
+    size = look.size
+    counted = size.counted(look.most, look.together)
+    larger = counted < size.rows_of
+    least = float(counted[larger].sum()) / max(float(size.rows_of[larger].sum()), _NOTHING) if larger.any() else 1.0
     least = float(np.clip(least, 1 / size.classes[-1], 1.0))
     mean = float(counted.sum()) / max(float(size.rows_of.sum()), _NOTHING)
-    return CloserLook(noisy * most, sigma * most, least, float(np.clip(mean, least, 1.0)))
+    return CloserLook(noisy * look.most, sigma * look.most, least, float(np.clip(mean, least, 1.0)))

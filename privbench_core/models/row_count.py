@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,32 +48,48 @@ class RowCount:
     units: Array | None = None
     noise: float = 0.0
 
-    def counted(self, most: float) -> Array:
+    def counted(self, most: int, together: float = 1.0) -> Array:
         """Number of rows of each class where those of units with more than ``most`` count as so many.
 
         In the class that ``most`` is in, a number of rows x is taken to be as likely as 1/x.
+
+        Args:
+            most: T.
+            together: Where units are clipped in L2 norm: how likely two rows of a unit are in the same cell. A unit of
+                s rows then has a vector of counts as long as √(s + s(s - 1) times that), its mean; 1 where they are
+                not clipped.
         """
         last, first = np.array(self.classes, dtype=float), np.append(1.0, self.classes[:-1])
-        inside = np.clip(most, first, last)
+        mean = np.clip(self.rows_of / np.maximum(self.units_of, _NOTHING), first, last)
+        most_of = most * mean / np.sqrt(mean + mean * (mean - 1) * together)
+        inside = np.clip(most_of, first, last)
         part = (inside - first + inside * np.log(last / inside)) / np.maximum(last - first, _NOTHING)
-        beyond = np.minimum(self.rows_of, most * self.units_of)
-        return np.where(last <= most, self.rows_of, np.where(first >= most, beyond, np.minimum(part, 1) * self.rows_of))
+        beyond = np.minimum(self.rows_of, most_of * self.units_of)
+        partly = np.where(first >= most_of, beyond, np.minimum(part, 1) * self.rows_of)
+        return np.where(last <= most_of, self.rows_of, partly)
 
-    def spread(self, most: int, rows: float) -> float:
-        """How many times longer than ``most`` units may be if so many rows were counted in all; at least 1.
+    def together(self, most: int, rows: float) -> float:
+        """How likely two rows of a unit are in the same cell, as `counted` has it, if so many rows were counted.
 
         Args:
             most: T, of a look in which no unit's vector of counts was longer.
             rows: Number of rows that it counted.
         """
-        least, largest = 1.0, max(1.0, self.classes[-1] / most)
+        least, largest = 0.0, 1.0
         for _ in range(_HALVINGS):
-            middle = math.sqrt(least * largest)
-            if float(self.counted(most * middle).sum()) < rows:
+            middle = (least + largest) / 2
+            if float(self.counted(most, middle).sum()) > rows:
                 least = middle
             else:
                 largest = middle
         return largest
+
+    @property
+    def for_half(self) -> int:
+        """The largest T with which at most half of the rows count: it tells what is gained where units are clipped."""
+        possible = counts_up_to(self.classes[-1])
+        half = float(self.rows_of.sum()) / 2
+        return max((most for most in possible if float(self.counted(most).sum()) <= half), default=possible[0])
 
     def left_out(self, shape: Array, most: int) -> Array:
         """The distribution of a column over all rows, less that over those that `counted` counts; shape (codes,).
