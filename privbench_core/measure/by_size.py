@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,8 @@ from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.random_walk import Drift
 from privbench_core.measure.row_count import distance_by_noise
 from privbench_core.models.one_way import OneWay
-from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder, counts_up_to
+from privbench_core.models.measured import Counted
+from privbench_core.models.row_count import UNIT_SIZE, Clipping, RowCount, class_coder, counts_up_to
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.features import Feature, UnitRows
@@ -220,10 +222,19 @@ class MarginalsOverRows:
         return self.one_way.moved({name: -size.left_out(shape, self.most) for name, shape in shapes.items()})
 
     @property
-    def counted_share(self) -> float:
+    def clipping(self) -> Clipping:
         """See `Marginals`."""
-        size = self.looks.size
-        return min(1.0, float(size.counted(self.most).sum()) / max(float(size.rows_of.sum()), 1.0))
+        return self.looks.size.clipping
+
+    def counted_with(self, gain: float) -> Counted | None:
+        """See `Marginals`."""
+        size, shapes = self.looks.size, self.looks.shapes
+        rows, every = gain * float(size.counted(self.most).sum()), max(float(size.rows_of.sum()), 1.0)
+        if rows >= every:
+            return None
+        together = size.together(self.most, rows)
+        less = {name: -size.left_out(shape, self.most, together) for name, shape in shapes.items()}
+        return Counted(self.one_way.moved(less), rows / every)
 
     def noise(self, price: Price) -> float:
         """See `Marginals`."""
@@ -263,30 +274,35 @@ def measure_by_size(session: PrivateSession, table: str, columns: Features, size
     return RowLooks(size, drifts)
 
 
-def best_counted(curator: Curator, shapes: Mapping[str, Array], size: RowCount, price: Price) -> int:
-    """T: up to how many rows of a unit to count in full in all that is asked of the table later.
+def best_counted(curator: Curator, looks: RowLooks, price: Price) -> RowCount:
+    """The size of the table with T: up to how many rows of a unit to count in full in all that is asked of it later.
 
     It has the least expected error of distributions over rows, of each column by itself and with another one.
 
     Args:
         curator: Of a view that counts every unit once.
-        shapes: Distributions of columns by class of sizes: how far counting T rows of larger units moves them.
-        size: Of the table.
+        looks: At the columns: how far counting T rows of larger units moves their distributions.
         price: Of all columns' marginals.
     """
+    size, shapes = looks.size, looks.shapes
     sigma = curator.sigma([Marginal(())], price.share(1 / max(1, len(shapes))))
     codes = np.array([shape.shape[1] for shape in shapes.values()], dtype=float)
+    alone = [looks.together.get(name, 1.0) for name in shapes]
+    pairs = float(np.mean([min(pair) for pair in combinations(alone, 2)] or alone or [1.0]))
 
     def error(most: int) -> float:
-        rows = max(1.0, float(size.counted(most).sum()))
+        doubt, noise = 0.0, []
+        for (name, shape), one in zip(shapes.items(), alone, strict=True):
+            doubt += doubts({name: shape}, size, most, one)[name]
+        rows = max(1.0, float(size.counted(most, pairs).sum()))
         noise = [distance_by_noise(cells, most * sigma, rows).sum() for cells in (codes, codes * codes.mean())]
-        return sum(doubts(shapes, size, most).values()) + float(np.mean(noise))
+        return doubt + float(np.mean(noise))
 
-    return min(counts_up_to(size.classes[-1]), key=error)
+    return replace(size, rows_per_unit=min(counts_up_to(size.classes[-1]), key=error), pairs_together=pairs)
 
 
-def doubts(shapes: Mapping[str, Array], size: RowCount, most: int) -> dict[str, float]:
+def doubts(shapes: Mapping[str, Array], size: RowCount, most: int, together: float = 1.0) -> dict[str, float]:
     """How far, in total variation distance, columns that were counted with T may be from all rows after that."""
-    missing = 1 - float(size.counted(most).sum()) / max(float(size.rows_of.sum()), 1.0)
-    moved = {name: float(np.abs(size.left_out(shape, most)).sum()) / 2 for name, shape in shapes.items()}
+    missing = 1 - float(size.counted(most, together).sum()) / max(float(size.rows_of.sum()), 1.0)
+    moved = {name: float(np.abs(size.left_out(shape, most, together)).sum()) / 2 for name, shape in shapes.items()}
     return {name: _DOUBT * distance + _OTHERWISE * missing for name, distance in moved.items()}

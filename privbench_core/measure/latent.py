@@ -143,7 +143,8 @@ class LatentFit:
             ViewSpec(key.child, {**context, **children.features}, (children.rows_per_unit,)), "pair_tables"
         )
         network = counted.fit()
-        links = measure_links(view, context, children.features, counted.one_way, network, of_links, spending)
+        of_children = counted.one_way, child.size.clipping
+        links = measure_links(view, context, children.features, of_children, network, of_links, spending)
         most = 0 if order is None else order.most
         return LatentLink(replace(found.fanout, pair_tables=links, places=most), observed, found.latents)
 
@@ -177,7 +178,7 @@ class LatentFit:
             session.view(spec, "pair_tables"),
             context,
             children.features,
-            children.counted,
+            (children.counted, child.size.clipping),
             plain,
             rest.share(self.typed),
             spending,

@@ -18,7 +18,6 @@ from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.popularity import ParentLooks, rank_popularity, row_popularity
 from privbench_core.measure.presence import present_or_not
 from privbench_core.models.lookup import _ANY, _POSITION, TARGET, Lookup, _none_from
-from privbench_core.models.one_way import OneWay
 from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
@@ -105,7 +104,7 @@ def fit_lookup(
         for name, counts in zip(features, noisy.values, strict=True)
     }
     pair_tables, left = _pair_tables(
-        view, {**features, **own}, clean, child.one_way, fit.pairs, price.share(1 - share if own else 0.0)
+        view, {**features, **own}, clean, child, fit.pairs, price.share(1 - share if own else 0.0)
     )
     popularity = None
     if parent is not None:
@@ -136,7 +135,7 @@ def _to_public(
     features: dict[str, tuple[Feature, Discretizer]] = {_POSITION: (ParentRow(key), discretizer), **own}
     view = session.view(ViewSpec(key.child, features, (child.size.rows_per_unit,)), "lookup")
     pair_tables, left = _pair_tables(
-        view, features, {_POSITION: marginal * one_way.total}, one_way, fit.pairs, price.share(1 - share)
+        view, features, {_POSITION: marginal * one_way.total}, child, fit.pairs, price.share(1 - share)
     )
     popularity, marginal = _positions(looks.again(left), discretizer, optional=key.optional)
     return Lookup({_POSITION: discretizer}, {_POSITION: marginal}, pair_tables, popularity)
@@ -171,7 +170,7 @@ def _pair_tables(
     view: Curator,
     features: Mapping[str, tuple[Feature, Discretizer]],
     targets: Mapping[str, Array],
-    one_way: OneWay,
+    child: Profile,
     fit: PairwiseFit,
     price: Price,
 ) -> tuple[dict[tuple[str, str], Array], Price]:
@@ -179,4 +178,5 @@ def _pair_tables(
     candidates = [(target, column) for target in targets for column in features if column not in targets]
     # Neighbours in a public table have nothing to do with each other: its positions are a list.
     ordered = ordered_codes({name: discretizer for name, (_, discretizer) in features.items() if name != _POSITION})
-    return fit.fit_pairs(view, {**targets, **one_way.clean()}, candidates, price, ordered)
+    clean = {**targets, **child.one_way.clean()}
+    return fit.fit_pairs(view, clean, candidates, price, ordered, child.size.clipping)

@@ -10,7 +10,9 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from privbench_core.estimate.fitting import combine
+from privbench_core.models.measured import Counted
 from privbench_core.models.one_way import OneWay
+from privbench_core.models.row_count import Clipping
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal
@@ -96,8 +98,12 @@ class Marginals(Protocol):
         ...
 
     @property
-    def counted_share(self) -> float:
-        """Share of all rows that joints count."""
+    def clipping(self) -> Clipping:
+        """What clipping units in L2 norm is expected to do for joints."""
+        ...
+
+    def counted_with(self, gain: float) -> Counted | None:
+        """The rows that joints count where they count ``gain`` times as many as `counted`; None if these are all."""
         ...
 
     @property
@@ -136,9 +142,12 @@ class MarginalsOfView:
         return self.one_way
 
     @property
-    def counted_share(self) -> float:
+    def clipping(self) -> Clipping:
         """See `Marginals`."""
-        return 1.0
+        return Clipping()
+
+    def counted_with(self, gain: float) -> Counted | None:
+        """See `Marginals`."""
 
     def noise(self, price: Price) -> float:
         """See `Marginals`."""

@@ -27,9 +27,10 @@ from privbench_core.measure.scores import clear_scores, largest_noise, pair_scor
 from privbench_core.measure.shortlist import share_of_shortlist, shortlist, shortlist_size
 from privbench_core.measure.signs import cuts_of, determined_by_signs, gain_of_signs, measure_signs, share_for_signs
 from privbench_core.measure.triples import SHARE_OF_TRIPLES, candidate_triples, measure_triples
-from privbench_core.models.measured import Counted, MeasuredLeaf
+from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.one_way import OneWay
-from privbench_core.privacy.budget import Price, zero
+from privbench_core.models.row_count import Clipping
+from privbench_core.privacy.budget import Measure, Price, zero
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal
 from privbench_core.schema.identity import Identity
@@ -107,7 +108,8 @@ class PairwiseFit:
         left = left + found if isinstance(found, Price) else left
         if isinstance(found, Price) and not leaf.triples:
             return left
-        return replace(leaf, one_way=marginals.improve(left), counted=_counted(marginals))
+        rows = marginals.counted_with(1.0) if isinstance(found, Price) else found.counted
+        return replace(leaf, one_way=marginals.improve(left), counted=rows)
 
     def _find_pairs(
         self, curator: Curator, marginals: Marginals, price: Price, ordered: Mapping[str, int]
@@ -127,7 +129,7 @@ class PairwiseFit:
         def without_tables(rest: Price) -> MeasuredLeaf | Price:
             if not known:
                 return rest
-            return MeasuredLeaf(marginals.improve(rest), {}, signs, counted=_counted(marginals))
+            return MeasuredLeaf(marginals.improve(rest), {}, signs, counted=marginals.counted_with(1.0))
 
         number = shortlist_size(curator, len(pairs), one_way.total, price)
         if number < len(pairs):
@@ -139,24 +141,27 @@ class PairwiseFit:
             return without_tables(price)
         scores = clear_scores(curator, one_way, pairs, price.share(for_scores), known)
         rest = price.share(1 - for_scores)
-        candidates = Candidates.of(pairs, scores, clean, ordered)
+        candidates, clipping = Candidates.of(pairs, scores, clean, ordered), _useful(marginals.clipping, curator, price)
 
         def promise(share: float) -> float:
             """Expected L1 error over all pairs if ``share`` of the rest goes to joints."""
             gain = (
-                self.choose(curator, candidates.useful, candidates.cells, rest.share(share)).gain if share > 0 else 0.0
+                self.choose(curator, candidates.useful, candidates.cells, rest.share(share), clipping).gain
+                if share > 0
+                else 0.0
             )
             return ABSOLUTE * marginals.noise(rest.share(1 - share)) * (len(clean) - 1) - gain
 
         share = min(_SHARES, key=promise)
         if share == 0:
             return without_tables(rest)
-        tables = self.choose(curator, candidates.useful, candidates.cells, rest.share(share)).tables(candidates)
+        chosen = self.choose(curator, candidates.useful, candidates.cells, rest.share(share), clipping)
+        tables = chosen.tables(candidates)
         if not tables:
             return without_tables(rest)
         better = marginals.improve(rest.share(1 - share))
-        found = self.measure(curator, tables, rest.share(share))
-        return MeasuredLeaf(better, found, signs if known else None, counted=_counted(marginals))
+        found, gain = self.measure(curator, tables, rest.share(share), clipping)
+        return MeasuredLeaf(better, found, signs if known else None, counted=marginals.counted_with(gain))
 
     def promising(
         self,
@@ -243,6 +248,7 @@ class PairwiseFit:
         pairs: Sequence[Pair],
         price: Price,
         ordered: Mapping[str, int],
+        clipping: Clipping,
     ) -> tuple[dict[Pair, Array], Price]:
         """Joint probabilities of the pairs that the budget supports, and what is left of the price if it supports none.
 
@@ -255,6 +261,7 @@ class PairwiseFit:
             pairs: Pairs of columns.
             price: Of scores and joints together.
             ordered: As in `find`.
+            clipping: What it is expected to do for joints.
         """
         pairs = _informative(clean, pairs)
         for_scores = self._score_share(curator, len(pairs), _total(clean), price) if pairs else None
@@ -263,8 +270,9 @@ class PairwiseFit:
         scores = pair_scores(curator, clean, pairs, price.share(for_scores))
         rest = price.share(1 - for_scores)
         candidates = Candidates.of(pairs, scores, clean, ordered)
-        tables = self.choose(curator, candidates.useful, candidates.cells, rest).tables(candidates)
-        return (self.joints(curator, tables, clean, rest), zero(rest.measure)) if tables else ({}, rest)
+        useful = _useful(clipping, curator, price)
+        tables = self.choose(curator, candidates.useful, candidates.cells, rest, useful).tables(candidates)
+        return (self.joints(curator, tables, clean, rest, useful), zero(rest.measure)) if tables else ({}, rest)
 
     def tells(self, curator: Curator, pairs: int, total: float, price: Price) -> bool:
         """Whether `fit_pairs` would look at so many pairs for this price: strong dependences stand out of noise."""
@@ -274,7 +282,9 @@ class PairwiseFit:
         """Whether even a strong dependence would drown in the noise of its score: then nothing is spent on scores."""
         return largest_noise(curator, candidates, price) > _STRONG * total
 
-    def choose(self, curator: Curator, useful: Array, cells: Array, price: Price) -> PairSelection:
+    def choose(
+        self, curator: Curator, useful: Array, cells: Array, price: Price, clipping: Clipping | None = None
+    ) -> PairSelection:
         """The largest gain in L1 error that measuring some candidates for ``price`` promises, and how.
 
         Args:
@@ -282,13 +292,14 @@ class PairwiseFit:
             useful: Error that measuring a candidate in some way takes away, but for noise; shape (candidates, ways).
             cells: How many cells' noise it is left with, same shape.
             price: Of all measurements together.
+            clipping: What it does, where units are clipped.
         """
         best = PairSelection(0.0, ())
         telling = np.flatnonzero(useful.max(axis=1, initial=0.0) > 0)
         useful, cells = useful[telling], cells[telling]
         most = min(self.max_pairs, len(telling))
         for number in np.unique(np.geomspace(1, most, _NUMBERS).astype(int)).tolist() if most else ():
-            sigma = curator.sigma([Marginal(())], price.share(1 / number))
+            sigma = curator.sigma([Marginal(())], price.share(1 / number)) / (clipping.gain if clipping else 1.0)
             gains = useful - self.noise_factor * sigma * cells
             ways = np.argmax(gains, axis=1)
             gain = gains[np.arange(len(gains)), ways]
@@ -299,27 +310,40 @@ class PairwiseFit:
         return best
 
     def joints(
-        self, curator: Curator, tables: Sequence[PairTable], clean: Mapping[str, Array], price: Price
+        self,
+        curator: Curator,
+        tables: Sequence[PairTable],
+        clean: Mapping[str, Array],
+        price: Price,
+        clipping: Clipping | None = None,
     ) -> dict[Pair, Array]:
         """Measure joints of pairs, and return their probabilities: denoised, fitted to the marginals, never zero."""
         total = _total(clean)
-        measured = self.measure(curator, tables, price)
+        measured, _ = self.measure(curator, tables, price, clipping)
         return {pair: joint / total for pair, joint in estimated_joints(measured, clean).items()}
 
-    def measure(self, curator: Curator, tables: Sequence[PairTable], price: Price) -> dict[Pair, NoisyTable]:
+    def measure(
+        self, curator: Curator, tables: Sequence[PairTable], price: Price, clipping: Clipping | None = None
+    ) -> tuple[dict[Pair, NoisyTable], float]:
         """Measure the joints of some pairs, for ``price`` in all: the noisier ones get more of it.
+
+        Where units are clipped, counts are scaled to the number of rows that count where they are not; returned is, too,
+        how many times as many rows have counted, in the mean.
 
         Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
         removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
         """
         weights = np.array([table.cells for table in tables]) ** (2 / 3)  # least sum of expected L1 errors
-        measured = {}
+        measured, gains = {}, []
         for table, share in zip(tables, (weights / weights.sum()).tolist(), strict=True):
             a, b = table.pair
             groups = (table.coarsenings[0].groups, table.coarsenings[1].groups)
-            noisy = curator.measure(f"{a} x {b}", [Marginal((a, b), groups)], price.share(share))
-            measured[a, b] = NoisyTable(noisy.values[0], noisy.sigma, groups, table.ordered)
-        return measured
+            asked = Marginal((a, b), groups, clipped=clipping is not None)
+            noisy = curator.measure(f"{a} x {b}", [asked], price.share(share))
+            gain = 1.0 if clipping is None else float(np.clip(noisy.values[0].sum() / clipping.rows, 1.0, clipping.most))
+            measured[a, b] = NoisyTable(noisy.values[0] / gain, noisy.sigma / gain, groups, table.ordered)
+            gains.append(gain)
+        return measured, float(np.mean(gains)) if gains else 1.0
 
 
 @dataclass(frozen=True)
@@ -339,9 +363,11 @@ class PairSelection:
         return [candidates.table(pair, way) for pair, way in self.ways]
 
 
-def _counted(marginals: Marginals) -> Counted | None:
-    """The rows that joints count, where these are not all rows alike."""
-    return Counted(marginals.counted, marginals.counted_share) if marginals.counted_share < 1 else None
+def _useful(clipping: Clipping, curator: Curator, price: Price) -> Clipping | None:
+    """What clipping does for joints in a view, if it does more than its noise undoes."""
+    if price.measure is not Measure.ZCDP or clipping.gain <= curator.noise_of_clipping:
+        return None
+    return clipping
 
 
 def _informative(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair]:

@@ -43,7 +43,7 @@ Numbers = NDArray[np.int64]
 _NOTHING = 1e-300
 _RANKS_SHARE = 0.3  # of the price, where the parent is public: for the shape of all rows that noise hides
 _GROUPS_SHARE = 0.2  # for groups of rows; single rows get the rest
-_EARLY = 0.1
+_EARLY = 0.1  # of what single rows get, to see how many rows count where units are clipped
 _CLOSER = 0.3  # of what single rows get, for a closer look; a third to a half differ little (flights, simulated)
 _TOLD = 0.5  # of what stands out for sure: parents of that many references are hidden half of the time (simulated)
 _SHAPE_NUMBERS = 25  # numbers that a shape comes down to
@@ -165,11 +165,7 @@ def row_popularity(
         return float(sizes @ np.where(likely > _TOLD * stands_out(parents) * noise, ABSOLUTE * noise, likely))
 
     if price.measure is Measure.ZCDP and len(looks) > 1:
-        early, sigma = replace(looks[0], clipped=True).ask("parents, early", ParentCounts(np.arange(parents), clipped=True), single.share(_EARLY))
-        counted = float(early.sum()) - sigma * math.sqrt(len(early))
-        together = size.together(looks[0].most, counted)
-        looks = [replace(each, together=together, clipped=True) for each in looks]
-        print("EARLY", key.name, looks[0].most, together, counted, sigma * math.sqrt(len(early)))
+        looks = _clipped(looks, parents, single.share(_EARLY))
         single = single.share(1 - _EARLY)
     look, closer = _best(looks, single, _WHOLLY, hidden), _best(looks, single, _OTHERWISE, hidden)
     # One look tells as much, unless the closer one has half the noise.
@@ -179,14 +175,24 @@ def row_popularity(
     groups = max(1, min(groups, int(size.rows / (_CLEAR * noise))))
     group_of = place * groups // parents
     coarse = of_ranks.ask("groups of parents", ParentCounts(group_of), price.share(_GROUPS_SHARE))
-    singles = _single(of_single, parents, single, "")
-    print("T", [l.most for l in of_single], of_single[-1].lost)
-    found = (ranks, coarse, *singles)
+    found = (ranks, coarse, *_single(of_single, parents, single, ""))
     return ParentLooks(size, key.optional, ends, group_of, of_ranks, of_single, found)
 
 
+def _clipped(looks: list[_Look], parents: int, price: Price) -> list[_Look]:
+    """The same looks at single parents with units clipped in L2 norm, and how many rows of them count then.
+
+    What T = 1 counts says how often a unit refers to the same parent, and has the least noise; where that hides it, it
+    is taken to be more often.
+    """
+    every = ParentCounts(np.arange(parents), clipped=True)
+    noisy, sigma = replace(looks[0], clipped=True).ask("parents, early", every, price)
+    together = looks[0].size.together(looks[0].most, float(noisy.sum()) - sigma * math.sqrt(len(noisy)))
+    return [replace(look, together=together, clipped=True) for look in looks]
+
+
 def _single(looks: tuple[_Look, ...], parents: int, price: Price, name: str) -> list[tuple[Array, float]]:
-    """References to single parents, by one look or two, for what the ``price`` of all looks leaves for them."""
+    """References to single parents, by one look or two."""
     each = ParentCounts(np.arange(parents), clipped=looks[0].clipped)
     shares = (1.0,) if len(looks) == 1 else (1 - _CLOSER, _CLOSER)
     names = (f"parents {name}".strip(), f"parents {name}, closer".replace(" ,", ","))
@@ -226,8 +232,11 @@ class _Look:
     Attributes:
         view: Of references.
         most: T.
-        counted: Number of rows that count, at least one.
+        size: Of the table that has the key.
         rows: Of all units.
+        together: How likely two rows of a unit refer to the same parent, where units are clipped in L2 norm
+            (`RowCount.counted`).
+        clipped: Whether they are.
     """
 
     view: Curator
@@ -239,6 +248,7 @@ class _Look:
 
     @property
     def counted(self) -> float:
+        """Number of rows that count, at least one."""
         whole = max(float(self.size.rows_of.sum()), _NOTHING)
         return max(1.0, self.size.rows * float(self.size.counted(self.most, self.together).sum()) / whole)
 
@@ -267,15 +277,11 @@ class _Look:
 
 
 def _looks(session: PrivateSession, key: ForeignKey, size: RowCount) -> list[_Look]:
-    # Shares, as a table of units has no numbers by class.
-    whole = max(float(size.rows_of.sum()), _NOTHING)
-    shares = np.array([float(size.counted(most).sum()) / whole for most in size.classes])
-    counted = np.maximum(1.0, size.rows * shares)
-    rows = max(size.rows, float(counted.max()))
-    return [
-        _Look(session.references(key, most, f"units of up to {most:,} rows"), most, size, rows)
+    looks = [
+        _Look(session.references(key, most, f"units of up to {most:,} rows"), most, size, size.rows)
         for most in size.classes
     ]
+    return [replace(look, rows=max(size.rows, *(each.counted for each in looks))) for look in looks]
 
 
 def _best(looks: list[_Look], price: Price, otherwise: float, hidden: Callable[[float], float]) -> _Look:

@@ -190,9 +190,10 @@ def over_rows(
     columns = own_columns(profile, several)
     looks = measure_by_size(session, table.name, columns, size, price.share(BY_SIZE)).updated(size.rows_per_unit, first)
     rest = price.share(1 - BY_SIZE)
-    most = best_counted(session.view(ViewSpec(table.name, {}), "by size"), looks.shapes, size, rest)
     looks = looks.again(session, table.name, columns, rest)
-    return cells, with_looks(profile, looks, most), looks
+    counted = best_counted(session.view(ViewSpec(table.name, {}), "by size"), looks, rest)
+    looks = replace(looks, size=counted)
+    return cells, with_looks(profile, looks), looks
 
 
 def own_columns(profile: Profile, names: Iterable[str]) -> Features:
@@ -200,8 +201,9 @@ def own_columns(profile: Profile, names: Iterable[str]) -> Features:
     return {name: (Own(name), profile.discretizers[name]) for name in names}
 
 
-def with_looks(profile: Profile, looks: RowLooks, most: int) -> Profile:
-    """A profile with what looks say of its columns, as counts of up to ``most`` rows of a unit."""
+def with_looks(profile: Profile, looks: RowLooks) -> Profile:
+    """A profile with what looks say of its columns, as counts of up to T rows of a unit."""
+    most = looks.size.rows_per_unit
     found = looks.one_way(most)
     one_way = OneWay(
         {name: found.counts.get(name, np.array([found.total])) for name in profile.discretizers},
@@ -210,7 +212,7 @@ def with_looks(profile: Profile, looks: RowLooks, most: int) -> Profile:
     )
     counted = looks.size.counted(most) + _POSSIBLE
     by_size = {name: shape * (counted / counted.sum())[:, None] for name, shape in looks.shapes.items()}
-    return Profile(profile.discretizers, one_way, replace(looks.size, rows_per_unit=most), by_size, profile.guessed)
+    return Profile(profile.discretizers, one_way, looks.size, by_size, profile.guessed)
 
 
 def measure_cells(

@@ -114,7 +114,7 @@ def learn_table(
         return cells, profile, found
     if looks is not None:
         looks = looks.again(session, table.name, own_columns(profile, looks.drifts), found)
-        profile = with_looks(profile, looks, profile.size.rows_per_unit)
+        profile = with_looks(profile, looks)
     else:
         cells = cells.again(session, table, found)
         profile = cells.profile()

@@ -22,6 +22,21 @@ _HALVINGS = 30
 
 
 @dataclass(frozen=True)
+class Clipping:
+    """What clipping units in L2 norm is expected to do.
+
+    Attributes:
+        rows: Number of rows that count where units are not clipped.
+        gain: How many times as many count where they are.
+        most: How many times as many there are.
+    """
+
+    rows: float = 1.0
+    gain: float = 1.0
+    most: float = 1.0
+
+
+@dataclass(frozen=True)
 class RowCount:
     """Released: the size of a table.
 
@@ -36,6 +51,7 @@ class RowCount:
         units: Noisy number of units by class of their number of rows up to the declared bound, all powers of two, shape
             (powers,); none where no unit has more than one row.
         noise: Standard deviation of these.
+        pairs_together: How likely two rows of a unit have the same codes in two columns (`counted`): as a rule.
     """
 
     rows: float
@@ -47,6 +63,7 @@ class RowCount:
     bound: int = 1
     units: Array | None = None
     noise: float = 0.0
+    pairs_together: float = 1.0
 
     def counted(self, most: int, together: float = 1.0) -> Array:
         """Number of rows of each class where those of units with more than ``most`` count as so many.
@@ -85,20 +102,27 @@ class RowCount:
         return largest
 
     @property
+    def clipping(self) -> Clipping:
+        """What clipping units in L2 norm is expected to do for joints."""
+        plain, every = (max(float(of.sum()), _NOTHING) for of in (self.counted(self.rows_per_unit), self.rows_of))
+        return Clipping(plain, float(self.counted(self.rows_per_unit, self.pairs_together).sum()) / plain, every / plain)
+
+    @property
     def for_half(self) -> int:
         """The largest T with which at most half of the rows count: it tells what is gained where units are clipped."""
         possible = counts_up_to(self.classes[-1])
         half = float(self.rows_of.sum()) / 2
         return max((most for most in possible if float(self.counted(most).sum()) <= half), default=possible[0])
 
-    def left_out(self, shape: Array, most: int) -> Array:
+    def left_out(self, shape: Array, most: int, together: float = 1.0) -> Array:
         """The distribution of a column over all rows, less that over those that `counted` counts; shape (codes,).
 
         Args:
             shape: Distributions in each class, shape (classes, codes).
             most: T.
+            together: As in `counted`.
         """
-        every, counted = self.rows_of, self.counted(most)
+        every, counted = self.rows_of, self.counted(most, together)
         return np.asarray((every / max(every.sum(), _NOTHING) - counted / max(counted.sum(), _NOTHING)) @ shape)
 
     @property

@@ -75,6 +75,13 @@ class Curator:
         """Return the largest total count that one unit moves: public."""
         return self._view.stability / self._view.weight_scale
 
+    @property
+    def noise_of_clipping(self) -> float:
+        """Return how many times as large Gaussian noise is where units are clipped, inf where they cannot be: public."""
+        if not self._view.clipped:
+            return math.inf
+        return math.hypot(*self._view.clipped_shifts) / math.hypot(*self._view.shifts)
+
     def expect(self, queries: Sequence[Query]) -> None:
         """Say what will be measured later, to have it counted in the same scan as what is measured next.
 
