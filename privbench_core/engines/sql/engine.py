@@ -23,15 +23,16 @@ from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.passing import LoadedRows
 from privbench_core.engines.sql.relations import Names, column, count, keep_rows
 from privbench_core.engines.sql.repeated_keys import Keys
-from privbench_core.engines.sql.views import WEIGHT, Views
+from privbench_core.engines.sql.views import UNIT, WEIGHT, Views
 from privbench_core.engines.stored import from_stored, to_stored
 from privbench_core.engines.unit_weights import unit_divisors, unit_weights
 from privbench_core.errors import InternalError
+from privbench_core.estimate.merge import merge_codes
 from privbench_core.privacy.features import CoMember, Feature, OwnerType, OwnType, feature_size
 from privbench_core.privacy.group_types import best_types
 from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups
 from privbench_core.privacy.relations import carries
-from privbench_core.privacy.views import HeldRows, ReferenceSums, ViewSpec
+from privbench_core.privacy.views import Groupings, HeldRows, ReferenceSums, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 
@@ -131,7 +132,9 @@ class SqlEngine:
     def references(self, key: ForeignKey, most: int) -> SummedRows:
         """See `Engine.references`."""
         public = self.schema.table(key.parent).public
-        return SummedRows(self, self._views.references(key, most), self._public_rows[key.parent] if public else None)
+        clipped = self._views.clipped_references(key, most)
+        parents = self._public_rows[key.parent] if public else None
+        return SummedRows(self, self._views.references(key, most), parents, clipped)
 
     def values(self, table: str, column: str, named: tuple[str, ...], most: int) -> SummedRows:
         """See `Engine.values`: no text is fetched."""
@@ -238,9 +241,28 @@ class SqlRows:
         left = [name for name in order if name in columns]
         return np.asarray(found.sum(axis=others)).transpose([left.index(name) for name in columns])
 
+    def clipped_counts(self, columns: Sequence[str], groups: Groupings) -> NDArray[np.int64]:
+        """See `CodedRows.clipped_counts`: what is one row per unit and cell is summed up where the rows are."""
+        sizes = [int(of.max(initial=-1)) + 1 for of in groups] or [self._sizes[name] for name in columns]
+        if not self._weighted:  # every row is a unit
+            return merge_codes(self.counts(columns), groups) if groups else self.counts(columns)
+        coded, called = self._coded(columns, units=True)
+        group_of = groups or (None,) * len(columns)
+        cells = {called[name]: group_of[place] for place, name in enumerate(columns)}
+        query = self._engine._views.clipped(coded, cells, self._spec.rows_per_unit[0])
+        found = self._engine._database.fetch(query)
+        codes = [found.column(name).to_numpy().astype(np.int64) for name in cells]
+        counts = np.zeros(math.prod(sizes), dtype=np.int64)
+        counts[np.ravel_multi_index(codes, sizes)] = found.column("total").to_numpy()
+        return counts.reshape(sizes)
+
     def reference_sums(self) -> ReferenceSums:
         """See `CodedRows.reference_sums`."""
         raise InternalError("only a view of references can count references to parents")
+
+    def clipped_references(self) -> ReferenceSums:
+        """See `CodedRows.clipped_references`."""
+        return self.reference_sums()
 
     def held(self) -> HeldRows:
         """See `CodedRows.held`: codes and weights leave the database, as whole numbers, and nothing else does."""
@@ -260,17 +282,19 @@ class SqlRows:
         summed = exp.cast(exp.Sum(this=column(WEIGHT)), exp.DataType.Type.BIGINT)
         return self._engine._number(exp.select(exp.alias_(summed, "total")).from_(inner.subquery("coded")))
 
-    def _coded(self, names: Sequence[str], *, weighed: bool = True) -> tuple[exp.Select, dict[str, str]]:
-        """Return a query for the codes of some columns, and what it calls each; a table always has the weights."""
+    def _coded(
+        self, names: Sequence[str], *, weighed: bool = True, units: bool = False
+    ) -> tuple[exp.Select, dict[str, str]]:
+        """Return a query for the codes of some columns, and what it calls each; a table always has weights and units."""
         if self._scans < self._engine._database.scans:
             self._scans += 1
             features = {name: self._spec.features[name] for name in names}
-            return self._engine._views.coded(replace(self._spec, features=features), weighed=weighed)
+            return self._engine._views.coded(replace(self._spec, features=features), weighed=weighed, units=units)
         if self._table is None:
-            query, called = self._engine._views.coded(self._spec)
+            query, called = self._engine._views.coded(self._spec, units=True)
             self._table = self._engine.keep_coded(query), called
         table, called = self._table
-        wanted = [called[name] for name in names] + [WEIGHT] * self._weighted
+        wanted = [called[name] for name in names] + [WEIGHT] * self._weighted + [UNIT] * units
         return exp.select(*map(column, wanted)).from_(table), called
 
     def _count(self, marginals: Sequence[tuple[str, ...]]) -> None:
@@ -346,9 +370,12 @@ class SqlRows:
 class SummedRows:
     """A view of references in a database: only the total weight of each parent's rows is fetched."""
 
-    def __init__(self, engine: SqlEngine, query: exp.Select, parents: int | None) -> None:
+    def __init__(
+        self, engine: SqlEngine, query: exp.Select, parents: int | None, clipped: exp.Select | None = None
+    ) -> None:
         self._engine = engine
         self._query = query
+        self._clipped = clipped
         self._parents = parents
         self._found: ReferenceSums | None = None
 
@@ -363,16 +390,29 @@ class SummedRows:
     def reference_sums(self) -> ReferenceSums:
         """See `CodedRows.reference_sums`."""
         if self._found is None:
-            found = self._engine._database.fetch(self._query)
-            present = found.column("key").is_valid().to_numpy()
-            totals = found.column("total").to_numpy().astype(np.int64)
-            keys = found.column("key")
-            if self._parents is None:  # nothing is said by which of them it is
-                rows = np.arange(int(present.sum()))
-            else:
-                rows = keys.fill_null(0).to_numpy().astype(np.int64)[present]
-            self._found = ReferenceSums(rows, totals[present], int(totals[~present].sum()), self._parents)
+            self._found = self._summed(self._query)
         return self._found
+
+    def clipped_counts(self, columns: Sequence[str], groups: Groupings) -> NDArray[np.int64]:
+        """See `CodedRows.clipped_counts`: there are no columns."""
+        raise InternalError("a view of references has no codes")
+
+    def clipped_references(self) -> ReferenceSums:
+        """See `CodedRows.clipped_references`."""
+        if self._clipped is None:
+            raise InternalError("the counts of units cannot be clipped in this view")
+        return self._summed(self._clipped)
+
+    def _summed(self, query: exp.Select) -> ReferenceSums:
+        found = self._engine._database.fetch(query)
+        present = found.column("key").is_valid().to_numpy()
+        totals = found.column("total").to_numpy().astype(np.int64)
+        keys = found.column("key")
+        if self._parents is None:  # nothing is said by which of them it is
+            rows = np.arange(int(present.sum()))
+        else:
+            rows = keys.fill_null(0).to_numpy().astype(np.int64)[present]
+        return ReferenceSums(rows, totals[present], int(totals[~present].sum()), self._parents)
 
     def held(self) -> HeldRows:
         """See `CodedRows.held`."""

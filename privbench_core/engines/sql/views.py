@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlglot import exp
 
 from privbench_core.columns.discretizer import Discretizer
@@ -28,11 +29,12 @@ from privbench_core.privacy.features import (
     UnitRows,
     feature_size,
 )
+from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 
-WEIGHT = "w"
+WEIGHT, UNIT = "w", "u"
 _SMALL = ("tinyint", 1 << 7), ("smallint", 1 << 15)  # types, and how many codes fit them
 
 
@@ -74,12 +76,15 @@ class Views:
         self._secret = secret
         self._types = types
 
-    def coded(self, spec: ViewSpec, *, weighed: bool = True) -> tuple[exp.Select, dict[str, str]]:
+    def coded(
+        self, spec: ViewSpec, *, weighed: bool = True, units: bool = False
+    ) -> tuple[exp.Select, dict[str, str]]:
         """Return a query for codes and weights, and what it calls each column of the view.
 
         Args:
             spec: The view.
             weighed: Whether weights are wanted, and not the numbers of rows of units that they follow from.
+            units: Whether the units of rows are wanted whose counts may be clipped.
         """
         found = exp.select().from_(exp.to_table(self._names.kept(spec.table), alias="r"))
         called = {name: f"f{place}" for place, name in enumerate(spec.features)}
@@ -96,7 +101,41 @@ class Views:
         if self._schema.ownership_path(spec.table):
             shown = weight(spec.rows_per_unit) if weighed else column("s", "r")
             found = found.select(exp.alias_(shown, WEIGHT))
+            found = found.select(exp.alias_(_longer(spec.rows_per_unit[0]), UNIT)) if units else found
         return found, called
+
+    def clipped(
+        self, coded: exp.Select, cells: Mapping[str, NDArray[np.int64] | None], most: int
+    ) -> exp.Select:
+        """Return a query for counts in which each unit's are clipped in L2 norm, see `UnitsOfRows.counts`.
+
+        Args:
+            coded: A query for the columns and for `UNIT`.
+            cells: Column -> group of each of its codes; None for each value by itself.
+            most: T.
+        """
+        grouped = [
+            exp.alias_(column(name) if group_of is None else _grouped(column(name), group_of), name)
+            for name, group_of in cells.items()
+        ]
+        listed = exp.select(column(UNIT), *grouped).from_(coded.subquery("coded"))
+        names = [column(name) for name in cells]
+        numbers = exp.select(column(UNIT), *names, exp.alias_(exp.cast(count(), "double"), "number"))
+        numbers = numbers.from_(listed.subquery("listed")).group_by(column(UNIT), *names)
+        squared = exp.Mul(this=column("number"), expression=column("number"))
+        of_unit = [
+            exp.alias_(exp.Window(this=exp.Sum(this=summed), partition_by=[column(UNIT)]), called)
+            for summed, called in ((squared, "squares"), (column("number"), "rows"))
+        ]
+        vectors = exp.select(column(UNIT), *names, "number", *of_unit).from_(numbers.subquery("numbers"))
+        length = exp.Greatest(this=number(most), expressions=[exp.Ceil(this=exp.Sqrt(this=column("squares")))])
+        share = exp.Floor(this=exp.Div(this=exp.cast(number(WEIGHT_SCALE), "double"), expression=length))
+        in_full = is_null(column(UNIT))
+        fits = exp.LTE(this=column("rows"), expression=number(WEIGHT_SCALE))
+        of_row = exp.case().when(in_full, number(WEIGHT_SCALE // most)).when(fits, share).else_(number(0))
+        weighed = exp.Mul(this=_whole(column("number")), expression=_whole(of_row))
+        total = exp.alias_(_whole(exp.Sum(this=weighed)), "total")
+        return exp.select(*names, total).from_(vectors.subquery("vectors")).group_by(*names)
 
     def groups(self, spec: ViewSpec) -> tuple[exp.Select, dict[str, str]]:
         """Return the same with the groups of the rows: ``owner`` (its ``n``, or NULL), their size, rows of the unit."""
@@ -114,6 +153,13 @@ class Views:
         found = exp.select().from_(exp.to_table(self._names.kept(key.child), alias="r"))
         found, parent = self._join(found, key, _Joined())
         return self._sums(found, column("n", parent), weight((most,)))
+
+    def clipped_references(self, key: ForeignKey, most: int) -> exp.Select:
+        """Return the same query where each unit's counts of references are clipped in L2 norm."""
+        found = exp.select().from_(exp.to_table(self._names.kept(key.child), alias="r"))
+        found, parent = self._join(found, key, _Joined())
+        coded = found.select(exp.alias_(column("n", parent), "key"), exp.alias_(_longer(most), UNIT))
+        return self.clipped(coded, {"key": None}, most)
 
     def values(self, table: str, name: str, named: tuple[str, ...], most: int) -> exp.Select:
         """Return a query for the weight of the rows with each text of a column; NULL for those that are ``named``.
@@ -248,3 +294,22 @@ class Views:
         """Return the condition that a text is one of some."""
         listed = [text(each) for each in named if self._database.zeros or "\0" not in each]
         return exp.In(this=value, expressions=listed) if listed else exp.false()
+
+
+def _longer(most: int) -> Expr:
+    """Return the unit of a row that has more than ``most``, else NULL: a vector is no longer than the number of rows."""
+    many = exp.GT(this=column("s", "r"), expression=number(most))
+    return exp.case().when(many, column("u", "r")).else_(exp.Null())
+
+
+def _grouped(code: Expr, group_of: NDArray[np.int64]) -> Expr:
+    """Return the group of a code."""
+    found = exp.case()
+    for group in range(int(group_of.max(initial=-1)) + 1):
+        codes = [number(each) for each in np.flatnonzero(group_of == group).tolist()]
+        found = found.when(exp.In(this=code.copy(), expressions=codes), number(group))
+    return found
+
+
+def _whole(value: Expr) -> Expr:
+    return exp.cast(value, exp.DataType.Type.BIGINT)
