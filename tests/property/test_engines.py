@@ -114,6 +114,21 @@ def test_engines_agree_on_random_schemas_and_views(seed: int, place: Place, monk
                 assert sums[0].none == sums[1].none
 
 
+@pytest.mark.parametrize("place", ENGINES, indirect=True)
+def test_engines_agree_on_how_long_vectors_of_references_are(place: Place) -> None:
+    database = shop(0)
+    (key,) = (key for key in database.schema.table("item").foreign_keys if key.name == "item.product_id")
+    with closing(engine_of(database, place)) as engine:
+        for most in (1, 2, 3):
+            known, found = (build_references(each, key, most).data for each in (database.private(), engine))
+            sums, others = known.clipped_references(), found.clipped_references()
+            assert dict(zip(sums.rows.tolist(), sums.totals.tolist(), strict=True)).items() >= {
+                (int(row), int(total)) for row, total in zip(others.rows, others.totals, strict=True)
+            }
+            assert (int(sums.totals.sum()), sums.none) == (int(others.totals.sum()), others.none)
+            assert int(sums.totals.sum()) > int(known.reference_sums().totals.sum())
+
+
 def test_what_is_counted_with_other_columns_is_not_counted_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from privbench_core.privacy.features import CoMember
 from privbench_core.privacy.queries import Marginal, Query, RankSums
@@ -55,6 +56,10 @@ def _share(asked: Query, one: CodedView, other: CodedView, where: object) -> flo
     return float(max(moved))
 
 
+def _groups(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
+    return np.unique(rng.integers(0, 3, size), return_inverse=True)[1]
+
+
 def _compare(number: int, found: Tightness) -> None:
     """Compare a random database with some neighbours, in some views each."""
     rng = np.random.default_rng(number)
@@ -74,6 +79,10 @@ def _compare(number: int, found: Tightness) -> None:
             tuples = any(isinstance(feature, CoMember) for feature, _ in spec.features.values())
             kind = _kind(one, one.weight_scale * spec.rows_per_unit[-1])
             found.note(f"{kind}, tuples" if tuples else kind, share)
+            if one.clipped:
+                groups = tuple(_groups(rng, one.sizes[name]) for name in asked.columns) if rng.random() < 0.5 else ()
+                clipped = Marginal(asked.columns, groups, clipped=True)
+                found.note(f"{kind}, clipped", _share(clipped, one, other, (number, gone, spec, names, groups)))
         for key in (k for t in schema.tables for k in t.foreign_keys):
             most = int(rng.choice([1, 2, 8]))
             one, other = build_references(private, key, most), build_references(smaller, key, most)
@@ -94,3 +103,5 @@ def test_no_unit_moves_a_view_beyond_its_stability(databases: int, record_proper
     assert found.largest["stability 1, tuples"] > 0.999
     assert found.largest["stability above 1"] > 0.3
     assert found.largest["ranks"] > 0.999
+    assert found.largest["stability 1, clipped"] > 0.999
+    assert found.largest["stability above 1, clipped"] > 0.3

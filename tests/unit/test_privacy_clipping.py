@@ -1,0 +1,110 @@
+"""Counts of units that are clipped in L2 norm: what they are, and where they are refused."""
+
+from __future__ import annotations
+
+from math import isqrt
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.registry import codec_for
+from privbench_core.errors import InternalError
+from privbench_core.models.row_count import RowCount
+from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.clipping import UnitsOfRows
+from privbench_core.privacy.features import CoMember, Own
+from privbench_core.privacy.filter import PrivacyFilter
+from privbench_core.privacy.queries import Marginal, ParentCounts
+from privbench_core.privacy.relations import WEIGHT_SCALE
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.split_rules import ByValue
+from privbench_core.privacy.views import ViewSpec
+from tests.helpers.databases import shop, town
+from tests.helpers.noise import SeededNoise
+
+PRICE = Price(Measure.ZCDP, 1.0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=60), st.integers(1, 9))
+def test_a_unit_adds_its_counts_over_the_length_of_their_vector(rows: list[tuple[int, int]], most: int) -> None:
+    units, cells = (np.array([row[place] for row in rows], dtype=np.int64) for place in (0, 1))
+    expected = np.zeros(4, dtype=np.int64)
+    for unit in set(units.tolist()):
+        vector = np.bincount(cells[units == unit], minlength=4)
+        squared = int((vector**2).sum())
+        length = isqrt(squared - 1) + 1
+        expected += vector * (WEIGHT_SCALE // max(most, length))
+        assert (WEIGHT_SCALE // max(most, length)) ** 2 * squared <= WEIGHT_SCALE**2
+    found = UnitsOfRows(most, units, np.bincount(units, minlength=5)[units]).counts(cells, 4)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_unit_with_more_rows_than_weights_can_share_counts_nowhere() -> None:
+    rows = WEIGHT_SCALE + 1
+    units = UnitsOfRows(1, np.zeros(rows, dtype=np.int64), np.full(rows, rows))
+    assert units.counts(np.arange(rows) % 3, 3).tolist() == [0, 0, 0]
+
+
+def _session(charged: list[str]) -> PrivateSession:
+    account = PrivacyFilter(PRICE, lambda label, _: charged.append(label))
+    return PrivateSession(town(0).private(), account, SeededNoise(0), "step")
+
+
+def test_counts_are_clipped_only_where_a_proof_says_how_far_they_move() -> None:
+    database, charged = town(0), list[str]()
+    session = _session(charged)
+    owner = database.schema.table("person").owner_key
+    (column,) = (c.name for c in database.schema.table("person").columns if c.name == "works")
+    works = Discretizer(codec_for(database.schema.table("person").column(column)))
+    views = {
+        "several T": ViewSpec("person", {"works": (Own("works"), works)}, (1, 2)),
+        "co-members": ViewSpec("person", {"works": (CoMember(owner, 1, "works"), works)}),
+    }
+    for name, spec in views.items():
+        view = session.view(spec, name)
+        assert view.noise_of_clipping == float("inf")
+        with pytest.raises(InternalError, match="cannot be clipped"):
+            view.measure("works", [Marginal(("works",), clipped=True)], PRICE)
+    whole = session.view(ViewSpec("person", {"works": (Own("works"), works)}, (2,)), "whole")
+    assert whole.noise_of_clipping == pytest.approx(1)
+    for part in whole.split(ByValue("works", (0,) * works.size)):
+        with pytest.raises(InternalError, match="cannot be clipped"):
+            part.measure("works", [Marginal(("works",), clipped=True)], PRICE)
+    for asked in (Marginal((), clipped=True), Marginal(("works", "works"), clipped=True)):
+        with pytest.raises(InternalError, match="to clip"):
+            whole.measure("works", [asked], PRICE)
+    assert charged == []
+    whole.measure("works", [Marginal(("works",), clipped=True)], PRICE)
+    assert charged == ["step/whole/works"]
+
+
+def test_references_are_clipped_by_parent_and_of_public_ones_alone() -> None:
+    database, charged = shop(0), list[str]()
+    account = PrivacyFilter(PRICE, lambda label, _: charged.append(label))
+    session = PrivateSession(database.private(), account, SeededNoise(0), "step")
+    keys = [key for table in database.schema.tables for key in table.foreign_keys]
+    (public,) = (key for key in keys if key.name == "item.product_id")
+    with pytest.raises(InternalError, match="a group for each parent"):
+        session.references(public, 2, "groups").measure(
+            "them", [ParentCounts(np.array([0, 1, 0, 1, 1]), clipped=True)], PRICE
+        )
+    (private, *_) = (key for key in keys if not database.schema.table(key.parent).public)
+    with pytest.raises(InternalError, match="cannot be clipped"):
+        session.references(private, 2, "private").measure("them", [ParentCounts(np.arange(5), clipped=True)], PRICE)
+    assert charged == []
+
+
+def test_how_many_rows_count_says_how_long_vectors_are() -> None:
+    classes, rows = (1, 4, 16, 64), np.array([100.0, 400.0, 1600.0, 6400.0])
+    size = RowCount(8500.0, 0.0, 1, classes, rows, rows / np.array([1, 3, 12, 50]), 64)
+    np.testing.assert_allclose(size.counted(3, 1.0), size.counted(3))
+    totals = [float(size.counted(3, together).sum()) for together in (0.0, 0.1, 0.5, 1.0)]
+    assert totals == sorted(totals, reverse=True)
+    assert totals[0] > 1.5 * totals[-1]
+    for together in (0.05, 0.3, 0.9):
+        assert size.together(3, float(size.counted(3, together).sum())) == pytest.approx(together, abs=1e-6)
+    assert size.together(3, 1e9) == pytest.approx(0, abs=1e-6)
+    assert size.together(3, 0.0) == 1
