@@ -19,8 +19,8 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.random_walk import Drift
 from privbench_core.measure.row_count import distance_by_noise
-from privbench_core.models.one_way import OneWay
 from privbench_core.models.measured import Counted
+from privbench_core.models.one_way import OneWay
 from privbench_core.models.row_count import UNIT_SIZE, Clipping, RowCount, class_coder, counts_up_to
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
@@ -101,7 +101,8 @@ class RowLooks:
         """
         looks, left = self, price
         if price.measure is Measure.ZCDP and not self.together:
-            early = {name: min(most, self.size.for_half) for name, most in self.best_counted(session, table, price).items()}
+            best = self.best_counted(session, table, price)
+            early = {name: min(most, self.size.for_half) for name, most in best.items()}
             looks, left = looks._again(session, table, columns, early, price.share(_EARLY)), price.share(1 - _EARLY)
         return looks._again(session, table, columns, looks.best_counted(session, table, left), left)
 

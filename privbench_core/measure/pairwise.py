@@ -327,8 +327,8 @@ class PairwiseFit:
     ) -> tuple[dict[Pair, NoisyTable], float]:
         """Measure the joints of some pairs, for ``price`` in all: the noisier ones get more of it.
 
-        Where units are clipped, counts are scaled to the number of rows that count where they are not; returned is, too,
-        how many times as many rows have counted, in the mean.
+        Where units are clipped, counts are scaled to the number of rows that count where they are not. Returns how many
+        times as many have counted, in the mean, too.
 
         Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
         removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
@@ -340,7 +340,8 @@ class PairwiseFit:
             groups = (table.coarsenings[0].groups, table.coarsenings[1].groups)
             asked = Marginal((a, b), groups, clipped=clipping is not None)
             noisy = curator.measure(f"{a} x {b}", [asked], price.share(share))
-            gain = 1.0 if clipping is None else float(np.clip(noisy.values[0].sum() / clipping.rows, 1.0, clipping.most))
+            rows = float(noisy.values[0].sum())
+            gain = 1.0 if clipping is None else min(max(rows / clipping.rows, 1.0), clipping.most)
             measured[a, b] = NoisyTable(noisy.values[0] / gain, noisy.sigma / gain, groups, table.ordered)
             gains.append(gain)
         return measured, float(np.mean(gains)) if gains else 1.0

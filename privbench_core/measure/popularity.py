@@ -107,9 +107,11 @@ class ParentLooks:
             return self
         ranks = self.of_ranks.ask("ranks again", RankSums(tuple(self.ends.tolist())), price.share(_RANKS_SHARE))
         groups = self.of_ranks.ask("groups of parents again", ParentCounts(self.group_of), price.share(_GROUPS_SHARE))
-        more = (ranks, groups, *_single(
-            self.of_single, len(self.group_of), price.share(1 - _RANKS_SHARE - _GROUPS_SHARE), "again"
-        ))
+        more = (
+            ranks,
+            groups,
+            *_single(self.of_single, len(self.group_of), price.share(1 - _RANKS_SHARE - _GROUPS_SHARE), "again"),
+        )
         return replace(self, found=tuple(_averaged(one, other) for one, other in zip(self.found, more, strict=True)))
 
     def popularity(self) -> tuple[ByRow, float]:

@@ -104,8 +104,9 @@ class RowCount:
     @property
     def clipping(self) -> Clipping:
         """What clipping units in L2 norm is expected to do for joints."""
-        plain, every = (max(float(of.sum()), _NOTHING) for of in (self.counted(self.rows_per_unit), self.rows_of))
-        return Clipping(plain, float(self.counted(self.rows_per_unit, self.pairs_together).sum()) / plain, every / plain)
+        most, every = self.rows_per_unit, float(self.rows_of.sum())
+        plain = max(float(self.counted(most).sum()), _NOTHING)
+        return Clipping(plain, float(self.counted(most, self.pairs_together).sum()) / plain, every / plain)
 
     @property
     def for_half(self) -> int:

@@ -235,7 +235,9 @@ def _admit_marginal(site: str, query: Marginal, sizes: Sizes) -> None:
     _admit_columns(site, query.columns, sizes)
     _require(type(query.groups) is tuple, site, "groups of codes as a tuple")
     _require(type(query.clipped) is bool, site, "whether units are clipped")
-    _require(not query.clipped or len(set(query.columns)) == len(query.columns) > 0, site, "columns, each once, to clip")
+    _require(
+        not query.clipped or len(set(query.columns)) == len(query.columns) > 0, site, "columns, each once, to clip"
+    )
     if not query.groups:
         return
     _require(len(query.groups) == len(query.columns), site, "groups of codes for each column")

@@ -77,7 +77,7 @@ class Curator:
 
     @property
     def noise_of_clipping(self) -> float:
-        """Return how many times as large Gaussian noise is where units are clipped, inf where they cannot be: public."""
+        """Return how many times as large Gaussian noise is if units are clipped, inf if they cannot be: public."""
         if not self._view.clipped:
             return math.inf
         return math.hypot(*self._view.clipped_shifts) / math.hypot(*self._view.shifts)

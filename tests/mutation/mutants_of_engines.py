@@ -16,6 +16,24 @@ _TEXTS = f"{_ENGINES}::test_a_unit_counts_once_for_a_text_however_many_rows_have
 
 ENGINES = [
     Mutant(
+        "sql-vectors-by-their-squares",
+        "rows in databases",
+        "units are clipped by the squares of lengths",
+        _VIEWS,
+        'exp.Ceil(this=exp.Sqrt(this=column("squares")))',
+        'exp.Ceil(this=column("squares"))',
+        (_AGREE,),
+    ),
+    Mutant(
+        "sql-units-by-table",
+        "rows in databases",
+        "all large units are clipped as one",
+        _VIEWS,
+        'exp.case().when(many, column("u", "r")).else_(exp.Null())',
+        "exp.case().when(many, number(1)).else_(exp.Null())",
+        (_AGREE,),
+    ),
+    Mutant(
         "sql-weight-of-one",
         "rows in databases",
         "a row weighs 1, however many its unit has",

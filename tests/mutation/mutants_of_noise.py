@@ -289,20 +289,8 @@ SENSITIVITY = [
         "sensitivity",
         "marginals move half of what they do",
         "privacy/queries.py",
-        (
-            "return joined(low, high, HALF)\n"
-            "\n"
-            "    def moves(self, view: CodedView) -> tuple[float, float]:\n"
-            '        """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²."""\n'
-            "        return _moves(*view.shifts)"
-        ),
-        (
-            "return joined(low, high, HALF)\n"
-            "\n"
-            "    def moves(self, view: CodedView) -> tuple[float, float]:\n"
-            '        """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²."""\n'
-            "        return _moves(view.shifts[0] / 2, view.shifts[1] / 2)"
-        ),
+        "if not self.clipped:\n            return _moves(*view.shifts)",
+        "if not self.clipped:\n            return _moves(view.shifts[0] / 2, view.shifts[1] / 2)",
         (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
     ),
     Mutant(
@@ -400,20 +388,8 @@ SENSITIVITY = [
         "sensitivity",
         "counts of references move half of what they do",
         "privacy/queries.py",
-        (
-            "return np.append(weighted_sums(self.group_of[sums.rows], sums.totals, groups), sums.none)\n"
-            "\n"
-            "    def moves(self, view: CodedView) -> tuple[float, float]:\n"
-            '        """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²."""\n'
-            "        return _moves(*view.shifts)"
-        ),
-        (
-            "return np.append(weighted_sums(self.group_of[sums.rows], sums.totals, groups), sums.none)\n"
-            "\n"
-            "    def moves(self, view: CodedView) -> tuple[float, float]:\n"
-            '        """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²."""\n'
-            "        return _moves(view.shifts[0] / 2, view.shifts[1] / 2)"
-        ),
+        "if self.clipped else _moves(*view.shifts)",
+        "if self.clipped else _moves(view.shifts[0] / 2, view.shifts[1] / 2)",
         (f"{_QUERIES}::test_a_unit_moves_a_query_as_far_as_it_says_and_no_further",),
     ),
     Mutant(

@@ -10,6 +10,8 @@ _WEIGHTS = "engines/unit_weights.py"
 _ORDER = "engines/keyed_order.py"
 _CODED = "engines/memory/database.py"
 _VIEWS = "privacy/views.py"
+_CLIPPING = "privacy/clipping.py"
+_CLIPPED = "tests/unit/test_privacy_clipping.py"
 _PERMUTATIONS = "privacy/permutations.py"
 _REACH = "tests/unit/test_privacy_reach.py"
 _TRUNCATION = "tests/property/test_privacy_truncation.py"
@@ -201,8 +203,8 @@ WEIGHTS = [
         "weights",
         "noise for one row where a unit counts as T",
         _VIEWS,
-        "int(np.ceil(moved * whole)), touched, own=whole",
-        "int(np.ceil(moved * unit)), touched, own=whole",
+        "bound = int(np.ceil(moved * whole))",
+        "bound = int(np.ceil(moved * unit))",
         (f"{_FUZZ}::test_no_unit_moves_a_view_beyond_its_stability",),
     ),
     Mutant(
@@ -387,6 +389,79 @@ STABILITY = [
         "if not key.owner and not key.same_unit and carries(schema, key))",
         "if not key.owner and not key.same_unit and not key.optional and carries(schema, key))",
         (f"{_TRUNCATION}::test_stability_covers_several_private_parents",),
+    ),
+    Mutant(
+        "vectors-a-little-longer",
+        "stability",
+        "lengths of units' vectors of counts are rounded down",
+        _CLIPPING,
+        "np.ceil(np.sqrt(squares))",
+        "np.floor(np.sqrt(squares))",
+        (f"{_CLIPPED}::test_a_unit_adds_its_counts_over_the_length_of_their_vector",),
+    ),
+    Mutant(
+        "vectors-of-few-rows-alone",
+        "stability",
+        "units with up to twice as many rows as the length allowed are not clipped",
+        _CLIPPING,
+        "longer = self.rows > self.most",
+        "longer = self.rows > 2 * self.most",
+        (f"{_FUZZ}::test_no_unit_moves_a_view_beyond_its_stability",),
+    ),
+    Mutant(
+        "clipped-before-merging",
+        "stability",
+        "units are clipped by cells, and cells are merged after that",
+        "privacy/queries.py",
+        "return view.data.clipped_counts(self.columns, self.groups)",
+        "counts = view.data.clipped_counts(self.columns, ())\n"
+        "            return merge_codes(counts, self.groups) if self.groups else counts",
+        (f"{_FUZZ}::test_no_unit_moves_a_view_beyond_its_stability",),
+    ),
+    Mutant(
+        "clipped-in-every-part",
+        "stability",
+        "units are clipped in each part of a split by itself",
+        _VIEWS,
+        "return replace(self, data=self.data.held().take(mask), clipped=0)",
+        "return replace(self, data=self.data.held().take(mask))",
+        (f"{_CLIPPED}::test_counts_are_clipped_only_where_a_proof_says_how_far_they_move",),
+    ),
+    Mutant(
+        "clipped-with-several-t",
+        "stability",
+        "units are clipped in views with several T",
+        _VIEWS,
+        "clipped = 0 if co_members or len(most) > 1 else",
+        "clipped = 0 if co_members else",
+        (f"{_CLIPPED}::test_counts_are_clipped_only_where_a_proof_says_how_far_they_move",),
+    ),
+    Mutant(
+        "clipped-groups-of-parents",
+        "stability",
+        "references are clipped by parent and summed up by groups of them",
+        "privacy/admission.py",
+        "alone = not query.clipped or bool((groups == np.arange(len(groups))).all())",
+        "alone = True",
+        (f"{_CLIPPED}::test_references_are_clipped_by_parent_and_of_public_ones_alone",),
+    ),
+    Mutant(
+        "clipped-sums-as-long-as-vectors",
+        "stability",
+        "Laplace noise covers the length of a unit's vector of counts",
+        "privacy/queries.py",
+        "return math.sqrt(cells * squared), squared",
+        "return math.sqrt(squared), squared",
+        (f"{_FUZZ}::test_no_unit_moves_a_view_beyond_its_stability",),
+    ),
+    Mutant(
+        "clipped-with-one-unit",
+        "stability",
+        "other units that change do not count where units are clipped",
+        _VIEWS,
+        "else int(np.ceil(changed * whole))",
+        "else whole",
+        (f"{_FUZZ}::test_no_unit_moves_a_view_beyond_its_stability",),
     ),
     Mutant(
         "views-along-keys",

@@ -285,7 +285,7 @@ class SqlRows:
     def _coded(
         self, names: Sequence[str], *, weighed: bool = True, units: bool = False
     ) -> tuple[exp.Select, dict[str, str]]:
-        """Return a query for the codes of some columns, and what it calls each; a table always has weights and units."""
+        """Return a query for the codes of some columns, and what it calls each; a table has weights and units."""
         if self._scans < self._engine._database.scans:
             self._scans += 1
             features = {name: self._spec.features[name] for name in names}

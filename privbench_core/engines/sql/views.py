@@ -76,9 +76,7 @@ class Views:
         self._secret = secret
         self._types = types
 
-    def coded(
-        self, spec: ViewSpec, *, weighed: bool = True, units: bool = False
-    ) -> tuple[exp.Select, dict[str, str]]:
+    def coded(self, spec: ViewSpec, *, weighed: bool = True, units: bool = False) -> tuple[exp.Select, dict[str, str]]:
         """Return a query for codes and weights, and what it calls each column of the view.
 
         Args:
@@ -104,9 +102,7 @@ class Views:
             found = found.select(exp.alias_(_longer(spec.rows_per_unit[0]), UNIT)) if units else found
         return found, called
 
-    def clipped(
-        self, coded: exp.Select, cells: Mapping[str, NDArray[np.int64] | None], most: int
-    ) -> exp.Select:
+    def clipped(self, coded: exp.Select, cells: Mapping[str, NDArray[np.int64] | None], most: int) -> exp.Select:
         """Return a query for counts in which each unit's are clipped in L2 norm, see `UnitsOfRows.counts`.
 
         Args:
@@ -297,7 +293,7 @@ class Views:
 
 
 def _longer(most: int) -> Expr:
-    """Return the unit of a row that has more than ``most``, else NULL: a vector is no longer than the number of rows."""
+    """Return the unit of a row that has more than ``most``, else NULL: no vector is longer than its number of rows."""
     many = exp.GT(this=column("s", "r"), expression=number(most))
     return exp.case().when(many, column("u", "r")).else_(exp.Null())
 
