@@ -333,9 +333,13 @@ def test_units_with_many_rows_count_in_full_however_many_parents_a_public_table_
         "flight": rows_of(flight, id=np.arange(len(plane)), plane_id=plane, place_id=place),
     }
     schema, budget = Schema("flights", (airport, owner, flight), "plane"), Budget(epsilon, 1e-9)
-    made = draw_exactly(schema, tables, noise=SeededNoise(1), budget=budget)["flight"].table
-    source, drawn = (np.bincount(rows["place_id"].to_numpy(), minlength=1458) for rows in (tables["flight"], made))
-    assert np.abs(source / source.sum() - drawn / drawn.sum()).sum() / 2 < 0.08
+    source = np.bincount(tables["flight"]["place_id"].to_numpy(), minlength=1458) / len(plane)
+    apart = []
+    for seed in range(3):
+        made = draw_exactly(schema, tables, noise=SeededNoise(seed), budget=budget)["flight"].table
+        drawn = np.bincount(made["place_id"].to_numpy(), minlength=1458) / made.num_rows
+        apart.append(float(np.abs(source - drawn).sum()) / 2)
+    assert sorted(apart)[1] < 0.08
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -69,7 +69,7 @@ def measured_step(
     # Since 16 columns that are measured again beside joints are counted in their own ways then, too. Since 17 joints of
     # owned tables say of which rows they are, and lists have a lower threshold (14 without owners).
     learns = any(isinstance(column.domain, Learn) for column in table.modelled)
-    version = "17" if table.owner_key else "14" if lists_to_learn(table) else "13" if learns else "9"
+    version = "18" if table.owner_key else "14" if lists_to_learn(table) else "13" if learns else "9"
     return Step(key, StepKind.PROFILE, table.name, (), reads, price, run, {**own, **parameters}, version=version)
 
 
