@@ -34,6 +34,7 @@ Features = Mapping[str, tuple[Feature, Discretizer]]
 _DOUBT = 1.0  # of what larger units move distributions: what is not known of it
 BY_SIZE = 0.4  # share of a price for what columns have to do with the number of rows of a unit
 _EARLY = 0.25  # of the price of a last look: tells how many rows count where units are clipped
+_CLEAR = 0.01  # of all rows: doubt about a column that is no reason to clip, which takes time where rows are many
 _OTHERWISE = 0.05  # how far rows that are not counted move distributions beyond what shapes tell
 _HARDLY_MORE, _NO_DOUBT = 1.01, 1e-3  # doubts that are as good as the least: a hundredth more, a thousandth of all rows
 _POSSIBLE = 1e-9  # standard deviation of what is known exactly: what is divided by it stays finite
@@ -99,20 +100,30 @@ class RowLooks:
             columns: Of its rows, those of ``drifts``.
             price: Of everything here.
         """
+        best, sigma = self.best_counted(session, table, price), self._of_units(session, table, price)
+        doubtful = any(self._doubt(name, sigma, most) > _CLEAR for name, most in best.items())
+        if price.measure is Measure.PURE or not (self.together or doubtful):
+            return self._again(session, table, columns, best, price, clipped=False)
         looks, left = self, price
-        if price.measure is Measure.ZCDP and not self.together:
-            best = self.best_counted(session, table, price)
+        if not self.together:
             early = {name: min(most, self.size.for_half) for name, most in best.items()}
-            looks, left = looks._again(session, table, columns, early, price.share(_EARLY)), price.share(1 - _EARLY)
+            looks, left = self._again(session, table, columns, early, price.share(_EARLY)), price.share(1 - _EARLY)
         return looks._again(session, table, columns, looks.best_counted(session, table, left), left)
 
     def _again(
-        self, session: PrivateSession, table: str, columns: Features, best: Mapping[str, int], price: Price
+        self,
+        session: PrivateSession,
+        table: str,
+        columns: Features,
+        best: Mapping[str, int],
+        price: Price,
+        *,
+        clipped: bool = True,
     ) -> RowLooks:
         alike: dict[int, list[str]] = {}
         for name, most in best.items():
             alike.setdefault(most, []).append(name)
-        looks, clipped = self, price.measure is Measure.ZCDP
+        looks = self
         for most, names in sorted(alike.items()):
             view = session.view(ViewSpec(table, {name: columns[name] for name in names}, (most,)), "over rows")
             asked = [Marginal((name,), clipped=clipped) for name in names]

@@ -46,6 +46,7 @@ _STRONG = 0.3  # of all rows: the score of two columns that determine each other
 _CLEAR = 0.2  # of all rows: largest noise of scores that is no reason to pay more for them
 _MORE_FOR_SCORES = (1.0, 2.0, 3.0)  # times the usual share, where scores would say little for less
 _NUMBERS = 24  # of pairs that share a price are tried
+_WORTH = 1.05  # times as many rows that count: less is not worth the time that clipping units takes
 _SHARES = (0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)  # of what a leaf has left, for joints rather than marginals
 
 
@@ -366,7 +367,7 @@ class PairSelection:
 
 def _useful(clipping: Clipping, curator: Curator, price: Price) -> Clipping | None:
     """What clipping does for joints in a view, if it does more than its noise undoes."""
-    if price.measure is not Measure.ZCDP or clipping.gain <= curator.noise_of_clipping:
+    if price.measure is Measure.PURE or clipping.gain < _WORTH * curator.noise_of_clipping:
         return None
     return clipping
 

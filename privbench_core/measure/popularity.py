@@ -51,6 +51,7 @@ _OTHERWISE = 0.3  # how far units with more than T rows refer to other parents, 
 _WHOLLY = 1.0  # the same, at worst
 _MOST_PARENTS = 1 << 20  # ranks that are looked at
 _MOST_GROUPS = 256  # groups of parents by rank; chosen by hand
+_WELL_KNOWN = 0.01  # of all references: error that is no reason to clip units, which takes time where rows are many
 _CLEAR = 4  # standard deviations of noise that a group of average popularity has
 
 
@@ -166,7 +167,8 @@ def row_popularity(
         """Of all references, what is wrong by noise: all of a parent that it hides."""
         return float(sizes @ np.where(likely > _TOLD * stands_out(parents) * noise, ABSOLUTE * noise, likely))
 
-    if price.measure is Measure.ZCDP and len(looks) > 1:
+    plain = min(_error(look, single, _OTHERWISE, hidden) for look in looks)
+    if price.measure is Measure.ZCDP and len(looks) > 1 and plain > _WELL_KNOWN:
         looks = _clipped(looks, parents, single.share(_EARLY))
         single = single.share(1 - _EARLY)
     look, closer = _best(looks, single, _WHOLLY, hidden), _best(looks, single, _OTHERWISE, hidden)
@@ -295,7 +297,11 @@ def _best(looks: list[_Look], price: Price, otherwise: float, hidden: Callable[[
         otherwise: How far references of the rows that do not count are taken to differ from the others.
         hidden: Noise of a parent's share of all references -> error by that.
     """
-    return min(looks, key=lambda look: otherwise * look.lost + hidden(look.noise(price)))
+    return min(looks, key=lambda look: _error(look, price, otherwise, hidden))
+
+
+def _error(look: _Look, price: Price, otherwise: float, hidden: Callable[[float], float]) -> float:
+    return otherwise * look.lost + hidden(look.noise(price))
 
 
 def _for_shapes(looks: list[_Look], price: Price) -> _Look:
