@@ -7,6 +7,7 @@ cells adds a vector that is much shorter than the number of its rows, so that mo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.exact_sums import weighted_sums
 from privbench_core.privacy.relations import WEIGHT_SCALE
 
+_FEW = 16  # possible pairs of a unit and a cell per row: so many are counted in less time than rows are put in order
 Numbers = NDArray[np.integer[Any]]
 
 
@@ -45,12 +47,24 @@ class UnitsOfRows:
         >>> UnitsOfRows(1, np.array([7, 7, 7, 7]), np.array([4, 4, 4, 4])).counts(np.array([0, 1, 2, 3]), 4).tolist()
         [524288, 524288, 524288, 524288]
         """
-        longer = self.rows > self.most  # a vector is no longer than the number of rows
-        counts = np.bincount(cells[~longer], minlength=size).astype(np.int64) * (WEIGHT_SCALE // self.most)
-        clipped = longer & (self.rows <= WEIGHT_SCALE)
-        _, units = np.unique(self.units[clipped], return_inverse=True)
-        pairs, numbers = np.unique(units.astype(np.int64) * size + cells[clipped], return_counts=True)
-        of_unit, of_cell = pairs // size, pairs % size
+        in_full, clipped, units = self._apart
+        counts = np.bincount(cells[in_full], minlength=size).astype(np.int64) * (WEIGHT_SCALE // self.most)
+        pairs = units * size + cells[clipped]
+        if int(units.max(initial=-1)) * size < _FEW * len(pairs):
+            every = np.bincount(pairs)
+            found = np.flatnonzero(every)
+            numbers = every[found]
+        else:
+            found, numbers = np.unique(pairs, return_counts=True)
+        of_unit, of_cell = found // size, found % size
         squares = np.bincount(of_unit, numbers.astype(np.float64) ** 2)  # at most 2^40: exact
         weights = WEIGHT_SCALE // np.maximum(self.most, np.ceil(np.sqrt(squares)).astype(np.int64))
         return counts + weighted_sums(of_cell, numbers * weights[of_unit], size)
+
+    @cached_property
+    def _apart(self) -> tuple[Numbers, Numbers, NDArray[np.int64]]:
+        """Which rows are of units that count in full, which of units to be clipped, and whose these are, from 0."""
+        longer = self.rows > self.most  # a vector is no longer than the number of rows
+        clipped = np.flatnonzero(longer & (self.rows <= WEIGHT_SCALE))
+        _, units = np.unique(self.units[clipped], return_inverse=True)
+        return np.flatnonzero(~longer), clipped, units.astype(np.int64)

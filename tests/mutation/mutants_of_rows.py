@@ -404,8 +404,8 @@ STABILITY = [
         "stability",
         "units with up to twice as many rows as the length allowed are not clipped",
         _CLIPPING,
-        "longer = self.rows > self.most",
-        "longer = self.rows > 2 * self.most",
+        "longer = self.rows > self.most  # a",
+        "longer = self.rows > 2 * self.most  # a",
         (f"{_FUZZ}::test_no_unit_moves_a_view_beyond_its_stability",),
     ),
     Mutant(

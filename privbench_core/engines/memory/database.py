@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,7 @@ class PrivateDatabase(Relations):
             weights = self.weights(spec.table, spec.rows_per_unit)[rows] if owned else None
         else:
             weights = groups.weights(1)
-        units = partial(self._units_of, spec.table, rows, spec.rows_per_unit[0])
+        units = cache(partial(self._units_of, spec.table, rows, spec.rows_per_unit[0]))
         return HeldRows(codes, sizes, weights, int(kept.sum()), members, groups, units=units)
 
     def references(self, key: ForeignKey, most: int) -> HeldRows:
@@ -66,7 +66,7 @@ class PrivateDatabase(Relations):
         rows = np.flatnonzero(self.kept(key.child))
         parents = self.rows(key.parent) if self.schema.table(key.parent).public else None
         references = References(self.kept_parent_rows(key)[rows], parents)
-        weights, units = self.weights(key.child, (most,))[rows], partial(self._units_of, key.child, rows, most)
+        weights, units = self.weights(key.child, (most,))[rows], cache(partial(self._units_of, key.child, rows, most))
         return HeldRows({}, {}, weights, len(rows), references=references, units=units)
 
     def _units_of(self, table: str, rows: Index, most: int) -> UnitsOfRows:
