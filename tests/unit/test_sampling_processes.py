@@ -142,7 +142,7 @@ def test_a_full_disk_leaves_no_half_file_and_a_clear_message(made, tmp_path: Pat
     drawing = drawing_of(made, "child", tmp_path / "full")
     process = PROCESSES.Process(target=_draw, args=(drawing, 2000))
     process.start()
-    process.join(120)
+    process.join(300)
     assert "Make room, then run again" in (tmp_path / "full" / "error").read_text()
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["error"]
 
