@@ -38,8 +38,9 @@ coverage: $(VENV)/.dev ## Run all tests and show the lines that none reaches; fa
 	@$(ONE_EACH) $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --cov --cov-report=term
 
 .PHONY: slow
-slow: $(VENV)/.dev ## Run the slow tests: bigger audits, two hundred kills.
+slow: $(VENV)/.dev ## Run the slow tests: bigger audits, two hundred kills, other examples of every property.
 	@$(BIN)/python -m pytest -m slow
+	@$(BIN)/python -m pytest --hypothesis-profile=exploring tests/property
 
 .PHONY: lint
 lint: $(VENV)/.dev ## Check style, formatting, types, the layers of the packages, and the documentation.

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
@@ -19,12 +20,20 @@ from privbench_core.schema.tables import Schema, Table
 from tests.helpers.ledgers import Place, new_place
 from tests.helpers.sail import Sail
 
-# The machine is shared: how long one example takes says nothing about the code.
-settings.register_profile("privbench", deadline=None)
+# The machine is shared: how long examples take says nothing about the code.
+_ANY_SPEED: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+# The same examples in every run, so that no run fails by chance; `make slow` looks for others.
+settings.register_profile("privbench", derandomize=True, **_ANY_SPEED)
+settings.register_profile("exploring", derandomize=False, **_ANY_SPEED)
 settings.load_profile("privbench")
 # For seeded bugs, of which only whether they are found is asked.
 settings.register_profile(
-    "no-shrinking", deadline=None, database=None, report_multiple_bugs=False, phases=(Phase.explicit, Phase.generate)
+    "no-shrinking",
+    derandomize=False,
+    database=None,
+    report_multiple_bugs=False,
+    phases=(Phase.explicit, Phase.generate),
+    **_ANY_SPEED,
 )
 
 MAX_PERSONS = 4

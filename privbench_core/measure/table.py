@@ -100,6 +100,7 @@ def learn_table(
             rest = rest.share(1 - _ROWS_SHARE)
         else:
             rows = size.rows
+        rows = max(1.0, rows)  # of few rows noise may leave none, or less
         known = ordered_codes({name: Discretizer(codec) for name, codec in learned.codecs.items()})
         share = share if network(known).promising(view, sizes, rows, rest, share, held) else 1.0
         for_glance = share_of_glance(view, rows, rest.share(1 - share)) if held and share < 1 else 0.0

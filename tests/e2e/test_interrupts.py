@@ -27,7 +27,7 @@ module.{name} = at
 from privbench_core.cli import main
 main()
 """
-_WAITING = "time.sleep(60)"
+_WAITING = "time.sleep(600)"
 
 
 def interrupted(
@@ -55,7 +55,7 @@ def interrupted(
     time.sleep(0.5)  # inside of it
     process.send_signal(signal.SIGINT)
     try:
-        out, error = process.communicate(timeout=30)
+        out, error = process.communicate(timeout=300)
     finally:
         process.kill()
     assert process.returncode == 130, error.decode()
@@ -141,7 +141,7 @@ def test_publishing_into_postgres_changes_nothing(made_town: Path, bundle: Path,
     _, error = interrupted(
         "privbench_core.backends.postgres.load.create_keys_sql",
         *("publish", bundle, url),
-        work="return 'SELECT pg_sleep(60)'",
+        work="return 'SELECT pg_sleep(600)'",
         folder=made_town.parent,
     )
     said_in_one_line(error, "; the target is unchanged")

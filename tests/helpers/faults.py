@@ -69,7 +69,7 @@ class Town:
             while True:
                 self.said.append(reader.recv())
         reader.close()
-        process.join(60)
+        process.join(300)
         if process.exitcode == -signal.SIGKILL:
             return "killed"
         assert process.exitcode == 0

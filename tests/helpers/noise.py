@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.noise import (
     Counts,
     Held,
     NoiseSource,
+    OpenDPNoise,
     Sensitivity,
     noise_scale,
     share_as_fine,
@@ -65,6 +67,13 @@ class SeededNoise:
         keys = sorted(exact)
         noisy = self.add(site, np.array([exact[key] for key in keys], dtype=np.int64), sensitivity, price)
         return {key: int(count) for key, count in zip(keys, noisy, strict=True) if count >= bar}
+
+
+def seed_noise(patch: pytest.MonkeyPatch, seed: int = 0) -> None:
+    """Have production's noise seeded, for tests that hold what whole runs in this process release to figures."""
+    seeded = SeededNoise(seed)
+    for name in ("add", "hold", "choose", "keep"):
+        patch.setattr(OpenDPNoise, name, getattr(seeded, name))
 
 
 @dataclass(frozen=True)

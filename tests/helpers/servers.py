@@ -74,12 +74,12 @@ def graphql(port: int, query: str, variables: Mapping[str, Any]) -> Any:
         return json.load(answer)["data"]
 
 
-def wait_for(what: str, happened: Callable[[], Any], seconds: float = _PATIENCE) -> Any:
-    """What ``happened`` returns once it is true."""
+def wait_for(what: str, happened: Callable[[], Any], seconds: float = _PATIENCE, *, every: float = 0.5) -> Any:
+    """What ``happened``, asked ``every`` so many seconds, returns once it is true."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = happened()
         if found:
             return found
-        time.sleep(0.5)
+        time.sleep(every)
     raise AssertionError(f"{what}: not within {seconds} s")

@@ -307,7 +307,7 @@ def test_values_outside_of_a_declared_domain_are_clamped_and_reported_under_nois
     path = make(
         tmp_path, SPEC.replace("{min: 1, max: 8}", "{min: 3, max: 5}").replace("[east, north, west]", "[east, north]")
     )
-    result = run(path)
+    result = run(path, 16.0)
     assert broken_expectations(result) == []
     summary = result.releases["profile", "household"].artifact.data["summary"]
     clamped = next(figures for key, figures in summary.items() if "clamped" in key)
@@ -351,8 +351,8 @@ def test_a_budget_that_is_used_up_is_refused(tmp_path):
 
 def test_a_run_sees_one_source_even_if_it_changes_on_the_way(tmp_path):
     """The model step works on the rows that were profiled; the next run notices the change and pays for new ones."""
-    path = make(tmp_path)
-    other = build_town(500, seed=9).tables
+    path = make(tmp_path, households=1000)
+    other = build_town(2000, seed=9).tables
 
     def change(_number: int, _steps: int, step: Any) -> None:
         if step.kind is StepKind.MODEL:
@@ -360,10 +360,10 @@ def test_a_run_sees_one_source_even_if_it_changes_on_the_way(tmp_path):
                 pq.write_table(rows, tmp_path / f"{name}.parquet")
 
     first = run(path, progress=change)
-    assert first.releases["sample", "household"].artifact.table.num_rows == pytest.approx(300, rel=0.1)
+    assert first.releases["sample", "household"].artifact.table.num_rows == pytest.approx(1000, rel=0.1)
     second = run(path)
     assert second.paid == pytest.approx(first.paid)
-    assert second.releases["sample", "household"].artifact.table.num_rows == pytest.approx(500, rel=0.1)
+    assert second.releases["sample", "household"].artifact.table.num_rows == pytest.approx(2000, rel=0.1)
 
 
 class KilledError(Exception):

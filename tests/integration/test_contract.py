@@ -47,7 +47,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def town() -> tuple[Schema, dict[str, pa.Table]]:
-    made = build_town(400)
+    made = build_town(600)
     return made.schema, made.tables
 
 
@@ -197,7 +197,7 @@ def test_the_result_keeps_the_schema(done):
         rows = made.table(table.name)
         assert rows.column_names == [column.name for column in table.columns]
         assert rows.to_pydict() == samples_of(result)[table.name].to_pydict()
-    assert made.table("household").num_rows == pytest.approx(400, rel=0.2)
+    assert made.table("household").num_rows == pytest.approx(600, rel=0.2)
 
 
 def test_a_second_run_pays_nothing_and_writes_the_same_bundle(done):

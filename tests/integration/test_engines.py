@@ -42,6 +42,7 @@ from tests.conftest import Town
 from tests.helpers.databases import Database
 from tests.helpers.engines import in_postgres
 from tests.helpers.postgres import as_role, execute, new_database, rows
+from tests.helpers.servers import wait_for
 
 EPSILON = 3.0
 _KILLED = """
@@ -299,7 +300,7 @@ def test_ctrl_c_in_the_middle_of_a_statement_ends_the_run(
         assert any("counting" in line for line in child.stdout), child.stderr.read() if child.stderr else ""
         time.sleep(1)  # until the statement runs
         child.send_signal(signal.SIGINT)
-        _, complaint = child.communicate(timeout=60)
+        _, complaint = child.communicate(timeout=300)
     finally:
         child.kill()
     assert child.returncode == 130
@@ -320,7 +321,14 @@ def test_ctrl_c_while_postgres_counts_is_ctrl_c(postgres: str, stop: str, raised
     if stop == "timeout":
         database._statement("SET LOCAL statement_timeout = '50ms'")
     else:
-        threading.Timer(0.5, execute, (postgres, f"SELECT pg_cancel_backend({process})")).start()
+        threading.Thread(target=_cancel, args=(postgres, process)).start()
     with pytest.raises(raised):
-        database._table("SELECT CAST(pg_sleep(5) AS TEXT) AS slept")
+        database._table("SELECT CAST(pg_sleep(60) AS TEXT) AS slept")
     database.close()
+
+
+def _cancel(postgres: str, process: int) -> None:
+    """Cancel the statement of a process of the server, once it sleeps."""
+    sleeps = f"SELECT 1 FROM pg_stat_activity WHERE pid = {process} AND wait_event = 'PgSleep'"
+    wait_for("the statement to sleep", lambda: rows(postgres, sleeps))
+    execute(postgres, f"SELECT pg_cancel_backend({process})")

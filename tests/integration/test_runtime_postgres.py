@@ -38,7 +38,8 @@ QUERIES = (
     "select count(*) from orders where price > 3",
     "select 1 / (id - id) from customer",
     "with gone as (delete from orders returning id) select count(*) from gone",
-    "select pg_sleep(5)",
+    "select pg_sleep(60)",
+    "select pg_sleep(0.02)",
 )
 
 
@@ -65,16 +66,17 @@ def schemas(url):
 
 
 def test_queries_are_measured_on_both_and_failures_are_reported(url, bundle):
-    settings = RunTimeSettings(repetitions=3, timeout=1)
+    settings = RunTimeSettings(repetitions=3, timeout=3)
     found = compare_run_times(SCHEMA, shop(20_000), bundle, Workload.of(QUERIES), url=url, settings=settings)
-    assert [time.number for time in found.times] == [1, 2]
-    scan, lookup = found.times
+    assert [time.number for time in found.times] == [1, 2, 8]
+    scan, lookup, sleep = found.times
     assert (scan.plan_distance, lookup.plan_distance) == (0, 0)
     assert scan.operators == (2, 2)
     # The same number of rows of the same width: the same pages.
     assert scan.buffers[0] == scan.buffers[1] > 50
     assert lookup.buffers[0] < scan.buffers[0]
-    assert min(*scan.milliseconds, scan.again) > lookup.milliseconds[0] / 10 > 0
+    assert min(*scan.milliseconds, scan.again) > 0
+    assert min(*sleep.milliseconds, sleep.again) >= 20  # how much longer is up to the machine
     reasons = dict(found.failed)
     assert list(reasons) == [3, 4, 5, 6, 7]
     assert reasons[3].startswith("nowhere: no such table")

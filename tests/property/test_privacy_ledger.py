@@ -62,7 +62,7 @@ def fresh_name() -> str:
     return f"d{next(numbers)}"
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(asked=prices, lifetime=lifetimes)
 def test_no_sequence_of_prices_gets_beyond_the_lifetime(asked: list[Price], lifetime: Budget, place: Place) -> None:
     ledger = Ledger(place, fresh_name(), "u", lifetime)
@@ -81,7 +81,7 @@ def test_no_sequence_of_prices_gets_beyond_the_lifetime(asked: list[Price], life
     ledger.close()
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(parts=st.lists(st.integers(1, 20), max_size=30))
 def test_pure_prices_are_refused_exactly_when_they_do_not_fit(parts: list[int], place: Place) -> None:
     ledger = Ledger(place, fresh_name(), "u", Budget(1.0))
@@ -105,7 +105,7 @@ acts = st.lists(
 )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(acts=acts, lifetime=lifetimes, many=st.sampled_from([1, 5000]))
 def test_whoever_keeps_up_knows_what_a_newcomer_reads(
     acts: list[tuple[int, int, str]], lifetime: Budget, many: int, tmp_path: Path, place: Place

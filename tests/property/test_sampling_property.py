@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from privbench_core.privacy.budget import Budget
@@ -105,9 +105,7 @@ def databases(draw: st.DrawFn) -> tuple[Schema, dict[str, pa.Table]]:
 
 
 # No shrinking: every attempt is a whole plan and two suites of expectations, so it would take minutes.
-@settings(
-    max_examples=15, phases=[Phase.explicit, Phase.reuse, Phase.generate], suppress_health_check=[HealthCheck.too_slow]
-)
+@settings(max_examples=15, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     database=databases(),
     budget=st.sampled_from(

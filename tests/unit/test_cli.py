@@ -537,7 +537,7 @@ def test_exit_codes_and_streams_of_a_real_process(tmp_path: Path) -> None:
     def process(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "privbench_core", *arguments]
         here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PRIVBENCH_DEBUG": "", **variables}
-        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=here, timeout=60, check=False)
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=here, timeout=300, check=False)
 
     assert process("--version").returncode == 0
     failed = process("plan", "none.yaml")

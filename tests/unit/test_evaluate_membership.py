@@ -246,7 +246,7 @@ def test_copies_are_nearer_to_the_source_than_it_is_to_itself() -> None:
     assert fresh.synthetic[1] == pytest.approx(fresh.source[1], rel=0.3)
     assert (
         nearest_records(
-            true, EncodedTable(true.names, true.codes[:0], true.sizes, true.ordered), np.random.default_rng()
+            true, EncodedTable(true.names, true.codes[:0], true.sizes, true.ordered), np.random.default_rng(0)
         )
         is None
     )

@@ -139,8 +139,8 @@ def test_failing_queries_are_left_out_and_their_reasons_quote_no_value():
 
 def test_a_query_that_takes_too_long_is_reported_and_the_rest_goes_on():
     slow = "select count(*) from generate_series(1, 100000) a(x), generate_series(1, 10000000) b(y) where x * y = 7"
-    found = counted(slow, "select count(*) from users", timeout=0.2)
-    assert found.failed == ((1, "took longer than 0.2 s (on the source)"),)
+    found = counted(slow, "select count(*) from users", timeout=2)
+    assert found.failed == ((1, "took longer than 2 s (on the source)"),)
     assert found.answers[0].true == 4
 
 

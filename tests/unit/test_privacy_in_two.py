@@ -53,16 +53,16 @@ def test_the_generating_functions_agree(first: float, whole: float) -> None:
 
 @pytest.mark.parametrize(("first", "whole"), PRICES)
 def test_what_is_drawn_has_these_distributions(first: float, whole: float) -> None:
-    n = 40_000
+    n = 60_000  # and six deviations: one of the 27 shares is as far off once in 10⁶ runs, at most
     both = held(7, n, first, whole)
     for counts, price in ((both.coarse, first), (both.fine(), whole)):
         p = math.exp(-1 / noise_scale(ONE, pure(price)))
         for size in range(4):
             expected = (1 - p) / (1 + p) * p**size * (2 if size else 1)
-            assert np.mean(np.abs(counts - 7) == size) == pytest.approx(expected, abs=5 * math.sqrt(expected / n))
+            assert np.mean(np.abs(counts - 7) == size) == pytest.approx(expected, abs=6 * math.sqrt(expected / n))
     same = share_as_fine(ONE, pure(first), pure(whole))
     again = same + (1 - same) * (1 - math.exp(-first)) / (1 + math.exp(-first))  # more may be 0
-    assert np.mean(both.coarse == both.fine()) == pytest.approx(again, abs=5 * math.sqrt(again / n))
+    assert np.mean(both.coarse == both.fine()) == pytest.approx(again, abs=6 * math.sqrt(again / n))
 
 
 @pytest.mark.parametrize("n", [6_000, pytest.param(300_000, marks=pytest.mark.slow)])

@@ -300,9 +300,9 @@ def test_of_two_processes_exactly_one_gets_the_last_of_the_budget(
     racers = [PROCESSES.Process(target=_race, args=(places, barrier, won), daemon=True) for _ in range(2)]
     for racer in racers:
         racer.start()
-    winners = sorted(won.get(timeout=60) for _ in range(rounds))
+    winners = sorted(won.get(timeout=300) for _ in range(rounds))
     for racer in racers:
-        racer.join(60)
+        racer.join(300)
         assert racer.exitcode == 0
     assert winners == list(range(rounds))
     assert won.empty()
@@ -330,9 +330,9 @@ def test_several_processes_get_all_of_the_budget_and_no_more(place: Place) -> No
     takers = [PROCESSES.Process(target=_take_all, args=(place, barrier, got), daemon=True) for _ in range(3)]
     for taker in takers:
         taker.start()
-    assert sum(got.get(timeout=60) for _ in takers) == 50
+    assert sum(got.get(timeout=300) for _ in takers) == 50
     for taker in takers:
-        taker.join(60)
+        taker.join(300)
     ledger = open_ledger(place, Budget(50.0))
     assert (ledger.balance().spent, ledger.balance().left) == (50.0, 0.0)
     assert [entry.id for entry in ledger.entries()] == list(range(1, 51))

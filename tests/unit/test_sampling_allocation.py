@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +23,7 @@ from privbench_core.synthesizers.steps.sampled import SampledTable
 from privbench_core.workers import side_by_side
 from tests.helpers.market import market
 from tests.helpers.planted import codes_of, integer, made_exactly, rows_of, texts, tvd
-from tests.helpers.processes import PROCESSES
+from tests.helpers.processes import killed_when
 
 MOST = 700
 
@@ -254,16 +251,7 @@ def test_a_killed_run_resumes_at_the_missing_ranges(tmp_path: Path, monkeypatch:
     whole = drawing_of(schema, made, tmp_path / "whole").with_allocated_keys()
     expected = list(side_by_side(whole, range(len(whole.pieces)), 1))
     folder = tmp_path / "killed"
-    process = PROCESSES.Process(target=_draw, args=(drawing_of(schema, made, folder),))
-    process.start()
-    until = time.monotonic() + 120
-    while len(list(folder.glob("*.bin"))) < 2:
-        assert time.monotonic() < until
-        time.sleep(0.005)
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGKILL)
-    process.join(60)
-    time.sleep(1)  # its children finish what they had begun, and leave
+    killed_when(lambda: len(list(folder.glob("*.bin"))) >= 2, _draw, drawing_of(schema, made, folder))
     (folder / "allocated-0" / "00001.bin").write_bytes(b"half")
     (folder / "00001.bin").unlink(missing_ok=True)
     again = drawing_of(schema, made, folder).with_allocated_keys(2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from privbench_core.synthesizers.steps.range_drawing import RangeDrawing
 from privbench_core.synthesizers.steps.sampled import SampledTable
 from privbench_core.workers import ahead, side_by_side
 from tests.helpers.planted import category, integer, made_exactly, owner_key, planted_pair, rows_of, texts
-from tests.helpers.processes import PROCESSES
+from tests.helpers.processes import PROCESSES, killed_when
 from tests.helpers.servers import wait_for
 
 MOST = 300
@@ -125,16 +124,7 @@ def test_a_killed_run_resumes_at_the_missing_files(made, tmp_path: Path):
     expected = list(side_by_side(whole, range(len(whole.pieces)), 1))
     folder = tmp_path / "killed"
     drawing = drawing_of(made, "child", folder)
-    process = PROCESSES.Process(target=_draw, args=(drawing, None))
-    process.start()
-    until = time.monotonic() + 120
-    while len(list(folder.glob("*.bin"))) < 2:
-        assert time.monotonic() < until
-        time.sleep(0.005)
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGKILL)
-    process.join(60)
-    time.sleep(1)  # its children finish what they had begun, and leave
+    killed_when(lambda: len(list(folder.glob("*.bin"))) >= 2, _draw, drawing, None)
     kept = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.bin")}
     (folder / min(kept)).write_bytes(b"half")  # as if the power had gone
     del kept[min(kept)]
@@ -152,7 +142,7 @@ def test_a_full_disk_leaves_no_half_file_and_a_clear_message(made, tmp_path: Pat
     drawing = drawing_of(made, "child", tmp_path / "full")
     process = PROCESSES.Process(target=_draw, args=(drawing, 2000))
     process.start()
-    process.join(120)
+    process.join(300)
     assert "Make room, then run again" in (tmp_path / "full" / "error").read_text()
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["error"]
 

@@ -35,7 +35,7 @@ def test_one_group_that_is_larger_than_a_range_is_one_range():
 
 def test_ranges_are_drawn_side_by_side_and_come_in_order(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ranges, "processors", lambda: 2)
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=300)
 
     def draw(where: slice, rng: np.random.Generator) -> tuple[int, int]:
         both.wait()  # fails if the ranges are drawn one after the other

@@ -24,9 +24,10 @@ from privbench_core.schema.columns import Column, ColumnType, Learn, Values
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import StepKind
 from privbench_core.synthesizers.privbench import PrivBench
+from tests.conftest import Town
 from tests.helpers.noise import SeededNoise
 from tests.helpers.plans import plan_with
-from tests.helpers.planted import NoNoise, integer, owner_key, rows_of, texts
+from tests.helpers.planted import NoNoise, integer, made_exactly, owner_key, rows_of, texts
 
 WIDTHS = (2, 4, 4, 9)
 MEASURES = {"pure": Price(Measure.PURE, 1.0), "zCDP": Budget(1.0, 1e-9).total()}
@@ -73,6 +74,12 @@ def learned(price: Price, n: int, tied: float, widths: tuple[int, ...] = WIDTHS,
 def test_the_price_is_spent_and_no_more(price, tied, n):
     found = learned(price, n, tied)
     assert sum(amount for _, amount in found.charged) == pytest.approx(price.amount)
+
+
+@pytest.mark.parametrize("budget", [Budget(1.0), Budget(1.0, 1e-9)], ids=MEASURES)
+def test_tables_whose_released_number_of_rows_is_none_are_learned(budget: Budget, town: Town) -> None:
+    made = made_exactly(town.schema, {name: rows.slice(0, 0) for name, rows in town.tables.items()}, budget=budget)
+    assert made["sample", "household"].table is not None
 
 
 @pytest.mark.parametrize("price", MEASURES.values(), ids=MEASURES)
