@@ -33,9 +33,10 @@ Array = NDArray[np.float64]
 Features = Mapping[str, tuple[Feature, Discretizer]]
 _DOUBT = 1.0  # of what larger units move distributions: what is not known of it
 BY_SIZE = 0.4  # share of a price for what columns have to do with the number of rows of a unit
-_EARLY = 0.25  # of the price of a last look: tells how many rows count where units are clipped
+_EARLY = 0.1  # of the price of a last look: tells how many rows count where units are clipped
 _CLEAR = 0.01  # of all rows: doubt about a column that is no reason to clip, which takes time where rows are many
 _OTHERWISE = 0.05  # how far rows that are not counted move distributions beyond what shapes tell
+_CONCENTRATED = 0.5  # the same, where units are clipped: those whose rows are alike have other values than the others
 _HARDLY_MORE, _NO_DOUBT = 1.01, 1e-3  # doubts that are as good as the least: a hundredth more, a thousandth of all rows
 _POSSIBLE = 1e-9  # standard deviation of what is known exactly: what is divided by it stays finite
 
@@ -81,7 +82,8 @@ class RowLooks:
             rows = max(1.0, float(noisy.sum()))
             together[name] = self.size.together(most, rows)
             counted = self.size.counted(most, together[name])
-            drifts[name] = self._updated(drifts[name], counted, noisy / rows, np.full(len(noisy), sigma / rows))
+            noise = np.full(len(noisy), sigma / rows)
+            drifts[name] = self._updated(drifts[name], counted, noisy / rows, noise, _CONCENTRATED)
         return replace(self, drifts=drifts, together=together)
 
     def again(self, session: PrivateSession, table: str, columns: Features, price: Price) -> RowLooks:
@@ -180,8 +182,8 @@ class RowLooks:
     def _doubt(self, name: str, sigma: float, most: int) -> float:
         """What is left of doubt about a column over all rows after another look, for so much noise of a unit."""
         drift, counted = self.drifts[name], self.size.counted(most, self.together.get(name, 1.0))
-        rows = max(float(counted.sum()), 1.0)
-        sigmas = self._sigmas(drift, counted, np.full_like(drift.average(counted)[0], most * sigma / rows))
+        rows, otherwise = max(float(counted.sum()), 1.0), _CONCENTRATED if name in self.together else _OTHERWISE
+        sigmas = self._sigmas(drift, counted, np.full_like(drift.average(counted)[0], most * sigma / rows), otherwise)
         return drift.doubt(self._all_rows, counted / rows, sigmas)
 
     def _of_units(self, session: PrivateSession, table: str, price: Price) -> float:
@@ -189,13 +191,16 @@ class RowLooks:
         each = price.share(1 / max(1, len(self.drifts)))
         return session.view(ViewSpec(table, {}), "by size").sigma([Marginal(())], each)
 
-    def _updated(self, drift: Drift, counted: Array, shares: Array, noise: Array) -> Drift:
-        return drift.updated(counted / max(float(counted.sum()), 1.0), shares, self._sigmas(drift, counted, noise))
+    def _updated(
+        self, drift: Drift, counted: Array, shares: Array, noise: Array, otherwise: float = _OTHERWISE
+    ) -> Drift:
+        sigmas = self._sigmas(drift, counted, noise, otherwise)
+        return drift.updated(counted / max(float(counted.sum()), 1.0), shares, sigmas)
 
-    def _sigmas(self, drift: Drift, counted: Array, noise: Array) -> Array:
+    def _sigmas(self, drift: Drift, counted: Array, noise: Array, otherwise: float) -> Array:
         """Standard deviations of shares among counted rows: noise, and habits that differ inside of a class."""
         missing = max(0.0, 1 - float(counted.sum()) / max(float(self.size.rows_of.sum()), 1.0))
-        inside = _OTHERWISE * missing * np.maximum(drift.average(self._all_rows)[0], 0.0)
+        inside = otherwise * missing * np.maximum(drift.average(self._all_rows)[0], 0.0)
         return np.asarray(np.hypot(noise, inside))
 
 
@@ -317,4 +322,5 @@ def doubts(shapes: Mapping[str, Array], size: RowCount, most: int, together: flo
     """How far, in total variation distance, columns that were counted with T may be from all rows after that."""
     missing = 1 - float(size.counted(most, together).sum()) / max(float(size.rows_of.sum()), 1.0)
     moved = {name: float(np.abs(size.left_out(shape, most, together)).sum()) / 2 for name, shape in shapes.items()}
-    return {name: _DOUBT * distance + _OTHERWISE * missing for name, distance in moved.items()}
+    otherwise = _OTHERWISE if together == 1 else _CONCENTRATED
+    return {name: _DOUBT * distance + otherwise * missing for name, distance in moved.items()}
