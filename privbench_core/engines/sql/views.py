@@ -301,7 +301,7 @@ def _longer(most: int) -> Expr:
 def _grouped(code: Expr, group_of: NDArray[np.int64]) -> Expr:
     """Return the group of a code."""
     found = exp.case()
-    for group in range(int(group_of.max(initial=-1)) + 1):
+    for group in np.unique(group_of).tolist():
         codes = [number(each) for each in np.flatnonzero(group_of == group).tolist()]
         found = found.when(exp.In(this=code.copy(), expressions=codes), number(group))
     return found
