@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isqrt
 
 import numpy as np
@@ -12,16 +13,18 @@ from hypothesis import strategies as st
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
-from privbench_core.models.row_count import RowCount
+from privbench_core.measure.pairwise import PairwiseFit
+from privbench_core.models.row_count import Clipping, RowCount
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.clipping import UnitsOfRows
+from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.features import CoMember, Own
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.queries import Marginal, ParentCounts
 from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.split_rules import ByValue
-from privbench_core.privacy.views import ViewSpec
+from privbench_core.privacy.views import CodedView, HeldRows, ViewSpec
 from tests.helpers.databases import shop, town
 from tests.helpers.noise import SeededNoise
 
@@ -108,3 +111,26 @@ def test_how_many_rows_count_says_how_long_vectors_are() -> None:
         assert size.together(3, float(size.counted(3, together).sum())) == pytest.approx(together, abs=1e-6)
     assert size.together(3, 1e9) == pytest.approx(0, abs=1e-6)
     assert size.together(3, 0.0) == 1
+
+
+def test_without_clipping_classes_count_in_full_or_as_t_rows_a_unit() -> None:
+    rng, classes = np.random.default_rng(0), (1, 2, 4, 8, 16)
+    for _ in range(300):
+        units = rng.uniform(5, 1000, 5)
+        rows = units * rng.uniform((1, 1, 2, 4, 8), classes)
+        size = RowCount(float(rows.sum()), 0.0, 1, classes, rows, units, 16)
+        for place, most in enumerate(classes):
+            counted = size.counted(most)
+            np.testing.assert_array_equal(counted[: place + 1], rows[: place + 1])
+            np.testing.assert_array_equal(counted[place + 1 :], np.minimum(rows, most * units)[place + 1 :])
+
+
+def test_joints_are_chosen_by_the_noise_that_they_have_where_units_are_clipped() -> None:
+    view = CodedView(HeldRows({}, {}, None, 0), {}, 1, 1, 1, own=1, clipped=5)
+    curator = Curator(view, PrivacyFilter(PRICE, lambda _label, _price: None), SeededNoise(0), "joints")
+    useful, cells = np.array([[10.0]]), np.array([[2.0]])
+    plain = PairwiseFit().choose(curator, useful, cells, PRICE).gain
+    as_noisy = Clipping(1.0, curator.noise_of_clipping, 100.0)
+    assert curator.noise_of_clipping == pytest.approx(13**0.5)
+    assert PairwiseFit().choose(curator, useful, cells, PRICE, as_noisy).gain == pytest.approx(plain)
+    assert PairwiseFit().choose(curator, useful, cells, PRICE, replace(as_noisy, gain=99.0)).gain > plain
