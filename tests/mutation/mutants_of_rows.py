@@ -393,10 +393,10 @@ STABILITY = [
     Mutant(
         "vectors-a-little-longer",
         "stability",
-        "lengths of units' vectors of counts are rounded down",
+        "shares of units' vectors of counts are rounded up",
         _CLIPPING,
-        "np.ceil(np.sqrt(squares))",
-        "np.floor(np.sqrt(squares))",
+        "np.sqrt(WEIGHT_SCALE**2 // squares)",
+        "np.ceil(np.sqrt(WEIGHT_SCALE**2 // squares))",
         (f"{_CLIPPED}::test_a_unit_adds_its_counts_over_the_length_of_their_vector",),
     ),
     Mutant(

@@ -41,9 +41,10 @@ def test_a_unit_adds_its_counts_over_the_length_of_their_vector(rows: list[tuple
     for unit in set(units.tolist()):
         vector = np.bincount(cells[units == unit], minlength=4)
         squared = int((vector**2).sum())
-        length = isqrt(squared - 1) + 1
-        expected += vector * (WEIGHT_SCALE // max(most, length))
-        assert (WEIGHT_SCALE // max(most, length)) ** 2 * squared <= WEIGHT_SCALE**2
+        weight = min(WEIGHT_SCALE // most, isqrt(WEIGHT_SCALE**2 // squared))
+        expected += vector * weight
+        assert weight**2 * squared <= WEIGHT_SCALE**2
+        assert weight == WEIGHT_SCALE // most or (weight + 1) ** 2 * squared > WEIGHT_SCALE**2
     found = UnitsOfRows(most, units, np.bincount(units, minlength=5)[units]).counts(cells, 4)
     np.testing.assert_array_equal(found, expected)
 
@@ -146,7 +147,7 @@ def _moves_as_claimed(asked: Query, one: CodedView, other: CodedView) -> tuple[f
 
 
 def test_a_lost_reference_may_change_what_all_rows_of_its_unit_weigh() -> None:
-    """One row of unit 1 loses its reference: that takes .27 of a unit from a cell, where a row weighs .2."""
+    """One row of unit 1 loses its reference: that takes .23 of a unit from a cell, where a row weighs .2."""
     unit, file = Table("unit", (integer("id"),), ("id",)), integer("y", 0, 1)
     owned = owner_key("file", "unit_id", "unit", 1)
     files = Table("file", (integer("id"), integer("unit_id"), file), ("id",), (owned,))
