@@ -299,8 +299,9 @@ class PairwiseFit:
         telling = np.flatnonzero(useful.max(axis=1, initial=0.0) > 0)
         useful, cells = useful[telling], cells[telling]
         most = min(self.max_pairs, len(telling))
+        noisier = curator.noise_of_clipping / clipping.gain if clipping else 1.0
         for number in np.unique(np.geomspace(1, most, _NUMBERS).astype(int)).tolist() if most else ():
-            sigma = curator.sigma([Marginal(())], price.share(1 / number)) / (clipping.gain if clipping else 1.0)
+            sigma = curator.sigma([Marginal(())], price.share(1 / number)) * noisier
             gains = useful - self.noise_factor * sigma * cells
             ways = np.argmax(gains, axis=1)
             gain = gains[np.arange(len(gains)), ways]

@@ -78,7 +78,7 @@ class RowCount:
         """
         last, first = np.array(self.classes, dtype=float), np.append(1.0, self.classes[:-1])
         mean = np.clip(self.rows_of / np.maximum(self.units_of, _NOTHING), first, last)
-        most_of = most * mean / np.sqrt(mean + mean * (mean - 1) * together)
+        most_of = most / np.sqrt(together + (1 - together) / mean)  # T itself, to the last bit, for 1
         inside = np.clip(most_of, first, last)
         part = (inside - first + inside * np.log(last / inside)) / np.maximum(last - first, _NOTHING)
         beyond = np.minimum(self.rows_of, most_of * self.units_of)

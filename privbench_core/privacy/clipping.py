@@ -37,8 +37,8 @@ class UnitsOfRows:
     def counts(self, cells: Numbers, size: int) -> NDArray[np.int64]:
         """Return the sum of all units' clipped vectors of counts, in weights, shape (size,).
 
-        The vector c of a unit is multiplied by ⌊U/max(T, ⌈‖c‖₂⌉)⌋, where U is `WEIGHT_SCALE`; of a unit with more than
-        U rows, by 0.
+        The vector c of a unit is multiplied by ⌊U/max(T, ‖c‖₂)⌋, where U is `WEIGHT_SCALE`; of a unit with more than U
+        rows, by 0.
 
         Args:
             cells: The cell that each row is in, shape (n,).
@@ -57,8 +57,9 @@ class UnitsOfRows:
         else:
             found, numbers = np.unique(pairs, return_counts=True)
         of_unit, of_cell = found // size, found % size
-        squares = np.bincount(of_unit, numbers.astype(np.float64) ** 2)  # at most 2^40: exact
-        weights = WEIGHT_SCALE // np.maximum(self.most, np.ceil(np.sqrt(squares)).astype(np.int64))
+        squares = np.bincount(of_unit, numbers.astype(np.float64) ** 2).astype(np.int64)  # at most 2^40: exact
+        shares = np.sqrt(WEIGHT_SCALE**2 // squares).astype(np.int64)
+        weights = np.minimum(WEIGHT_SCALE // self.most, shares)
         return counts + weighted_sums(of_cell, numbers * weights[of_unit], size)
 
     @cached_property

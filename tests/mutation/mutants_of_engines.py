@@ -20,8 +20,8 @@ ENGINES = [
         "rows in databases",
         "units are clipped by the squares of lengths",
         _VIEWS,
-        'exp.Ceil(this=exp.Sqrt(this=column("squares")))',
-        'exp.Ceil(this=column("squares"))',
+        "exp.Floor(this=exp.Sqrt(this=exp.Floor(this=squared_share)))",
+        "exp.Floor(this=exp.Floor(this=squared_share))",
         (_AGREE,),
     ),
     Mutant(

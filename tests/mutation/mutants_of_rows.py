@@ -393,10 +393,10 @@ STABILITY = [
     Mutant(
         "vectors-a-little-longer",
         "stability",
-        "lengths of units' vectors of counts are rounded down",
+        "shares of units' vectors of counts are rounded up",
         _CLIPPING,
-        "np.ceil(np.sqrt(squares))",
-        "np.floor(np.sqrt(squares))",
+        "np.sqrt(WEIGHT_SCALE**2 // squares)",
+        "np.ceil(np.sqrt(WEIGHT_SCALE**2 // squares))",
         (f"{_CLIPPED}::test_a_unit_adds_its_counts_over_the_length_of_their_vector",),
     ),
     Mutant(
@@ -453,6 +453,24 @@ STABILITY = [
         "return math.sqrt(cells * squared), squared",
         "return math.sqrt(squared), squared",
         (f"{_FUZZ}::test_no_unit_moves_a_view_beyond_its_stability",),
+    ),
+    Mutant(
+        "clipped-where-references-are-lost",
+        "stability",
+        "a lost reference moves the weight of its row where units are clipped",
+        _VIEWS,
+        "else int(np.ceil(changed * whole))",
+        "else int(np.ceil(moved * whole))",
+        (f"{_CLIPPED}::test_a_lost_reference_may_change_what_all_rows_of_its_unit_weigh",),
+    ),
+    Mutant(
+        "clipped-references-with-one-unit",
+        "stability",
+        "other units that change do not count where references are clipped",
+        _VIEWS,
+        "clipped = int(np.ceil(here * WEIGHT_SCALE)) if public",
+        "clipped = WEIGHT_SCALE if public",
+        (f"{_CLIPPED}::test_other_units_that_lose_rows_move_clipped_references",),
     ),
     Mutant(
         "clipped-with-one-unit",

@@ -96,7 +96,7 @@ def test_engines_agree_on_random_schemas_and_views(seed: int, place: Place, monk
             for columns in asked:
                 np.testing.assert_array_equal(one.counts(columns), other.counts(columns), str((spec, columns)))
             for columns in (each for each in asked if one.clipped and each):
-                merged = tuple(np.unique(rng.integers(0, 3, one.sizes[n]), return_inverse=True)[1] for n in columns)
+                merged = tuple(2 * rng.integers(0, 3, one.sizes[n]) for n in columns)  # groups that no code is in
                 for groups in ((), merged):
                     np.testing.assert_array_equal(
                         one.data.clipped_counts(columns, groups), other.data.clipped_counts(columns, groups), str(spec)

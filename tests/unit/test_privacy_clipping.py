@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isqrt
 
 import numpy as np
@@ -12,18 +13,23 @@ from hypothesis import strategies as st
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
-from privbench_core.models.row_count import RowCount
+from privbench_core.measure.pairwise import PairwiseFit
+from privbench_core.models.row_count import Clipping, RowCount
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.clipping import UnitsOfRows
-from privbench_core.privacy.features import CoMember, Own
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.features import CoMember, OfParent, Own
 from privbench_core.privacy.filter import PrivacyFilter
-from privbench_core.privacy.queries import Marginal, ParentCounts
+from privbench_core.privacy.queries import Marginal, ParentCounts, Query
 from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.split_rules import ByValue
-from privbench_core.privacy.views import ViewSpec
-from tests.helpers.databases import shop, town
+from privbench_core.privacy.views import CodedView, HeldRows, ViewSpec, build_references, build_view
+from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
+from privbench_core.schema.tables import Schema, Table
+from tests.helpers.databases import Row, database_from, shop, town
 from tests.helpers.noise import SeededNoise
+from tests.helpers.planted import integer, owner_key
 
 PRICE = Price(Measure.ZCDP, 1.0)
 
@@ -35,9 +41,10 @@ def test_a_unit_adds_its_counts_over_the_length_of_their_vector(rows: list[tuple
     for unit in set(units.tolist()):
         vector = np.bincount(cells[units == unit], minlength=4)
         squared = int((vector**2).sum())
-        length = isqrt(squared - 1) + 1
-        expected += vector * (WEIGHT_SCALE // max(most, length))
-        assert (WEIGHT_SCALE // max(most, length)) ** 2 * squared <= WEIGHT_SCALE**2
+        weight = min(WEIGHT_SCALE // most, isqrt(WEIGHT_SCALE**2 // squared))
+        expected += vector * weight
+        assert weight**2 * squared <= WEIGHT_SCALE**2
+        assert weight == WEIGHT_SCALE // most or (weight + 1) ** 2 * squared > WEIGHT_SCALE**2
     found = UnitsOfRows(most, units, np.bincount(units, minlength=5)[units]).counts(cells, 4)
     np.testing.assert_array_equal(found, expected)
 
@@ -108,3 +115,77 @@ def test_how_many_rows_count_says_how_long_vectors_are() -> None:
         assert size.together(3, float(size.counted(3, together).sum())) == pytest.approx(together, abs=1e-6)
     assert size.together(3, 1e9) == pytest.approx(0, abs=1e-6)
     assert size.together(3, 0.0) == 1
+
+
+def test_without_clipping_classes_count_in_full_or_as_t_rows_a_unit() -> None:
+    rng, classes = np.random.default_rng(0), (1, 2, 4, 8, 16)
+    for _ in range(300):
+        units = rng.uniform(5, 1000, 5)
+        rows = units * rng.uniform((1, 1, 2, 4, 8), classes)
+        size = RowCount(float(rows.sum()), 0.0, 1, classes, rows, units, 16)
+        for place, most in enumerate(classes):
+            counted = size.counted(most)
+            np.testing.assert_array_equal(counted[: place + 1], rows[: place + 1])
+            np.testing.assert_array_equal(counted[place + 1 :], np.minimum(rows, most * units)[place + 1 :])
+
+
+def test_joints_are_chosen_by_the_noise_that_they_have_where_units_are_clipped() -> None:
+    view = CodedView(HeldRows({}, {}, None, 0), {}, 1, 1, 1, own=1, clipped=5)
+    curator = Curator(view, PrivacyFilter(PRICE, lambda _label, _price: None), SeededNoise(0), "joints")
+    useful, cells = np.array([[10.0]]), np.array([[2.0]])
+    plain = PairwiseFit().choose(curator, useful, cells, PRICE).gain
+    as_noisy = Clipping(1.0, curator.noise_of_clipping, 100.0)
+    assert curator.noise_of_clipping == pytest.approx(13**0.5)
+    assert PairwiseFit().choose(curator, useful, cells, PRICE, as_noisy).gain == pytest.approx(plain)
+    assert PairwiseFit().choose(curator, useful, cells, PRICE, replace(as_noisy, gain=99.0)).gain > plain
+
+
+def _moves_as_claimed(asked: Query, one: CodedView, other: CodedView) -> tuple[float, float]:
+    """How far a query moves in L2, and how far it says that it may."""
+    shift = (asked.evaluate(one) - asked.evaluate(other)).astype(float)
+    return float(np.sqrt((shift**2).sum())) / WEIGHT_SCALE, asked.moves(one)[1] ** 0.5 / WEIGHT_SCALE
+
+
+def test_a_lost_reference_may_change_what_all_rows_of_its_unit_weigh() -> None:
+    """One row of unit 1 loses its reference: that takes .23 of a unit from a cell, where a row weighs .2."""
+    unit, file = Table("unit", (integer("id"),), ("id",)), integer("y", 0, 1)
+    owned = owner_key("file", "unit_id", "unit", 1)
+    files = Table("file", (integer("id"), integer("unit_id"), file), ("id",), (owned,))
+    lets_go = ForeignKey(
+        "item", ("file_id",), "file", ("id",), max_children=1, optional=True, on_unit_removed=OnUnitRemoved.SET_NULL
+    )
+    columns = integer("id"), integer("unit_id"), integer("file_id", nullable=True)
+    item = Table("item", columns, ("id",), (owner_key("item", "unit_id", "unit", 9), lets_go))
+    rows: dict[str, list[Row]] = {
+        "unit": [(number,) for number in range(8)],
+        "file": [(number, number, 0) for number in range(8)],
+        "item": [(number, 0, 3 + number) for number in range(5)]
+        + [(10 + number, 1, number) for number in range(3)]
+        + [(20 + number, 1, None) for number in range(4)],
+    }
+    database = database_from(Schema("files", (unit, files, item), "unit"), rows)
+    spec = ViewSpec("item", {"y": (OfParent(lets_go, "y"), Discretizer(codec_for(file)))}, (5,))
+    one, other = (build_view(each.private(), spec) for each in (database, database.without(0)))
+    moved, claimed = _moves_as_claimed(Marginal(("y",), clipped=True), one, other)
+    if_rows_kept_their_weights = np.hypot(1 + 1 / 5, 1 / 5)
+    assert if_rows_kept_their_weights < moved <= claimed
+
+
+def test_other_units_that_lose_rows_move_clipped_references() -> None:
+    """Removing unit 0 takes one of two rows of unit 1 away along another key, and the other row weighs more."""
+    unit, place = Table("unit", (integer("id"),), ("id",)), Table("place", (integer("id"),), ("id",), public=True)
+    files = Table("file", (integer("id"), integer("unit_id")), ("id",), (owner_key("file", "unit_id", "unit", 1),))
+    cascades = ForeignKey("item", ("file_id",), "file", ("id",), max_children=1)
+    refers = ForeignKey("item", ("place_id",), "place", ("id",))
+    columns = integer("id"), integer("unit_id"), integer("file_id"), integer("place_id")
+    item = Table("item", columns, ("id",), (owner_key("item", "unit_id", "unit", 9), cascades, refers))
+    rows: dict[str, list[Row]] = {
+        "unit": [(number,) for number in range(3)],
+        "place": [(0,), (1,)],
+        "file": [(number, number) for number in range(3)],
+        "item": [(0, 0, 2, 0), (1, 1, 0, 0), (2, 1, 1, 1)],
+    }
+    database = database_from(Schema("places", (unit, place, files, item), "unit"), rows)
+    one, other = (build_references(each.private(), refers, 1) for each in (database, database.without(0)))
+    moved, claimed = _moves_as_claimed(ParentCounts(np.arange(2), clipped=True), one, other)
+    assert 1.5 < moved <= claimed

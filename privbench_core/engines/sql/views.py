@@ -124,8 +124,9 @@ class Views:
             for summed, called in ((squared, "squares"), (column("number"), "rows"))
         ]
         vectors = exp.select(column(UNIT), *names, "number", *of_unit).from_(numbers.subquery("numbers"))
-        length = exp.Greatest(this=number(most), expressions=[exp.Ceil(this=exp.Sqrt(this=column("squares")))])
-        share = exp.Floor(this=exp.Div(this=exp.cast(number(WEIGHT_SCALE), "double"), expression=length))
+        squared_share = exp.Div(this=exp.cast(number(WEIGHT_SCALE**2), "double"), expression=column("squares"))
+        longest = exp.Floor(this=exp.Sqrt(this=exp.Floor(this=squared_share)))
+        share = exp.Least(this=number(WEIGHT_SCALE // most), expressions=[longest])
         in_full = is_null(column(UNIT))
         fits = exp.LTE(this=column("rows"), expression=number(WEIGHT_SCALE))
         of_row = exp.case().when(in_full, number(WEIGHT_SCALE // most)).when(fits, share).else_(number(0))
@@ -301,7 +302,7 @@ def _longer(most: int) -> Expr:
 def _grouped(code: Expr, group_of: NDArray[np.int64]) -> Expr:
     """Return the group of a code."""
     found = exp.case()
-    for group in range(int(group_of.max(initial=-1)) + 1):
+    for group in np.unique(group_of).tolist():
         codes = [number(each) for each in np.flatnonzero(group_of == group).tolist()]
         found = found.when(exp.In(this=code.copy(), expressions=codes), number(group))
     return found
