@@ -8,6 +8,7 @@ that count rows of all classes together.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -79,9 +80,11 @@ class RowLooks:
         """
         drifts, together = dict(self.drifts), dict(self.together)
         for name, noisy in found.items():
-            rows = max(1.0, float(noisy.sum()))
-            together[name] = self.size.together(most, rows)
+            found_rows, unsure = float(noisy.sum()), sigma * math.sqrt(len(noisy))
+            together[name] = self.size.together(most, found_rows - unsure)  # more often, where noise hides it
             counted = self.size.counted(most, together[name])
+            least, largest = (float(self.size.counted(most, share).sum()) for share in (1.0, 0.0))
+            rows = max(1.0, min(max(found_rows, least), largest))
             noise = np.full(len(noisy), sigma / rows)
             drifts[name] = self._updated(drifts[name], counted, noisy / rows, noise, _CONCENTRATED)
         return replace(self, drifts=drifts, together=together)
@@ -308,7 +311,7 @@ def best_counted(curator: Curator, looks: RowLooks, price: Price) -> RowCount:
     pairs = float(np.mean([min(pair) for pair in combinations(alone, 2)] or alone or [1.0]))
 
     def error(most: int) -> float:
-        doubt, noise = 0.0, []
+        doubt = 0.0
         for (name, shape), one in zip(shapes.items(), alone, strict=True):
             doubt += doubts({name: shape}, size, most, one)[name]
         rows = max(1.0, float(size.counted(most, pairs).sum()))
