@@ -174,7 +174,7 @@ def test_looks_over_rows_cost_rows_without_an_owner_no_more_either() -> None:
     """Marginals over rows are measured again beside joints, and references counted twice, with two T."""
     database, budget = fleet(0), Budget(3.2, 1e-6)
     plan = plan_with(database.schema, budget, {})
-    recorded, first = record(plan, database, 1)
+    recorded, first = record(plan, database, 2)
     sites = [call.head[1] for call in recorded.tape]
     of_flights = [site.split("/")[-1] for site in sites if site.startswith("profile/flight")]
     assert "one-way" in of_flights[of_flights.index("dependence scores") :]
