@@ -325,5 +325,4 @@ def doubts(shapes: Mapping[str, Array], size: RowCount, most: int, together: flo
     """How far, in total variation distance, columns that were counted with T may be from all rows after that."""
     missing = 1 - float(size.counted(most, together).sum()) / max(float(size.rows_of.sum()), 1.0)
     moved = {name: float(np.abs(size.left_out(shape, most, together)).sum()) / 2 for name, shape in shapes.items()}
-    otherwise = _OTHERWISE if together == 1 else _CONCENTRATED
-    return {name: _DOUBT * distance + otherwise * missing for name, distance in moved.items()}
+    return {name: _DOUBT * distance + _OTHERWISE * missing for name, distance in moved.items()}
