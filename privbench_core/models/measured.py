@@ -65,7 +65,8 @@ class MeasuredLeaf:
         tables: Counts of pairs.
         signs: How the ordered columns are correlated, where that was measured.
         triples: Counts of triples that pairs do not explain.
-        counted: Of the rows that pairs, signs and triples count, where these are not all rows alike.
+        counted: Of the rows that pairs count, where these are not all rows alike; where units were clipped for them,
+            signs and triples count somewhat fewer.
     """
 
     one_way: OneWay

@@ -8,7 +8,7 @@ the two databases must add up to no more than the step's price: that proves the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from functools import cache, partial
@@ -22,7 +22,7 @@ from privbench_core.measure import adaptive_bins as refine
 from privbench_core.privacy import views
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.noise import Counts
-from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.queries import Marginal, ParentCounts
 from privbench_core.privacy.views import CodedView
 from privbench_core.schema.constraints import OnUnitRemoved
 from privbench_core.synthesizers import privbench
@@ -170,8 +170,23 @@ def test_a_neighbour_moves_nothing_but_what_noise_covers(case: str, seed: int) -
         assert noise.moved > 0, "removing a unit moved nothing: the test looks at nothing"
 
 
-def test_looks_over_rows_cost_rows_without_an_owner_no_more_either() -> None:
-    """Marginals over rows are measured again beside joints, and references counted twice, with two T."""
+def _noting_clipped(evaluate: Callable[..., Counts], found: set[tuple[type, int]]) -> Callable[..., Counts]:
+    """The same, that notes which queries clip some unit, and over how many columns."""
+
+    def noting(self: Any, view: CodedView) -> Counts:
+        answer = evaluate(self, view)
+        if self.clipped and (answer != evaluate(replace(self, clipped=False), view)).any():
+            found.add((type(self), len(getattr(self, "columns", ()))))
+        return answer
+
+    return noting
+
+
+def test_looks_over_rows_cost_rows_without_an_owner_no_more_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Marginals over rows are measured again beside joints, and references counted twice, with two T, all clipped."""
+    clipped: set[tuple[type, int]] = set()
+    for query in (Marginal, ParentCounts):
+        monkeypatch.setattr(query, "evaluate", _noting_clipped(query.evaluate, clipped))
     database, budget = fleet(0), Budget(3.2, 1e-6)
     plan = plan_with(database.schema, budget, {})
     recorded, first = record(plan, database, 2)
@@ -179,6 +194,7 @@ def test_looks_over_rows_cost_rows_without_an_owner_no_more_either() -> None:
     of_flights = [site.split("/")[-1] for site in sites if site.startswith("profile/flight")]
     assert "one-way" in of_flights[of_flights.index("dependence scores") :]
     assert any(site.endswith("parents, closer") for site in sites)
+    assert clipped == {(Marginal, 1), (Marginal, 2), (ParentCounts, 0)}
     alone = np.flatnonzero(database.tables["flight"].column("plane_id").is_null().to_numpy())
     for table, gone in [*(("plane", number) for number in (0, 1, 2, 40)), *(("flight", int(n)) for n in alone[:2])]:
         noise = ReplayNoise(recorded.tape)

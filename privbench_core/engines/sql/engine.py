@@ -23,6 +23,7 @@ from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.passing import LoadedRows
 from privbench_core.engines.sql.relations import Names, column, count, keep_rows
 from privbench_core.engines.sql.repeated_keys import Keys
+from privbench_core.engines.sql.summed import SummedRows
 from privbench_core.engines.sql.views import UNIT, WEIGHT, Views
 from privbench_core.engines.stored import from_stored, to_stored
 from privbench_core.engines.unit_weights import unit_divisors, unit_weights
@@ -134,11 +135,11 @@ class SqlEngine:
         public = self.schema.table(key.parent).public
         clipped = self._views.clipped_references(key, most)
         parents = self._public_rows[key.parent] if public else None
-        return SummedRows(self, self._views.references(key, most), parents, clipped)
+        return SummedRows(self._database, self._views.references(key, most), parents, clipped)
 
     def values(self, table: str, column: str, named: tuple[str, ...], most: int) -> SummedRows:
         """See `Engine.values`: no text is fetched."""
-        return SummedRows(self, self._views.values(table, column, named, most), None)
+        return SummedRows(self._database, self._views.values(table, column, named, most), None)
 
     def texts(self, table: str, column: str, named: tuple[str, ...]) -> dict[str, dict[int, int]]:
         """See `Engine.texts`."""
@@ -365,58 +366,6 @@ class SqlRows:
     def _codes(self, found: pa.Table, called: Mapping[str, str]) -> dict[str, NDArray[Any]]:
         smallest = {name: np.min_scalar_type(max(size - 1, 0)) for name, size in self._sizes.items()}
         return {name: found.column(called[name]).to_numpy().astype(smallest[name]) for name in self._sizes}
-
-
-class SummedRows:
-    """A view of references in a database: only the total weight of each parent's rows is fetched."""
-
-    def __init__(
-        self, engine: SqlEngine, query: exp.Select, parents: int | None, clipped: exp.Select | None = None
-    ) -> None:
-        self._engine = engine
-        self._query = query
-        self._clipped = clipped
-        self._parents = parents
-        self._found: ReferenceSums | None = None
-
-    def prepare(self, marginals: Sequence[tuple[str, ...]]) -> None:
-        """See `CodedRows.prepare`: there are no columns."""
-
-    def counts(self, columns: Sequence[str]) -> NDArray[np.int64]:
-        """See `CodedRows.counts`: there are no columns, so this is the total."""
-        sums = self.reference_sums()
-        return np.array(min(int(sums.totals.sum()) + sums.none, LARGEST), dtype=np.int64)
-
-    def reference_sums(self) -> ReferenceSums:
-        """See `CodedRows.reference_sums`."""
-        if self._found is None:
-            self._found = self._summed(self._query)
-        return self._found
-
-    def clipped_counts(self, columns: Sequence[str], groups: Groupings) -> NDArray[np.int64]:
-        """See `CodedRows.clipped_counts`: there are no columns."""
-        raise InternalError("a view of references has no codes")
-
-    def clipped_references(self) -> ReferenceSums:
-        """See `CodedRows.clipped_references`."""
-        if self._clipped is None:
-            raise InternalError("the counts of units cannot be clipped in this view")
-        return self._summed(self._clipped)
-
-    def _summed(self, query: exp.Select) -> ReferenceSums:
-        found = self._engine._database.fetch(query)
-        present = found.column("key").is_valid().to_numpy()
-        totals = found.column("total").to_numpy().astype(np.int64)
-        keys = found.column("key")
-        if self._parents is None:  # nothing is said by which of them it is
-            rows = np.arange(int(present.sum()))
-        else:
-            rows = keys.fill_null(0).to_numpy().astype(np.int64)[present]
-        return ReferenceSums(rows, totals[present], int(totals[~present].sum()), self._parents)
-
-    def held(self) -> HeldRows:
-        """See `CodedRows.held`."""
-        raise InternalError("a view of references has no codes")
 
 
 def _proper_parts(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
